@@ -1,0 +1,1 @@
+"""What runs: the process tree inside the image."""

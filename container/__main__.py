@@ -1,0 +1,48 @@
+"""python -m container serve: the container's one program, and docker's entry point."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from container.entrypoint import serve
+from container.settings import settings_table
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program; its exit code."""
+    options = _parser().parse_args(arguments)
+    if options.command == "settings":
+        print(settings_table())
+        return 0
+    return serve(os.environ)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m container",
+        description="A SageMaker serving container for NVIDIA Merlin models.",
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser(
+        "serve",
+        help="start the SageMaker API and tritonserver, and run until SIGTERM",
+        description=(
+            "Start the SageMaker container API (port 8080) and a supervised tritonserver. All "
+            "settings come from environment variables; `python -m container settings` lists them."
+        ),
+        epilog=(
+            "Exit codes: 0 stopped by SIGTERM or SIGINT, 1 it could not start or tritonserver "
+            "could not be kept alive (the last line of the log says why), 2 misuse."
+        ),
+    )
+    commands.add_parser(
+        "settings", help="print the table of environment variables, their effects and defaults"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,85 @@
+"""Which ports tritonserver gets; all of them listen on loopback."""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from container.errors import PortsExhausted
+from container.setting_values import PortRange
+from container.settings import Settings
+
+LOOPBACK = "127.0.0.1"
+LOWEST_FREE_PORT = 10_000  # below lie the well-known ones, ours and Triton's defaults
+EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+USUAL_EPHEMERAL_LOW = 32_768  # Linux' default, where /proc does not say
+
+
+@dataclass(frozen=True)
+class Ports:
+    """tritonserver's ports on loopback; no metrics port where metrics are off."""
+
+    http: int
+    grpc: int
+    metrics: int | None
+
+
+def choose_ports(settings: Settings) -> Ports:
+    """Keeps the fixed ports and finds bindable ones for the rest.
+
+    The ports are chosen once for the life of the container, so that a restarted tritonserver is
+    found where it was. Raises PortsExhausted when the safe range is too small.
+    """
+    wanted = {"http": None, "grpc": settings.grpc_port}
+    if settings.allow_metrics:
+        wanted["metrics"] = settings.metrics_port
+    taken = {settings.bind_port, *filter(None, wanted.values())}
+    missing = [kind for kind, port in wanted.items() if port is None]
+    found = dict(zip(missing, _find(settings.safe_port_range, taken, len(missing)), strict=True))
+    chosen = {kind: port or found[kind] for kind, port in wanted.items()}
+    return Ports(chosen["http"], chosen["grpc"], chosen.get("metrics"))
+
+
+def is_bindable(port: int) -> bool:
+    """Whether a server could listen on loopback there now (TIME_WAIT does not count)."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return False
+        return True
+
+
+def _find(safe: PortRange | None, taken: set[int], count: int) -> list[int]:
+    searched = safe or _free_range()
+    candidates: Iterable[int] = searched if safe else _shuffled(searched)
+    found = list(_first(count, (p for p in candidates if p not in taken and is_bindable(p))))
+    if len(found) < count:
+        raise PortsExhausted(searched.low, searched.high, count, len(found))
+    return found
+
+
+def _first(count: int, ports: Iterator[int]) -> Iterator[int]:
+    return (port for _, port in zip(range(count), ports, strict=False))
+
+
+def _free_range() -> PortRange:
+    """Ports below the ephemeral ones.
+
+    An ephemeral port could be taken by any outgoing connection while tritonserver restarts, even
+    by our own attempt to reach it (TCP self-connect on loopback).
+    """
+    try:
+        low = int(EPHEMERAL_RANGE.read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        low = USUAL_EPHEMERAL_LOW
+    return PortRange(LOWEST_FREE_PORT, max(low - 1, LOWEST_FREE_PORT + 1000))
+
+
+def _shuffled(ports: PortRange) -> list[int]:
+    """In random order, so that containers that start together on one machine do not meet."""
+    return random.sample(range(ports.low, ports.high + 1), ports.high - ports.low + 1)

@@ -1,0 +1,288 @@
+"""Starts tritonserver, watches it, starts it again, stops it.
+
+`run` is one loop over the lives of the child: start, wait until live, watch, clear away. It alone
+starts and ends processes; `stop` only asks it to.
+
+What a killed tritonserver leaves behind is cleared before the next life: its stubs (they are in
+its process group, which is its own session's) and its regions in /dev/shm (by their prefix). Stubs
+that lost their parent become our children (PR_SET_CHILD_SUBREAPER; in the image we are process 1
+anyway), so they are reaped here too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import logging
+import os
+import signal
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from enum import Enum, auto
+from pathlib import Path
+from typing import Any, TypeVar
+
+from container.errors import TritonCrashLoop, TritonNotLive, describe_status
+from container.triton_command import TritonCommand
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+PROBE_INTERVAL_S = 0.05  # between two questions whether it lives; a start takes about 0.3 s
+PROBE_TIMEOUT_S = 2.0  # for one of them
+GROUP_EXIT_TIMEOUT_S = 5.0  # for killed processes to be gone; longer only in uninterruptible sleep
+GROUP_CHECK_INTERVAL_S = 0.01
+SHARED_MEMORY = Path("/dev/shm")
+PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+
+# When we die by SIGKILL, the kernel tells tritonserver to end (PR_SET_PDEATHSIG), and its stubs end
+# with it. util-linux does it, since between fork and exec a threaded process may not run Python.
+SETPRIV = Path("/usr/bin/setpriv")
+
+
+class _End(Enum):
+    """Why waiting for something ended."""
+
+    DONE = auto()
+    DIED = auto()
+    STOP = auto()
+    TIMEOUT = auto()
+
+
+class TritonProcess:
+    """One supervised tritonserver.
+
+    `is_live` is asked until it says yes; what it raises counts as no. `on_restarted` is awaited
+    after each start but the first, once it is live; it is cancelled when tritonserver dies under
+    it, and what it raises ends `run`. Construct it anywhere; `run` only once.
+    """
+
+    def __init__(
+        self,
+        command: TritonCommand,
+        *,
+        is_live: Callable[[], Awaitable[bool]],
+        on_restarted: Callable[[], Awaitable[None]],
+        restart_limit: int,
+        restart_window_s: float,
+        start_timeout_s: float,
+        stop_timeout_s: float,
+    ) -> None:
+        self._command = command
+        self._is_live = is_live
+        self._on_restarted = on_restarted
+        self._restart_limit = restart_limit
+        self._restart_window_s = restart_window_s
+        self._start_timeout_s = start_timeout_s
+        self._stop_timeout_s = stop_timeout_s
+        self._deaths: deque[float] = deque()
+        self._stop_asked = asyncio.Event()
+        self._live = asyncio.Event()
+        self._finished = asyncio.Event()
+        self._running = False
+        self._child: asyncio.subprocess.Process | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """tritonserver's process id; None while there is no such process."""
+        return self._child.pid if self._child else None
+
+    @property
+    def is_up(self) -> bool:
+        """Whether tritonserver has become live in its present life."""
+        return self._live.is_set()
+
+    async def wait_live(self) -> None:
+        """Returns once tritonserver is live; for ever blocked if it never is, so race it with run.
+
+        After a restart it is live before `on_restarted` has run.
+        """
+        await self._live.wait()
+
+    async def run(self) -> None:
+        """Keeps tritonserver running until `stop`, then returns; nothing of it is left then.
+
+        Raises TritonCrashLoop, TritonNotLive, OSError when it cannot be started at all, and what
+        `on_restarted` raised.
+        """
+        self._running = True
+        _adopt_orphans()
+        try:
+            first = True
+            while not self._stop_asked.is_set():
+                await self._live_once(first)
+                first = False
+        finally:
+            self._finished.set()
+
+    async def stop(self) -> None:
+        """Asks tritonserver to end, kills it after `stop_timeout_s`; returns when all is cleared.
+
+        Safe at any time and any number of times. `run` then returns, or never starts anything.
+        """
+        self._stop_asked.set()
+        if self._running:
+            await self._finished.wait()
+
+    async def _live_once(self, first: bool) -> None:
+        """One life, from start to nothing left. Raises when there is to be no next one."""
+        child = await self._start()
+        exited = asyncio.ensure_future(child.wait())
+        try:
+            end = await self._until_live(exited)
+            if end is _End.DONE:
+                end = await self._while_live(exited, first)
+            if end is _End.STOP:
+                await self._end_orderly(child, exited)
+        finally:
+            self._live.clear()
+            self._child = None
+            await asyncio.shield(_clear_away(child.pid, exited, self._command.shm_prefix))
+        if end is _End.TIMEOUT:
+            raise TritonNotLive(self._start_timeout_s)
+        if end is _End.DIED:
+            self._count_death(exited.result())
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        self._child = await asyncio.create_subprocess_exec(
+            *_tie_to_us(),
+            *self._command.argv,
+            env=dict(self._command.env),
+            stdin=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        log.info("tritonserver started", extra={"pid": self._child.pid})
+        return self._child
+
+    async def _until_live(self, exited: asyncio.Future[int]) -> _End:
+        end = await self._during(self._probe(), exited, self._start_timeout_s)
+        if end is _End.DONE:
+            self._live.set()
+            log.info("tritonserver is live")
+        return end
+
+    async def _while_live(self, exited: asyncio.Future[int], first: bool) -> _End:
+        if not first:
+            end = await self._during(_awaited(self._on_restarted()), exited)
+            if end is not _End.DONE:
+                return end
+        return await self._during(asyncio.Event().wait(), exited)
+
+    async def _probe(self) -> None:
+        while True:
+            if await self._answers():
+                return
+            await asyncio.sleep(PROBE_INTERVAL_S)
+
+    async def _answers(self) -> bool:
+        try:
+            return await asyncio.wait_for(_awaited(self._is_live()), PROBE_TIMEOUT_S)
+        except Exception as error:  # refused, reset, timed out: whatever the client's library says
+            log.debug("tritonserver does not answer yet", extra={"reason": repr(error)})
+            return False
+
+    async def _during(
+        self,
+        work: Coroutine[Any, Any, Any],
+        exited: asyncio.Future[int],
+        limit_s: float | None = None,
+    ) -> _End:
+        """Does the work as long as tritonserver runs and is to run; raises what the work raised."""
+        task = asyncio.ensure_future(work)
+        stop = asyncio.ensure_future(self._stop_asked.wait())
+        try:
+            await asyncio.wait(
+                {task, stop, exited}, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED
+            )
+            if self._stop_asked.is_set():
+                return _End.STOP
+            if exited.done():
+                return _End.DIED
+            if task.done():
+                task.result()
+                return _End.DONE
+            return _End.TIMEOUT
+        finally:
+            await _cancel(task)
+            await _cancel(stop)
+
+    async def _end_orderly(
+        self, child: asyncio.subprocess.Process, exited: asyncio.Future[int]
+    ) -> None:
+        if exited.done():
+            return
+        log.info("tritonserver is asked to stop")
+        child.terminate()
+        done, _ = await asyncio.wait({exited}, timeout=self._stop_timeout_s)
+        if not done:
+            log.warning("tritonserver is killed", extra={"waited_s": self._stop_timeout_s})
+
+    def _count_death(self, status: int) -> None:
+        now = time.monotonic()
+        self._deaths.append(now)
+        while now - self._deaths[0] > self._restart_window_s:
+            self._deaths.popleft()
+        if len(self._deaths) > self._restart_limit:
+            raise TritonCrashLoop(status, len(self._deaths), self._restart_window_s)
+        log.error(
+            "tritonserver died and is started again",
+            extra={"status": describe_status(status), "deaths": len(self._deaths)},
+        )
+
+
+def _tie_to_us() -> tuple[str, ...]:
+    return (str(SETPRIV), "--pdeathsig", "TERM", "--") if SETPRIV.exists() else ()
+
+
+async def _awaited(work: Awaitable[T]) -> T:
+    return await work
+
+
+async def _cancel(task: asyncio.Future[Any]) -> None:
+    """Cancels and waits for the end; what a cancelled task raised on its way out is logged."""
+    task.cancel()
+    done, _ = await asyncio.wait({task})
+    for ended in done:
+        if not ended.cancelled() and ended.exception():
+            log.debug("interrupted work failed", extra={"reason": repr(ended.exception())})
+
+
+async def _clear_away(group: int, exited: asyncio.Future[int], shm_prefix: str) -> None:
+    """Ends whatever is left of a life, and removes its shared memory. Bounded."""
+    deadline = time.monotonic() + GROUP_EXIT_TIMEOUT_S
+    while _kill_group(group) and time.monotonic() < deadline:
+        await asyncio.sleep(GROUP_CHECK_INTERVAL_S)
+        if exited.done():
+            _reap(group)
+    await asyncio.wait({exited}, timeout=max(0.0, deadline - time.monotonic()))
+    _reap(group)
+    remove_shared_memory(shm_prefix)
+
+
+def remove_shared_memory(prefix: str, directory: Path = SHARED_MEMORY) -> None:
+    """Removes the regions whose names begin so; processes that map one keep what they map."""
+    for path in directory.glob(f"{prefix}*"):
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()
+
+
+def _kill_group(group: int) -> bool:
+    """Whether there was anyone to kill."""
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def _reap(group: int) -> None:
+    """Buries members that became our children; tritonserver itself is asyncio's to bury."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-group, os.WNOHANG)[0]:
+            pass
+
+
+def _adopt_orphans() -> None:
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

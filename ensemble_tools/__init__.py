@@ -1,0 +1,28 @@
+"""Executor models into Triton ensembles: a library that knows no HTTP and no process.
+
+The public names, in the order in which a load uses them.
+"""
+
+from ensemble_tools.errors import ArchiveError, EnsembleToolsError, IllegalName
+from ensemble_tools.graph_reader import read_executor_graph
+from ensemble_tools.namespace import Namespace, parse_published
+from ensemble_tools.plan import Form, ServingPlan, plan
+from ensemble_tools.publish import publish, retract
+from ensemble_tools.repository import ModelRepository, model_directories, read_repository
+
+__all__ = [
+    "ArchiveError",
+    "EnsembleToolsError",
+    "Form",
+    "IllegalName",
+    "ModelRepository",
+    "Namespace",
+    "ServingPlan",
+    "model_directories",
+    "parse_published",
+    "plan",
+    "publish",
+    "read_executor_graph",
+    "read_repository",
+    "retract",
+]

@@ -1,0 +1,106 @@
+"""Why an archive cannot be served. Every error here is the archive's or the caller's fault.
+
+EnsembleToolsError
+├── IllegalName              the model name, or a name built from it, cannot be a Triton name
+└── ArchiveError             what SageMaker delivered cannot be served
+    ├── RepositoryUnusable   nothing to serve, or more than one thing that could be meant
+    ├── ConfigUnreadable     a config.pbtxt that does not parse
+    ├── ConfigIncomplete     a config.pbtxt that lacks what strict mode needs
+    ├── PayloadMissing       a model directory without what its backend loads
+    ├── EnsembleInvalid      an ensemble with a cycle, a missing step or a tensor from nowhere
+    ├── GraphUnreadable      an ensemble.pkl that is truncated, foreign or hostile
+    └── GraphNotExpressible  a graph that a pure Triton ensemble cannot express
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+#: A name found in an archive can be megabytes long; a message stays one sentence, in characters.
+QUOTED_LENGTH = 80
+
+
+def quoted(text: str) -> str:
+    """The text as a message shows it: escaped, in quotes, and never longer than a line."""
+    shown = text if len(text) <= QUOTED_LENGTH else f"{text[:QUOTED_LENGTH]}…"
+    return repr(shown)
+
+
+class EnsembleToolsError(Exception):
+    """Whatever stands between an archive and its serving form."""
+
+
+class IllegalName(EnsembleToolsError):
+    """A model name that Triton, a file system or a URL could not carry unchanged."""
+
+    def __init__(self, name: str, expected: str) -> None:
+        self.name = name
+        super().__init__(f"the model name {quoted(name)} cannot be used: {expected}")
+
+
+class ArchiveError(EnsembleToolsError):
+    """What was delivered cannot be served; the message names the file, the field and the remedy."""
+
+
+class RepositoryUnusable(ArchiveError):
+    """The directory holds no model, or several with nothing that says which one is meant."""
+
+    def __init__(self, path: Path, found: str, expected: str) -> None:
+        self.path = path
+        super().__init__(f"{path}: {found}; {expected}")
+
+
+class ConfigUnreadable(ArchiveError):
+    """The config.pbtxt is no protobuf text of a Triton ModelConfig."""
+
+    def __init__(self, path: Path, reason: str, line: int | None = None) -> None:
+        self.path, self.line = path, line
+        where = f"{path}:{line}" if line is not None else f"{path}"
+        super().__init__(f"{where}: {reason}; expected the text form of a Triton ModelConfig")
+
+
+class ConfigIncomplete(ArchiveError):
+    """A field is missing that strict mode cannot do without."""
+
+    def __init__(self, path: Path, field: str, remedy: str) -> None:
+        self.path, self.field = path, field
+        super().__init__(f"{path}: the field `{field}` is missing; {remedy}")
+
+
+class PayloadMissing(ArchiveError):
+    """The model directory lacks a version directory, or that lacks the file to load."""
+
+    def __init__(self, path: Path, expected: str) -> None:
+        self.path = path
+        super().__init__(f"{path}: {expected}")
+
+
+class EnsembleInvalid(ArchiveError):
+    """The ensemble could not run whatever it is given."""
+
+    def __init__(self, path: Path, reason: str, remedy: str) -> None:
+        self.path = path
+        super().__init__(f"{path}: {reason}; {remedy}")
+
+
+class GraphUnreadable(ArchiveError):
+    """The pickle is not the graph that merlin-systems writes. Nothing in it was run."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        self.path = path
+        super().__init__(
+            f"{path}: {reason}; expected the graph that merlin-systems writes: export it again"
+        )
+
+
+class GraphNotExpressible(ArchiveError):
+    """A pure ensemble would refuse the graph or, worse, answer other numbers than the executor."""
+
+    def __init__(
+        self, path: Path, operator: str, columns: Iterable[str], reason: str, remedy: str
+    ) -> None:
+        self.path, self.operator, self.columns = path, operator, tuple(columns)
+        named = ", ".join(quoted(column) for column in self.columns)
+        at = f"{operator}, column {named}" if self.columns else operator
+        super().__init__(f"{path}: {at}: {reason}; {remedy}")

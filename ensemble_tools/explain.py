@@ -1,0 +1,76 @@
+"""A repository and its plan as text for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from google.protobuf import text_format
+from tritonclient.grpc import model_config_pb2 as pb
+
+from ensemble_tools.errors import ArchiveError
+from ensemble_tools.executor_graph import Column, ExecutorGraph, Node
+from ensemble_tools.plan import ServingPlan
+from ensemble_tools.repository import ModelRepository
+
+
+def explain_repository(repository: ModelRepository) -> Iterator[str]:
+    """Lines that say what the archive holds."""
+    yield f"archive      {repository.path}"
+    for name, model in sorted(repository.models.items()):
+        entry = "  ← invoked" if model is repository.entry else ""
+        versions = ", ".join(str(version) for version in model.versions) or "none"
+        kind = model.config.backend or model.config.platform if model.config else "no config.pbtxt"
+        yield f"  {name}  ({kind}, version {versions}){entry}"
+
+
+def explain_graph(graph: ExecutorGraph) -> Iterator[str]:
+    """Lines that draw the operator graph: a node each, with its upstream and its columns."""
+    yield "Merlin's graph"
+    yield from _graph_lines(graph, "  ")
+
+
+def explain_plan(plan: ServingPlan) -> Iterator[str]:
+    """Lines that say what Triton is given, and the edges of a pure ensemble."""
+    yield f"served as    {plan.form.value}"
+    for model in plan.models:
+        entry = "  ← invoked" if model.triton_name == plan.entry else ""
+        yield f"  {model.triton_name}  (from {model.source_name}){entry}"
+        yield from _ensemble_lines(model.config_text)
+    for note in plan.notes:
+        yield f"note: {note}"
+
+
+def explain_refusal(error: ArchiveError) -> Iterator[str]:
+    """Lines that say why the archive is not served."""
+    yield "served as    nothing"
+    yield f"refused: {error}"
+
+
+def _graph_lines(graph: ExecutorGraph, indent: str) -> Iterator[str]:
+    for node in graph.nodes:
+        yield indent + _node_line(node)
+        if node.operator.subgraph is not None:
+            yield from _graph_lines(node.operator.subgraph, indent + "    ")
+
+
+def _node_line(node: Node) -> str:
+    upstream = " ".join(f"#{number}" for number in node.upstream) or "request"
+    operator = node.operator
+    called = f" calls {operator.model_name}" if operator.model_name else ""
+    columns = ", ".join(_column(column) for column in node.output)
+    return f"#{node.number} {operator.label}{called}  ← {upstream}  → {columns}"
+
+
+def _column(column: Column) -> str:
+    form = "[…]" if column.is_ragged else ""
+    return f"{column.name}: {column.dtype or '?'}{form}"
+
+
+def _ensemble_lines(config_text: str | None) -> Iterator[str]:
+    message = text_format.Parse(config_text or "", pb.ModelConfig(), allow_unknown_field=True)
+    for step in message.ensemble_scheduling.step:
+        yield f"    {step.model_name}"
+        for inner, outer in sorted(step.input_map.items()):
+            yield f"        {inner} ← {outer}"
+        for inner, outer in sorted(step.output_map.items()):
+            yield f"        {inner} → {outer}"

@@ -1,0 +1,205 @@
+"""config.pbtxt <-> ModelConfig, and edits that keep every byte they do not mean to change.
+
+A config may hold fields that our protobuf does not know (a newer Triton's). Printing the parsed
+message would drop them, so published configs are the delivered text with single values replaced.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from google.protobuf import text_encoding, text_format
+from tritonclient.grpc import model_config_pb2 as pb
+
+from ensemble_tools.errors import ConfigUnreadable
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """An input or output as declared; dims without the batch dimension, -1 for any size."""
+
+    name: str
+    data_type: str
+    dims: tuple[int, ...]
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class EnsembleStep:
+    """A step of an ensemble: maps go from the model's tensor names to ensemble tensor names."""
+
+    model_name: str
+    inputs: Mapping[str, str]
+    outputs: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """A parsed config.pbtxt beside its own text.
+
+    complete is False when the text holds a field that our protobuf does not know.
+    """
+
+    text: str
+    message: pb.ModelConfig
+    complete: bool = True
+
+    @property
+    def name(self) -> str:
+        """The declared name; empty when the directory name is meant."""
+        return str(self.message.name)
+
+    @property
+    def backend(self) -> str:
+        """The declared backend; empty when Triton is to derive it."""
+        return str(self.message.backend)
+
+    @property
+    def platform(self) -> str:
+        """The declared platform, an older word for the backend."""
+        return str(self.message.platform)
+
+    @property
+    def max_batch_size(self) -> int:
+        """0: the dims are whole shapes. Above 0: a batch dimension stands before the dims."""
+        return int(self.message.max_batch_size)
+
+    @property
+    def is_ensemble(self) -> bool:
+        """Whether Triton runs this model as a graph of other models."""
+        return self.platform == "ensemble" or self.message.HasField("ensemble_scheduling")
+
+    @cached_property
+    def inputs(self) -> dict[str, TensorSpec]:
+        """Declared inputs by name, in order."""
+        return {tensor.name: _tensor_spec(tensor) for tensor in self.message.input}
+
+    @cached_property
+    def outputs(self) -> dict[str, TensorSpec]:
+        """Declared outputs by name, in order."""
+        return {tensor.name: _tensor_spec(tensor) for tensor in self.message.output}
+
+    @cached_property
+    def steps(self) -> tuple[EnsembleStep, ...]:
+        """The ensemble's steps in declared order; none for other models."""
+        return tuple(
+            EnsembleStep(step.model_name, dict(step.input_map), dict(step.output_map))
+            for step in self.message.ensemble_scheduling.step
+        )
+
+    def full_dims(self, tensor: TensorSpec) -> tuple[int, ...]:
+        """The tensor's whole shape, batch dimension included, as Triton checks it."""
+        return (-1, *tensor.dims) if self.max_batch_size > 0 else tensor.dims
+
+    def renamed(self, name: str, steps: Mapping[str, str]) -> str:
+        """The text with the model's own name, and those of its ensemble steps, replaced.
+
+        A name that is not declared is left undeclared, since Triton then takes the directory's.
+        """
+        edits = [
+            (start, end, name if path == ("name",) else steps[value])
+            for path, start, end, value in _scalar_fields(self.text)
+            if path == ("name",) or path == _STEP_MODEL_NAME
+        ]
+        return _replaced(self.text, edits)
+
+
+_STEP_MODEL_NAME = ("ensemble_scheduling", "step", "model_name")
+
+
+def parse_model_config(text: str, path: Path) -> ModelConfig:
+    """Read the text of a config.pbtxt; raises ConfigUnreadable with the line where it stops."""
+    try:
+        return ModelConfig(text, text_format.Parse(text, pb.ModelConfig()))
+    except text_format.ParseError as strict:
+        try:
+            message = text_format.Parse(text, pb.ModelConfig(), allow_unknown_field=True)
+        except text_format.ParseError as error:
+            raise ConfigUnreadable(path, _reason(error), error.GetLine()) from strict
+        except RecursionError as error:
+            raise ConfigUnreadable(path, "it is nested too deeply") from error
+        return ModelConfig(text, message, complete=False)
+    except RecursionError as error:
+        raise ConfigUnreadable(path, "it is nested too deeply") from error
+
+
+def print_model_config(message: pb.ModelConfig) -> str:
+    """The text form that Triton reads."""
+    return str(text_format.MessageToString(message))
+
+
+def _tensor_spec(tensor: pb.ModelInput | pb.ModelOutput) -> TensorSpec:
+    return TensorSpec(
+        name=tensor.name,
+        data_type=pb.DataType.Name(tensor.data_type),
+        dims=tuple(tensor.dims),
+        optional=bool(getattr(tensor, "optional", False)),
+    )
+
+
+def _reason(error: text_format.ParseError) -> str:
+    """The parser's message without the position that it puts in front."""
+    return re.sub(r"^\d+:\d+ : ", "", str(error)).replace("\n", " ").strip().rstrip(".")
+
+
+# --- a scanner for protobuf's text format that knows no schema ------------------------------------
+
+_TOKEN = re.compile(
+    r"""(?P<skip>\s+|\#[^\n]*)
+      | (?P<string>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')
+      | (?P<word>[-+.\w]+)
+      | (?P<mark>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+
+_ScalarField = tuple[tuple[str, ...], int, int, str]
+
+
+def _tokens(text: str) -> Iterator[tuple[str, str, int, int]]:
+    for match in _TOKEN.finditer(text):
+        if match.lastgroup != "skip":
+            yield match.lastgroup or "", match.group(), match.start(), match.end()
+
+
+def _scalar_fields(text: str) -> Iterator[_ScalarField]:
+    """Every string-valued field of a text that the parser took: path, start and end, value.
+
+    Adjacent string literals are one value, as protobuf joins them.
+    """
+    path: list[str] = []
+    field = ""
+    literals: list[tuple[str, int, int]] = []
+
+    def flush() -> Iterator[_ScalarField]:
+        if literals:
+            value = "".join(_unescaped(literal) for literal, *_ in literals)
+            yield (*path, field), literals[0][1], literals[-1][2], value
+            literals.clear()
+
+    for kind, token, start, end in _tokens(text):
+        if kind == "string":
+            literals.append((token, start, end))
+            continue
+        yield from flush()
+        if kind == "word":
+            field = token
+        elif token in "{<":
+            path.append(field)
+        elif token in "}>":
+            field = path.pop()
+    yield from flush()
+
+
+def _unescaped(literal: str) -> str:
+    return str(text_encoding.CUnescape(literal[1:-1]).decode(errors="replace"))
+
+
+def _replaced(text: str, edits: list[tuple[int, int, str]]) -> str:
+    for start, end, value in reversed(edits):
+        escaped = text_encoding.CEscape(value.encode(), as_utf8=True)
+        text = f'{text[:start]}"{escaped}"{text[end:]}'
+    return text

@@ -1,0 +1,75 @@
+"""Names of one archive's models inside the tritonserver that all archives share.
+
+The entry model is published under the SageMaker `model_name`, a step `s` of it under
+`<model_name>.<s>`. A dot inside the model name is written `~.`, so that the first dot without a
+tilde always ends the model name: two archives can never meet, and every name can be read back.
+SageMaker's own model names are hashes, which come through unchanged.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ensemble_tools.errors import IllegalName
+
+#: What a URL path segment, a directory name and a Triton model name all carry unescaped.
+#: The tilde is left out: it is the escape character.
+_LEGAL_MODEL_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+_PUBLISHED = re.compile(r"(?P<model>(?:[^.~]|~\.)+)(?:\.(?P<step>.+))?", re.DOTALL)
+
+#: Longest file name that Linux file systems take, in bytes (NAME_MAX).
+NAME_MAX = 255
+
+
+@dataclass(frozen=True)
+class Namespace:
+    """The Triton names of one SageMaker model.
+
+    Raises IllegalName on construction when the model name is empty, `.` or `..`, longer than a
+    directory name may be, or holds anything but letters, digits, `_`, `-` and `.`.
+    """
+
+    model_name: str
+
+    def __post_init__(self) -> None:
+        name = self.model_name
+        if not _LEGAL_MODEL_NAME.fullmatch(name) or name in {".", ".."}:
+            raise IllegalName(
+                name,
+                "expected one or more of A-Z a-z 0-9 _ - and . (and not `.` or `..`), "
+                "since it becomes a directory and a part of URLs",
+            )
+        _check_length(self.entry, name)
+
+    @property
+    def entry(self) -> str:
+        """The Triton name of the model that invocations go to."""
+        return self.model_name.replace(".", "~.")
+
+    def step(self, name: str) -> str:
+        """The Triton name of the archive's model `name`; raises IllegalName when it is too long."""
+        published = f"{self.entry}.{name}"
+        _check_length(published, self.model_name)
+        return published
+
+
+def parse_published(published: str) -> tuple[str, str | None]:
+    """Read a Triton name back into (model_name, step), step None for an entry model.
+
+    Raises ValueError for a name that no Namespace makes.
+    """
+    match = _PUBLISHED.fullmatch(published)
+    if match is None:
+        raise ValueError(f"{published!r} was not published by this container")
+    return match["model"].replace("~.", "."), match["step"]
+
+
+def _check_length(published: str, model_name: str) -> None:
+    length = len(published.encode())
+    if length > NAME_MAX:
+        raise IllegalName(
+            model_name,
+            f"it makes a Triton model name of {length} bytes, and a directory name may have "
+            f"{NAME_MAX}; use a shorter name",
+        )

@@ -1,0 +1,145 @@
+"""PURE, the heart: repository + graph + namespace -> ServingPlan, the files Triton will be given.
+
+Two forms exist. An executor model becomes a pure ensemble of its children, where that answers the
+executor's own numbers. Anything else is published as delivered, under its namespace's names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from ensemble_tools.delivered import check_ensemble, check_servable, reachable
+from ensemble_tools.executor_graph import ExecutorGraph
+from ensemble_tools.model_config import print_model_config
+from ensemble_tools.namespace import Namespace
+from ensemble_tools.pure_ensemble import child, pure_ensemble, request_columns
+from ensemble_tools.repository import CONFIG_FILE, ModelRepository, SourceModel
+from ensemble_tools.wiring import wire
+
+
+class Form(Enum):
+    """How a model is served."""
+
+    PURE_ENSEMBLE = "pure ensemble"
+    AS_DELIVERED = "as delivered"
+
+
+@dataclass(frozen=True)
+class PublishedModel:
+    """One model directory of the serving repository.
+
+    source_name: the model it was in the archive. config_text: its config.pbtxt, None for none.
+    links: names in the directory and what each links to. empty_versions: version directories that
+    are made because Triton wants one and there is nothing to put into it.
+    """
+
+    triton_name: str
+    source_name: str
+    config_text: str | None
+    links: tuple[tuple[str, Path], ...] = ()
+    empty_versions: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class ServingPlan:
+    """Everything that serves one SageMaker model; steps before the models that need them.
+
+    notes are sentences for people: what was left out and why.
+    """
+
+    model_name: str
+    form: Form
+    entry: str
+    models: tuple[PublishedModel, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def triton_names(self) -> tuple[str, ...]:
+        """Every Triton model of the plan, the entry model last."""
+        return tuple(model.triton_name for model in self.models)
+
+    @property
+    def source_names(self) -> Mapping[str, str]:
+        """Triton name -> the model's name in the archive, for messages."""
+        return {model.triton_name: model.source_name for model in self.models}
+
+
+def plan(
+    repository: ModelRepository,
+    graph: ExecutorGraph | None,
+    namespace: Namespace,
+    *,
+    strict: bool = True,
+) -> ServingPlan:
+    """Decide how the archive is served.
+
+    graph: the entry model's executor graph, None when it has none. strict: Triton runs without
+    auto-completion, so configs must be whole. Raises ArchiveError or IllegalName, and never
+    answers with a plan whose numbers differ from what the archive itself would compute.
+    """
+    if graph is None:
+        return _as_delivered(repository, namespace, strict)
+    return _as_pure_ensemble(repository, graph, namespace, strict)
+
+
+def _as_delivered(repository: ModelRepository, namespace: Namespace, strict: bool) -> ServingPlan:
+    models = reachable(repository)
+    for model in models:
+        check_servable(model, strict=strict)
+        check_ensemble(model)
+    names = {model.name: namespace.step(model.name) for model in models[:-1]}
+    names[repository.entry.name] = namespace.entry
+    return ServingPlan(
+        namespace.model_name,
+        Form.AS_DELIVERED,
+        namespace.entry,
+        tuple(_published(model, names) for model in models),
+        _left_out(repository, names),
+    )
+
+
+def _as_pure_ensemble(
+    repository: ModelRepository, graph: ExecutorGraph, namespace: Namespace, strict: bool
+) -> ServingPlan:
+    executor = repository.entry
+    check_servable(executor, strict=strict)
+    assert executor.config is not None
+    assert executor.graph_path is not None
+    wiring = wire(graph, request_columns(executor.config), executor.graph_path)
+    steps = [child(repository, executor, call.model_name) for call in wiring.calls]
+    for step in steps:
+        check_servable(step, strict=True)
+    names = {step.name: namespace.step(step.name) for step in steps}
+    message = pure_ensemble(wiring, executor, {step.name: step for step in steps}, names)
+    entry = PublishedModel(
+        namespace.entry, executor.name, print_model_config(message), empty_versions=(1,)
+    )
+    return ServingPlan(
+        namespace.model_name,
+        Form.PURE_ENSEMBLE,
+        namespace.entry,
+        (*(_published(step, names) for step in steps), entry),
+        _left_out(repository, {**names, executor.name: namespace.entry}),
+    )
+
+
+def _published(model: SourceModel, names: Mapping[str, str]) -> PublishedModel:
+    """An overlay of the model's directory: everything in it linked, the names replaced."""
+    made = (1,) if model.is_ensemble and not model.versions else ()
+    return PublishedModel(
+        names[model.name],
+        model.name,
+        model.config.renamed(names[model.name], names) if model.config else None,
+        tuple((name, model.directory / name) for name in model.entries if name != CONFIG_FILE),
+        made,
+    )
+
+
+def _left_out(repository: ModelRepository, names: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(
+        f"{name} is not served: the entry model {repository.entry.name} does not use it"
+        for name in sorted(repository.models.keys() - names.keys())
+    )

@@ -1,0 +1,57 @@
+"""ServingPlan -> directories in the serving repository, by rename; retract takes them away.
+
+Each published model is an overlay: its config.pbtxt is ours, everything else is a symbolic link to
+what SageMaker delivered, which is never changed. A directory is made whole under a hidden name and
+then renamed, so tritonserver never sees half of one.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from ensemble_tools.plan import PublishedModel, ServingPlan
+from ensemble_tools.repository import CONFIG_FILE
+
+_STAGING_PREFIX = ".staging-"
+
+
+def publish(plan: ServingPlan, serving_repository: Path) -> None:
+    """Write the plan's model directories; on an error nothing of the plan is left behind.
+
+    Blocking. Raises OSError (no space, name taken): FileExistsError means that a name is in use.
+    """
+    staging = Path(tempfile.mkdtemp(prefix=_STAGING_PREFIX, dir=serving_repository))
+    published: list[Path] = []
+    try:
+        for model in plan.models:
+            _write(model, staging / model.triton_name)
+        for model in plan.models:
+            target = serving_repository / model.triton_name
+            if target.exists():
+                raise FileExistsError(f"{target} is in use")
+            (staging / model.triton_name).rename(target)
+            published.append(target)
+    except BaseException:
+        for target in published:
+            shutil.rmtree(target, ignore_errors=True)
+        raise
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def retract(plan: ServingPlan, serving_repository: Path) -> None:
+    """Remove the plan's model directories; those already gone are no error. Blocking."""
+    for model in plan.models:
+        shutil.rmtree(serving_repository / model.triton_name, ignore_errors=True)
+
+
+def _write(model: PublishedModel, directory: Path) -> None:
+    directory.mkdir()
+    if model.config_text is not None:
+        (directory / CONFIG_FILE).write_text(model.config_text, encoding="utf-8")
+    for name, target in model.links:
+        (directory / name).symlink_to(target.resolve())
+    for version in model.empty_versions:
+        (directory / str(version)).mkdir()

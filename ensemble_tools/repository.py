@@ -1,0 +1,219 @@
+"""A directory on disk -> ModelRepository: what an archive holds and which model is meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ensemble_tools.errors import ConfigUnreadable, RepositoryUnusable
+from ensemble_tools.model_config import ModelConfig, parse_model_config
+
+CONFIG_FILE = "config.pbtxt"
+#: The name of a single model whose directory is the archive's top and whose config has no name.
+UNNAMED_MODEL = "model"
+#: A config.pbtxt is some KB; the largest plausible ones (thousands of inputs) stay far below this.
+MAX_CONFIG_BYTES = 16 * 1024 * 1024
+
+#: What archivers and file systems leave beside the models.
+_LITTER = {"__MACOSX", "lost+found"}
+
+
+@dataclass(frozen=True)
+class SourceModel:
+    """One model directory as delivered.
+
+    config is None when there is no config.pbtxt. entries are the names of all that is in the
+    directory. versions are the numeric ones, ascending; payload is what lies in each of them, a
+    directory's name ending in `/`; graph_path is the executor's pickled graph, if it is one.
+    """
+
+    name: str
+    directory: Path
+    config: ModelConfig | None
+    entries: tuple[str, ...]
+    versions: tuple[int, ...]
+    payload: Mapping[int, frozenset[str]]
+    graph_path: Path | None
+
+    @property
+    def config_path(self) -> Path:
+        """Where the config.pbtxt is, or would be."""
+        return self.directory / CONFIG_FILE
+
+    @property
+    def is_ensemble(self) -> bool:
+        """Whether it is a Triton ensemble."""
+        return self.config is not None and self.config.is_ensemble
+
+
+@dataclass(frozen=True)
+class ModelRepository:
+    """An archive's models and the one that invocations are meant for."""
+
+    path: Path
+    models: Mapping[str, SourceModel]
+    entry: SourceModel
+
+    @property
+    def graph_path(self) -> Path | None:
+        """The entry model's ensemble.pkl, when the entry model is Merlin's executor."""
+        return self.entry.graph_path
+
+
+def read_repository(path: Path, entry_name: str | None = None) -> ModelRepository:
+    """Read an extracted archive; nothing in it is changed or run.
+
+    Layouts: model directories at the top; a single model's config.pbtxt and version directories at
+    the top; either of them inside one extra directory. entry_name overrides the choice of the entry
+    model. Raises RepositoryUnusable or ConfigUnreadable.
+    """
+    try:
+        top = _top(path)
+        models = {model.name: model for model in _models(top)}
+    except OSError as error:
+        raise RepositoryUnusable(
+            Path(error.filename or path),
+            f"it cannot be read ({error.strerror})",
+            "expected a readable directory",
+        ) from error
+    return ModelRepository(path, models, _entry(path, models, entry_name))
+
+
+def model_directories(path: Path) -> tuple[str, ...]:
+    """Names of the model directories directly under path, for messages and the single-model API."""
+    return tuple(child.name for child in _visible(path) if _is_model(child))
+
+
+def _top(path: Path) -> Path:
+    """The directory that holds the models, past one extra directory around everything."""
+    if not path.is_dir():
+        raise RepositoryUnusable(
+            path, "there is no such directory", "expected an extracted archive"
+        )
+    if _is_model(path) or model_directories(path):
+        return path
+    inner = [child for child in _visible(path) if child.is_dir()]
+    if len(inner) == 1 and (_is_model(inner[0]) or model_directories(inner[0])):
+        return inner[0]
+    found = ", ".join(child.name for child in _visible(path)[:10]) or "nothing"
+    raise RepositoryUnusable(
+        path,
+        f"no model directory in it (found {found})",
+        "expected directories that hold a config.pbtxt and a version directory such as 1/",
+    )
+
+
+def _models(top: Path) -> list[SourceModel]:
+    if _is_model(top):
+        return [_read_model(top, own_name=False)]
+    return [_read_model(child, own_name=True) for child in _visible(top) if _is_model(child)]
+
+
+def _is_model(directory: Path) -> bool:
+    return directory.is_dir() and ((directory / CONFIG_FILE).exists() or bool(_versions(directory)))
+
+
+def _visible(directory: Path) -> list[Path]:
+    return sorted(
+        child
+        for child in directory.iterdir()
+        if not child.name.startswith(".") and child.name not in _LITTER
+    )
+
+
+def _versions(directory: Path) -> tuple[int, ...]:
+    """Version directories: Triton takes names that are numbers without a leading zero."""
+    return tuple(
+        sorted(
+            int(child.name)
+            for child in directory.iterdir()
+            if child.name.isascii()
+            and child.name.isdigit()
+            and not child.name.startswith("0")
+            and child.is_dir()
+        )
+    )
+
+
+def _read_model(directory: Path, *, own_name: bool) -> SourceModel:
+    config = _read_config(directory / CONFIG_FILE)
+    versions = _versions(directory)
+    declared = config.name if config else ""
+    return SourceModel(
+        name=directory.name if own_name else declared or UNNAMED_MODEL,
+        directory=directory,
+        config=config,
+        entries=tuple(sorted(child.name for child in directory.iterdir())),
+        versions=versions,
+        payload={version: _payload(directory / str(version)) for version in versions},
+        graph_path=_graph_path(directory, versions),
+    )
+
+
+def _payload(version: Path) -> frozenset[str]:
+    return frozenset(
+        child.name + "/" if child.is_dir() else child.name for child in version.iterdir()
+    )
+
+
+def _read_config(path: Path) -> ModelConfig | None:
+    if not path.exists():
+        return None
+    if not path.is_file():
+        raise ConfigUnreadable(path, "it is no regular file")
+    with path.open("rb") as file:
+        data = file.read(MAX_CONFIG_BYTES + 1)
+    if len(data) > MAX_CONFIG_BYTES:
+        raise ConfigUnreadable(path, f"it is larger than {MAX_CONFIG_BYTES} bytes")
+    try:
+        return parse_model_config(data.decode(), path)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigUnreadable(path, "it is not UTF-8 text", line) from error
+
+
+def _graph_path(directory: Path, versions: Iterable[int]) -> Path | None:
+    """The graph that Merlin's executor loads; Triton serves the highest version."""
+    for version in sorted(versions, reverse=True):
+        path = directory / str(version) / "ensemble" / "ensemble.pkl"
+        return path if path.is_file() else None
+    return None
+
+
+def _entry(path: Path, models: Mapping[str, SourceModel], entry_name: str | None) -> SourceModel:
+    """The model that is meant, by these rules:
+
+    1. the one that is named; 2. the only one; 3. the only ensemble that is no step of another one;
+    4. the only executor model.
+    """
+    if entry_name is not None:
+        if entry_name not in models:
+            raise RepositoryUnusable(
+                path, f"no model {entry_name!r} in it", f"expected one of {_listed(models)}"
+            )
+        return models[entry_name]
+    if len(models) == 1:
+        return next(iter(models.values()))
+    outermost = _outermost_ensembles(models)
+    executors = [model for model in models.values() if model.graph_path is not None]
+    for candidates in (outermost, executors):
+        if len(candidates) == 1:
+            return candidates[0]
+        if candidates:
+            break
+    raise RepositoryUnusable(
+        path,
+        f"several models ({_listed(models)}) and nothing that says which one is meant",
+        "expected one ensemble or one executor model over the others, or a single model",
+    )
+
+
+def _outermost_ensembles(models: Mapping[str, SourceModel]) -> list[SourceModel]:
+    ensembles = [model for model in models.values() if model.is_ensemble]
+    inner = {step.model_name for model in ensembles if model.config for step in model.config.steps}
+    return [model for model in ensembles if model.name not in inner] or ensembles
+
+
+def _listed(models: Iterable[str]) -> str:
+    return ", ".join(sorted(models)[:20])

@@ -1,0 +1,25 @@
+"""Names of tensors: how a column becomes tensors, and how ensemble tensors are told apart."""
+
+from __future__ import annotations
+
+#: merlin-systems sends a ragged list column as two tensors (merlin/systems/triton/conversions.py).
+VALUES, OFFSETS = "__values", "__offsets"
+
+
+def ragged_tensors(column: str) -> tuple[str, str]:
+    """The two tensors of a ragged column: values (N elements) and offsets (rows + 1, INT32)."""
+    return column + VALUES, column + OFFSETS
+
+
+def column_of(tensor: str) -> str:
+    """The column that a tensor belongs to: the name without the suffix of a ragged column."""
+    return tensor.removesuffix(VALUES).removesuffix(OFFSETS)
+
+
+def produced_by(step: str, tensor: str) -> str:
+    """The ensemble tensor for what a step puts out under a name that others may use as well.
+
+    An ensemble has one name space for all tensors. A workflow that keeps its column names would
+    otherwise wire its input to its reader (NVIDIA's removed exporter used the same suffix).
+    """
+    return f"{tensor}.{step}"

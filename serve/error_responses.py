@@ -1,0 +1,76 @@
+"""error -> status and body: one table, from AWS's container contract and contract tests."""
+
+from __future__ import annotations
+
+import logging
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from serve.errors import (
+    CallerError,
+    InvocationFailed,
+    ModelAlreadyLoaded,
+    ModelNotLoaded,
+    ModelUnusable,
+    ResourceExhausted,
+    ServeError,
+    TritonError,
+    TritonTimeout,
+    TritonUnavailable,
+)
+from serve.messages import error_body
+
+_log = logging.getLogger(__name__)
+
+#: The first class that an error is an instance of decides.
+STATUSES: tuple[tuple[type[Exception], int], ...] = (
+    (ModelNotLoaded, 404),
+    (ModelAlreadyLoaded, 409),
+    (CallerError, 400),
+    (ModelUnusable, 400),
+    (ResourceExhausted, 507),
+    (TritonUnavailable, 503),
+    (TritonTimeout, 504),
+    (TritonError, 500),
+    (InvocationFailed, 500),
+    (ServeError, 500),
+)
+
+
+def status_of(error: ServeError) -> int:
+    """The status that an error is answered with."""
+    return next(status for kind, status in STATUSES if isinstance(error, kind))
+
+
+def error_response(error: ServeError) -> Response:
+    """An error as the caller sees it."""
+    status = status_of(error)
+    if status >= 500:
+        _log.error("request failed: %s", error, extra={"status": status})
+    else:
+        _log.info("request refused: %s", error, extra={"status": status})
+    return Response(error_body(str(error)), status, media_type="application/json")
+
+
+async def on_serve_error(_: Request, error: Exception) -> Response:
+    """For errors of the tree in errors.py."""
+    assert isinstance(error, ServeError)
+    return error_response(error)
+
+
+async def on_http_error(_: Request, error: Exception) -> Response:
+    """For paths and methods that the contract does not have."""
+    status = getattr(error, "status_code", 500)
+    headers = getattr(error, "headers", None)
+    message = {404: "no such path", 405: "this path does not take that method"}.get(
+        status, str(getattr(error, "detail", "the request was refused"))
+    )
+    body = error_body(f"{message}; expected a call of the SageMaker container contract")
+    return Response(body, status, headers, media_type="application/json")
+
+
+async def on_unexpected_error(_: Request, error: Exception) -> Response:
+    """For bugs of ours; starlette raises the error again after the answer, so it is logged once."""
+    body = error_body(f"internal error ({type(error).__name__}); see the log of the container")
+    return Response(body, 500, media_type="application/json")

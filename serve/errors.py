@@ -1,0 +1,85 @@
+"""What can go wrong while serving, by whose fault it is. No HTTP numbers here (error_responses).
+
+ServeError
+├── CallerError                 the request cannot be carried out as it stands
+│   ├── BadRequest              malformed: a field, a header, a body
+│   ├── ModelNotLoaded          no such model, or none that can be invoked now
+│   └── ModelAlreadyLoaded      the name is taken: loading, ready or unloading
+├── ModelUnusable               the archive, or the model in it, cannot be loaded
+├── ResourceExhausted           memory, shared memory, disk, processes or descriptors are lacking
+├── InvocationFailed            the model raised, or answered what cannot be passed on
+└── TritonError                 ours: tritonserver did not do what it was asked
+    ├── TritonUnavailable       it is not there (starting, restarting, stopping)
+    └── TritonTimeout           it did not answer in time
+"""
+
+from __future__ import annotations
+
+
+class ServeError(Exception):
+    """Whatever a caller of the contract may be told; the message is one sentence for people."""
+
+
+class CallerError(ServeError):
+    """The platform or the user asked for what cannot be done as asked."""
+
+
+class BadRequest(CallerError):
+    """Malformed: names what was found, what was expected, and what to do."""
+
+    def __init__(self, what: str, found: str, expected: str) -> None:
+        super().__init__(f"{what}: found {found}, expected {expected}")
+
+
+class ModelNotLoaded(CallerError):
+    """No model of that name can be invoked."""
+
+    def __init__(self, name: str, state: str = "is not loaded") -> None:
+        super().__init__(f"the model {shortened(name)} {state}; load it with POST /models")
+
+
+class ModelAlreadyLoaded(CallerError):
+    """The name is taken."""
+
+    def __init__(self, name: str, state: str) -> None:
+        super().__init__(
+            f"the model {shortened(name)} is already {state}; unload it with DELETE /models/<name> "
+            "before it is loaded again"
+        )
+
+
+class ModelUnusable(ServeError):
+    """The archive cannot be served, or the model in it fails to load. The archive's fault."""
+
+
+class ResourceExhausted(ServeError):
+    """A resource is lacking; the platform answers by unloading other models."""
+
+
+class InvocationFailed(ServeError):
+    """The model's fault: it raised while it answered."""
+
+
+class TritonError(ServeError):
+    """tritonserver failed us; the caller can only try again."""
+
+
+class TritonUnavailable(TritonError):
+    """tritonserver cannot be reached; it is starting, restarting or stopping."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(f"tritonserver cannot be reached ({detail}); try again in a moment")
+
+
+class TritonTimeout(TritonError):
+    """tritonserver did not answer within a named limit."""
+
+    def __init__(self, what: str, seconds: float, setting: str) -> None:
+        super().__init__(
+            f"{what} took longer than {seconds:g} s; raise {setting} if it may take that long"
+        )
+
+
+def shortened(name: str) -> str:
+    """A name as a message shows it: quoted, escaped, at most a line long."""
+    return repr(name if len(name) <= 80 else f"{name[:80]}…")

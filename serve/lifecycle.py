@@ -1,0 +1,155 @@
+"""Load and unload: each a straight line, the one read backwards is the other."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import time
+from collections.abc import Awaitable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from ensemble_tools import (
+    EnsembleToolsError,
+    Namespace,
+    ServingPlan,
+    plan,
+    publish,
+    read_executor_graph,
+    read_repository,
+    retract,
+)
+from serve.admission import admit
+from serve.errors import CallerError, ModelUnusable, ResourceExhausted, ServeError, TritonTimeout
+from serve.registry import Model, Registry
+from serve.source import source_directory
+from serve.triton_client import TritonClient
+
+_log = logging.getLogger(__name__)
+
+#: Errors of the file system that unloading a model may cure.
+_EXHAUSTED = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+
+
+@dataclass(frozen=True)
+class LifecycleSettings:
+    """Paths and limits of loading. Times in seconds, memory in bytes.
+
+    strict: tritonserver runs without auto-completion of configs.
+    """
+
+    model_root: Path
+    serving_repository: Path
+    start_timeout_s: float
+    load_timeout_s: float
+    unload_timeout_s: float
+    memory_reserve_bytes: int
+    strict: bool = True
+
+
+class Lifecycle:
+    """Brings models into tritonserver and out of it."""
+
+    def __init__(
+        self, registry: Registry, triton: TritonClient, settings: LifecycleSettings
+    ) -> None:
+        self._registry, self._triton, self._settings = registry, triton, settings
+
+    async def load(self, name: str, url: str, entry: str | None = None) -> ServingPlan:
+        """Make the model invocable, or leave no trace of the attempt.
+
+        entry names the model that is meant in an archive of several. Raises BadRequest,
+        ModelAlreadyLoaded, ModelUnusable, ResourceExhausted, TritonUnavailable, TritonTimeout.
+        """
+        started = time.monotonic()
+        namespace = _namespace(name)
+        settings = self._settings
+        async with AsyncExitStack() as undo:
+            model = self._registry.begin_load(name, url)
+            undo.callback(self._registry.forget, model)
+
+            serving_plan = await asyncio.to_thread(self._plan, namespace, url, entry)
+            admit(name, settings.memory_reserve_bytes)
+
+            await asyncio.to_thread(self._publish, serving_plan)
+            undo.push_async_callback(self._retract, serving_plan)
+
+            await self._triton.until_live(settings.start_timeout_s)
+            undo.push_async_callback(self._undo_load, serving_plan)
+            await self._triton.load(serving_plan, settings.load_timeout_s)
+
+            self._registry.finish_load(model, serving_plan)
+            undo.pop_all()  # the load is complete: nothing is undone from here on
+        _log_event("model loaded", model, started, form=serving_plan.form.value)
+        return serving_plan
+
+    async def unload(self, name: str) -> None:
+        """Give back everything that the model holds, after its invocations in flight.
+
+        Raises ModelNotLoaded; TritonTimeout when it is still held, and then it is listed again.
+        """
+        started = time.monotonic()
+        deadline = started + self._settings.unload_timeout_s
+        await self._bounded(self._registry.loaded(name).settled(), name, deadline)
+        model = self._registry.begin_unload(name)
+        try:
+            await self._bounded(model.idle(), name, deadline)
+            await self._triton.unload(model.serving, deadline - time.monotonic())
+        except BaseException:
+            self._registry.fail_unload(model)
+            raise
+        await self._retract(model.serving)
+        self._registry.forget(model)
+        _log_event("model unloaded", model, started)
+
+    async def _bounded(self, waiting: Awaitable[None], name: str, deadline: float) -> None:
+        limit = self._settings.unload_timeout_s
+        try:
+            await asyncio.wait_for(waiting, max(0.0, deadline - time.monotonic()))
+        except asyncio.TimeoutError as error:
+            raise TritonTimeout(
+                f"waiting for the invocations of {name}", limit, "SERVE_UNLOAD_TIMEOUT"
+            ) from error
+
+    # -- what blocks, run in a thread
+
+    def _plan(self, namespace: Namespace, url: str, entry: str | None) -> ServingPlan:
+        directory = source_directory(url, self._settings.model_root)
+        try:
+            repository = read_repository(directory, entry)
+            graph = read_executor_graph(repository)
+            return plan(repository, graph, namespace, strict=self._settings.strict)
+        except EnsembleToolsError as error:
+            raise ModelUnusable(str(error)) from error
+
+    def _publish(self, serving_plan: ServingPlan) -> None:
+        try:
+            publish(serving_plan, self._settings.serving_repository)
+        except OSError as error:
+            reason = f"the model {serving_plan.model_name} could not be published: {error}"
+            if error.errno in _EXHAUSTED:
+                raise ResourceExhausted(reason) from error
+            raise ModelUnusable(reason) from error
+
+    async def _retract(self, serving_plan: ServingPlan) -> None:
+        await asyncio.to_thread(retract, serving_plan, self._settings.serving_repository)
+
+    async def _undo_load(self, serving_plan: ServingPlan) -> None:
+        try:
+            await self._triton.unload(serving_plan, self._settings.unload_timeout_s)
+        except ServeError as error:
+            _log.error("a failed load could not be undone: %s", error)
+
+
+def _namespace(name: str) -> Namespace:
+    try:
+        return Namespace(name)
+    except EnsembleToolsError as error:
+        raise CallerError(str(error)) from error
+
+
+def _log_event(event: str, model: Model, started: float, **facts: object) -> None:
+    fields = {"model_name": model.name, "seconds": round(time.monotonic() - started, 3), **facts}
+    _log.info(event, extra=fields)

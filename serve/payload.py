@@ -1,0 +1,137 @@
+"""PURE. Which headers go to tritonserver and back, and where JSON ends and binary begins.
+
+SageMaker carries the v2 protocol's binary extension under a media type of its own, with the length
+of the JSON part as a parameter; Triton wants that length in a header of its own.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+
+from serve.errors import BadRequest
+from serve.triton_http import Headers
+
+BINARY_MEDIA_TYPE = b"application/vnd.sagemaker-triton.binary+json"
+HEADER_SIZE_PARAMETER = b"json-header-size"
+HEADER_LENGTH = b"inference-header-content-length"
+
+#: RFC 9110 7.6.1, and what this hop sets for itself.
+_NOT_FORWARDED = frozenset(
+    {
+        b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization",
+        b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade",
+        b"host", b"content-length", b"expect", HEADER_LENGTH,
+    }
+)  # fmt: skip
+_NOT_RETURNED = _NOT_FORWARDED | {b"content-type", b"server", b"date"}
+
+_DIGITS = re.compile(rb"[0-9]{1,18}")
+
+
+def request_headers(headers: Headers, body: Sequence[bytes]) -> Headers:
+    """The headers that an inference is sent to tritonserver with.
+
+    headers: the caller's, names in lower case. body: its pieces. Raises BadRequest when the media
+    type gives a size of the JSON part that is malformed or larger than the body.
+    """
+    dropped = _NOT_FORWARDED | _named_in_connection(headers)
+    forwarded = [header for header in headers if header[0] not in dropped]
+    content_type = _first(headers, b"content-type")
+    if content_type is not None and _media_type(content_type) == BINARY_MEDIA_TYPE:
+        size = json_header_size(content_type)
+        _check_size(size, body, _first(headers, b"content-encoding"))
+        forwarded = [header for header in forwarded if header[0] != b"content-type"]
+        forwarded += [
+            (b"content-type", b"application/octet-stream"),
+            (HEADER_LENGTH, b"%d" % size),
+        ]
+    return forwarded
+
+
+def response_headers(headers: Headers) -> Headers:
+    """The headers that tritonserver's answer goes back with, content-length left to the sender."""
+    size = _first(headers, HEADER_LENGTH)
+    content_type = _first(headers, b"content-type") or b"application/json"
+    if size is not None:
+        content_type = BINARY_MEDIA_TYPE + b";" + HEADER_SIZE_PARAMETER + b"=" + size
+    dropped = _NOT_RETURNED | _named_in_connection(headers)
+    return [
+        (b"content-type", content_type),
+        *(header for header in headers if header[0] not in dropped),
+    ]
+
+
+def json_header_size(content_type: bytes) -> int:
+    """The value of the parameter json-header-size, in bytes; raises BadRequest."""
+    values = [value for name, value in _parameters(content_type) if name == HEADER_SIZE_PARAMETER]
+    if len(values) != 1 or not _DIGITS.fullmatch(values[0]):
+        found = ", ".join(value.decode("latin-1")[:40] for value in values) or "none"
+        raise BadRequest(
+            "the Content-Type's json-header-size",
+            repr(found),
+            "one whole number: the bytes of JSON in front of the binary tensors",
+        )
+    return int(values[0])
+
+
+def _check_size(size: int, body: Sequence[bytes], encoding: bytes | None) -> None:
+    length = sum(map(len, body))
+    if encoding and encoding.strip().lower() in {b"gzip", b"deflate", b"x-gzip"}:
+        length = _inflated_length(body, size)
+    if size > length:
+        raise BadRequest(
+            "the Content-Type's json-header-size",
+            f"{size}, more than the {length} bytes of the body",
+            "the number of bytes of JSON at the front of the body",
+        )
+
+
+def _inflated_length(body: Iterable[bytes], enough: int) -> int:
+    """The length of a compressed body, or `enough` once it is known to have that many bytes.
+
+    tritonserver checks sizes after it has inflated a body, and some versions of it died of one that
+    was too large. zlib finds out by itself whether it is gzip or deflate.
+    """
+    inflater = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
+    length = 0
+    try:
+        for piece in _inflated(inflater, body):
+            length += len(piece)
+            if length >= enough:
+                return enough
+    except zlib.error as error:
+        raise BadRequest(
+            "the body", f"no valid compressed data ({error})", "gzip or deflate"
+        ) from error
+    return length
+
+
+def _inflated(inflater: zlib._Decompress, body: Iterable[bytes]) -> Iterator[bytes]:
+    step = 64 * 1024
+    for piece in body:
+        yield inflater.decompress(piece, step)
+        while inflater.unconsumed_tail:
+            yield inflater.decompress(inflater.unconsumed_tail, step)
+
+
+def _first(headers: Headers, name: bytes) -> bytes | None:
+    return next((value for key, value in headers if key == name), None)
+
+
+def _named_in_connection(headers: Headers) -> set[bytes]:
+    value = _first(headers, b"connection")
+    if value is None:
+        return set()
+    return {name.strip().lower() for name in value.split(b",")}
+
+
+def _media_type(content_type: bytes) -> bytes:
+    return content_type.partition(b";")[0].strip().lower()
+
+
+def _parameters(content_type: bytes) -> Iterator[tuple[bytes, bytes]]:
+    for parameter in content_type.split(b";")[1:]:
+        name, _, value = parameter.partition(b"=")
+        yield name.strip().lower(), value.strip().strip(b'"')

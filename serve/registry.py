@@ -1,0 +1,163 @@
+"""Which models exist and in what state: the one writer of that fact. Synchronous, no I/O, no locks.
+
+    LOADING ──▶ READY ──▶ UNLOADING ──▶ (gone)
+       │         │ ▲          │
+       ▼         ▼ │          ▼
+    (gone)    RELOADING     READY   (an unload that failed)
+                 │
+                 ▼
+               (gone)               (a reload that failed)
+
+RELOADING is a ready model whose Triton models were lost (a dead stub, a dead tritonserver) and are
+being loaded again; it counts as loaded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import Enum
+
+from ensemble_tools import ServingPlan
+from serve.errors import ModelAlreadyLoaded, ModelNotLoaded
+
+
+class State(Enum):
+    """A model's state; the value completes the sentence "the model is ..."."""
+
+    LOADING = "being loaded"
+    READY = "loaded"
+    RELOADING = "being loaded again"
+    UNLOADING = "being unloaded"
+
+
+_NEXT = {
+    State.LOADING: {State.READY},
+    State.READY: {State.RELOADING, State.UNLOADING},
+    State.RELOADING: {State.READY},
+    State.UNLOADING: {State.READY},
+}
+_LOADED = {State.READY, State.RELOADING}
+
+
+@dataclass
+class Model:
+    """One SageMaker model. generation counts how often its Triton models were loaded again."""
+
+    name: str
+    url: str
+    state: State = State.LOADING
+    plan: ServingPlan | None = None
+    generation: int = 0
+    in_flight: int = 0
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def serving(self) -> ServingPlan:
+        """The plan of a model that has been loaded."""
+        assert self.plan is not None, "only a loading model has no plan"
+        return self.plan
+
+    @contextmanager
+    def invocation(self) -> Iterator[None]:
+        """Count one invocation in flight; an unload waits for it."""
+        self.in_flight += 1
+        try:
+            yield
+        finally:
+            self.in_flight -= 1
+            if self.in_flight == 0:
+                self._notify()
+
+    def enter(self, state: State) -> None:
+        """Change state along the table above; anything else is a bug of ours."""
+        assert state in _NEXT[self.state], f"{self.name}: {self.state} → {state}"
+        self.state = state
+        self._notify()
+
+    def _notify(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def idle(self) -> None:
+        """Wait until no invocation is in flight. Unbounded: the caller names the limit."""
+        while self.in_flight:
+            await self._changed.wait()
+
+    async def settled(self) -> None:
+        """Wait until the model is not being loaded again. Unbounded: the caller names the limit."""
+        while self.state is State.RELOADING:
+            await self._changed.wait()
+
+
+class Registry:
+    """All models by SageMaker's name for them."""
+
+    def __init__(self) -> None:
+        self._models: dict[str, Model] = {}
+
+    def begin_load(self, name: str, url: str) -> Model:
+        """Take the name; raises ModelAlreadyLoaded when a model of any state has it."""
+        if name in self._models:
+            raise ModelAlreadyLoaded(name, self._models[name].state.value)
+        self._models[name] = Model(name, url)
+        return self._models[name]
+
+    def finish_load(self, model: Model, plan: ServingPlan) -> None:
+        """The model can be invoked from now on."""
+        model.plan = plan
+        model.enter(State.READY)
+
+    def begin_unload(self, name: str) -> Model:
+        """No new invocations from now on; raises ModelNotLoaded unless it is ready."""
+        model = self.loaded(name)
+        if model.state is not State.READY:
+            raise ModelNotLoaded(name, f"is {model.state.value}")
+        model.enter(State.UNLOADING)
+        return model
+
+    def fail_unload(self, model: Model) -> None:
+        """It could not be unloaded: it is listed again, so that it can be tried again."""
+        model.enter(State.READY)
+
+    def begin_reload(self, model: Model) -> None:
+        """Its Triton models are lost and will be loaded again; invocations wait."""
+        model.enter(State.RELOADING)
+
+    def finish_reload(self, model: Model) -> None:
+        """It can be invoked again."""
+        model.generation += 1
+        model.enter(State.READY)
+
+    def forget(self, model: Model) -> None:
+        """The name is free. Whoever waits for the model finds that it is gone."""
+        if self._models.get(model.name) is model:
+            del self._models[model.name]
+        model.state = State.UNLOADING
+        model._notify()
+
+    def loaded(self, name: str) -> Model:
+        """The model if it is ready or being loaded again; raises ModelNotLoaded otherwise."""
+        model = self._models.get(name)
+        if model is None:
+            raise ModelNotLoaded(name)
+        if model.state not in _LOADED:
+            raise ModelNotLoaded(name, f"is {model.state.value}")
+        return model
+
+    def all_loaded(self) -> list[Model]:
+        """Every loaded model, in the order of names."""
+        return [model for _, model in sorted(self._models.items()) if model.state in _LOADED]
+
+    def page(self, after: str, limit: int | None) -> tuple[list[Model], bool]:
+        """Loaded models whose names come after a name, at most limit; and whether more follow.
+
+        A page stays true while models come and go: it is cut by name, not by position.
+        """
+        models = self.all_loaded()
+        start = bisect_right([model.name for model in models], after) if after else 0
+        end = len(models) if limit is None else start + limit
+        return models[start:end], end < len(models)

@@ -1,0 +1,133 @@
+"""Read the request -> one call -> shape the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from serve.context import bind
+from serve.error_responses import error_response
+from serve.errors import ServeError
+from serve.invocation import Invocation
+from serve.invocation import Request as InvocationRequest
+from serve.lifecycle import Lifecycle
+from serve.messages import list_body, model_body, parse_load_request, parse_page
+from serve.registry import Registry
+from serve.triton_http import Answer
+
+TARGET_MODEL = b"x-amzn-sagemaker-target-model"
+
+
+class CallerGone(Exception):
+    """The caller closed the connection before the request was whole."""
+
+
+@dataclass(frozen=True)
+class PingRoute:
+    """GET /ping: 200 with an empty body while `healthy` says so, else 503."""
+
+    healthy: Callable[[], Awaitable[bool]]
+
+    async def ping(self) -> Response:
+        """Answer the platform's health check."""
+        return Response(status_code=200 if await self.healthy() else 503)
+
+
+@dataclass(frozen=True)
+class ModelRoutes:
+    """Load, list, describe, unload."""
+
+    registry: Registry
+    lifecycle: Lifecycle
+
+    async def load_model(self, request: Request) -> Response:
+        """POST /models."""
+        wanted = parse_load_request(await request.body())
+        target = request.headers.get(TARGET_MODEL.decode(), "")
+        with bind(model_name=wanted.model_name, target_model=target):
+            await self.lifecycle.load(wanted.model_name, wanted.url)
+        return Response(status_code=200)
+
+    async def list_models(self, request: Request) -> Response:
+        """GET /models."""
+        after, limit = parse_page(request.query_params)
+        models, more = self.registry.page(after, limit)
+        return Response(list_body(models, more=more), media_type="application/json")
+
+    async def get_model(self, model_name: str) -> Response:
+        """GET /models/{model_name}."""
+        return JSONResponse(model_body(self.registry.loaded(model_name)))
+
+    async def unload_model(self, model_name: str) -> Response:
+        """DELETE /models/{model_name}."""
+        with bind(model_name=model_name):
+            await self.lifecycle.unload(model_name)
+        return Response(status_code=200)
+
+
+class InvokeRoute:
+    """POST /models/{model_name}/invoke and POST /invocations, as a bare ASGI application.
+
+    The hot path: no request object, no parsed headers, no copy of the body.
+    """
+
+    def __init__(self, invocation: Invocation, model_name: str | None = None) -> None:
+        self._invocation, self._model_name = invocation, model_name
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Forward one invocation."""
+        name = self._model_name or scope["path_params"]["model_name"]
+        try:
+            body = await _body(receive)
+        except CallerGone:
+            return
+        request = InvocationRequest(scope["headers"], body)
+        try:
+            if self._invocation.streams:
+                await self._stream(name, request, send)
+            else:
+                await _send(await self._invocation.forward(name, request), send)
+        except ServeError as error:
+            with bind(model_name=name, target_model=_target_model(request)):
+                response = error_response(error)
+            await response(scope, receive, send)
+
+    async def _stream(self, name: str, request: InvocationRequest, send: Send) -> None:
+        answer, pieces = await self._invocation.stream(name, request)
+        await send(
+            {"type": "http.response.start", "status": answer.status, "headers": answer.headers}
+        )
+        async for piece in pieces:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+
+async def _body(receive: Receive) -> list[bytes]:
+    pieces: list[bytes] = []
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise CallerGone
+        if message.get("body"):
+            pieces.append(message["body"])
+        if not message.get("more_body"):
+            return pieces
+
+
+async def _send(answer: Answer, send: Send) -> None:
+    length = sum(map(len, answer.body))
+    headers = [*answer.headers, (b"content-length", b"%d" % length)]
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    while len(answer.body) > 1:
+        piece = answer.body.popleft()
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+    await send({"type": "http.response.body", "body": answer.body[0] if answer.body else b""})
+
+
+def _target_model(request: InvocationRequest) -> str:
+    value = next((value for key, value in request.headers if key == TARGET_MODEL), b"")
+    return value.decode("latin-1")

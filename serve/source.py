@@ -1,0 +1,31 @@
+"""Where an archive may lie: below the model root, after symbolic links are followed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from serve.errors import BadRequest, shortened
+
+
+def source_directory(url: str, root: Path) -> Path:
+    """The directory that a load's `url` names; touches the file system.
+
+    Raises BadRequest unless it is an absolute path of an existing directory inside root, both taken
+    after symbolic links. The platform names /opt/ml/models/<hash>/model.
+    """
+    if not url.startswith("/") or "\0" in url:
+        raise BadRequest("the field `url`", shortened(url), f"an absolute path under {root}")
+    directory = Path(os.path.realpath(url))
+    real_root = Path(os.path.realpath(root))
+    if real_root not in directory.parents:
+        raise BadRequest(
+            "the field `url`",
+            f"{shortened(url)}, which lies outside of the model root",
+            f"a directory under {root} (set SERVE_MODEL_ROOT to change the root)",
+        )
+    if not directory.is_dir():
+        raise BadRequest(
+            "the field `url`", f"{shortened(url)}, which is no directory", "an extracted archive"
+        )
+    return directory

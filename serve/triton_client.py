@@ -1,0 +1,237 @@
+"""The seam to tritonserver. Foreign errors become ours here and nowhere else.
+
+Inference goes over HTTP, since a caller's bytes can be passed through as they are. Model control
+goes over gRPC: tritonserver carries out an HTTP load on the thread that also serves invocations,
+which stand still for as long as the load takes (docs/decisions/0002).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+import grpc
+from tritonclient.grpc import aio as triton_grpc
+from tritonclient.utils import InferenceServerException
+
+from ensemble_tools import ServingPlan
+from serve.errors import (
+    ModelUnusable,
+    ResourceExhausted,
+    TritonTimeout,
+    TritonUnavailable,
+)
+from serve.exhaustion import means_exhaustion
+from serve.triton_http import Answer, ConnectionFailed, Headers, TritonHttp
+from serve.triton_messages import Verdict, judge, load_failure_reason
+
+#: How long tritonserver may take to say whether it lives; /ping must answer well inside 2 s.
+HEALTH_TIMEOUT_S = 1.0
+#: How long a question about models may take; the index of hundreds is some ms.
+INDEX_TIMEOUT_S = 10.0
+#: Between two looks at the index while a model unloads: short first, since most are gone at once.
+_FIRST_LOOK_S, _LAST_LOOK_S = 0.002, 0.1
+#: Between two looks at whether tritonserver has come up.
+_LIVE_LOOK_S = 0.05
+
+_GONE = {"", "UNKNOWN", "UNAVAILABLE"}
+_UNREACHABLE = {"StatusCode.UNAVAILABLE", "StatusCode.CANCELLED"}
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """An inference that was not carried out, and whose fault that is."""
+
+    verdict: Verdict
+    message: str
+
+
+class TritonClient:
+    """One tritonserver: its models and its inference. All waits are bounded by the caller's."""
+
+    def __init__(self, host: str, http_port: int, grpc_port: int) -> None:
+        self._http = TritonHttp(host, http_port)
+        self._grpc_address = f"{host}:{grpc_port}"
+        self._grpc: triton_grpc.InferenceServerClient | None = None
+
+    @property
+    def _control(self) -> triton_grpc.InferenceServerClient:
+        # A gRPC channel belongs to the event loop that it was made in.
+        if self._grpc is None:
+            options = [
+                ("grpc.initial_reconnect_backoff_ms", 50),
+                ("grpc.min_reconnect_backoff_ms", 50),
+                ("grpc.max_reconnect_backoff_ms", 200),
+                ("grpc.max_receive_message_length", -1),
+                ("grpc.enable_http_proxy", 0),
+            ]
+            self._grpc = triton_grpc.InferenceServerClient(self._grpc_address, channel_args=options)
+        return self._grpc
+
+    async def close(self) -> None:
+        """Close every connection."""
+        self._http.close()
+        if self._grpc is not None:
+            await self._grpc.close()
+            self._grpc = None
+
+    # -- health
+
+    async def is_live(self) -> bool:
+        """Whether tritonserver answers and says that it lives; never raises."""
+        return await self._says_yes(b"/v2/health/live")
+
+    async def is_ready(self) -> bool:
+        """Whether tritonserver is ready for inference; never raises."""
+        return await self._says_yes(b"/v2/health/ready")
+
+    async def is_model_ready(self, triton_name: str) -> bool:
+        """Whether one Triton model is ready; never raises."""
+        return await self._says_yes(f"/v2/models/{triton_name}/ready".encode())
+
+    async def _says_yes(self, path: bytes) -> bool:
+        try:
+            answer = await asyncio.wait_for(self._http.request(b"GET", path, []), HEALTH_TIMEOUT_S)
+        except (ConnectionFailed, asyncio.TimeoutError):
+            return False
+        return answer.status == 200
+
+    async def until_live(self, timeout_s: float) -> None:
+        """Wait until tritonserver lives; raises TritonUnavailable after timeout_s."""
+        deadline = time.monotonic() + timeout_s
+        while not await self.is_live():
+            if time.monotonic() > deadline:
+                raise TritonUnavailable(f"not live within {timeout_s:g} s")
+            await asyncio.sleep(_LIVE_LOOK_S)
+
+    # -- models
+
+    async def load(self, plan: ServingPlan, timeout_s: float) -> None:
+        """Load the plan's entry model, and with it its steps; returns when it can be invoked.
+
+        Raises ModelUnusable with the innermost reason, ResourceExhausted, TritonUnavailable or
+        TritonTimeout.
+        """
+        try:
+            await self._control.load_model(plan.entry, client_timeout=timeout_s)
+        except InferenceServerException as error:
+            raise self._load_error(plan, error, timeout_s) from error
+        except grpc.aio.UsageError as error:
+            raise TritonUnavailable("the connection is closed") from error
+
+    async def unload(self, plan: ServingPlan, timeout_s: float) -> None:
+        """Unload every Triton model of the plan; returns when they have given everything back.
+
+        A tritonserver that is not there holds nothing. Raises TritonTimeout.
+        """
+        try:
+            await asyncio.wait_for(self._unload(plan), timeout_s)
+        except asyncio.TimeoutError as error:
+            raise TritonTimeout(
+                f"unloading the model {plan.model_name}", timeout_s, "SERVE_UNLOAD_TIMEOUT"
+            ) from error
+        except InferenceServerException as error:
+            if error.status() not in _UNREACHABLE:
+                raise TritonUnavailable(error.message() or str(error)) from error
+
+    async def _unload(self, plan: ServingPlan) -> None:
+        await self._ask_to_unload(plan.entry)
+        pause = _FIRST_LOOK_S
+        while held := await self._held(plan):
+            for name, state in held.items():
+                if state == "READY" and name != plan.entry:
+                    await self._ask_to_unload(name)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LAST_LOOK_S)
+
+    async def _ask_to_unload(self, triton_name: str) -> None:
+        await self._control.unload_model(triton_name, unload_dependents=True)
+
+    async def _held(self, plan: ServingPlan) -> dict[str, str]:
+        """The plan's Triton models that are not gone, with their states."""
+        index = await self._control.get_model_repository_index(client_timeout=INDEX_TIMEOUT_S)
+        names = set(plan.triton_names)
+        return {
+            model.name: model.state
+            for model in index.models
+            if model.name in names and model.state not in _GONE
+        }
+
+    def _load_error(
+        self, plan: ServingPlan, error: InferenceServerException, timeout_s: float
+    ) -> Exception:
+        message = error.message() or ""
+        if error.status() in _UNREACHABLE:
+            return TritonUnavailable("it went away during the load")
+        if error.status() == "StatusCode.DEADLINE_EXCEEDED":
+            return TritonTimeout(
+                f"loading the model {plan.model_name}", timeout_s, "SERVE_LOAD_TIMEOUT"
+            )
+        reason = load_failure_reason(message)
+        if means_exhaustion(message):
+            return ResourceExhausted(f"no resources to load the model {plan.model_name}: {reason}")
+        return ModelUnusable(
+            f"{_failing_model(plan, message)} failed to load: {reason}; see the log of the "
+            "container for its traceback"
+        )
+
+    # -- inference
+
+    async def infer(
+        self, path: bytes, headers: Headers, body: Sequence[bytes], timeout_s: float
+    ) -> Answer:
+        """Send an inference and return Triton's whole answer, whatever its status.
+
+        Raises TritonUnavailable or TritonTimeout.
+        """
+        try:
+            return await asyncio.wait_for(
+                self._http.request(b"POST", path, headers, body), timeout_s
+            )
+        except asyncio.TimeoutError as error:
+            raise TritonTimeout("the invocation", timeout_s, "SERVE_INVOKE_TIMEOUT") from error
+        except ConnectionFailed as error:
+            raise TritonUnavailable(str(error)) from error
+
+    async def stream(
+        self, path: bytes, headers: Headers, body: Sequence[bytes], timeout_s: float
+    ) -> tuple[Answer, AsyncIterator[bytes]]:
+        """Send an inference and return the answer's head and its body as it comes.
+
+        timeout_s bounds the wait for the head. Raises TritonUnavailable or TritonTimeout; the
+        iterator raises ConnectionFailed.
+        """
+        try:
+            return await asyncio.wait_for(
+                self._http.stream(b"POST", path, headers, body), timeout_s
+            )
+        except asyncio.TimeoutError as error:
+            raise TritonTimeout("the invocation", timeout_s, "SERVE_INVOKE_TIMEOUT") from error
+        except ConnectionFailed as error:
+            raise TritonUnavailable(str(error)) from error
+
+
+def refusal(answer: Answer) -> Refusal:
+    """What an answer that is no 200 means."""
+    message = error_message(b"".join(answer.body))
+    return Refusal(judge(answer.status, message), message)
+
+
+def error_message(body: bytes) -> str:
+    """The text of Triton's error body, or the body itself when it is none."""
+    try:
+        error = json.loads(body)["error"]
+    except (ValueError, KeyError, TypeError):
+        return body.decode(errors="replace").strip()
+    return str(error)
+
+
+def _failing_model(plan: ServingPlan, message: str) -> str:
+    """The model of the archive that the message of a failed load is about."""
+    for triton_name, source in plan.source_names.items():
+        if triton_name != plan.entry and f"'{triton_name}'" in message:
+            return f"the step {source} of the model {plan.model_name}"
+    return f"the model {plan.model_name}"
