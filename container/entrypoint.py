@@ -98,8 +98,6 @@ class _Container:
             work_dir = ending.enter_context(_work_dir(settings.work_dir))
             ports = choose_ports(settings)
             serving = _join(settings, ports, work_dir / "serving")
-            ending.push_async_callback(serving.triton.close)
-
             server, listening = await self._start_http(serving.app)
             ending.push_async_callback(_drain, server, listening)
             log.info("listening", extra={"port": settings.bind_port})
@@ -111,6 +109,7 @@ class _Container:
             finally:
                 log.info("stopping")
                 await _drain(server, listening)
+                await serving.triton.close()  # tritonserver waits for connections that are open
                 await process.stop()
                 with contextlib.suppress(ContainerError):
                     await running

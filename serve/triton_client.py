@@ -25,7 +25,7 @@ from serve.errors import (
     TritonUnavailable,
 )
 from serve.exhaustion import means_exhaustion
-from serve.triton_http import Answer, ConnectionFailed, Headers, TritonHttp
+from serve.triton_http import Answer, AnswerLate, ConnectionFailed, Headers, TritonHttp
 from serve.triton_messages import Verdict, judge, load_failure_reason
 
 #: How long tritonserver may take to say whether it lives; /ping must answer well inside 2 s.
@@ -94,8 +94,8 @@ class TritonClient:
 
     async def _says_yes(self, path: bytes) -> bool:
         try:
-            answer = await asyncio.wait_for(self._http.request(b"GET", path, []), HEALTH_TIMEOUT_S)
-        except (ConnectionFailed, asyncio.TimeoutError):
+            answer = await self._http.request(b"GET", path, [], timeout_s=HEALTH_TIMEOUT_S)
+        except (ConnectionFailed, AnswerLate):
             return False
         return answer.status == 200
 
@@ -188,10 +188,8 @@ class TritonClient:
         Raises TritonUnavailable or TritonTimeout.
         """
         try:
-            return await asyncio.wait_for(
-                self._http.request(b"POST", path, headers, body), timeout_s
-            )
-        except asyncio.TimeoutError as error:
+            return await self._http.request(b"POST", path, headers, body, timeout_s=timeout_s)
+        except AnswerLate as error:
             raise TritonTimeout("the invocation", timeout_s, "SERVE_INVOKE_TIMEOUT") from error
         except ConnectionFailed as error:
             raise TritonUnavailable(str(error)) from error
@@ -205,10 +203,8 @@ class TritonClient:
         iterator raises ConnectionFailed.
         """
         try:
-            return await asyncio.wait_for(
-                self._http.stream(b"POST", path, headers, body), timeout_s
-            )
-        except asyncio.TimeoutError as error:
+            return await self._http.stream(b"POST", path, headers, body, timeout_s=timeout_s)
+        except AnswerLate as error:
             raise TritonTimeout("the invocation", timeout_s, "SERVE_INVOKE_TIMEOUT") from error
         except ConnectionFailed as error:
             raise TritonUnavailable(str(error)) from error

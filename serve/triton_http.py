@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -26,6 +27,10 @@ _STREAM_HIGH_WATER = 4 * 1024 * 1024
 
 class ConnectionFailed(Exception):
     """The connection could not be made, or ended before the answer was whole."""
+
+
+class AnswerLate(Exception):
+    """The answer, or its head, did not come within the time given."""
 
 
 @dataclass
@@ -117,17 +122,19 @@ class _Connection(asyncio.Protocol):
         else:
             self.transport.write(head)
 
-    async def whole_answer(self) -> Answer:
-        """The answer once all of it is here."""
-        while not self._complete:
-            await self._something()
+    async def whole_answer(self, timeout_s: float) -> Answer:
+        """The answer once all of it is here; raises AnswerLate."""
+        with self._limit(timeout_s):
+            while not self._complete:
+                await self._something()
         return self._answer
 
-    async def answer_head(self) -> Answer:
-        """The answer once its headers are here; its body is taken from pieces()."""
+    async def answer_head(self, timeout_s: float) -> Answer:
+        """The answer once its headers are here, its body taken from pieces(); raises AnswerLate."""
         self._streamed = True
-        while not self._head:
-            await self._something()
+        with self._limit(timeout_s):
+            while not self._head:
+                await self._something()
         return self._answer
 
     async def pieces(self) -> AsyncIterator[bytes]:
@@ -147,6 +154,19 @@ class _Connection(asyncio.Protocol):
         self.reusable = False
         if self.transport is not None:
             self.transport.abort()
+
+    @contextmanager
+    def _limit(self, timeout_s: float) -> Iterator[None]:
+        # asyncio.wait_for would start a task for each request: a tenth of the whole budget.
+        timer = asyncio.get_running_loop().call_later(timeout_s, self._expire)
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _expire(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_exception(AnswerLate())
 
     async def _something(self) -> None:
         if self._error is not None:
@@ -178,16 +198,23 @@ class TritonHttp:
         self._idle: list[_Connection] = []
 
     async def request(
-        self, method: bytes, path: bytes, headers: Headers, body: Sequence[bytes] = ()
+        self,
+        method: bytes,
+        path: bytes,
+        headers: Headers,
+        body: Sequence[bytes] = (),
+        *,
+        timeout_s: float,
     ) -> Answer:
         """Send a request and return the whole answer, whatever its status.
 
-        Raises ConnectionFailed. Cancelling it closes the connection, which tells tritonserver.
+        timeout_s bounds the time after the request was sent. Raises ConnectionFailed or AnswerLate.
+        Either, and cancelling it, closes the connection, which tells tritonserver.
         """
         connection = await self._connection()
         try:
             connection.send(self._head(method, path, headers, body), body)
-            answer = await connection.whole_answer()
+            answer = await connection.whole_answer(timeout_s)
         except BaseException:
             connection.close()
             raise
@@ -195,16 +222,23 @@ class TritonHttp:
         return answer
 
     async def stream(
-        self, method: bytes, path: bytes, headers: Headers, body: Sequence[bytes] = ()
+        self,
+        method: bytes,
+        path: bytes,
+        headers: Headers,
+        body: Sequence[bytes] = (),
+        *,
+        timeout_s: float,
     ) -> tuple[Answer, AsyncIterator[bytes]]:
         """Send a request and return the head of the answer and its body as it comes.
 
-        The iterator must be read to its end or closed; both give the connection back or close it.
+        timeout_s bounds the wait for the head. Raises as request does. The iterator must be read
+        to its end or closed; both give the connection back or close it.
         """
         connection = await self._connection()
         try:
             connection.send(self._head(method, path, headers, body), body)
-            answer = await connection.answer_head()
+            answer = await connection.answer_head(timeout_s)
         except BaseException:
             connection.close()
             raise
