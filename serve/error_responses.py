@@ -7,6 +7,7 @@ import logging
 from starlette.requests import Request
 from starlette.responses import Response
 
+from serve.context import bind
 from serve.errors import (
     CallerError,
     InvocationFailed,
@@ -19,7 +20,7 @@ from serve.errors import (
     TritonTimeout,
     TritonUnavailable,
 )
-from serve.messages import error_body
+from serve.messages import error_body, target_model
 
 _log = logging.getLogger(__name__)
 
@@ -43,20 +44,15 @@ def status_of(error: ServeError) -> int:
     return next(status for kind, status in STATUSES if isinstance(error, kind))
 
 
-def error_response(error: ServeError) -> Response:
-    """An error as the caller sees it."""
-    status = status_of(error)
-    if status >= 500:
-        _log.error("request failed: %s", error, extra={"status": status})
-    else:
-        _log.info("request refused: %s", error, extra={"status": status})
-    return Response(error_body(str(error)), status, media_type="application/json")
-
-
-async def on_serve_error(_: Request, error: Exception) -> Response:
-    """For errors of the tree in errors.py."""
+async def on_serve_error(request: Request, error: Exception) -> Response:
+    """For errors of the tree in errors.py: logged once, here."""
     assert isinstance(error, ServeError)
-    return error_response(error)
+    status = status_of(error)
+    level = logging.ERROR if status >= 500 else logging.INFO
+    name = request.path_params.get("model_name", "")
+    with bind(model_name=name, target_model=target_model(request)):
+        _log.log(level, "request refused: %s", error, extra={"status": status})
+    return Response(error_body(str(error)), status, media_type="application/json")
 
 
 async def on_http_error(_: Request, error: Exception) -> Response:

@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable, Mapping
 
 from pydantic import BaseModel, ConfigDict, StrictStr, ValidationError
+from starlette.requests import Request
 
 from serve.errors import BadRequest, CallerError
 from serve.registry import Model
@@ -31,6 +32,11 @@ def parse_load_request(body: bytes) -> LoadRequest:
         return LoadRequest.model_validate_json(body)
     except ValidationError as error:
         raise _complaint(error) from error
+
+
+def target_model(request: Request) -> str:
+    """The archive's name in the caller's mouth: for logs, never to pick a model by."""
+    return request.headers.get("x-amzn-sagemaker-target-model", "")
 
 
 def model_body(model: Model) -> dict[str, str]:

@@ -10,16 +10,18 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from serve.context import bind
-from serve.error_responses import error_response
-from serve.errors import ServeError
 from serve.invocation import Invocation
 from serve.invocation import Request as InvocationRequest
 from serve.lifecycle import Lifecycle
-from serve.messages import list_body, model_body, parse_load_request, parse_page
+from serve.messages import (
+    list_body,
+    model_body,
+    parse_load_request,
+    parse_page,
+    target_model,
+)
 from serve.registry import Registry
 from serve.triton_http import Answer
-
-TARGET_MODEL = b"x-amzn-sagemaker-target-model"
 
 
 class CallerGone(Exception):
@@ -47,8 +49,7 @@ class ModelRoutes:
     async def load_model(self, request: Request) -> Response:
         """POST /models."""
         wanted = parse_load_request(await request.body())
-        target = request.headers.get(TARGET_MODEL.decode(), "")
-        with bind(model_name=wanted.model_name, target_model=target):
+        with bind(model_name=wanted.model_name, target_model=target_model(request)):
             await self.lifecycle.load(wanted.model_name, wanted.url)
         return Response(status_code=200)
 
@@ -86,15 +87,10 @@ class InvokeRoute:
         except CallerGone:
             return
         request = InvocationRequest(scope["headers"], body)
-        try:
-            if self._invocation.streams:
-                await self._stream(name, request, send)
-            else:
-                await _send(await self._invocation.forward(name, request), send)
-        except ServeError as error:
-            with bind(model_name=name, target_model=_target_model(request)):
-                response = error_response(error)
-            await response(scope, receive, send)
+        if self._invocation.streams:
+            await self._stream(name, request, send)
+        else:
+            await _send(await self._invocation.forward(name, request), send)
 
     async def _stream(self, name: str, request: InvocationRequest, send: Send) -> None:
         answer, pieces = await self._invocation.stream(name, request)
@@ -126,8 +122,3 @@ async def _send(answer: Answer, send: Send) -> None:
         piece = answer.body.popleft()
         await send({"type": "http.response.body", "body": piece, "more_body": True})
     await send({"type": "http.response.body", "body": answer.body[0] if answer.body else b""})
-
-
-def _target_model(request: InvocationRequest) -> str:
-    value = next((value for key, value in request.headers if key == TARGET_MODEL), b"")
-    return value.decode("latin-1")

@@ -1,0 +1,31 @@
+#!/bin/sh
+# Locks requirements/*.in into *.txt: versions and hashes, no addresses. Needs uv.
+set -eu
+cd "$(dirname "$0")"
+
+compile() {
+    uv pip compile --quiet --no-config \
+        --generate-hashes --no-emit-index-url --no-header --no-annotate "$@"
+}
+server="--universal --python-version 3.10 --fork-strategy fewest"
+models="--python-version 3.11 --python-platform x86_64-manylinux_2_28"
+pytriton="--python-version 3.11 --python-platform x86_64-manylinux_2_35 --no-deps"
+
+compile $server server.in -o server.txt
+compile $server dev.in -o dev.txt
+compile $models --allow-unsafe build.in -o build.txt
+compile $pytriton triton.in -o triton.txt
+compile $pytriton triton-2.36.in -o triton-2.36.txt
+
+# PyPI's torch brings CUDA packages; they have a file of their own, since the CPU build has none.
+all=$(mktemp)
+trap 'rm -f "$all"' EXIT
+compile $models --allow-unsafe models.in > "$all"
+split() {
+    awk -v want="$1" '
+        /^[a-z]/ { mine = ($0 ~ /^(torch|triton|cuda-[a-z-]+|nvidia-[a-z0-9-]+)==/) }
+        mine == want
+    ' "$all"
+}
+split 0 > models.txt
+split 1 > torch-cuda.txt

@@ -1,0 +1,114 @@
+"""The house's plan, held against the code."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("container", "serve", "ensemble_tools")
+
+
+def sources(*packages: str) -> list[Path]:
+    return [
+        path
+        for package in packages
+        for path in sorted((ROOT / package).rglob("*.py"))
+        if "backends" not in path.parts
+    ]
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def attributes(path: Path) -> Iterator[str]:
+    """Every dotted name of two parts that the file uses."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            yield f"{node.value.id}.{node.attr}"
+
+
+def string_constants(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def test_arrows_of_the_plan_hold() -> None:
+    """Imports go only where pyproject's contracts let them: no cycle, no arrow back."""
+    program = Path(sys.executable).with_name("lint-imports")
+    result = subprocess.run(
+        [program, "--no-cache"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_contracts_name_every_module() -> None:
+    """A new module of serve or ensemble_tools has a place in the layers before it has code."""
+    contracts = (ROOT / "pyproject.toml").read_text()
+    layered = contracts.partition("[tool.importlinter]")[2]
+    unnamed = [
+        relative(path)
+        for path in sources("serve", "ensemble_tools")
+        if path.stem != "__init__" and path.parent.name in PACKAGES
+        if f'"{path.stem}"' not in layered and not _in_layer(path.stem, layered)
+    ]
+    assert unnamed == []
+
+
+def _in_layer(module: str, layered: str) -> bool:
+    names = layered.replace('"', " ").replace("|", " ").replace(",", " ").split()
+    return module in names
+
+
+def test_one_reader_of_the_environment() -> None:
+    """os.environ is read in one place, and handed to settings.py as a mapping."""
+    readers = [relative(path) for path in sources(*PACKAGES) if "os.environ" in attributes(path)]
+    assert readers == ["container/__main__.py"]
+    getters = [relative(path) for path in sources(*PACKAGES) if "os.getenv" in attributes(path)]
+    assert getters == []
+
+
+def test_wire_names_stand_in_one_place() -> None:
+    """The contract's own words for its fields are known to messages.py alone."""
+    wire_names = {"modelName", "modelUrl", "nextPageToken"}
+    knowing = {
+        relative(path) for path in sources(*PACKAGES) if wire_names & set(string_constants(path))
+    }
+    assert knowing == {"serve/messages.py"}
+
+
+@pytest.mark.parametrize("number", [404, 409, 507, 504])
+def test_statuses_stand_in_one_table(number: int) -> None:
+    """Nobody but the error table decides what an error is answered with."""
+    deciding = {
+        relative(path)
+        for path in sources("serve")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and node.value == number
+    }
+    assert deciding <= {"serve/error_responses.py"}
+
+
+def test_serving_runs_without_what_the_models_need() -> None:
+    """The server's process imports neither Merlin nor torch nor pandas."""
+    probe = (
+        "import sys, container.entrypoint; "
+        "print(sorted({'merlin', 'nvtabular', 'torch', 'pandas', 'cloudpickle', 'boto3'}"
+        " & set(sys.modules)))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", probe],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert result.stdout.strip() == "[]"
