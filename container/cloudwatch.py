@@ -45,13 +45,24 @@ class Sample:
 
 
 def parse_metrics(page: str) -> list[Sample]:
-    """The samples of a Prometheus page; numbers that JSON cannot hold are left out."""
+    """The samples of a Prometheus page; numbers that JSON cannot hold are left out.
+
+    The parser adds OpenMetrics' `_total` to counters; tritonserver's names have none.
+    """
     return [
-        Sample(sample.name, tuple(sorted(sample.labels.items())), float(sample.value))
+        Sample(
+            _own_name(family.type, sample.name),
+            tuple(sorted(sample.labels.items())),
+            float(sample.value),
+        )
         for family in text_string_to_metric_families(page)
         for sample in family.samples
         if math.isfinite(sample.value)
     ]
+
+
+def _own_name(kind: str, name: str) -> str:
+    return name.removesuffix("_total") if kind == "counter" else name
 
 
 def to_events(samples: Iterable[Sample], namespace: str, now_ms: int) -> list[str]:

@@ -3,7 +3,7 @@
     2024-05-01T12:00:00.123Z INFO model loaded model_name=a took_s=1.9
 
 Any code logs by the standard library alone: `log.info("model loaded", extra={"took_s": 1.9})`;
-every `extra` becomes a field. Never the environment, payloads or credentials.
+every `extra` becomes a field, and so does what `serve.context` has bound. Never the environment, payloads or credentials.
 """
 
 from __future__ import annotations
@@ -14,13 +14,10 @@ import re
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from datetime import datetime, timezone
 from typing import TextIO
 
-model_name_var: ContextVar[str | None] = ContextVar("model_name", default=None)
-target_model_var: ContextVar[str | None] = ContextVar("target_model", default=None)
+from serve.context import bound_fields
 
 UVICORN_LOGGERS = ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi")
 OURS = ("container", "serve", "ensemble_tools", "uvicorn")
@@ -32,24 +29,6 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {
 }  # fmt: skip
 _PLAIN = re.compile(r'[^\s"=\\\x00-\x1f\x7f-\x9f\u2028\u2029]+')
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-
-
-@contextmanager
-def bind(*, model_name: str | None = None, target_model: str | None = None) -> Iterator[None]:
-    """Puts the names on every line logged inside, in this task and in those it starts.
-
-    None leaves a name as it is outside.
-    """
-    outer = model_name_var.get(), target_model_var.get()
-    tokens = (
-        model_name_var.set(model_name or outer[0]),
-        target_model_var.set(target_model or outer[1]),
-    )
-    try:
-        yield
-    finally:
-        model_name_var.reset(tokens[0])
-        target_model_var.reset(tokens[1])
 
 
 class LineFormatter(logging.Formatter):
@@ -81,9 +60,8 @@ def configure(level: str, stream: TextIO | None = None) -> None:
 
 
 def _fields(record: logging.LogRecord) -> Iterator[tuple[str, object]]:
-    bound = {"model_name": model_name_var.get(), "target_model": target_model_var.get()}
     given = {name: value for name, value in vars(record).items() if name not in _STANDARD}
-    for name, value in {**bound, **given}.items():
+    for name, value in {**bound_fields(), **given}.items():
         if value is not None:
             yield name, value
     if record.exc_info and record.exc_info[0]:

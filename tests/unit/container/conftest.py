@@ -1,0 +1,114 @@
+"""What the tests of the process tree share: settings, places, and a real tritonserver."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import tritonclient.grpc.aio as triton_grpc
+
+from container.ports import Ports, choose_ports
+from container.settings import Settings, read_settings
+from container.triton_command import TritonCommand, build_command, shm_prefix_for
+from container.triton_process import TritonProcess
+from container.triton_runtime import TritonRuntime, find_runtime
+
+ROOT = Path(__file__).parents[3]
+WHEEL_2_36 = ROOT / ".triton/2.36/pytriton/tritonserver/bin/tritonserver"
+LIVE_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Everything needed to run one tritonserver on an empty repository."""
+
+    settings: Settings
+    runtime: TritonRuntime
+    ports: Ports
+    repository: Path
+    command: TritonCommand
+
+    async def is_live(self) -> bool:
+        async with self.client() as client:
+            return bool(await client.is_server_live())
+
+    def client(self) -> triton_grpc.InferenceServerClient:
+        return triton_grpc.InferenceServerClient(f"127.0.0.1:{self.ports.grpc}")
+
+    def process(
+        self,
+        on_restarted: Callable[[], Awaitable[None]] | None = None,
+        *,
+        restart_limit: int = 3,
+        restart_window_s: float = 60.0,
+        start_timeout_s: float = LIVE_TIMEOUT_S,
+        stop_timeout_s: float = 20.0,
+    ) -> TritonProcess:
+        return TritonProcess(
+            self.command,
+            is_live=self.is_live,
+            on_restarted=on_restarted or nothing,
+            restart_limit=restart_limit,
+            restart_window_s=restart_window_s,
+            start_timeout_s=start_timeout_s,
+            stop_timeout_s=stop_timeout_s,
+        )
+
+
+async def nothing() -> None:
+    """An on_restarted with nothing to load."""
+
+
+def make_stage(tmp_path: Path, environment: Mapping[str, str]) -> Stage:
+    """A stage under the directory, for the settings in the environment."""
+    settings = read_settings(environment)
+    everything = {**os.environ, **environment}
+    runtime = find_runtime(settings, tmp_path / "work", everything)
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    ports = choose_ports(settings)
+    command = build_command(
+        settings,
+        runtime,
+        ports,
+        repository,
+        everything,
+        gpu_count=0,
+        shm_prefix=shm_prefix_for(os.getpid(), secrets.token_hex(4)),
+    )
+    return Stage(settings, runtime, ports, repository, command)
+
+
+@contextlib.asynccontextmanager
+async def running(process: TritonProcess) -> AsyncIterator[None]:
+    """Runs it until it is live, and stops it at the end; what `run` raised is raised."""
+    run = asyncio.create_task(process.run())
+    live = asyncio.create_task(process.wait_live())
+    try:
+        await asyncio.wait({run, live}, return_when=asyncio.FIRST_COMPLETED)
+        if run.done():
+            run.result()
+        yield
+    finally:
+        live.cancel()
+        await process.stop()
+        await run
+
+
+@pytest.fixture(params=["2.51", "2.36"])
+def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Stage:
+    """A stage with each real tritonserver in turn."""
+    environment = {"SERVE_TRITON_SERVER": str(WHEEL_2_36)} if request.param == "2.36" else {}
+    return make_stage(tmp_path, environment)
+
+
+@pytest.fixture
+def newest(tmp_path: Path) -> Stage:
+    """A stage with the newest real tritonserver, the one that knows Python-based backends."""
+    return make_stage(tmp_path, {})
