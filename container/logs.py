@@ -3,7 +3,8 @@
     2024-05-01T12:00:00.123Z INFO model loaded model_name=a took_s=1.9
 
 Any code logs by the standard library alone: `log.info("model loaded", extra={"took_s": 1.9})`;
-every `extra` becomes a field, and so does what `serve.context` has bound. Never the environment, payloads or credentials.
+every `extra` becomes a field, and so does what `serve.context` has bound. Never the environment,
+payloads or credentials.
 """
 
 from __future__ import annotations

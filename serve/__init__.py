@@ -1,0 +1,1 @@
+"""What is asked: the SageMaker container contracts over HTTP, in front of tritonserver."""

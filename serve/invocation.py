@@ -7,7 +7,8 @@ once more: nobody has answered it yet.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -19,16 +20,16 @@ from serve.errors import (
     ServeError,
     TritonUnavailable,
 )
-from serve.payload import request_headers, response_headers
+from serve.payload import is_compressed, request_headers, response_headers
 from serve.registry import Model, Registry
 from serve.revival import Revival
-from serve.triton_client import Refusal, TritonClient, refusal
+from serve.triton_client import Refusal, Stream, TritonClient, refusal
 from serve.triton_http import Answer, Headers
-from serve.triton_messages import Verdict
+from serve.triton_messages import Verdict, one_sentence
 
 _LOST = {Verdict.STUB_DIED, Verdict.NOT_LOADED}
 
-_Sent = tuple[Answer, "AsyncIterator[bytes] | None"]
+_Sent = tuple[Answer, "Stream | None"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,31 @@ class Request:
 
     headers: Headers
     body: Sequence[bytes]
+
+
+class AnswerStream:
+    """An answer's body as it comes; until it is read to its end or closed it counts as in flight.
+
+    Raises TritonUnavailable or TritonTimeout.
+    """
+
+    def __init__(self, pieces: Stream, in_flight: ExitStack) -> None:
+        self._pieces, self._in_flight = pieces, in_flight
+
+    def __aiter__(self) -> AnswerStream:
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            return await anext(self._pieces)
+        except BaseException:  # its end is one
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Give up what has not been read; idempotent."""
+        self._pieces.close()
+        self._in_flight.close()
 
 
 class Invocation:
@@ -65,7 +91,7 @@ class Invocation:
         TritonUnavailable or TritonTimeout.
         """
         model = self._registry.loaded(name)
-        headers = _headers(request)
+        headers = await _headers(request)
 
         async def send() -> _Sent:
             answer = await self._triton.infer(
@@ -78,13 +104,10 @@ class Invocation:
         answer.headers = response_headers(answer.headers)
         return answer
 
-    async def stream(self, name: str, request: Request) -> tuple[Answer, AsyncIterator[bytes]]:
-        """The head of the entry model's answer, and its body as it comes; raises as forward does.
-
-        The iterator must be read to its end or closed: until then the invocation is in flight.
-        """
+    async def stream(self, name: str, request: Request) -> tuple[Answer, AnswerStream]:
+        """The head of the entry model's answer, and its body as it comes; raises alike."""
         model = self._registry.loaded(name)
-        headers = _headers(request)
+        headers = await _headers(request)
 
         async def send() -> _Sent:
             return await self._triton.stream(
@@ -94,8 +117,9 @@ class Invocation:
         with ExitStack() as in_flight:
             in_flight.enter_context(model.invocation())
             answer, body = await self._answered(model, send)
+            assert body is not None
             answer.headers = response_headers(answer.headers)
-            return answer, _closing(body, in_flight.pop_all())
+            return answer, AnswerStream(body, in_flight.pop_all())
 
     async def _answered(self, model: Model, send: Callable[[], Awaitable[_Sent]]) -> _Sent:
         """What Triton answers with 200, at the second try if the model was lost at the first."""
@@ -117,29 +141,23 @@ class Invocation:
         return b"/v2/models/" + model.serving.entry.encode() + self._suffix
 
 
-def _headers(request: Request) -> Headers:
+async def _headers(request: Request) -> Headers:
     if not any(request.body):
         raise BadRequest("the body", "nothing", "an inference request of the v2 protocol")
+    if is_compressed(request.headers):  # a thousandth of what it may have to be inflated to
+        return await asyncio.to_thread(request_headers, request.headers, request.body)
     return request_headers(request.headers, request.body)
 
 
-async def _refusal(answer: Answer, body: AsyncIterator[bytes] | None) -> Refusal:
+async def _refusal(answer: Answer, body: Stream | None) -> Refusal:
     if body is not None:
         answer.body.extend([piece async for piece in body])
     return refusal(answer)
 
 
-async def _closing(body: AsyncIterator[bytes] | None, in_flight: ExitStack) -> AsyncIterator[bytes]:
-    """The body's pieces; at the end, however it comes, the invocation is no longer in flight."""
-    with in_flight:
-        assert body is not None
-        async for piece in body:
-            yield piece
-
-
 def _error(model: Model, refused: Refusal) -> ServeError:
     """Ours for Triton's: who is at fault decides what the caller is told."""
-    message = refused.message or "no reason was given"
+    message = one_sentence(refused.message) or "no reason was given"
     if refused.verdict is Verdict.CALLER:
         return CallerError(message)
     if refused.verdict is Verdict.EXHAUSTED:

@@ -6,10 +6,11 @@ import asyncio
 import errno
 import logging
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from ensemble_tools import (
     EnsembleToolsError,
@@ -28,6 +29,7 @@ from serve.source import source_directory
 from serve.triton_client import TritonClient
 
 _log = logging.getLogger(__name__)
+_T = TypeVar("_T")
 
 #: Errors of the file system that unloading a model may cure.
 _EXHAUSTED = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
@@ -70,11 +72,11 @@ class Lifecycle:
             model = self._registry.begin_load(name, url)
             undo.callback(self._registry.forget, model)
 
-            serving_plan = await asyncio.to_thread(self._plan, namespace, url, entry)
+            serving_plan = await _in_thread(self._plan, namespace, url, entry)
             admit(name, settings.memory_reserve_bytes)
 
-            await asyncio.to_thread(self._publish, serving_plan)
             undo.push_async_callback(self._retract, serving_plan)
+            await _in_thread(self._publish, serving_plan)
 
             await self._triton.until_live(settings.start_timeout_s)
             undo.push_async_callback(self._undo_load, serving_plan)
@@ -100,8 +102,10 @@ class Lifecycle:
         except BaseException:
             self._registry.fail_unload(model)
             raise
-        await self._retract(model.serving)
-        self._registry.forget(model)
+        try:
+            await self._retract(model.serving)
+        finally:
+            self._registry.forget(model)
         _log_event("model unloaded", model, started)
 
     async def _bounded(self, waiting: Awaitable[None], name: str, deadline: float) -> None:
@@ -134,13 +138,26 @@ class Lifecycle:
             raise ModelUnusable(reason) from error
 
     async def _retract(self, serving_plan: ServingPlan) -> None:
-        await asyncio.to_thread(retract, serving_plan, self._settings.serving_repository)
+        await _in_thread(retract, serving_plan, self._settings.serving_repository)
 
     async def _undo_load(self, serving_plan: ServingPlan) -> None:
         try:
             await self._triton.unload(serving_plan, self._settings.unload_timeout_s)
         except ServeError as error:
             _log.error("a failed load could not be undone: %s", error)
+
+
+async def _in_thread(blocking: Callable[..., _T], *arguments: object) -> _T:
+    """Run what blocks, to its end: a thread goes on when its caller is cancelled.
+
+    What it writes must not come after the undoing of the load that it belongs to.
+    """
+    work = asyncio.ensure_future(asyncio.to_thread(blocking, *arguments))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        await asyncio.wait({work})
+        raise
 
 
 def _namespace(name: str) -> Namespace:

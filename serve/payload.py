@@ -13,6 +13,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from serve.errors import BadRequest
 from serve.triton_http import Headers
 
+#: The most bytes of JSON that a compressed body is inflated for, to see whether they are there: as
+#: much as a whole request may have in tritonserver by default (its --http-max-input-size).
+MOST_INFLATED = 64 * 1024 * 1024
+
 BINARY_MEDIA_TYPE = b"application/vnd.sagemaker-triton.binary+json"
 HEADER_SIZE_PARAMETER = b"json-header-size"
 HEADER_LENGTH = b"inference-header-content-length"
@@ -27,6 +31,7 @@ _NOT_FORWARDED = frozenset(
 )  # fmt: skip
 _NOT_RETURNED = _NOT_FORWARDED | {b"content-type", b"server", b"date"}
 
+_COMPRESSIONS = frozenset({b"gzip", b"deflate"})  # tritonserver's, http_server.cc
 _DIGITS = re.compile(rb"[0-9]{1,18}")
 
 
@@ -34,20 +39,29 @@ def request_headers(headers: Headers, body: Sequence[bytes]) -> Headers:
     """The headers that an inference is sent to tritonserver with.
 
     headers: the caller's, names in lower case. body: its pieces. Raises BadRequest when the media
-    type gives a size of the JSON part that is malformed or larger than the body.
+    type gives a size of the JSON part that is malformed or larger than the body, or when there is
+    nothing in a compressed body.
     """
     dropped = _NOT_FORWARDED | _named_in_connection(headers)
     forwarded = [header for header in headers if header[0] not in dropped]
     content_type = _first(headers, b"content-type")
+    encoding = _first(headers, b"content-encoding")
+    if encoding in _COMPRESSIONS:
+        _check_not_empty(body)
     if content_type is not None and _media_type(content_type) == BINARY_MEDIA_TYPE:
         size = json_header_size(content_type)
-        _check_size(size, body, _first(headers, b"content-encoding"))
+        _check_size(size, body, encoding)
         forwarded = [header for header in forwarded if header[0] != b"content-type"]
         forwarded += [
             (b"content-type", b"application/octet-stream"),
             (HEADER_LENGTH, b"%d" % size),
         ]
     return forwarded
+
+
+def is_compressed(headers: Headers) -> bool:
+    """Whether request_headers may have to inflate the body, which can take a while."""
+    return _first(headers, b"content-encoding") in _COMPRESSIONS
 
 
 def response_headers(headers: Headers) -> Headers:
@@ -76,9 +90,26 @@ def json_header_size(content_type: bytes) -> int:
     return int(values[0])
 
 
+def _check_not_empty(body: Sequence[bytes]) -> None:
+    """Raise BadRequest when a compressed body does not inflate, or inflates to nothing.
+
+    tritonserver takes either for a request with empty tensors and answers 200.
+    """
+    if not _inflated_length(body, 1):
+        raise BadRequest(
+            "the body", "nothing once it is inflated", "an inference request of the v2 protocol"
+        )
+
+
 def _check_size(size: int, body: Sequence[bytes], encoding: bytes | None) -> None:
     length = sum(map(len, body))
-    if encoding and encoding.strip().lower() in {b"gzip", b"deflate", b"x-gzip"}:
+    if encoding in _COMPRESSIONS:
+        if size > MOST_INFLATED:
+            raise BadRequest(
+                "the Content-Type's json-header-size",
+                f"{size} in a compressed body",
+                f"at most {MOST_INFLATED} there; send more JSON than that uncompressed",
+            )
         length = _inflated_length(body, size)
     if size > length:
         raise BadRequest(
@@ -121,10 +152,8 @@ def _first(headers: Headers, name: bytes) -> bytes | None:
 
 
 def _named_in_connection(headers: Headers) -> set[bytes]:
-    value = _first(headers, b"connection")
-    if value is None:
-        return set()
-    return {name.strip().lower() for name in value.split(b",")}
+    values = [value for name, value in headers if name == b"connection"]
+    return {name.strip().lower() for value in values for name in value.split(b",")}
 
 
 def _media_type(content_type: bytes) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from dataclasses import dataclass
 
 from starlette.requests import Request
@@ -94,11 +95,11 @@ class InvokeRoute:
 
     async def _stream(self, name: str, request: InvocationRequest, send: Send) -> None:
         answer, pieces = await self._invocation.stream(name, request)
-        await send(
-            {"type": "http.response.start", "status": answer.status, "headers": answer.headers}
-        )
-        async for piece in pieces:
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        start = {"type": "http.response.start", "status": answer.status, "headers": answer.headers}
+        with closing(pieces):
+            await send(start)
+            async for piece in pieces:
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 
 

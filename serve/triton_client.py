@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import grpc
@@ -25,7 +26,7 @@ from serve.errors import (
     TritonUnavailable,
 )
 from serve.exhaustion import means_exhaustion
-from serve.triton_http import Answer, AnswerLate, ConnectionFailed, Headers, TritonHttp
+from serve.triton_http import Answer, AnswerLate, Body, ConnectionFailed, Headers, TritonHttp
 from serve.triton_messages import Verdict, judge, load_failure_reason
 
 #: How long tritonserver may take to say whether it lives; /ping must answer well inside 2 s.
@@ -39,6 +40,37 @@ _LIVE_LOOK_S = 0.05
 
 _GONE = {"", "UNKNOWN", "UNAVAILABLE"}
 _UNREACHABLE = {"StatusCode.UNAVAILABLE", "StatusCode.CANCELLED"}
+
+
+@contextmanager
+def _translated(timeout_s: float) -> Iterator[None]:
+    try:
+        yield
+    except AnswerLate as error:
+        raise TritonTimeout("the invocation", timeout_s, "SERVE_INVOKE_TIMEOUT") from error
+    except ConnectionFailed as error:
+        raise TritonUnavailable(str(error)) from error
+
+
+class Stream:
+    """The body of an inference's answer as it comes; read it to its end or close it.
+
+    Raises TritonUnavailable, or TritonTimeout when no piece comes for timeout_s.
+    """
+
+    def __init__(self, body: Body, timeout_s: float) -> None:
+        self._body, self._timeout_s = body, timeout_s
+
+    def __aiter__(self) -> Stream:
+        return self
+
+    async def __anext__(self) -> bytes:
+        with _translated(self._timeout_s):
+            return await anext(self._body)
+
+    def close(self) -> None:
+        """Give up what has not been read; idempotent."""
+        self._body.close()
 
 
 @dataclass(frozen=True)
@@ -187,27 +219,22 @@ class TritonClient:
 
         Raises TritonUnavailable or TritonTimeout.
         """
-        try:
+        with _translated(timeout_s):
             return await self._http.request(b"POST", path, headers, body, timeout_s=timeout_s)
-        except AnswerLate as error:
-            raise TritonTimeout("the invocation", timeout_s, "SERVE_INVOKE_TIMEOUT") from error
-        except ConnectionFailed as error:
-            raise TritonUnavailable(str(error)) from error
 
     async def stream(
         self, path: bytes, headers: Headers, body: Sequence[bytes], timeout_s: float
-    ) -> tuple[Answer, AsyncIterator[bytes]]:
+    ) -> tuple[Answer, Stream]:
         """Send an inference and return the answer's head and its body as it comes.
 
-        timeout_s bounds the wait for the head. Raises TritonUnavailable or TritonTimeout; the
-        iterator raises ConnectionFailed.
+        timeout_s bounds the wait for the head and for each piece. Raises TritonUnavailable or
+        TritonTimeout, and so does the stream.
         """
-        try:
-            return await self._http.stream(b"POST", path, headers, body, timeout_s=timeout_s)
-        except AnswerLate as error:
-            raise TritonTimeout("the invocation", timeout_s, "SERVE_INVOKE_TIMEOUT") from error
-        except ConnectionFailed as error:
-            raise TritonUnavailable(str(error)) from error
+        with _translated(timeout_s):
+            answer, pieces = await self._http.stream(
+                b"POST", path, headers, body, timeout_s=timeout_s
+            )
+        return answer, Stream(pieces, timeout_s)
 
 
 def refusal(answer: Answer) -> Refusal:

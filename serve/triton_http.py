@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import cast
@@ -57,6 +57,7 @@ class _Connection(asyncio.Protocol):
         self._head = self._complete = self._streamed = False
         self._buffered = 0
         self._error: str | None = None
+        self._expired = False
         self._waiter: asyncio.Future[None] | None = None
 
     # -- asyncio.Protocol
@@ -65,13 +66,13 @@ class _Connection(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)  # uvloop's is one by its methods only
 
     def data_received(self, data: bytes) -> None:
-        if self._parser is None:
+        if self._parser is None or self._complete:
             self._fail("it sent bytes that nothing was asked for")
             return
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserError as error:
-            self._fail(f"its answer is no HTTP ({error})")
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self._fail(f"its answer is no HTTP/1.1 that was asked for ({error})")
         if self._streamed and self._buffered > _STREAM_HIGH_WATER and self.transport is not None:
             self.transport.pause_reading()
         self._wake()
@@ -85,24 +86,41 @@ class _Connection(asyncio.Protocol):
             self._error = self._error or f"the connection ended{f' ({exc})' if exc else ''}"
         self._wake()
 
-    # -- httptools' callbacks
+    # -- httptools' callbacks. Interim answers (1xx) come as messages of their own; so does a second
+    #    answer behind the one that was asked for, which must not change it.
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._answer.headers.append((name.lower(), value))
+        if not self._complete:
+            self._answer.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         assert self._parser is not None
+        if self._complete:
+            return
         self._answer.status = self._parser.get_status_code()
-        self._head = True
+        if self._is_interim():
+            self._answer.headers.clear()
+        else:
+            self._head = True
 
     def on_body(self, body: bytes) -> None:
-        self._answer.body.append(body)
-        self._buffered += len(body)
+        if not self._complete:
+            self._answer.body.append(body)
+            self._buffered += len(body)
 
     def on_message_complete(self) -> None:
         assert self._parser is not None
+        if not self._complete and self._is_interim():
+            return
+        self.reusable = not self._complete and self.reusable and self._parser.should_keep_alive()
         self._complete = True
-        self.reusable = self.reusable and self._parser.should_keep_alive()
+
+    def on_message_begin(self) -> None:
+        if self._complete:
+            self.reusable = False
+
+    def _is_interim(self) -> bool:
+        return 100 <= self._answer.status < 200
 
     # -- the requests' side
 
@@ -117,6 +135,7 @@ class _Connection(asyncio.Protocol):
         self._head = self._complete = self._streamed = False
         self._buffered = 0
         self._error = None
+        self._expired = False
         if body:
             self.transport.writelines([head, *body])
         else:
@@ -137,18 +156,18 @@ class _Connection(asyncio.Protocol):
                 await self._something()
         return self._answer
 
-    async def pieces(self) -> AsyncIterator[bytes]:
-        """The body's pieces as they come."""
-        while True:
-            while self._answer.body:
-                piece = self._answer.body.popleft()
-                self._buffered -= len(piece)
-                yield piece
-            if self._complete:
-                return
-            if self.transport is not None and not self.transport.is_closing():
-                self.transport.resume_reading()
-            await self._something()
+    async def piece(self, timeout_s: float) -> bytes | None:
+        """The next piece of the body, None at its end; raises AnswerLate."""
+        with self._limit(timeout_s):
+            while not self._answer.body and not self._complete:
+                if self.transport is not None and not self.transport.is_closing():
+                    self.transport.resume_reading()
+                await self._something()
+        if not self._answer.body:
+            return None
+        piece = self._answer.body.popleft()
+        self._buffered -= len(piece)
+        return piece
 
     def close(self) -> None:
         self.reusable = False
@@ -165,12 +184,15 @@ class _Connection(asyncio.Protocol):
             timer.cancel()
 
     def _expire(self) -> None:
+        self._expired = True
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_exception(AnswerLate())
 
     async def _something(self) -> None:
         if self._error is not None:
             raise ConnectionFailed(self._error)
+        if self._expired:  # between two waits, when there was nobody to tell
+            raise AnswerLate
         self._waiter = asyncio.get_running_loop().create_future()
         try:
             await self._waiter
@@ -186,6 +208,41 @@ class _Connection(asyncio.Protocol):
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+
+class Body:
+    """An answer's body as it comes.
+
+    Read it to its end or close it: until then it holds its connection. Raises AnswerLate when no
+    piece comes for timeout_s, ConnectionFailed when the connection ends before the body.
+    """
+
+    def __init__(self, pool: TritonHttp, connection: _Connection, timeout_s: float) -> None:
+        self._pool, self._timeout_s = pool, timeout_s
+        self._connection: _Connection | None = connection
+
+    def __aiter__(self) -> Body:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._connection is None:
+            raise StopAsyncIteration
+        try:
+            piece = await self._connection.piece(self._timeout_s)
+        except BaseException:
+            self.close()
+            raise
+        if piece is None:
+            self._pool.give_back(self._connection)
+            self._connection = None
+            raise StopAsyncIteration
+        return piece
+
+    def close(self) -> None:
+        """Give up what has not been read, which tells tritonserver; idempotent."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
 
 class TritonHttp:
@@ -218,7 +275,7 @@ class TritonHttp:
         except BaseException:
             connection.close()
             raise
-        self._give_back(connection)
+        self.give_back(connection)
         return answer
 
     async def stream(
@@ -229,11 +286,10 @@ class TritonHttp:
         body: Sequence[bytes] = (),
         *,
         timeout_s: float,
-    ) -> tuple[Answer, AsyncIterator[bytes]]:
+    ) -> tuple[Answer, Body]:
         """Send a request and return the head of the answer and its body as it comes.
 
-        timeout_s bounds the wait for the head. Raises as request does. The iterator must be read
-        to its end or closed; both give the connection back or close it.
+        timeout_s bounds the wait for the head and for each piece. Raises as request does.
         """
         connection = await self._connection()
         try:
@@ -242,16 +298,7 @@ class TritonHttp:
         except BaseException:
             connection.close()
             raise
-        return answer, self._streamed(connection)
-
-    async def _streamed(self, connection: _Connection) -> AsyncIterator[bytes]:
-        try:
-            async for piece in connection.pieces():
-                yield piece
-        except BaseException:
-            connection.close()
-            raise
-        self._give_back(connection)
+        return answer, Body(self, connection, timeout_s)
 
     def close(self) -> None:
         """Close the idle connections; those in use are closed by their requests."""
@@ -273,7 +320,8 @@ class TritonHttp:
             raise ConnectionFailed(str(error) or "connecting took too long") from error
         return connection
 
-    def _give_back(self, connection: _Connection) -> None:
+    def give_back(self, connection: _Connection) -> None:
+        """Take a connection whose answer is whole, for the next request."""
         if connection.closed:
             connection.close()
         else:

@@ -28,6 +28,8 @@ _NOT_LOADED = re.compile(
     r"|has no available versions"
     r"|^Model '.*' is not ready"
 )
+#: The request is no JSON, or not the protocol's; 2.51 answers both with 500.
+_UNREADABLE = re.compile(r"^failed to parse the request JSON buffer|^Unable to parse '")
 #: The python backend wraps what a model raised; 2.36 answers it with 400.
 _MODEL_RAISED = re.compile(r"Failed to process the request\(s\) for model")
 _UNAVAILABLE = re.compile(
@@ -47,6 +49,8 @@ def judge(status: int, message: str) -> Verdict:
         return Verdict.UNAVAILABLE
     if _NOT_LOADED.search(message):
         return Verdict.NOT_LOADED
+    if _UNREADABLE.search(message):
+        return Verdict.CALLER
     return Verdict.CALLER if 400 <= status < 500 else Verdict.MODEL
 
 
@@ -63,8 +67,12 @@ def load_failure_reason(message: str) -> str:
     """
     reasons = [part for part in message.split("version ") if "UNAVAILABLE state" in part]
     match = _REASON.search(reasons[-1]) if reasons else None
-    reason = match["reason"] if match else message
-    reason = reason.partition(_TRACEBACK)[0]
+    return one_sentence(match["reason"] if match else message)
+
+
+def one_sentence(message: str) -> str:
+    """A message without the places that a traceback names, on one line."""
+    reason = message.partition(_TRACEBACK)[0]
     lines = [line.strip() for line in reason.strip().splitlines() if line.strip()]
     if any(line.startswith("Traceback (most recent call last)") for line in lines):
         lines = lines[-1:]
