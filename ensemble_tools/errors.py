@@ -19,12 +19,18 @@ from pathlib import Path
 
 #: A name found in an archive can be megabytes long; a message stays one sentence, in characters.
 QUOTED_LENGTH = 80
+#: Of a longer list a message names the first few.
+NAMED_COLUMNS = 10
+
+
+def shortened(text: str) -> str:
+    """The text as a message shows it: never longer than a line."""
+    return text if len(text) <= QUOTED_LENGTH else f"{text[:QUOTED_LENGTH]}…"
 
 
 def quoted(text: str) -> str:
-    """The text as a message shows it: escaped, in quotes, and never longer than a line."""
-    shown = text if len(text) <= QUOTED_LENGTH else f"{text[:QUOTED_LENGTH]}…"
-    return repr(shown)
+    """The text as a message shows what others chose: escaped, in quotes, and shortened."""
+    return repr(shortened(text))
 
 
 class EnsembleToolsError(Exception):
@@ -101,6 +107,8 @@ class GraphNotExpressible(ArchiveError):
         self, path: Path, operator: str, columns: Iterable[str], reason: str, remedy: str
     ) -> None:
         self.path, self.operator, self.columns = path, operator, tuple(columns)
-        named = ", ".join(quoted(column) for column in self.columns)
-        at = f"{operator}, column {named}" if self.columns else operator
+        named = ", ".join(quoted(column) for column in self.columns[:NAMED_COLUMNS])
+        rest = ", …" if len(self.columns) > NAMED_COLUMNS else ""
+        shown = shortened(operator)
+        at = f"{shown}, column {named}{rest}" if self.columns else shown
         super().__init__(f"{path}: {at}: {reason}; {remedy}")

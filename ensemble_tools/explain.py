@@ -26,7 +26,7 @@ def explain_repository(repository: ModelRepository) -> Iterator[str]:
 def explain_graph(graph: ExecutorGraph) -> Iterator[str]:
     """Lines that draw the operator graph: a node each, with its upstream and its columns."""
     yield "Merlin's graph"
-    yield from _graph_lines(graph, "  ")
+    yield from _graph_lines(graph, "  ", set())
 
 
 def explain_plan(plan: ServingPlan) -> Iterator[str]:
@@ -46,11 +46,18 @@ def explain_refusal(error: ArchiveError) -> Iterator[str]:
     yield f"refused: {error}"
 
 
-def _graph_lines(graph: ExecutorGraph, indent: str) -> Iterator[str]:
+def _graph_lines(graph: ExecutorGraph, indent: str, drawn: set[int]) -> Iterator[str]:
+    """A graph that several Subgraphs share is drawn once: drawing each could go on for ever."""
+    drawn.add(id(graph))
     for node in graph.nodes:
         yield indent + _node_line(node)
-        if node.operator.subgraph is not None:
-            yield from _graph_lines(node.operator.subgraph, indent + "    ")
+        inner = node.operator.subgraph
+        if inner is None:
+            continue
+        if id(inner) in drawn:
+            yield f"{indent}    (the same graph as above)"
+        else:
+            yield from _graph_lines(inner, indent + "    ", drawn)
 
 
 def _node_line(node: Node) -> str:

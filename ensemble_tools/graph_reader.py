@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ensemble_tools.errors import GraphUnreadable
+from ensemble_tools.errors import GraphUnreadable, quoted
 from ensemble_tools.executor_graph import Column, ExecutorGraph, Node, Operator
 from ensemble_tools.inert_pickle import (
     MAX_PICKLE_BYTES,
@@ -20,6 +20,9 @@ from ensemble_tools.repository import ModelRepository
 
 #: The operator's attribute that names its Triton model: _nvt_model_name, _torch_model_name, ...
 _MODEL_NAME = re.compile(r"_[a-z0-9]+_model_name")
+#: Nodes, edges and columns read, over all of the graph. A few bytes of a pickle can put one list
+#: into thousands of places; a graph of a hundred nodes with a thousand columns each stays below.
+MAX_PARTS = 1_000_000
 
 
 def read_executor_graph(repository: ModelRepository) -> ExecutorGraph | None:
@@ -55,135 +58,140 @@ class _NotAGraph(Exception):
 
 
 class _GraphReader:
-    """Reads each graph once, however many Subgraph operators share it."""
+    """Reads each graph once, however many Subgraph operators share it; counts what it reads."""
 
     def __init__(self) -> None:
         self._graphs: dict[int, ExecutorGraph] = {}
+        self._operators: dict[int, Operator] = {}
+        self._parts = 0
 
     def read(self, graph: Any) -> ExecutorGraph:
         if id(graph) not in self._graphs:
-            ordered = _post_order(_state(graph, "output_node"))
+            ordered = self._post_order(_state(graph, "output_node"))
             numbers = {id(node): number for number, node in enumerate(ordered)}
             nodes = tuple(self._node(node, numbers) for node in ordered)
             self._graphs[id(graph)] = ExecutorGraph(nodes)
         return self._graphs[id(graph)]
 
     def _node(self, node: Any, numbers: dict[int, int]) -> Node:
-        names = [column.name for column in _columns(_state(node, "input_schema"))]
+        names = [column.name for column in self._columns(_state(node, "input_schema"))]
         return Node(
             number=numbers[id(node)],
             operator=self._operator(_state(node, "op")),
-            upstream=tuple(numbers[id(upstream)] for upstream in _upstream(node)),
-            selection=_selection(node, names),
+            upstream=tuple(numbers[id(upstream)] for upstream in self._upstream(node)),
+            selection=self._selection(node, names),
             inputs=tuple(names),
-            dependency_columns=tuple(_dependency_columns(node)),
-            output=_columns(_state(node, "output_schema")),
+            dependency_columns=tuple(self._dependency_columns(node)),
+            output=self._columns(_state(node, "output_schema")),
         )
 
     def _operator(self, op: Any) -> Operator:
         state = _inert(op, "an operator").state
+        if id(op) not in self._operators:
+            self._operators[id(op)] = self._new_operator(op, state)
+        return self._operators[id(op)]
+
+    def _new_operator(self, op: Any, state: dict[str, Any]) -> Operator:
         subgraph = state.get("graph")
         return Operator(
             class_name=class_name(op),
             label=class_name(op).rpartition(".")[2],
             model_name=_model_name(state),
-            columns_in=_optional_columns(state.get("input_schema")),
-            columns_out=_optional_columns(state.get("output_schema")),
-            selector=_selector_names(state.get("selector")),
+            columns_in=self._optional_columns(state.get("input_schema")),
+            columns_out=self._optional_columns(state.get("output_schema")),
+            selector=self._selector_names(state.get("selector")),
             subgraph=None if subgraph is None else self.read(subgraph),
             loops=state.get("loop_until") is not None,
         )
 
+    def _post_order(self, output: Any) -> list[Any]:
+        """Every node after the nodes it needs, each once; iterative: graphs may be long."""
+        done: dict[int, Any] = {}
+        open_nodes: set[int] = set()
+        stack: list[tuple[Any, Iterator[Any]]] = [(output, iter(self._upstream(output)))]
+        open_nodes.add(id(output))
+        while stack:
+            node, upstream = stack[-1]
+            following = next((other for other in upstream if id(other) not in done), None)
+            if following is None:
+                stack.pop()
+                open_nodes.discard(id(node))
+                done[id(node)] = node
+            elif id(following) in open_nodes:
+                raise _NotAGraph("a node needs its own output")
+            else:
+                open_nodes.add(id(following))
+                stack.append((following, iter(self._upstream(following))))
+        return list(done.values())
 
-def _post_order(output: Any) -> list[Any]:
-    """Every node after the nodes it needs, each once; iterative: graphs may be long."""
-    done: dict[int, Any] = {}
-    open_nodes: set[int] = set()
-    stack: list[tuple[Any, Iterator[Any]]] = [(output, iter(_upstream(output)))]
-    open_nodes.add(id(output))
-    while stack:
-        node, upstream = stack[-1]
-        following = next((other for other in upstream if id(other) not in done), None)
-        if following is None:
-            stack.pop()
-            open_nodes.discard(id(node))
-            done[id(node)] = node
-        elif id(following) in open_nodes:
-            raise _NotAGraph("a node needs its own output")
-        else:
-            open_nodes.add(id(following))
-            stack.append((following, iter(_upstream(following))))
-    return list(done.values())
+    def _upstream(self, node: Any) -> list[Any]:
+        """merlin-core's Node.parents_with_dependencies: parents, then dependencies."""
+        return [*self._flat(_state(node, "parents")), *self._flat(_state(node, "dependencies"))]
 
+    def _flat(self, nodes: Any) -> Iterator[Any]:
+        for node in _list(nodes):
+            inner = node if isinstance(node, list) else [node]
+            self._count(len(inner))
+            yield from inner
 
-def _upstream(node: Any) -> list[Any]:
-    """Parents, then dependencies, as merlin-core's Node.parents_with_dependencies flattens them."""
-    return [*_flat(_state(node, "parents")), *_flat(_state(node, "dependencies"))]
+    def _dependency_columns(self, node: Any) -> list[str]:
+        """merlin-core's Node.dependency_columns: what the dependencies put out."""
+        return [
+            column.name
+            for upstream in self._flat(_state(node, "dependencies"))
+            for column in self._columns(_state(upstream, "output_schema"))
+        ]
 
+    def _selection(self, node: Any, names: list[str]) -> tuple[str, ...]:
+        """merlin-core's Node.input_columns.resolve(input_schema)."""
+        selector = _inert(node, "a node").state.get("_selector")
+        if selector is None or self._has_tags(selector) or _selects_all(selector):
+            return tuple(names)
+        chosen, present = self._selector_names(selector), set(names)
+        return tuple(name for name in chosen if name in present) if chosen else tuple(names)
 
-def _flat(nodes: Any) -> Iterator[Any]:
-    for node in _list(nodes):
-        if isinstance(node, list):
-            yield from node
-        else:
-            yield node
+    def _has_tags(self, selector: Any) -> bool:
+        groups = _list(_inert(selector, "a selector").state.get("subgroups", []))
+        self._count(len(groups))
+        return any(bool(_inert(one, "a group").state.get("_tags")) for one in [selector, *groups])
 
+    def _selector_names(self, selector: Any) -> tuple[str, ...] | None:
+        """Names in a ColumnSelector and its subgroups; None where it selects nothing by name."""
+        if not isinstance(selector, Inert):
+            return None
+        found = [*_strings(selector.state.get("_names"))]
+        for group in _list(selector.state.get("subgroups", [])):
+            found.extend(self._selector_names(group) or ())
+        self._count(1 + len(found))
+        return tuple(dict.fromkeys(found)) or None
 
-def _dependency_columns(node: Any) -> list[str]:
-    """merlin-core's Node.dependency_columns: what the dependencies put out."""
-    return [
-        column.name
-        for upstream in _flat(_state(node, "dependencies"))
-        for column in _columns(_state(upstream, "output_schema"))
-    ]
+    def _optional_columns(self, schema: Any) -> tuple[Column, ...]:
+        return () if schema is None else self._columns(schema)
+
+    def _columns(self, schema: Any) -> tuple[Column, ...]:
+        columns = _state(schema, "column_schemas")
+        if not isinstance(columns, dict):
+            raise _NotAGraph("a schema without columns")
+        self._count(len(columns))
+        return tuple(_column(name, column) for name, column in columns.items())
+
+    def _count(self, parts: int) -> None:
+        self._parts += parts
+        if self._parts > MAX_PARTS:
+            raise _NotAGraph(f"it has more than {MAX_PARTS} nodes, edges and columns")
 
 
 def _model_name(state: dict[str, Any]) -> str | None:
     names = [
         value
         for key, value in state.items()
-        if _MODEL_NAME.fullmatch(str(key)) and isinstance(value, str)
+        if isinstance(key, str) and _MODEL_NAME.fullmatch(key) and isinstance(value, str)
     ]
     return names[0] if len(names) == 1 else None
 
 
-def _selection(node: Any, names: list[str]) -> tuple[str, ...]:
-    """merlin-core's Node.input_columns.resolve(input_schema)."""
-    selector = _inert(node, "a node").state.get("_selector")
-    if selector is None or _has_tags(selector) or _selects_all(selector):
-        return tuple(names)
-    chosen = _selector_names(selector)
-    return tuple(name for name in chosen if name in set(names)) if chosen else tuple(names)
-
-
-def _selector_names(selector: Any) -> tuple[str, ...] | None:
-    """Names in a ColumnSelector and its subgroups; None where it selects nothing by name."""
-    if not isinstance(selector, Inert):
-        return None
-    found = [*_strings(selector.state.get("_names"))]
-    for group in _list(selector.state.get("subgroups", [])):
-        found.extend(_selector_names(group) or ())
-    return tuple(dict.fromkeys(found)) or None
-
-
-def _has_tags(selector: Any) -> bool:
-    groups = _list(_inert(selector, "a selector").state.get("subgroups", []))
-    return any(bool(_inert(one, "a selector").state.get("_tags")) for one in [selector, *groups])
-
-
 def _selects_all(selector: Any) -> bool:
     return bool(_inert(selector, "a selector").state.get("_all"))
-
-
-def _optional_columns(schema: Any) -> tuple[Column, ...]:
-    return () if schema is None else _columns(schema)
-
-
-def _columns(schema: Any) -> tuple[Column, ...]:
-    columns = _state(schema, "column_schemas")
-    if not isinstance(columns, dict):
-        raise _NotAGraph("a schema without columns")
-    return tuple(_column(name, column) for name, column in columns.items())
 
 
 def _column(name: Any, column: Any) -> Column:
@@ -200,19 +208,23 @@ def _column(name: Any, column: Any) -> Column:
 def _state(value: Any, attribute: str) -> Any:
     state = _inert(value, f"an object with `{attribute}`").state
     if attribute not in state:
-        raise _NotAGraph(f"{class_name(value)} has no `{attribute}`")
+        raise _NotAGraph(f"{quoted(class_name(value))} has no `{attribute}`")
     return state[attribute]
 
 
 def _inert(value: Any, what: str) -> Inert:
     if not isinstance(value, Inert):
-        raise _NotAGraph(f"{what} was expected, found {type(value).__name__}")
+        raise _NotAGraph(f"{what} was expected, found {_kind(value)}")
     return value
+
+
+def _kind(value: Any) -> str:
+    return quoted(type(value).__name__)
 
 
 def _list(value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise _NotAGraph(f"a list was expected, found {type(value).__name__}")
+        raise _NotAGraph(f"a list was expected, found {_kind(value)}")
     return value
 
 
@@ -222,5 +234,5 @@ def _strings(values: Any) -> Iterable[str]:
 
 def _string(value: Any) -> str:
     if not isinstance(value, str):
-        raise _NotAGraph(f"a name was expected, found {type(value).__name__}")
+        raise _NotAGraph(f"a name was expected, found {_kind(value)}")
     return value

@@ -7,7 +7,9 @@ with a new class that bears the name and does nothing but remember. What cloudpi
 on, which are names like any other, so their code objects stay data.
 
 Before that the opcodes are walked once without building anything, which refuses what could make the
-unpickler itself spend memory: memo numbers out of any order, and objects of another process.
+unpickler itself spend memory or crash: memo numbers out of any order, objects of another process,
+and tuples in tuples without end, which no hash of them would survive. Since a few bytes can ask for
+another copy of a long list, whatever is copied while the pickle is read is counted.
 """
 
 from __future__ import annotations
@@ -15,35 +17,62 @@ from __future__ import annotations
 import io
 import pickle
 import pickletools
+from collections.abc import Callable
 from typing import Any
+
+from ensemble_tools.errors import shortened
 
 #: An executor graph is a few KB. Operators may hold tables, so the limit is far above that.
 MAX_PICKLE_BYTES = 64 * 1024 * 1024
+#: The walk takes about 2 s for so many. A graph has some thousands; a table is one opcode.
+MAX_OPCODES = 1_000_000
+#: List items, dict entries and arguments that may be copied while the pickle is read.
+MAX_COPIED = 1_000_000
+#: Python hashes a tuple of tuples by recursion in C: 100,000 levels end the process.
+MAX_TUPLE_NESTING = 100
 
 _FOREIGN_OPCODES = {"PERSID", "BINPERSID", "EXT1", "EXT2", "EXT4", "NEXT_BUFFER"}
 _MEMO_OPCODES = {"PUT", "BINPUT", "LONG_BINPUT"}
+_RECALLING_OPCODES = {"GET", "BINGET", "LONG_BINGET"}
+_TUPLE_OPCODES = {"TUPLE", "TUPLE1", "TUPLE2", "TUPLE3"}
+#: They leave the object that they change on the stack.
+_CHANGING_OPCODES = {"BUILD", "APPEND", "APPENDS", "SETITEM", "SETITEMS", "ADDITEMS"}
 
 
 class NotInert(Exception):
     """The bytes are no pickle that can be read without running it."""
 
 
+class _Budget:
+    """What one pickle may still have copied."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = MAX_COPIED
+
+    def spend(self, items: int) -> None:
+        self.left -= items
+        if self.left < 0:
+            raise NotInert(f"it copies more than {MAX_COPIED} items")
+
+
 class Inert:
     """Stands for an instance of a class that was not imported.
 
-    args: what it was constructed with. state: its attributes, merged from every state it was given.
+    state: its attributes, merged from every state it was given.
     """
 
     qualified_name = ""
+    budget: _Budget
 
-    def __new__(cls, *args: Any, **_: Any) -> Inert:
+    state: dict[str, Any]
+
+    def __new__(cls, *args: Any, **_: Any) -> Any:
+        cls.budget.spend(len(args))
         self = super().__new__(cls)
-        self.args = args
         self.state = {}
         return self
-
-    args: tuple[Any, ...]
-    state: dict[str, Any]
 
     def __init__(self, *_: Any, **__: Any) -> None:
         """Take any arguments, as the class that is stood for might."""
@@ -52,6 +81,7 @@ class Inert:
         """Remember a state: a dict, or the (dict, slots) pair of a class with slots."""
         for part in state if isinstance(state, tuple) else (state,):
             if isinstance(part, dict):
+                self.budget.spend(len(part))
                 self.state.update(part)
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -72,8 +102,11 @@ def read_pickle(data: bytes) -> Any:
     _check_opcodes(data)
     try:
         return _InertUnpickler(io.BytesIO(data)).load()
+    except NotInert:
+        raise
     except Exception as error:  # a hostile pickle can make the unpickler raise anything
-        raise NotInert(f"it does not unpickle ({type(error).__name__}: {error})") from error
+        reason = shortened(f"{type(error).__name__}: {error}")
+        raise NotInert(f"it does not unpickle ({reason})") from error
 
 
 def class_name(value: Any) -> str:
@@ -82,65 +115,134 @@ def class_name(value: Any) -> str:
 
 
 def _check_opcodes(data: bytes) -> None:
-    written = 0
+    walk = _Walk()
     try:
-        for opcode, argument, _ in pickletools.genops(data):
-            if opcode.name in _FOREIGN_OPCODES:
-                raise NotInert(f"it refers to objects outside of itself ({opcode.name})")
-            if opcode.name in _MEMO_OPCODES:
-                if not 0 <= int(argument or 0) <= written:
-                    raise NotInert("its memo is out of order")
-                written += 1
-            elif opcode.name == "MEMOIZE":
-                written += 1
+        for number, (opcode, argument, _) in enumerate(pickletools.genops(data)):
+            if number >= MAX_OPCODES:
+                raise NotInert(f"it has more than {MAX_OPCODES} opcodes")
+            walk.step(opcode, argument)
     except NotInert:
         raise
     except Exception as error:  # genops raises ValueError mostly, and what its decoders raise
-        raise NotInert(f"it is truncated or no pickle ({error})") from error
+        raise NotInert(f"it is truncated or no pickle ({shortened(str(error))})") from error
 
 
-def _inert_class(module: str, name: str) -> type[Inert]:
-    return type(name.rpartition(".")[2], (Inert,), {"qualified_name": f"{module}.{name}"})
+class _Walk:
+    """The unpickler's stack and memo, with the nesting of tuples in the place of each object."""
+
+    _MARK = -1
+
+    def __init__(self) -> None:
+        self._stack: list[int] = []
+        self._memo: dict[int, int] = {}
+
+    def step(self, opcode: pickletools.OpcodeInfo, argument: Any) -> None:
+        """Follow one opcode; raises NotInert, or IndexError or KeyError where nothing was put."""
+        name = opcode.name
+        if name in _FOREIGN_OPCODES:
+            raise NotInert(f"it refers to objects outside of itself ({name})")
+        if name in _MEMO_OPCODES or name == "MEMOIZE":
+            self._remember(len(self._memo) if name == "MEMOIZE" else int(argument))
+        elif name in _RECALLING_OPCODES:
+            self._stack.append(self._memo[int(argument)])
+        elif name == "MARK":
+            self._stack.append(self._MARK)
+        elif name == "POP":
+            self._stack.pop()
+        elif name == "DUP":
+            self._stack.append(self._stack[-1])
+        else:
+            self._replace(opcode)
+
+    def _remember(self, place: int) -> None:
+        if not 0 <= place <= len(self._memo):
+            raise NotInert("its memo is out of order")
+        self._memo[place] = self._stack[-1]
+
+    def _replace(self, opcode: pickletools.OpcodeInfo) -> None:
+        popped = self._popped(opcode)
+        nesting = 0
+        if opcode.name in _TUPLE_OPCODES:
+            nesting = 1 + max(popped, default=0)
+        elif opcode.name in _CHANGING_OPCODES:
+            nesting = popped[0]
+        if nesting > MAX_TUPLE_NESTING:
+            raise NotInert(f"it nests tuples deeper than {MAX_TUPLE_NESTING}")
+        self._stack.extend([nesting] * len(opcode.stack_after))
+
+    def _popped(self, opcode: pickletools.OpcodeInfo) -> list[int]:
+        before = opcode.stack_before
+        if pickletools.markobject not in before:
+            return [self._stack.pop() for _ in before][::-1]
+        items: list[int] = []
+        while (item := self._stack.pop()) != self._MARK:
+            items.append(item)
+        below = [self._stack.pop() for _ in range(before.index(pickletools.markobject))]
+        return [*below[::-1], *items[::-1]]
 
 
-def _make_class(_metaclass: Any, name: Any, *_: Any) -> type[Inert]:
+class _InertUnpickler(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file)
+        self._classes: dict[tuple[str, str], type[Inert]] = {}
+        self._budget = _Budget()
+
+    def find_class(self, module: str, name: str) -> type[Inert]:
+        key = (module, name)
+        if key not in self._classes:
+            constructor = _PLAIN.get(key) or _CONSTRUCTORS.get(name)
+            self._classes[key] = _inert_class(module, name, self._budget, constructor)
+        return self._classes[key]
+
+    def persistent_load(self, pid: Any) -> Any:
+        raise NotInert("it refers to an object outside of itself")
+
+
+def _inert_class(
+    module: str, name: str, budget: _Budget, constructor: Callable[..., Any] | None = None
+) -> type[Inert]:
+    """A class of that name; calling it does nothing, or what the constructor does.
+
+    Always a class, also in the place of a function: a pickle can set attributes on functions.
+    """
+    members: dict[str, Any] = {"qualified_name": f"{module}.{name}", "budget": budget}
+    if constructor is not None:
+        members["__new__"] = lambda cls, *args: constructor(cls.budget, *args)
+    return type(name.rpartition(".")[2], (Inert,), members)
+
+
+def _make_class(budget: _Budget, _metaclass: Any, name: Any, *_: Any) -> type[Inert]:
     """In the place of cloudpickle's _make_skeleton_class and _make_skeleton_enum."""
-    return _inert_class("(pickled by value)", str(name))
+    return _inert_class("(pickled by value)", str(name), budget)
 
 
-def _make_instance(cls: type[Inert], *args: Any) -> Inert:
+def _make_instance(_: _Budget, cls: Any, *args: Any) -> Any:
     """In the place of copyreg's _reconstructor, __newobj__ and __newobj_ex__."""
+    if not (isinstance(cls, type) and issubclass(cls, Inert)):
+        raise NotInert("it makes an instance of what is no class")
     return cls.__new__(cls, *args)
 
 
-_CONSTRUCTORS = {
+def _plain(kind: Callable[..., Any]) -> Callable[..., Any]:
+    """The builtin itself, counting what it copies."""
+
+    def copied(budget: _Budget, *args: Any) -> Any:
+        budget.spend(sum(len(arg) for arg in args))
+        return kind(*args)
+
+    return copied
+
+
+_CONSTRUCTORS: dict[str, Callable[..., Any]] = {
     "_make_skeleton_class": _make_class,
     "_make_skeleton_enum": _make_class,
     "_reconstructor": _make_instance,
     "__newobj__": _make_instance,
     "__newobj_ex__": _make_instance,
 }
-_PLAIN = {
-    ("builtins", "set"): set,
-    ("builtins", "frozenset"): frozenset,
-    ("builtins", "list"): list,
-    ("builtins", "dict"): dict,
-    ("collections", "OrderedDict"): dict,
-}
-
-
-class _InertUnpickler(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO) -> None:
-        super().__init__(file)
-        self._classes: dict[tuple[str, str], Any] = {}
-
-    def find_class(self, module: str, name: str) -> Any:
-        key = (module, name)
-        if key not in self._classes:
-            self._classes[key] = (
-                _PLAIN.get(key) or _CONSTRUCTORS.get(name) or _inert_class(module, name)
-            )
-        return self._classes[key]
-
-    def persistent_load(self, pid: Any) -> Any:
-        raise NotInert(f"it refers to an object outside of itself ({pid!r})")
+#: Up to protocol 2 Python writes the names that Python 2 had.
+_PLAIN: dict[tuple[str, str], Callable[..., Any]] = {
+    (module, kind.__name__): _plain(kind)
+    for kind in (set, frozenset, list, dict)
+    for module in ("builtins", "__builtin__")
+} | {("collections", "OrderedDict"): _plain(dict)}

@@ -16,6 +16,8 @@ from ensemble_tools.errors import IllegalName
 #: What a URL path segment, a directory name and a Triton model name all carry unescaped.
 #: The tilde is left out: it is the escape character.
 _LEGAL_MODEL_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+#: Any file name that UTF-8 messages can bear: steps are never a part of a URL.
+_LEGAL_STEP_NAME = re.compile(r"[^/\0\ud800-\udfff]+")
 _PUBLISHED = re.compile(r"(?P<model>(?:[^.~]|~\.)+)(?:\.(?P<step>.+))?", re.DOTALL)
 
 #: Longest file name that Linux file systems take, in bytes (NAME_MAX).
@@ -48,7 +50,9 @@ class Namespace:
         return self.model_name.replace(".", "~.")
 
     def step(self, name: str) -> str:
-        """The Triton name of the archive's model `name`; raises IllegalName when it is too long."""
+        """The Triton name of the archive's model `name`; raises IllegalName."""
+        if not _LEGAL_STEP_NAME.fullmatch(name):
+            raise IllegalName(name, "expected the name of a model directory, in UTF-8")
         published = f"{self.entry}.{name}"
         _check_length(published, self.model_name)
         return published

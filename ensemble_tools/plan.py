@@ -15,7 +15,7 @@ from ensemble_tools.delivered import check_ensemble, check_servable, reachable
 from ensemble_tools.executor_graph import ExecutorGraph
 from ensemble_tools.model_config import print_model_config
 from ensemble_tools.namespace import Namespace
-from ensemble_tools.pure_ensemble import child, pure_ensemble, request_columns
+from ensemble_tools.pure_ensemble import answer_columns, child, pure_ensemble, request_columns
 from ensemble_tools.repository import CONFIG_FILE, ModelRepository, SourceModel
 from ensemble_tools.wiring import wire
 
@@ -82,7 +82,7 @@ def plan(
     """
     if graph is None:
         return _as_delivered(repository, namespace, strict)
-    return _as_pure_ensemble(repository, graph, namespace, strict)
+    return _as_pure_ensemble(repository, graph, namespace)
 
 
 def _as_delivered(repository: ModelRepository, namespace: Namespace, strict: bool) -> ServingPlan:
@@ -102,13 +102,18 @@ def _as_delivered(repository: ModelRepository, namespace: Namespace, strict: boo
 
 
 def _as_pure_ensemble(
-    repository: ModelRepository, graph: ExecutorGraph, namespace: Namespace, strict: bool
+    repository: ModelRepository, graph: ExecutorGraph, namespace: Namespace
 ) -> ServingPlan:
     executor = repository.entry
-    check_servable(executor, strict=strict)
+    check_servable(executor, strict=True)
     assert executor.config is not None
     assert executor.graph_path is not None
-    wiring = wire(graph, request_columns(executor.config), executor.graph_path)
+    wiring = wire(
+        graph,
+        request_columns(executor.config),
+        answer_columns(executor.config),
+        executor.graph_path,
+    )
     steps = [child(repository, executor, call.model_name) for call in wiring.calls]
     for step in steps:
         check_servable(step, strict=True)

@@ -52,6 +52,7 @@ def _write(model: PublishedModel, directory: Path) -> None:
     if model.config_text is not None:
         (directory / CONFIG_FILE).write_text(model.config_text, encoding="utf-8")
     for name, target in model.links:
-        (directory / name).symlink_to(target.resolve())
+        # The link itself is kept: one that an archive holds may lead nowhere, or in a circle.
+        (directory / name).symlink_to(target.parent.resolve() / target.name)
     for version in model.empty_versions:
         (directory / str(version)).mkdir()

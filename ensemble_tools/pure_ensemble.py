@@ -50,6 +50,11 @@ def request_columns(config: ModelConfig) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_column(name, config.inputs) for name in config.inputs))
 
 
+def answer_columns(config: ModelConfig) -> tuple[str, ...]:
+    """The columns of an executor model's answer, by the tensors that it declares."""
+    return tuple(dict.fromkeys(_column(name, config.outputs) for name in config.outputs))
+
+
 def child(repository: ModelRepository, executor: SourceModel, name: str) -> SourceModel:
     """The model directory that an operator of the graph calls; raises GraphNotExpressible."""
     if name not in repository.models:
@@ -74,9 +79,11 @@ def pure_ensemble(
     """
     assert executor.config is not None
     builder = _Builder(wiring, executor, executor.config, steps)
-    message = pb.ModelConfig(platform="ensemble")
+    message = pb.ModelConfig(platform="ensemble", max_batch_size=executor.config.max_batch_size)
     message.input.extend(executor.config.message.input)
     message.output.extend(executor.config.message.output)
+    for tensor in message.input:
+        tensor.optional = False  # the executor asks each request for all of its columns
     answer = builder.answer()
     for call in wiring.calls:
         message.ensemble_scheduling.step.append(
@@ -113,6 +120,7 @@ class _Builder:
         self._wiring, self._executor, self._config = wiring, executor, config
         self._steps = steps
         self._taken = {*config.inputs, *config.outputs}
+        self._names: dict[_Tensor, str] = {}
 
     def answer(self) -> dict[_Tensor, str]:
         """Step tensors that are the ensemble's outputs, under the outputs' names."""
@@ -157,21 +165,35 @@ class _Builder:
         }
 
     def check_request_is_used(self, message: pb.ModelConfig) -> None:
-        """Raise GraphNotExpressible for a request tensor that no step and no output takes."""
+        """Raise GraphNotExpressible for a request tensor that no step takes.
+
+        Triton 2.36 and 2.51 say "ensemble input ... is not used", also when it is an output.
+        """
         used = {
             name for step in message.ensemble_scheduling.step for name in step.input_map.values()
         }
         for name in self._config.inputs:
-            if name not in used and name not in self._config.outputs:
-                raise self._refusal(
-                    "the request", name, "the executor wants this column in each request and uses "
-                    "it for nothing, which Triton's ensembles do not allow",
-                    "remove the column from the graph's input schema",
-                )  # fmt: skip
+            if name in used:
+                continue
+            use = "answers it as it came" if name in self._config.outputs else "uses it for nothing"
+            raise self._refusal(
+                "the request", _column(name, self._config.inputs),
+                f"the executor wants this column in each request and {use}, and Triton's ensembles "
+                "do not allow an input that no step reads",
+                "remove the column from the graph",
+            )  # fmt: skip
 
     def _inputs(self, call: Call) -> dict[str, _Tensor]:
         config = self._step_config(call.model_name)
         types = {column.name: column.dtype for column in call.columns_in}
+        declared = {_column(name, config.inputs) for name in config.inputs}
+        for column in call.sources:
+            if column not in declared:
+                raise self._refusal(
+                    call.operator, column, f"the graph feeds this column to {call.model_name}, "
+                    "whose config has no such input, so Merlin's executor fails as well",
+                    "export the graph again",
+                )  # fmt: skip
         inputs: dict[str, _Tensor] = {}
         for spec in config.inputs.values():
             column = _column(spec.name, config.inputs)
@@ -255,10 +277,13 @@ class _Builder:
             return tensor.name
         if tensor in answer:
             return answer[tensor]
-        name = produced_by(tensor.step, tensor.name)
-        while name in self._taken:
-            name += "."
-        return name
+        if tensor not in self._names:
+            name = produced_by(tensor.step, tensor.name)
+            while name in self._taken:
+                name += "."
+            self._taken.add(name)
+            self._names[tensor] = name
+        return self._names[tensor]
 
     def _step_config(self, name: str) -> ModelConfig:
         config = self._steps[name].config

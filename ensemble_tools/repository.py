@@ -212,7 +212,8 @@ def _entry(path: Path, models: Mapping[str, SourceModel], entry_name: str | None
 def _outermost_ensembles(models: Mapping[str, SourceModel]) -> list[SourceModel]:
     ensembles = [model for model in models.values() if model.is_ensemble]
     inner = {step.model_name for model in ensembles if model.config for step in model.config.steps}
-    return [model for model in ensembles if model.name not in inner] or ensembles
+    # Where every ensemble is a step of another one, planning the first will name the circle.
+    return [model for model in ensembles if model.name not in inner] or ensembles[:1]
 
 
 def _listed(models: Iterable[str]) -> str:

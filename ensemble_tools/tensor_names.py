@@ -13,7 +13,7 @@ def ragged_tensors(column: str) -> tuple[str, str]:
 
 def column_of(tensor: str) -> str:
     """The column that a tensor belongs to: the name without the suffix of a ragged column."""
-    return tensor.removesuffix(VALUES).removesuffix(OFFSETS)
+    return tensor.removesuffix(VALUES if tensor.endswith(VALUES) else OFFSETS)
 
 
 def produced_by(step: str, tensor: str) -> str:

@@ -19,11 +19,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ensemble_tools.errors import GraphNotExpressible
+from ensemble_tools.errors import GraphNotExpressible, quoted
 from ensemble_tools.executor_graph import Column, ExecutorGraph, Node
 
 #: Far above any real graph (the largest seen have tens); a bound on nested subgraphs of an archive.
 MAX_EVALUATED_NODES = 10_000
+#: Columns that reach nodes, over all of them: a hundred nodes with ten thousand columns each.
+MAX_EVALUATED_COLUMNS = 1_000_000
 
 _EXPORT_AGAIN = "export the graph again with merlin-systems 23.08"
 
@@ -59,13 +61,17 @@ class Wiring:
 Flow = dict[str, Source]
 
 
-def wire(graph: ExecutorGraph, request: tuple[str, ...], path: Path) -> Wiring:
+def wire(
+    graph: ExecutorGraph, request: tuple[str, ...], answered: tuple[str, ...], path: Path
+) -> Wiring:
     """Evaluate the graph on the names of a request's columns.
 
+    answered: the declared columns of the answer; Triton drops what else the executor answers with.
     path names the graph in messages. Raises GraphNotExpressible.
     """
     run = _Run(path)
-    answer = run.graph(graph, {column: Source(None, column) for column in request})
+    computed = run.graph(graph, {column: Source(None, column) for column in request})
+    answer = {column: source for column, source in computed.items() if column in answered}
     calls = _needed(run.calls, answer)
     return Wiring(calls, answer, graph.output_node.output)
 
@@ -86,22 +92,24 @@ def _needed(calls: Mapping[str, Call], answer: Mapping[str, Source]) -> tuple[Ca
 class _Run:
     path: Path
     calls: dict[str, Call] = field(default_factory=dict)
-    evaluated: int = 0
+    nodes: int = 0
+    columns: int = 0
 
     def graph(self, graph: ExecutorGraph, request: Flow) -> Flow:
         outputs: dict[int, Flow] = {}
         for node in graph.nodes:
-            self._count()
+            self._count(sum(len(outputs[number]) for number in node.upstream))
             outputs[node.number] = self._transform(node, self._merged(node, outputs, request))
         last = graph.output_node
         return self._chosen(last, [column.name for column in last.output], outputs[last.number])
 
-    def _count(self) -> None:
-        self.evaluated += 1
-        if self.evaluated > MAX_EVALUATED_NODES:
+    def _count(self, columns: int) -> None:
+        self.nodes += 1
+        self.columns += columns
+        if self.nodes > MAX_EVALUATED_NODES or self.columns > MAX_EVALUATED_COLUMNS:
             raise GraphNotExpressible(
-                self.path, "the graph", (), f"it has more than {MAX_EVALUATED_NODES} nodes",
-                "split it over several archives",
+                self.path, "the graph", (), f"it has more than {MAX_EVALUATED_NODES} nodes, or "
+                f"{MAX_EVALUATED_COLUMNS} columns between them", "split it over several archives",
             )  # fmt: skip
 
     def _merged(self, node: Node, outputs: Mapping[int, Flow], request: Flow) -> Flow:
@@ -162,7 +170,7 @@ class _Run:
             raise self._refusal(node, (), "it names no Triton model or no columns", _EXPORT_AGAIN)
         if model_name in self.calls:
             raise self._refusal(
-                node, (), f"the model {model_name!r} is called by two operators",
+                node, (), f"the model {quoted(model_name)} is called by two operators",
                 "give each of them a model of its own",
             )  # fmt: skip
         sources = self._chosen(node, [column.name for column in operator.columns_in], flow)

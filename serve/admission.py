@@ -53,11 +53,13 @@ def _cgroup_v1(cgroup: Path) -> int | None:
 def _left(cgroup: Path, limit: str, usage: str, reclaimable: str) -> int | None:
     try:
         bound = (cgroup / limit).read_text().strip()
+        if bound == "max":
+            return None
         used = int((cgroup / usage).read_text())
         cache = int(_table(cgroup / "memory.stat").get(reclaimable, "0"))
+        return int(bound) - used + cache
     except (OSError, ValueError):
         return None
-    return None if bound == "max" else int(bound) - used + cache
 
 
 def _table(path: Path) -> Mapping[str, str]:

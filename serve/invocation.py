@@ -128,14 +128,25 @@ class Invocation:
         answer, body = await send()
         if answer.status == 200:
             return answer, body
-        refused = await _refusal(answer, body)
+        refused = await self._refusal(model, generation, answer, body)
         if refused.verdict not in _LOST:
             raise _error(model, refused)
         await self._revival.revive(model, generation)
+        generation = model.generation
         answer, body = await send()
         if answer.status != 200:
-            raise _error(model, await _refusal(answer, body))
+            raise _error(model, await self._refusal(model, generation, answer, body))
         return answer, body
+
+    async def _refusal(
+        self, model: Model, generation: int, answer: Answer, body: Stream | None
+    ) -> Refusal:
+        if body is not None:
+            answer.body.extend([piece async for piece in body])
+        refused = refusal(answer, model.serving)
+        if refused.verdict is Verdict.STUB_DIED:
+            self._registry.note_lost(model, generation)
+        return refused
 
     def _path(self, model: Model) -> bytes:
         return b"/v2/models/" + model.serving.entry.encode() + self._suffix
@@ -147,12 +158,6 @@ async def _headers(request: Request) -> Headers:
     if is_compressed(request.headers):  # a thousandth of what it may have to be inflated to
         return await asyncio.to_thread(request_headers, request.headers, request.body)
     return request_headers(request.headers, request.body)
-
-
-async def _refusal(answer: Answer, body: Stream | None) -> Refusal:
-    if body is not None:
-        answer.body.extend([piece async for piece in body])
-    return refusal(answer)
 
 
 def _error(model: Model, refused: Refusal) -> ServeError:

@@ -98,7 +98,8 @@ class Lifecycle:
         model = self._registry.begin_unload(name)
         try:
             await self._bounded(model.idle(), name, deadline)
-            await self._triton.unload(model.serving, deadline - time.monotonic())
+            remaining = deadline - time.monotonic()
+            await self._triton.unload(model.serving, remaining, lost=model.lost)
         except BaseException:
             self._registry.fail_unload(model)
             raise

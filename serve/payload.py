@@ -32,6 +32,7 @@ _NOT_FORWARDED = frozenset(
 _NOT_RETURNED = _NOT_FORWARDED | {b"content-type", b"server", b"date"}
 
 _COMPRESSIONS = frozenset({b"gzip", b"deflate"})  # tritonserver's, http_server.cc
+_UNCOMPRESSED = frozenset({b"", b"identity"})
 _DIGITS = re.compile(rb"[0-9]{1,18}")
 
 
@@ -39,8 +40,8 @@ def request_headers(headers: Headers, body: Sequence[bytes]) -> Headers:
     """The headers that an inference is sent to tritonserver with.
 
     headers: the caller's, names in lower case. body: its pieces. Raises BadRequest when the media
-    type gives a size of the JSON part that is malformed or larger than the body, or when there is
-    nothing in a compressed body.
+    type gives a size of the JSON part that is malformed or larger than the body, or when
+    tritonserver cannot inflate a compressed body or would find nothing in it.
     """
     dropped = _NOT_FORWARDED | _named_in_connection(headers)
     forwarded = [header for header in headers if header[0] not in dropped]
@@ -48,6 +49,9 @@ def request_headers(headers: Headers, body: Sequence[bytes]) -> Headers:
     encoding = _first(headers, b"content-encoding")
     if encoding in _COMPRESSIONS:
         _check_not_empty(body)
+    elif encoding is not None and encoding not in _UNCOMPRESSED:
+        found = repr(encoding.decode("latin-1")[:40])
+        raise BadRequest("the header Content-Encoding", found, "gzip, deflate or identity")
     if content_type is not None and _media_type(content_type) == BINARY_MEDIA_TYPE:
         size = json_header_size(content_type)
         _check_size(size, body, encoding)

@@ -45,7 +45,10 @@ _LOADED = {State.READY, State.RELOADING}
 
 @dataclass
 class Model:
-    """One SageMaker model. generation counts how often its Triton models were loaded again."""
+    """One SageMaker model. generation counts how often its Triton models were loaded again.
+
+    lost: a request has met the death of one of this generation's stubs.
+    """
 
     name: str
     url: str
@@ -53,6 +56,7 @@ class Model:
     plan: ServingPlan | None = None
     generation: int = 0
     in_flight: int = 0
+    lost: bool = False
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -123,6 +127,10 @@ class Registry:
         """It could not be unloaded: it is listed again, so that it can be tried again."""
         model.enter(State.READY)
 
+    def note_lost(self, model: Model, generation: int) -> None:
+        """A request to that generation met a dead stub."""
+        model.lost = model.lost or model.generation == generation
+
     def begin_reload(self, model: Model) -> None:
         """Its Triton models are lost and will be loaded again; invocations wait."""
         model.enter(State.RELOADING)
@@ -130,6 +138,11 @@ class Registry:
     def finish_reload(self, model: Model) -> None:
         """It can be invoked again."""
         model.generation += 1
+        model.lost = False
+        model.enter(State.READY)
+
+    def fail_reload(self, model: Model) -> None:
+        """It is as lost as before, and can be tried again."""
         model.enter(State.READY)
 
     def forget(self, model: Model) -> None:

@@ -12,7 +12,7 @@ import logging
 from pathlib import Path
 
 from ensemble_tools import retract
-from serve.errors import ModelNotLoaded, ServeError
+from serve.errors import ModelNotLoaded, ServeError, TritonUnavailable
 from serve.registry import Model, Registry, State
 from serve.triton_client import TritonClient
 
@@ -40,6 +40,7 @@ class Revival:
         Raises ModelNotLoaded when it could not be; then it has been unloaded and is not listed.
         """
         if model.generation == generation and model.state is State.READY:
+            self._registry.begin_reload(model)  # now, before another caller can look
             # Shielded: the caller may go away, the others that wait may not be left without it.
             await asyncio.shield(asyncio.ensure_future(self._reload(model)))
         await model.settled()
@@ -48,20 +49,20 @@ class Revival:
 
     async def revive_all(self) -> None:
         """Load every ready model again: a new tritonserver has none. Never raises."""
-        await asyncio.gather(
-            *(
-                self._reload(model)
-                for model in self._registry.all_loaded()
-                if model.state is State.READY
-            )
-        )
+        lost = [model for model in self._registry.all_loaded() if model.state is State.READY]
+        for model in lost:
+            self._registry.begin_reload(model)
+        await asyncio.gather(*map(self._reload, lost))
 
     async def _reload(self, model: Model) -> None:
-        self._registry.begin_reload(model)
         _log.warning("a model's Triton models were lost; loading them again", extra=_facts(model))
         try:
-            await self._triton.unload(model.serving, self._unload_timeout_s)
+            await self._triton.unload(model.serving, self._unload_timeout_s, lost=True)
             await self._triton.load(model.serving, self._load_timeout_s)
+        except TritonUnavailable as error:
+            # tritonserver went away meanwhile. Whoever brings it back calls revive_all.
+            _log.warning("the model will be loaded later: %s", error, extra=_facts(model))
+            self._registry.fail_reload(model)
         except ServeError as error:
             _log.error("the model could not be loaded again: %s", error, extra=_facts(model))
             await self._give_up(model)

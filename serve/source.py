@@ -14,7 +14,7 @@ def source_directory(url: str, root: Path) -> Path:
     Raises BadRequest unless it is an absolute path of an existing directory inside root, both taken
     after symbolic links. The platform names /opt/ml/models/<hash>/model.
     """
-    if not url.startswith("/") or "\0" in url:
+    if not url.startswith("/") or not _is_path(url):
         raise BadRequest("the field `url`", shortened(url), f"an absolute path under {root}")
     directory = Path(os.path.realpath(url))
     real_root = Path(os.path.realpath(root))
@@ -24,8 +24,15 @@ def source_directory(url: str, root: Path) -> Path:
             f"{shortened(url)}, which lies outside of the model root",
             f"a directory under {root} (set SERVE_MODEL_ROOT to change the root)",
         )
-    if not directory.is_dir():
+    if not os.path.isdir(directory):  # false where Path.is_dir raises: a name that is too long
         raise BadRequest(
             "the field `url`", f"{shortened(url)}, which is no directory", "an extracted archive"
         )
     return directory
+
+
+def _is_path(text: str) -> bool:
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return False

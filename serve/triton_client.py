@@ -35,6 +35,9 @@ HEALTH_TIMEOUT_S = 1.0
 INDEX_TIMEOUT_S = 10.0
 #: Between two looks at the index while a model unloads: short first, since most are gone at once.
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.002, 0.1
+#: A model whose stub died may say UNLOADING for ever (below); after this it counts as gone. Its
+#: other steps take 1 to 2 s to unload, and should have given back their memory before a new load.
+_LOST_UNLOAD_S = 3.0
 #: Between two looks at whether tritonserver has come up.
 _LIVE_LOOK_S = 0.05
 
@@ -154,13 +157,18 @@ class TritonClient:
         except grpc.aio.UsageError as error:
             raise TritonUnavailable("the connection is closed") from error
 
-    async def unload(self, plan: ServingPlan, timeout_s: float) -> None:
+    async def unload(self, plan: ServingPlan, timeout_s: float, *, lost: bool = False) -> None:
         """Unload every Triton model of the plan; returns when they have given everything back.
+
+        lost: a python stub of theirs died. tritonserver 2.51 never releases a request that met a
+        dead stub (2.36 does), so that such a model says UNLOADING for ever. It can be loaded again
+        in that state, and only its region of shared memory stays until tritonserver ends.
 
         A tritonserver that is not there holds nothing. Raises TritonTimeout.
         """
+        patience_s = min(timeout_s, _LOST_UNLOAD_S) if lost else timeout_s
         try:
-            await asyncio.wait_for(self._unload(plan), timeout_s)
+            await asyncio.wait_for(self._unload(plan, patience_s, lost=lost), timeout_s)
         except asyncio.TimeoutError as error:
             raise TritonTimeout(
                 f"unloading the model {plan.model_name}", timeout_s, "SERVE_UNLOAD_TIMEOUT"
@@ -169,10 +177,12 @@ class TritonClient:
             if error.status() not in _UNREACHABLE:
                 raise TritonUnavailable(error.message() or str(error)) from error
 
-    async def _unload(self, plan: ServingPlan) -> None:
+    async def _unload(self, plan: ServingPlan, patience_s: float, *, lost: bool) -> None:
         await self._ask_to_unload(plan.entry)
-        pause = _FIRST_LOOK_S
+        pause, patient_until = _FIRST_LOOK_S, time.monotonic() + patience_s
         while held := await self._held(plan):
+            if lost and time.monotonic() > patient_until and "READY" not in held.values():
+                return
             for name, state in held.items():
                 if state == "READY" and name != plan.entry:
                     await self._ask_to_unload(name)
@@ -237,10 +247,10 @@ class TritonClient:
         return answer, Stream(pieces, timeout_s)
 
 
-def refusal(answer: Answer) -> Refusal:
-    """What an answer that is no 200 means."""
+def refusal(answer: Answer, plan: ServingPlan) -> Refusal:
+    """What an answer of the plan's entry model that is no 200 means."""
     message = error_message(b"".join(answer.body))
-    return Refusal(judge(answer.status, message), message)
+    return Refusal(judge(answer.status, message, plan.triton_names), message)
 
 
 def error_message(body: bytes) -> str:
@@ -255,6 +265,8 @@ def error_message(body: bytes) -> str:
 def _failing_model(plan: ServingPlan, message: str) -> str:
     """The model of the archive that the message of a failed load is about."""
     for triton_name, source in plan.source_names.items():
-        if triton_name != plan.entry and f"'{triton_name}'" in message:
+        # In a namespace a name stands behind the repository's path: '/repository::name'.
+        named = f"'{triton_name}'" in message or f"::{triton_name}'" in message
+        if triton_name != plan.entry and named:
             return f"the step {source} of the model {plan.model_name}"
     return f"the model {plan.model_name}"

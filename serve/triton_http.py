@@ -91,7 +91,7 @@ class _Connection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._complete:
-            self._answer.headers.append((name.lower(), value))
+            self._answer.headers.append((name.lower(), value.rstrip()))
 
     def on_headers_complete(self) -> None:
         assert self._parser is not None
@@ -129,7 +129,8 @@ class _Connection(asyncio.Protocol):
         return self.transport is None or self.transport.is_closing() or not self.reusable
 
     def send(self, head: bytes, body: Sequence[bytes]) -> None:
-        assert self.transport is not None
+        if self.transport is None or self.closed:  # it can end while it is being made
+            raise ConnectionFailed(self._error or "the connection ended before the request")
         self._parser = httptools.HttpResponseParser(self)
         self._answer = Answer()
         self._head = self._complete = self._streamed = False

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from enum import Enum
 
 from serve.exhaustion import means_exhaustion
@@ -22,40 +23,72 @@ class Verdict(Enum):
     UNAVAILABLE = "unavailable"
 
 
-_STUB_DIED = re.compile(r"Stub process '?.*'? ?is not healthy", re.DOTALL)
-_NOT_LOADED = re.compile(
-    r"Request for unknown model: '.*' is not found"
-    r"|has no available versions"
-    r"|^Model '.*' is not ready"
-)
-#: The request is no JSON, or not the protocol's; 2.51 answers both with 500.
-_UNREADABLE = re.compile(r"^failed to parse the request JSON buffer|^Unable to parse '")
+# Messages quote callers: names of inputs and outputs, and the request's id in front of everything.
+# So each pattern is of a whole message, or of its beginning, where no words of a caller stand.
+_STEP = r"(?:in ensemble '[^']*', )*"
 #: The python backend wraps what a model raised; 2.36 answers it with 400.
-_MODEL_RAISED = re.compile(r"Failed to process the request\(s\) for model")
+_RAISED = r"Failed to process the request\(s\) for model (?:instance )?'[^']*', message: "
+_MODEL_RAISED = re.compile(_STEP + _RAISED)
+_STUB_DIED = re.compile(_STEP + rf"(?:{_RAISED})?Stub process '[^']*' is not healthy\.?")
+#: In a namespace the name stands behind the repository's path: '/repository::name'. The second
+#: form is what a model that was unloaded gets when the server went on (seen).
+_NOT_LOADED = re.compile(
+    _STEP + r"(?:Request for unknown model: '(?P<unknown>[^']*)'"
+    r" (?:is not found|has no available versions|version -?\d+ is not found)"
+    r"|Identifier of model '(?P<unmapped>[^']*)' is not found in global map"
+    r"|Model '(?P<unready>[^']*)' is not ready\.?)"
+)
 _UNAVAILABLE = re.compile(
-    r"Server is stopping|server is not ready|exceeds maximum queue size", re.I
+    _STEP + r"(?:(?:\[request id: .*\] )?(?:Exceeds maximum queue size"
+    r"|Server is stopping, scheduler for model has stopped accepting new inference requests)"
+    r"|Server not ready|Server exiting|Request timeout expired"
+    r"|Request for unknown model: '[^']*' version -?\d+ is not at ready state)",
+    re.DOTALL,
+)
+#: What the frontend says of a request that it cannot read: 500 since 2.42.
+_UNREADABLE = re.compile(
+    r"Unable to parse '|failed to parse the request JSON buffer: |Unsupported compression type$"
+)
+#: What the frontend and the core say of a request that does not fit the model: 400 always, and 404
+#: for shared memory.
+_UNFIT = re.compile(
+    _STEP + r"(?:\[request id: |unexpected inference (?:input|output) '|unexpected size for input '"
+    r"|invalid datatype for input |Unable to find shared memory region: '"
+    r"|inference header size should be in range |parameter ')"
 )
 
 
-def judge(status: int, message: str) -> Verdict:
-    """Whose fault it is that an inference was answered with this status and message."""
-    if _STUB_DIED.search(message):
+def judge(status: int, message: str, triton_names: Collection[str]) -> Verdict:
+    """Whose fault it is that an inference was answered with this status and message.
+
+    triton_names: the models that the inference goes through. A model that calls others may pass on
+    that one of those is unknown; loading its own again would not help.
+    """
+    if _STUB_DIED.fullmatch(message):
         return Verdict.STUB_DIED
+    if (lost := _NOT_LOADED.fullmatch(message)) and _is_one_of(triton_names, lost):
+        return Verdict.NOT_LOADED
+    if _UNAVAILABLE.fullmatch(message):
+        return Verdict.UNAVAILABLE
+    if _UNREADABLE.match(message) or (status < 500 and _UNFIT.match(message)):
+        return Verdict.CALLER
     if means_exhaustion(message):
         return Verdict.EXHAUSTED
-    if _MODEL_RAISED.search(message):
+    if _MODEL_RAISED.match(message) or status >= 500:
         return Verdict.MODEL
-    if _UNAVAILABLE.search(message):
-        return Verdict.UNAVAILABLE
-    if _NOT_LOADED.search(message):
-        return Verdict.NOT_LOADED
-    if _UNREADABLE.search(message):
-        return Verdict.CALLER
-    return Verdict.CALLER if 400 <= status < 500 else Verdict.MODEL
+    return Verdict.CALLER
+
+
+def _is_one_of(triton_names: Collection[str], lost: re.Match[str]) -> bool:
+    name = next(name for name in lost.groups() if name is not None)
+    return name.rpartition("::")[2] in triton_names
 
 
 #: "load failed for model 'm': version 1 is at UNAVAILABLE state: Internal: ValueError: boom\n\nAt:"
-_REASON = re.compile(r"UNAVAILABLE state: (?:[A-Z][a-z]+(?: [a-z]+)?: )?(?P<reason>.+)", re.DOTALL)
+_REASON = re.compile(
+    r"version -?\d+ is at UNAVAILABLE state: (?:[A-Z][a-z]+(?: [a-z]+)?: )?(?P<reason>.+)",
+    re.DOTALL,
+)
 _TRACEBACK = "\n\nAt:"
 
 
@@ -65,15 +98,14 @@ def load_failure_reason(message: str) -> str:
     The python backend sends the exception first and the places after it; pb_utils' own exceptions
     carry a formatted traceback instead, whose last line is the exception.
     """
-    reasons = [part for part in message.split("version ") if "UNAVAILABLE state" in part]
-    match = _REASON.search(reasons[-1]) if reasons else None
+    match = _REASON.search(message)  # the first: what the model said comes behind it
     return one_sentence(match["reason"] if match else message)
 
 
 def one_sentence(message: str) -> str:
     """A message without the places that a traceback names, on one line."""
-    reason = message.partition(_TRACEBACK)[0]
-    lines = [line.strip() for line in reason.strip().splitlines() if line.strip()]
-    if any(line.startswith("Traceback (most recent call last)") for line in lines):
+    reason = message.partition(_TRACEBACK)[0].rstrip("; \n")
+    lines = [line.strip() for line in reason.splitlines() if line.strip()]
+    if any("Traceback (most recent call last)" in line for line in lines):
         lines = lines[-1:]
-    return " ".join(lines).rstrip("; ") or message.strip()
+    return " ".join(lines) or " ".join(message.split())
