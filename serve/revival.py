@@ -49,16 +49,21 @@ class Revival:
 
     async def revive_all(self) -> None:
         """Load every ready model again: a new tritonserver has none. Never raises."""
-        lost = [model for model in self._registry.all_loaded() if model.state is State.READY]
-        for model in lost:
+        await asyncio.gather(*map(self._reload_if_ready, self._registry.all_loaded()))
+
+    async def _reload_if_ready(self, model: Model) -> None:
+        if model.state is State.READY:
             self._registry.begin_reload(model)
-        await asyncio.gather(*map(self._reload, lost))
+            await self._reload(model)
 
     async def _reload(self, model: Model) -> None:
         _log.warning("a model's Triton models were lost; loading them again", extra=_facts(model))
         try:
             await self._triton.unload(model.serving, self._unload_timeout_s, lost=True)
             await self._triton.load(model.serving, self._load_timeout_s)
+        except asyncio.CancelledError:  # tritonserver died again, as below
+            self._registry.fail_reload(model)
+            raise
         except TritonUnavailable as error:
             # tritonserver went away meanwhile. Whoever brings it back calls revive_all.
             _log.warning("the model will be loaded later: %s", error, extra=_facts(model))
@@ -66,7 +71,7 @@ class Revival:
         except ServeError as error:
             _log.error("the model could not be loaded again: %s", error, extra=_facts(model))
             await self._give_up(model)
-        except BaseException:
+        except Exception:
             await self._give_up(model)
             raise
         else:

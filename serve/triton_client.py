@@ -41,6 +41,8 @@ _LOST_UNLOAD_S = 3.0
 #: Between two looks at whether tritonserver has come up.
 _LIVE_LOOK_S = 0.05
 
+_DIRECTORY_VANISHED = "failed to stat file"
+
 _GONE = {"", "UNKNOWN", "UNAVAILABLE"}
 _UNREACHABLE = {"StatusCode.UNAVAILABLE", "StatusCode.CANCELLED"}
 
@@ -194,13 +196,29 @@ class TritonClient:
 
     async def _held(self, plan: ServingPlan) -> dict[str, str]:
         """The plan's Triton models that are not gone, with their states."""
-        index = await self._control.get_model_repository_index(client_timeout=INDEX_TIMEOUT_S)
         names = set(plan.triton_names)
         return {
             model.name: model.state
-            for model in index.models
+            for model in await self._index()
             if model.name in names and model.state not in _GONE
         }
+
+    async def _index(self) -> list[triton_grpc.service_pb2.ModelIndex]:
+        """Every Triton model. Unbounded: the caller names the limit.
+
+        tritonserver lists the repository's directories and then looks at each; it gives up when one
+        of another model is taken away between the two. The next look is a new list.
+        """
+        while True:
+            try:
+                index = await self._control.get_model_repository_index(
+                    client_timeout=INDEX_TIMEOUT_S
+                )
+                return list(index.models)
+            except InferenceServerException as error:
+                if _DIRECTORY_VANISHED not in (error.message() or ""):
+                    raise
+            await asyncio.sleep(_FIRST_LOOK_S)
 
     def _load_error(
         self, plan: ServingPlan, error: InferenceServerException, timeout_s: float
@@ -257,7 +275,7 @@ def error_message(body: bytes) -> str:
     """The text of Triton's error body, or the body itself when it is none."""
     try:
         error = json.loads(body)["error"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return body.decode(errors="replace").strip()
     return str(error)
 

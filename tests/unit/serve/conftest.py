@@ -1,0 +1,19 @@
+"""Both event loops: uvloop runs in production, and its transports are of another make."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+import pytest
+import uvloop
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """What touches sockets runs on both; the rest on the one that production runs on."""
+    loops: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"uvloop": uvloop.new_event_loop}
+    if "triton_http" in item.nodeid:
+        loops["asyncio"] = asyncio.new_event_loop
+    return loops

@@ -1,0 +1,141 @@
+"""Registry, lifecycle, revival and invocation joined as the container joins them, on a fake."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from container.triton_process import TritonProcess
+from serve.invocation import Invocation, Request
+from serve.lifecycle import Lifecycle, LifecycleSettings
+from serve.registry import Registry
+from serve.revival import Revival
+from serve.triton_client import TritonClient
+from tests.fakes import tritonserver as fake
+from tests.unit.container.conftest import make_stage
+
+#: For anything that must happen; a failure, not a sleep.
+WAIT_S = 30.0
+LOOK_S = 0.01
+CONFIG = """backend: "python"
+input { name: "IN" data_type: TYPE_FP32 dims: [-1] }
+output { name: "OUT" data_type: TYPE_FP32 dims: [-1] }
+"""
+ENSEMBLE = """platform: "ensemble"
+input { name: "IN" data_type: TYPE_FP32 dims: [-1] }
+output { name: "OUT" data_type: TYPE_FP32 dims: [-1] }
+ensemble_scheduling { step { model_name: "step" model_version: -1
+  input_map { key: "IN" value: "IN" } output_map { key: "OUT" value: "OUT" } } }
+"""
+DEAD = {"status": 500, "message": "Stub process 'm_0_0' is not healthy."}
+
+
+@dataclass
+class Joined:
+    """Everything between the routes and a fake tritonserver."""
+
+    root: Path
+    repository: Path
+    record: Path
+    process: TritonProcess
+    registry: Registry
+    triton: TritonClient
+    revival: Revival
+    lifecycle: Lifecycle
+    invocation: Invocation
+
+    def archive(self, name: str = "m", config: str | None = CONFIG) -> str:
+        """An archive with an ensemble of one step; its url."""
+        step = self.root / name / "model/step"
+        (step / "1").mkdir(parents=True)
+        (step / "1/model.py").write_text("")
+        if config is not None:
+            (step / "config.pbtxt").write_text(config)
+        (self.root / name / "model/entry/1").mkdir(parents=True)
+        (self.root / name / "model/entry/config.pbtxt").write_text(ENSEMBLE)
+        return f"{self.root}/{name}/model"
+
+    async def load(self, name: str = "m") -> None:
+        await asyncio.wait_for(self.lifecycle.load(name, self.archive(name)), WAIT_S)
+
+    async def invoke(self, name: str = "m", body: bytes = b"{}") -> bytes:
+        answer = await asyncio.wait_for(self.invocation.forward(name, Request([], [body])), WAIT_S)
+        return b"".join(answer.body)
+
+    def events(self, *kinds: str) -> list[str]:
+        """What the fake was asked, of these kinds, in order."""
+        seen = fake.read_record(self.record)
+        return [event["event"] for event in seen if event["event"] in kinds]
+
+    async def held(self) -> list[str]:
+        """What tritonserver holds."""
+        index = await self.triton._control.get_model_repository_index()
+        return [model.name for model in index.models if model.state in {"READY", "LOADING"}]
+
+    async def assert_empty(self) -> None:
+        """No model in the registry, nothing on disk, nothing in tritonserver."""
+        assert self.registry._models == {}
+        assert list(self.repository.iterdir()) == []
+        assert await self.held() == []
+
+
+async def until(true: Callable[[], bool]) -> None:
+    """Wait until it is true."""
+
+    async def looking() -> None:
+        while not true():  # noqa: ASYNC110 # a process or a thread makes it true
+            await asyncio.sleep(LOOK_S)
+
+    await asyncio.wait_for(looking(), WAIT_S)
+
+
+@contextlib.asynccontextmanager
+async def joined(
+    tmp_path: Path,
+    *,
+    start_timeout_s: float = WAIT_S,
+    load_timeout_s: float = WAIT_S,
+    unload_timeout_s: float = WAIT_S,
+    invoke_timeout_s: float = WAIT_S,
+    memory_reserve_bytes: int = 0,
+    operation: str = "infer",
+    start: bool = True,
+    **knobs: Any,
+) -> AsyncIterator[Joined]:
+    """All of it on a running fake tritonserver with these knobs."""
+    program = fake.install(tmp_path / "tritonserver")
+    (tmp_path / "backends/pytorch").mkdir(parents=True)
+    words = json.dumps({"record": str(tmp_path / "record"), **knobs})
+    stage = make_stage(tmp_path, {"SERVE_TRITON_SERVER": str(program), fake.VARIABLE: words})
+    root = tmp_path / "models"
+    root.mkdir()
+    registry = Registry()
+    triton = TritonClient("127.0.0.1", stage.ports.http, stage.ports.grpc)
+    revival = Revival(registry, triton, stage.repository, load_timeout_s, unload_timeout_s)
+    settings = LifecycleSettings(
+        root, stage.repository, start_timeout_s, load_timeout_s, unload_timeout_s,
+        memory_reserve_bytes,
+    )  # fmt: skip
+    process = TritonProcess(
+        stage.command, is_live=triton.is_live, on_restarted=revival.revive_all, restart_limit=5,
+        restart_window_s=60, start_timeout_s=WAIT_S, stop_timeout_s=WAIT_S,
+    )  # fmt: skip
+    all_joined = Joined(
+        root, stage.repository, tmp_path / "record", process, registry, triton, revival,
+        Lifecycle(registry, triton, settings),
+        Invocation(registry, triton, revival, operation, invoke_timeout_s),
+    )  # fmt: skip
+    run = asyncio.ensure_future(process.run())
+    try:
+        if start:
+            await triton.until_live(WAIT_S)
+        yield all_joined
+    finally:
+        await triton.close()
+        await process.stop()
+        await run

@@ -1,0 +1,115 @@
+"""A server that says exactly the bytes that a test gives it: one coroutine for each connection."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+
+from serve.triton_http import TritonHttp
+
+#: For anything that must happen; a failure, not a sleep.
+WAIT_S = 20.0
+
+
+@dataclass
+class Peer:
+    """The server's end of one connection."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def request(self) -> tuple[bytes, bytes]:
+        """(head, body) of the next request; raises IncompleteReadError at the end."""
+        head = await self.reader.readuntil(b"\r\n\r\n")
+        size = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+        return head, await self.reader.readexactly(size)
+
+    async def send(self, *pieces: bytes) -> None:
+        for piece in pieces:
+            self.writer.write(piece)
+            await self.writer.drain()
+
+    async def closed(self) -> bool:
+        """Whether the client closes, rather than sends something more; waits for either."""
+        try:
+            return await asyncio.wait_for(self.reader.read(1), WAIT_S) == b""
+        except ConnectionError:
+            return True
+
+
+Play = Callable[[Peer], Awaitable[None]]
+
+
+@dataclass
+class Played:
+    """A running server: how many connections it got, and the client under test."""
+
+    http: TritonHttp
+    connections: int = 0
+    plays: list[asyncio.Task[None]] = field(default_factory=list)
+
+    async def over(self) -> None:
+        """Wait for every connection's play; what one raised is raised."""
+        await asyncio.wait_for(asyncio.gather(*self.plays), WAIT_S)
+
+
+@contextlib.asynccontextmanager
+async def played(play: Play, limit: int = 2**16) -> AsyncIterator[Played]:
+    """A server that plays this on each connection, and closes it after that."""
+
+    async def connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        stage.connections += 1
+        task = asyncio.current_task()
+        assert task is not None
+        stage.plays.append(task)
+        try:
+            await play(Peer(reader, writer))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass  # the client has gone
+        except asyncio.CancelledError:  # the test is over
+            writer.transport.abort()
+        finally:
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
+    server = await asyncio.start_server(connection, "127.0.0.1", 0, limit=limit)
+    stage = Played(TritonHttp("127.0.0.1", server.sockets[0].getsockname()[1]))
+    try:
+        yield stage
+    finally:
+        stage.http.close()
+        server.close()
+        for task in stage.plays:
+            task.cancel()
+        await asyncio.gather(*stage.plays, return_exceptions=True)
+        await server.wait_closed()
+
+
+def answer(body: bytes = b"ok", *headers: bytes, status: bytes = b"200 OK") -> bytes:
+    """A whole answer with a content-length."""
+    rows = [b"HTTP/1.1 " + status, b"Content-Length: %d" % len(body), *headers]
+    return b"\r\n".join(rows) + b"\r\n\r\n" + body
+
+
+def saying(*pieces: bytes) -> Play:
+    """Reads one request and says the pieces, then closes."""
+
+    async def play(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(*pieces)
+
+    return play
+
+
+def repeating(*pieces: bytes) -> Play:
+    """The same answer to every request of the connection."""
+
+    async def play(peer: Peer) -> None:
+        while True:
+            await peer.request()
+            await peer.send(*pieces)
+
+    return play

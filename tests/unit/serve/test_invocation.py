@@ -1,0 +1,178 @@
+"""One request to the entry model and its answer back, on a fake tritonserver."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serve.errors import (
+    BadRequest,
+    CallerError,
+    InvocationFailed,
+    ModelNotLoaded,
+    ResourceExhausted,
+    ServeError,
+    TritonTimeout,
+    TritonUnavailable,
+)
+from serve.invocation import Request
+from serve.payload import MOST_INFLATED
+from serve.registry import State
+from tests.unit.serve.joined import DEAD, WAIT_S, joined, until
+
+BINARY = b"application/vnd.sagemaker-triton.binary+json"
+
+
+async def test_binary_goes_there_and_back(tmp_path: Path) -> None:
+    """The header size in SageMaker's form outside, in Triton's inside; the bytes as they are."""
+    async with joined(tmp_path) as on:
+        await on.load()
+        headers = [(b"content-type", BINARY + b";json-header-size=2"), (b"x-kept", b"1")]
+        answer = await on.invocation.forward("m", Request(headers, [b"{}", b"\0\1", b"\xff"]))
+        assert b"".join(answer.body) == b"{}\0\1\xff"
+        assert answer.header(b"content-type") == BINARY + b";json-header-size=2"
+        assert answer.header(b"inference-header-content-length") is None
+        assert on.events("infer") == ["infer"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "says"),
+    [
+        ({"status": 400, "message": "unexpected inference input 'out of memory' for model 'm'"},
+         CallerError, "unexpected inference input"),
+        ({"status": 500, "message": "Unable to parse 'data': x"}, CallerError, "Unable to parse"),
+        ({"status": 415, "message": ""}, CallerError, "no reason was given"),
+        ({"status": 500, "message": "my own words"}, InvocationFailed, "model m failed: my own"),
+        ({"status": 400, "message": "Failed to process the request(s) for model instance 'm_0',"
+          " message: ValueError: boom\n\nAt:\n  /m.py(1): x\n"}, InvocationFailed, "boom"),
+        ({"status": 500, "message": "Failed to process the request(s) for model 'm_0_0', message:"
+          " MemoryError: Unable to allocate 512. TiB\n\nAt:\n  x"}, ResourceExhausted, "512"),
+        ({"status": 503, "message": "[request id: <id_unknown>] Exceeds maximum queue size"},
+         TritonUnavailable, "queue"),
+        ({"status": 404, "message": "Request for unknown model: 'nowhere' is not found"},
+         ServeError, "nowhere"),
+        ({"garbage": True}, TritonUnavailable, "no HTTP"),
+        ({"close_mid_answer": True}, TritonUnavailable, "ended"),
+        ({"hang": True}, TritonTimeout, "1 s; raise SERVE_INVOKE_TIMEOUT"),
+    ],
+    ids=[
+        "unexpected input", "parse", "415", "own words", "raised", "memory", "queue", "bls",
+        "garbage", "half", "hangs",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("operation", ["infer", "generate"])
+async def test_answers_that_are_errors(
+    tmp_path: Path, wrong: dict[str, Any], error: type[ServeError], says: str, operation: str
+) -> None:
+    """Each is ours, of the right kind, in one line; nothing stays in flight or is loaded again."""
+    knobs: Any = {"infer": {"m": {**wrong, "times": 1}}}
+    async with joined(tmp_path, invoke_timeout_s=1.0, operation=operation, **knobs) as on:
+        await on.load()
+        with pytest.raises(error, match=says) as raised:
+            await on.invoke()
+        assert len(str(raised.value).splitlines()) == 1
+        assert on.registry.loaded("m").in_flight == 0
+        assert on.events("load") == ["load"]
+        assert b"echo" in await on.invoke()
+
+
+@pytest.mark.parametrize("body", [[], [b""], [b"", b""]])
+async def test_an_empty_body(tmp_path: Path, body: list[bytes]) -> None:
+    """The caller's fault, without asking tritonserver."""
+    async with joined(tmp_path) as on:
+        await on.load()
+        with pytest.raises(BadRequest, match="the body: found nothing"):
+            await on.invocation.forward("m", Request([], body))
+        assert on.events("infer") == []
+
+
+async def test_a_model_that_is_not_there(tmp_path: Path) -> None:
+    """Unknown, or still being loaded."""
+    async with joined(tmp_path, load={"m": {"delay_s": 0.3}}) as on:
+        with pytest.raises(ModelNotLoaded, match="is not loaded"):
+            await on.invoke()
+        loading = asyncio.ensure_future(on.load())
+        await until(lambda: bool(on.events("load")))
+        with pytest.raises(ModelNotLoaded, match="is being loaded"):
+            await on.invoke()
+        await loading
+
+
+async def test_a_bomb_does_not_hold_the_loop(tmp_path: Path) -> None:
+    """While a compressed body is looked at, others are answered."""
+    async with joined(tmp_path) as on:
+        await on.load()
+        bomb = gzip.compress(b"\0" * MOST_INFLATED, 1)
+        size = b";json-header-size=%d" % MOST_INFLATED
+        headers = [(b"content-type", BINARY + size), (b"content-encoding", b"gzip")]
+        looking = asyncio.ensure_future(on.invocation.forward("m", Request(headers, [bomb])))
+        answered = 0
+        while not looking.done():
+            await on.invoke()
+            answered += 1
+        await looking
+        assert answered > 2
+
+
+async def test_a_stream(tmp_path: Path) -> None:
+    """Its pieces as they come; in flight until the last one was read."""
+    async with joined(tmp_path, operation="generate_stream") as on:
+        await on.load()
+        model = on.registry.loaded("m")
+        answer, pieces = await on.invocation.stream("m", Request([], [b"hi"]))
+        assert answer.header(b"content-type") == b"text/event-stream"
+        assert model.in_flight == 1
+        assert b"".join([piece async for piece in pieces]).count(b"data: ") == 2
+        assert model.in_flight == 0
+
+
+@pytest.mark.parametrize("pieces", [0, 1])
+async def test_a_stream_that_is_closed_early(tmp_path: Path, pieces: int) -> None:
+    """Before its first piece too: it is no longer in flight, and an unload does not wait."""
+    async with joined(tmp_path, operation="generate_stream") as on:
+        await on.load()
+        _, body = await on.invocation.stream("m", Request([], [b"hi"]))
+        for _ in range(pieces):
+            await anext(body)
+        body.close()
+        body.close()
+        assert on.registry.loaded("m").in_flight == 0
+        await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
+        await on.assert_empty()
+
+
+async def test_a_stream_that_meets_a_loss(tmp_path: Path) -> None:
+    """The model is loaded again before the first byte of the answer goes out."""
+    knobs: Any = {"infer": {"m": {**DEAD, "times": 1}}}
+    async with joined(tmp_path, operation="generate_stream", **knobs) as on:
+        await on.load()
+        answer, body = await on.invocation.stream("m", Request([], [b"hi"]))
+        assert answer.status == 200
+        assert b"data: " in b"".join([piece async for piece in body])
+        assert on.registry.loaded("m").generation == 1
+        assert on.registry.loaded("m").in_flight == 0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ({"status": 500, "message": "boom"}, InvocationFailed),
+        ({"hang": True}, TritonTimeout),
+        ({"garbage": True}, TritonUnavailable),
+    ],
+)
+async def test_a_stream_that_fails_at_its_head(
+    tmp_path: Path, wrong: dict[str, Any], error: type[ServeError]
+) -> None:
+    """An error of ours, and nothing in flight."""
+    options: Any = {"operation": "generate_stream", "invoke_timeout_s": 0.5, "infer": {"m": wrong}}
+    async with joined(tmp_path, **options) as on:
+        await on.load()
+        with pytest.raises(error):
+            await on.invocation.stream("m", Request([], [b"hi"]))
+        assert on.registry.loaded("m").in_flight == 0
+        assert on.registry.loaded("m").state is State.READY

@@ -1,0 +1,282 @@
+"""Load and unload on a fake tritonserver: whatever fails or is cancelled leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import serve.lifecycle
+from ensemble_tools import ServingPlan
+from serve.errors import (
+    BadRequest,
+    CallerError,
+    ModelAlreadyLoaded,
+    ModelNotLoaded,
+    ModelUnusable,
+    ResourceExhausted,
+    ServeError,
+    TritonTimeout,
+    TritonUnavailable,
+)
+from serve.invocation import Request
+from serve.registry import State
+from tests.unit.serve.joined import WAIT_S, joined, until
+
+
+async def test_a_straight_line_there_and_back(tmp_path: Path) -> None:
+    """Load, invoke, unload: afterwards nothing is held and the name is free."""
+    async with joined(tmp_path) as on:
+        url = on.archive()
+        for _ in range(2):
+            await asyncio.wait_for(on.lifecycle.load("m", url), WAIT_S)
+            assert sorted(path.name for path in on.repository.iterdir()) == ["m", "m.step"]
+            assert sorted(await on.held()) == ["m", "m.step"]
+            assert b'"echo": "{}"' in await on.invoke()
+            await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
+            await on.assert_empty()
+
+
+def load_knob(**wrong: Any) -> dict[str, Any]:
+    return {"load": {"m": wrong}}
+
+
+FAILED = "load failed for model 'm': version 1 is at UNAVAILABLE state: Internal: "
+
+
+@pytest.mark.parametrize(
+    ("options", "url", "error", "says"),
+    [
+        ({}, "/etc", BadRequest, "outside"),
+        ({}, "{root}/missing/model", BadRequest, "no directory"),
+        ({}, "{broken}", ModelUnusable, "config.pbtxt"),
+        ({"memory_reserve_bytes": 1 << 60}, "{good}", ResourceExhausted, "no memory"),
+        (load_knob(message=FAILED + "ValueError: boom\n\nAt:\n  x(1): y\n;"), "{good}",
+         ModelUnusable, "the model m failed to load: ValueError: boom;"),
+        (load_knob(message="Model '/r::m.step' loading failed with error: version 1 is at"
+                           " UNAVAILABLE state: Internal: ValueError: boom;"), "{good}",
+         ModelUnusable, "the step step of the model m failed to load: ValueError: boom;"),
+        (load_knob(message="memory limit set for GPU 0 has exceeded, model loading is rejected."),
+         "{good}", ResourceExhausted, "memory limit"),
+        (load_knob(message="gone", code="UNAVAILABLE"), "{good}", TritonUnavailable, "went away"),
+        ({**load_knob(hang=True), "load_timeout_s": 0.3}, "{good}", TritonTimeout,
+         "0.3 s; raise SERVE_LOAD_TIMEOUT"),
+        ({**load_knob(delay_s=1.0), "load_timeout_s": 0.3}, "{good}", TritonTimeout,
+         "SERVE_LOAD_TIMEOUT"),
+    ],
+    ids=[
+        "outside", "missing", "broken", "memory", "raises", "step raises", "gpu", "unavailable",
+        "hangs", "slow",
+    ],
+)  # fmt: skip
+async def test_a_load_that_fails(
+    tmp_path: Path, options: dict[str, Any], url: str, error: type[ServeError], says: str
+) -> None:
+    """At whichever step: the reason is told in one line, and no trace is left."""
+    async with joined(tmp_path, **options) as on:
+        on.archive("good")
+        on.archive("broken", config="nonsense {")
+        url = url.replace("{root}", str(on.root))
+        for name in ("good", "broken"):
+            url = url.replace("{" + name + "}", f"{on.root}/{name}/model")
+        with pytest.raises(error, match=says) as refused:
+            await asyncio.wait_for(on.lifecycle.load("m", url), WAIT_S)
+        assert "\n" not in str(refused.value)
+        await on.assert_empty()
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "../x", "a/b", "a b", "x" * 5000, "a\0", "é", "a\n"]
+)
+async def test_names_that_are_none(tmp_path: Path, name: str) -> None:
+    """The caller's fault, before anything is touched."""
+    async with joined(tmp_path, start=False) as on:
+        with pytest.raises(CallerError, match="the model name"):
+            await on.lifecycle.load(name, on.archive())
+        assert on.registry._models == {}
+
+
+async def test_a_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ENOSPC is a lack of resources; another error of the file system is not."""
+    for number, error in ((28, ResourceExhausted), (30, ModelUnusable)):
+        failure = OSError(number, "no")
+
+        def fail(plan: ServingPlan, where: Path, failure: OSError = failure) -> None:
+            raise failure
+
+        monkeypatch.setattr(serve.lifecycle, "publish", fail)
+        (tmp_path / str(number)).mkdir()
+        async with joined(tmp_path / str(number)) as on:
+            with pytest.raises(error, match="could not be published"):
+                await on.load()
+            await on.assert_empty()
+
+
+async def test_a_server_that_is_not_there(tmp_path: Path) -> None:
+    """Waited for as long as the start may take, and then given up without a trace."""
+    async with joined(tmp_path, never_live=True, start=False, start_timeout_s=0.2) as on:
+        with pytest.raises(TritonUnavailable, match=r"not live within 0\.2 s"):
+            await on.load()
+        assert on.registry._models == {}
+        assert list(on.repository.iterdir()) == []
+
+
+@pytest.mark.parametrize("step", ["plan", "publish", "start", "load"])
+async def test_a_load_that_is_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """At whichever step, in a thread too: what it began is undone before it is over."""
+    options: dict[str, Any] = {"load": {"m": {"delay_s": 1}}} if step == "load" else {}
+    async with joined(tmp_path, **options) as on:
+        reached, loop = asyncio.Event(), asyncio.get_running_loop()
+        if step in {"plan", "publish"}:
+            blocked, finished = threading.Event(), threading.Event()
+            original = getattr(serve.lifecycle, step)
+
+            def slowly(*arguments: Any, **options: Any) -> Any:
+                loop.call_soon_threadsafe(reached.set)
+                try:
+                    assert blocked.wait(WAIT_S)
+                    return original(*arguments, **options)
+                finally:
+                    finished.set()
+
+            monkeypatch.setattr(serve.lifecycle, step, slowly)
+            loop.call_later(0.3, blocked.set)
+        if step == "start":
+
+            async def never(timeout_s: float) -> None:
+                reached.set()
+                await asyncio.Event().wait()
+
+            monkeypatch.setattr(on.triton, "until_live", never)
+        loading = asyncio.ensure_future(on.lifecycle.load("m", on.archive()))
+        if step == "load":
+            await until(lambda: bool(on.events("load")))
+        else:
+            await asyncio.wait_for(reached.wait(), WAIT_S)
+        loading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(loading, WAIT_S)
+        if step in {"plan", "publish"}:  # what the thread writes late must not stay either
+            assert await asyncio.to_thread(finished.wait, WAIT_S)
+        await on.assert_empty()
+
+
+async def test_one_name_is_loaded_once(tmp_path: Path) -> None:
+    """Of twenty loads at once one wins, the others are told that it is being loaded."""
+    async with joined(tmp_path) as on:
+        url = on.archive()
+        loads = [on.lifecycle.load("m", url) for _ in range(20)]
+        results = await asyncio.wait_for(asyncio.gather(*loads, return_exceptions=True), WAIT_S)
+        assert sum(isinstance(result, ServingPlan) for result in results) == 1
+        assert sum(isinstance(result, ModelAlreadyLoaded) for result in results) == 19
+        assert on.events("load") == ["load"]
+        assert sorted(await on.held()) == ["m", "m.step"]
+
+
+async def test_names_do_not_meet(tmp_path: Path) -> None:
+    """Ten archives with the same step names load at once and unload at once."""
+    async with joined(tmp_path) as on:
+        names = [f"m{number}" for number in range(10)]
+        await asyncio.gather(*(on.load(name) for name in names))
+        assert len(await on.held()) == 20
+        await asyncio.gather(*(on.lifecycle.unload(name) for name in names[1:]))
+        assert sorted(await on.held()) == ["m0", "m0.step"]
+        assert b"m0" in await on.invoke("m0")
+
+
+async def test_unload_of_what_is_not_loaded(tmp_path: Path) -> None:
+    """Unknown, being loaded, or being unloaded: not loaded, in other words each."""
+    async with joined(tmp_path, load={"m": {"delay_s": 0.5}}) as on:
+        with pytest.raises(ModelNotLoaded, match="is not loaded"):
+            await on.lifecycle.unload("m")
+        loading = asyncio.ensure_future(on.load())
+        await until(lambda: bool(on.events("load")))
+        with pytest.raises(ModelNotLoaded, match="is being loaded"):
+            await on.lifecycle.unload("m")
+        await loading
+        with on.registry.loaded("m").invocation():
+            unloading = asyncio.ensure_future(on.lifecycle.unload("m"))
+            await until(lambda: on.registry._models["m"].state is State.UNLOADING)
+            with pytest.raises(ModelNotLoaded, match="is being unloaded"):
+                await on.lifecycle.unload("m")
+        await asyncio.wait_for(unloading, WAIT_S)
+        await on.assert_empty()
+
+
+async def test_an_unload_waits_for_what_is_in_flight(tmp_path: Path) -> None:
+    """Requests that came before are answered; those that come after are refused."""
+    async with joined(tmp_path, infer={"m": {"delay_s": 0.5, "times": 5}}) as on:
+        await on.load()
+        calls = [asyncio.ensure_future(on.invoke()) for _ in range(5)]
+        await until(lambda: len(on.events("infer")) == 5)
+        unloading = asyncio.ensure_future(on.lifecycle.unload("m"))
+        await until(lambda: on.registry._models["m"].state is State.UNLOADING)
+        with pytest.raises(ModelNotLoaded, match="is being unloaded"):
+            await on.invocation.forward("m", Request([], [b"{}"]))
+        assert on.events("unload") == []
+        assert all(b"echo" in answer for answer in await asyncio.gather(*calls))
+        await asyncio.wait_for(unloading, WAIT_S)
+        await on.assert_empty()
+
+
+@pytest.mark.parametrize("why", ["in flight", "held"])
+async def test_an_unload_that_takes_too_long(tmp_path: Path, why: str) -> None:
+    """It is listed again and can be invoked, so that the platform can try again."""
+    knobs: Any = {"unload": {"m": {"ready_for_s": -1, "times": 1}}} if why == "held" else {}
+    async with joined(tmp_path, unload_timeout_s=1.0, **knobs) as on:
+        await on.load()
+        model = on.registry.loaded("m")
+        if why == "held":
+            with pytest.raises(TritonTimeout, match="SERVE_UNLOAD_TIMEOUT"):
+                await on.lifecycle.unload("m")
+        else:
+            with model.invocation(), pytest.raises(TritonTimeout, match="waiting for the invoc"):
+                await on.lifecycle.unload("m")
+        assert on.registry.loaded("m") is model
+        assert b"echo" in await on.invoke()
+        await on.lifecycle.unload("m")
+        await on.assert_empty()
+
+
+async def test_an_unload_that_is_cancelled(tmp_path: Path) -> None:
+    """Listed again while it waits; gone when it was past that."""
+    async with joined(tmp_path) as on:
+        await on.load()
+        with on.registry.loaded("m").invocation():
+            unloading = asyncio.ensure_future(on.lifecycle.unload("m"))
+            await until(lambda: on.registry._models["m"].state is State.UNLOADING)
+            unloading.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await unloading
+        assert on.registry.loaded("m").state is State.READY
+        unloading = asyncio.ensure_future(on.lifecycle.unload("m"))
+        await until(lambda: not list(on.repository.iterdir()))
+        unloading.cancel()
+        await asyncio.wait({unloading}, timeout=WAIT_S)
+        await on.assert_empty()
+
+
+async def test_steps_that_stay_are_unloaded_by_name(tmp_path: Path) -> None:
+    """A step that is held after its ensemble has gone is asked to go itself."""
+    async with joined(tmp_path) as on:
+        await on.load()
+        control = on.triton._control
+        await control.unload_model("m", unload_dependents=False)
+        assert await on.held() == ["m.step"]
+        await on.lifecycle.unload("m")
+        await on.assert_empty()
+
+
+async def test_unloading_when_the_server_is_gone(tmp_path: Path) -> None:
+    """A tritonserver that is not there holds nothing: the unload is done."""
+    async with joined(tmp_path) as on:
+        await on.load()
+        await on.process.stop()
+        await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
+        assert on.registry._models == {}
+        assert list(on.repository.iterdir()) == []

@@ -1,0 +1,215 @@
+"""Headers there and back, and where JSON ends: property tests, since callers send anything."""
+
+from __future__ import annotations
+
+import gzip
+import time
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from serve.errors import BadRequest
+from serve.payload import (
+    MOST_INFLATED,
+    is_compressed,
+    json_header_size,
+    request_headers,
+    response_headers,
+)
+from serve.triton_http import Headers
+
+BINARY = b"application/vnd.sagemaker-triton.binary+json"
+HEADER = b"inference-header-content-length"
+
+
+def content_type(size: object, before: str = "") -> tuple[bytes, bytes]:
+    value = size if isinstance(size, bytes) else str(size).encode()
+    return b"content-type", BINARY + b";" + before.encode() + b"json-header-size=" + value
+
+
+@given(value=st.binary(max_size=40), length=st.integers(0, 300))
+def test_any_bytes_as_size_pass_or_are_refused(value: bytes, length: int) -> None:
+    """Only plain digits up to the body's length pass, and they arrive as that number."""
+    try:
+        sent = request_headers([content_type(value)], [b"x" * length])
+    except BadRequest:
+        return
+    [got] = [text for name, text in sent if name == HEADER]
+    assert 0 <= int(got) <= length
+    assert got == b"%d" % int(got)
+
+
+@given(size=st.integers(0, 500), pieces=st.lists(st.binary(max_size=50), max_size=8))
+def test_a_size_passes_up_to_the_length_of_all_pieces(size: int, pieces: list[bytes]) -> None:
+    """However the body was cut; one more is refused."""
+    length = sum(map(len, pieces))
+    if size <= length:
+        assert (HEADER, b"%d" % size) in request_headers([content_type(size)], pieces)
+    else:
+        with pytest.raises(BadRequest, match=f"{size}, more than the {length} bytes"):
+            request_headers([content_type(size)], pieces)
+
+
+@given(st.binary(max_size=80))
+def test_no_content_type_makes_another_error(value: bytes) -> None:
+    """Any bytes as Content-Type, and any as its parameters."""
+    for text in (value, BINARY + b";" + value, BINARY + value):
+        said = ""
+        try:
+            request_headers([(b"content-type", text)], [b"{}"])
+        except BadRequest as error:
+            said = str(error)
+        assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"-1", b"+1", b"x", b"99999999999", b"9" * 5000, b"", b"1.0", b"1e1", b"0x1", b"1_0",
+        "١".encode(), b" ", b"1 1", b'""', b"1,1", b"\xb2",
+    ],
+)  # fmt: skip
+def test_sizes_that_are_none(value: bytes) -> None:
+    """Refused with what was found, on one short line."""
+    with pytest.raises(BadRequest, match="json-header-size") as refused:
+        request_headers([content_type(value)], [b"{}"])
+    assert len(str(refused.value)) < 250
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        BINARY + b";json-header-size=2",
+        BINARY + b" ; json-header-size = 2 ",
+        BINARY.upper() + b";JSON-HEADER-SIZE=2",
+        BINARY + b';charset=utf-8;json-header-size="2"',
+        BINARY + b";json-header-size=0002;x",
+    ],
+)
+def test_spellings_of_the_media_type(value: bytes) -> None:
+    """Case, blanks, quotes and other parameters do not matter (RFC 9110 8.3)."""
+    assert json_header_size(value) == 2
+    assert request_headers([(b"content-type", value)], [b"{}"]) == [
+        (b"content-type", b"application/octet-stream"),
+        (HEADER, b"2"),
+    ]
+
+
+@pytest.mark.parametrize("value", [BINARY, BINARY + b";json-header-size=1;json-header-size=1"])
+def test_the_size_stands_there_once(value: bytes) -> None:
+    """Without it, or with two, nobody knows where JSON ends."""
+    with pytest.raises(BadRequest, match="one whole number"):
+        json_header_size(value)
+
+
+def test_other_media_types_pass_as_they_are() -> None:
+    """The size is a parameter of one media type only."""
+    headers: Headers = [(b"content-type", b"application/json;json-header-size=x")]
+    assert request_headers(headers, [b"{}"]) == headers
+
+
+def test_hop_by_hop_headers_stay_on_their_hop() -> None:
+    """RFC 9110 7.6.1, also those that any of several Connection headers names; the rest passes."""
+    dropped = {
+        b"host", b"content-length", b"transfer-encoding", b"te", b"trailer", b"upgrade",
+        b"keep-alive", b"expect", b"proxy-authorization", b"proxy-connection", HEADER,
+        b"x-one", b"x-two", b"x-three",
+    }  # fmt: skip
+    kept: Headers = [
+        (b"x-amzn-sagemaker-custom-attributes", b"a=b"),
+        (b"accept-encoding", b"gzip"),
+        (b"x-twice", b"1"),
+        (b"x-twice", b"2"),
+    ]
+    connection = [(b"connection", b"X-One, x-TWO"), (b"connection", b",x-three,, close")]
+    headers = [*((name, b"1") for name in dropped), *connection, *kept]
+    assert request_headers(headers, [b"{}"]) == kept
+    returned = response_headers([*headers, (b"server", b"x"), (b"date", b"x")])
+    assert returned == [(b"content-type", BINARY + b";json-header-size=1"), *kept]
+
+
+def test_answers_have_a_content_type() -> None:
+    """Triton's own; JSON when it gives none (some versions do not)."""
+    assert response_headers([]) == [(b"content-type", b"application/json")]
+    stream = [(b"content-type", b"text/event-stream")]
+    assert response_headers(stream) == stream
+
+
+BODY = b'{"inputs":[]}' + b"\0" * 100
+
+
+def raw_deflate(body: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return packer.compress(body) + packer.flush()
+
+
+def compressed(encoding: bytes, *sizes: object) -> Headers:
+    return [*map(content_type, sizes), (b"content-encoding", encoding)]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body", "length"),
+    [
+        (b"gzip", gzip.compress(BODY), len(BODY)),
+        (b"deflate", zlib.compress(BODY), len(BODY)),
+        (b"gzip", zlib.compress(BODY), len(BODY)),  # tritonserver looks at the data alone
+        (b"gzip", gzip.compress(BODY) + gzip.compress(BODY), len(BODY)),  # reads the first member
+        (b"gzip", gzip.compress(BODY)[:-8], len(BODY)),  # takes what it gets
+        (b"identity", BODY, len(BODY)),
+        (b"", BODY, len(BODY)),
+    ],
+    ids=["gzip", "deflate", "zlib as gzip", "two members", "truncated", "identity", "empty"],
+)
+@pytest.mark.parametrize("cut", [1, 7, 10_000])
+def test_sizes_are_of_the_inflated_body(
+    encoding: bytes, body: bytes, length: int, cut: int
+) -> None:
+    """As tritonserver will inflate it, whatever pieces it came in; the body itself passes."""
+    pieces = [body[at : at + cut] for at in range(0, len(body), cut)]
+    assert (HEADER, b"%d" % length) in request_headers(compressed(encoding, length), pieces)
+    with pytest.raises(BadRequest, match="more than"):
+        request_headers(compressed(encoding, length + 1), pieces)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [BODY, raw_deflate(BODY), gzip.compress(b""), zlib.compress(b""), b"\x1f\x8b", b"x"],
+    ids=["plain", "raw deflate", "empty gzip", "empty zlib", "half a head", "x"],
+)
+@pytest.mark.parametrize("sizes", [(), (2,)])
+def test_a_body_that_inflates_to_nothing(body: bytes, sizes: tuple[int, ...]) -> None:
+    """Refused: tritonserver would take it for a request without inputs and answer 200."""
+    with pytest.raises(BadRequest, match="the body"):
+        request_headers(compressed(b"gzip", *sizes), [body])
+
+
+@pytest.mark.parametrize("encoding", [b"br", b"GZIP", b"x-gzip", b"gzip, deflate", b"zstd" * 99])
+def test_encodings_that_tritonserver_does_not_know(encoding: bytes) -> None:
+    """Refused here: its own answer is a 415 without a word, or a 501."""
+    with pytest.raises(BadRequest, match=r"Content-Encoding.*expected gzip, deflate or identity"):
+        request_headers(compressed(encoding), [gzip.compress(BODY)])
+
+
+def test_what_may_take_long_is_known_before() -> None:
+    """So that it can be done elsewhere than on the event loop."""
+    assert is_compressed([(b"content-encoding", b"gzip")])
+    assert not is_compressed([(b"content-type", b"gzip")])
+
+
+@pytest.mark.parametrize("size", [10**17, MOST_INFLATED + 1, MOST_INFLATED])
+def test_a_bomb_costs_no_more_than_its_bound(size: int) -> None:
+    """A body of 1:1000 is inflated for MOST_INFLATED bytes at the most, and held nowhere."""
+    packer = zlib.compressobj(9)
+    block = b"\0" * (1 << 20)
+    blocks = (2 * MOST_INFLATED) >> 20
+    bomb = b"".join([*(packer.compress(block) for _ in range(blocks)), packer.flush()])
+    started = time.process_time()
+    if size > MOST_INFLATED:
+        with pytest.raises(BadRequest, match="in a compressed body"):
+            request_headers(compressed(b"gzip", size), [bomb])
+        assert time.process_time() - started < 0.1
+    else:
+        request_headers(compressed(b"gzip", size), [bomb])
+        assert time.process_time() - started < 5  # 0.2 s here

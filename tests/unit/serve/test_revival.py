@@ -1,0 +1,217 @@
+"""Models that were lost under their callers come back once, whoever meets the loss."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serve.errors import InvocationFailed, ModelNotLoaded, ServeError, TritonUnavailable
+from serve.registry import State
+from tests.unit.serve.joined import DEAD, WAIT_S, joined, until
+
+LOST = [
+    DEAD,
+    {"status": 500, "message": "in ensemble 'm', Stub process 'm.step_0_0' is not healthy."},
+    {"status": 400, "message": "Failed to process the request(s) for model instance 'm_0', message:"
+                               " Stub process 'm_0' is not healthy."},
+    {"status": 400, "message": "Request for unknown model: 'm' is not found"},
+    {"status": 404, "message": "Request for unknown model: '/r::m' has no available versions"},
+    {"status": 404, "message": "Identifier of model 'm' is not found in global map"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("lost", LOST)
+async def test_the_caller_that_meets_the_loss_is_answered(
+    tmp_path: Path, lost: dict[str, Any]
+) -> None:
+    """Unloaded, loaded again, and the request sent once more."""
+    async with joined(tmp_path, infer={"m": {**lost, "times": 1}}) as on:
+        await on.load()
+        assert b"echo" in await on.invoke()
+        assert on.events("load", "unload", "infer") == ["load", "infer", "unload", "load", "infer"]
+        model = on.registry.loaded("m")
+        assert (model.state, model.generation, model.in_flight) == (State.READY, 1, 0)
+
+
+async def test_twenty_callers_cause_one_reload(tmp_path: Path) -> None:
+    """All meet the same death, all are answered, and the model is loaded again once."""
+    knobs: Any = {"infer": {"m": {**DEAD, "times": 20, "delay_s": 0.3}}}
+    async with joined(tmp_path, **knobs) as on:
+        await on.load()
+        answers = await asyncio.gather(*(on.invoke() for _ in range(20)))
+        assert all(b"echo" in answer for answer in answers)
+        assert on.events("load", "unload") == ["load", "unload", "load"]
+        assert on.registry.loaded("m").generation == 1
+
+
+async def test_callers_in_one_turn_of_the_loop_cause_one_reload(tmp_path: Path) -> None:
+    """Also when none of them had run between the look at the state and the reload."""
+    async with joined(tmp_path) as on:
+        await on.load()
+        model = on.registry.loaded("m")
+        await asyncio.gather(*(on.revival.revive(model, 0) for _ in range(20)))
+        assert on.events("load", "unload") == ["load", "unload", "load"]
+        assert model.generation == 1
+
+
+async def test_who_comes_late_causes_none(tmp_path: Path) -> None:
+    """A loss that was met before the last reload is no reason for another."""
+    async with joined(tmp_path) as on:
+        await on.load()
+        model = on.registry.loaded("m")
+        await on.revival.revive(model, 0)
+        await asyncio.wait_for(on.revival.revive(model, 0), WAIT_S)
+        assert on.events("load") == ["load", "load"]
+
+
+async def test_a_model_that_dies_at_every_request(tmp_path: Path) -> None:
+    """The caller gets an error after the second death; the model stays in the list."""
+    async with joined(tmp_path, infer={"m": DEAD}) as on:
+        await on.load()
+        with pytest.raises(InvocationFailed, match="the model m failed: Stub process"):
+            await on.invoke()
+        assert on.events("load") == ["load", "load"]
+        assert on.registry.loaded("m").state is State.READY
+
+
+async def test_other_failures_cause_no_reload(tmp_path: Path) -> None:
+    """A model that raises, quoting what a dead one says, is not loaded again."""
+    message = f"Failed to process the request(s) for model 'm_0_0', message: E: {DEAD['message']}"
+    async with joined(tmp_path, infer={"m": {"status": 500, "message": message}}) as on:
+        await on.load()
+        with pytest.raises(InvocationFailed):
+            await on.invoke()
+        assert on.events("load") == ["load"]
+
+
+async def test_the_first_caller_goes_away(tmp_path: Path) -> None:
+    """The reload that it began goes on, and the others are answered."""
+    knobs: Any = {"infer": {"m": {**DEAD, "times": 5}}, "unload": {"m": {"ready_for_s": 0.5}}}
+    async with joined(tmp_path, **knobs) as on:
+        await on.load()
+        callers = [asyncio.ensure_future(on.invoke()) for _ in range(5)]
+        await until(lambda: len(on.events("infer")) == 5 and bool(on.events("unload")))
+        for caller in callers[:4]:
+            caller.cancel()
+        assert b"echo" in await callers[4]
+        assert on.registry.loaded("m").in_flight == 0
+        assert on.events("load") == ["load", "load"]
+
+
+async def test_invocations_wait_for_a_reload(tmp_path: Path) -> None:
+    """None is sent while the model is loaded again; the model stays in the list."""
+    async with joined(tmp_path, unload={"m": {"ready_for_s": 0.5}}) as on:
+        await on.load()
+        model = on.registry.loaded("m")
+        reviving = asyncio.ensure_future(on.revival.revive(model, 0))
+        await until(lambda: bool(on.events("unload")))
+        assert on.registry.loaded("m").state is State.RELOADING
+        calls = [on.invoke() for _ in range(5)]
+        assert all(b"echo" in answer for answer in await asyncio.gather(*calls))
+        await reviving
+        assert on.events("load", "infer") == ["load", "load", *["infer"] * 5]
+
+
+@pytest.mark.parametrize("callers", [1, 5])
+async def test_a_reload_that_fails(tmp_path: Path, callers: int) -> None:
+    """The model is gone, from the list and from disk, and each caller is told so with a 404."""
+    async with joined(tmp_path, infer={"m": DEAD}) as on:
+        await on.load()
+        for path in on.repository.iterdir():  # what a load of it needs is lost as well
+            path.rename(tmp_path / path.name)
+        calls = [on.invoke() for _ in range(callers)]
+        for result in await asyncio.gather(*calls, return_exceptions=True):
+            assert isinstance(result, ModelNotLoaded)
+        await on.assert_empty()
+        with pytest.raises(ModelNotLoaded, match="is not loaded"):
+            await on.invoke()
+
+
+async def test_unload_waits_for_a_reload(tmp_path: Path) -> None:
+    """And then gives everything back."""
+    async with joined(tmp_path, unload={"m": {"ready_for_s": 0.3}}) as on:
+        await on.load()
+        reviving = asyncio.ensure_future(on.revival.revive(on.registry.loaded("m"), 0))
+        await until(lambda: bool(on.events("unload")))
+        await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
+        await asyncio.gather(reviving, return_exceptions=True)
+        assert on.events("load") == ["load", "load"]
+        await on.assert_empty()
+
+
+async def test_an_unload_that_began_is_not_undone_by_a_revival(tmp_path: Path) -> None:
+    """Who meets the loss during an unload is told that the model is not loaded."""
+    knobs: Any = {"infer": {"m": {**DEAD, "delay_s": 0.4}}}
+    async with joined(tmp_path, **knobs) as on:
+        await on.load()
+        caller = asyncio.ensure_future(on.invoke())
+        await until(lambda: bool(on.events("infer")))
+        unloading = asyncio.ensure_future(on.lifecycle.unload("m"))
+        with pytest.raises(ModelNotLoaded):
+            await caller
+        await asyncio.wait_for(unloading, WAIT_S)
+        assert on.events("load") == ["load"]
+        await on.assert_empty()
+
+
+async def test_a_new_tritonserver_gets_every_model(tmp_path: Path) -> None:
+    """After kill -9 all models are loaded again, and in the end all are answered as before."""
+    async with joined(tmp_path) as on:
+        for name in ("a", "b"):
+            await on.load(name)
+        pid = on.process.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        await until(lambda: len(on.events("load")) == 4)
+        await until(lambda: all(m.state is State.READY for m in on.registry.all_loaded()))
+        for name in ("a", "b"):
+            assert b"echo" in await on.invoke(name)
+        assert [model.name for model in on.registry.all_loaded()] == ["a", "b"]
+
+
+async def test_a_tritonserver_that_dies_again_while_it_is_filled(tmp_path: Path) -> None:
+    """No model is given up for that: the next tritonserver gets them."""
+    lives: Any = [{}, {"load": {"*": {"hang": True}}}, {}]
+    async with joined(tmp_path, lives=lives) as on:
+        for name in ("a", "b"):
+            await on.load(name)
+        for loads in (2, 4):
+            pid = on.process.pid
+            assert pid is not None
+            os.kill(pid, signal.SIGKILL)
+            await until(lambda loads=loads: len(on.events("load")) == loads + 2)  # type: ignore[misc]
+        await until(lambda: all(m.state is State.READY for m in on.registry.all_loaded()))
+        assert [model.name for model in on.registry.all_loaded()] == ["a", "b"]
+        for name in ("a", "b"):
+            assert b"echo" in await on.invoke(name)
+
+
+async def test_a_reload_without_a_server_keeps_the_model(tmp_path: Path) -> None:
+    """It is as lost as before; callers are told to try again, and no file is removed."""
+    async with joined(tmp_path) as on:
+        await on.load()
+        await on.process.stop()
+        model = on.registry.loaded("m")
+        await asyncio.wait_for(on.revival.revive(model, 0), WAIT_S)
+        assert (model.state, model.generation) == (State.READY, 0)
+        assert sorted(path.name for path in on.repository.iterdir()) == ["m", "m.step"]
+        with pytest.raises(TritonUnavailable):
+            await on.invoke()
+
+
+async def test_revive_all_never_raises(tmp_path: Path) -> None:
+    """A model that cannot be loaded again does not keep the others away."""
+    async with joined(tmp_path) as on:
+        for name in ("a", "b"):
+            await on.load(name)
+        (on.repository / "a").rename(tmp_path / "away")
+        await asyncio.wait_for(on.revival.revive_all(), WAIT_S)
+        assert [model.name for model in on.registry.all_loaded()] == ["b"]
+        with pytest.raises(ServeError):
+            await on.invoke("a")
+        assert b"echo" in await on.invoke("b")

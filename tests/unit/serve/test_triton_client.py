@@ -1,0 +1,200 @@
+"""The seam to tritonserver: whatever goes wrong behind it, what comes out is ours."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import grpc
+import httptools
+import pytest
+from tritonclient.grpc import service_pb2_grpc
+
+from ensemble_tools import Form, ServingPlan
+from ensemble_tools.plan import PublishedModel
+from serve.errors import ModelUnusable, ServeError, TritonTimeout, TritonUnavailable
+from serve.triton_client import TritonClient, error_message
+from tests.unit.serve.played_server import WAIT_S, Play, played, saying
+
+PLAN = ServingPlan(
+    "m", Form.AS_DELIVERED, "m",
+    (PublishedModel("m.s", "s", None), PublishedModel("m", "m", None)),
+)  # fmt: skip
+CODES = [code for code in grpc.StatusCode if code is not grpc.StatusCode.OK]
+UNREACHABLE = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED}
+
+
+class Control(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc] # untyped
+    """Model control that answers every call with one status, or never."""
+
+    def __init__(self, code: grpc.StatusCode | None, message: str) -> None:
+        self.code, self.message = code, message
+
+    async def _fail(self, request: Any, context: Any) -> Any:
+        if self.code is None:
+            await asyncio.Event().wait()
+        await context.abort(self.code, self.message)
+
+    RepositoryModelLoad = RepositoryModelUnload = RepositoryIndex = _fail
+
+
+@contextlib.asynccontextmanager
+async def control(code: grpc.StatusCode | None, message: str = "no") -> AsyncIterator[TritonClient]:
+    """A client of a tritonserver whose model control is like that, and that has no HTTP."""
+    server = grpc.aio.server()
+    service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(Control(code, message), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    client = TritonClient("127.0.0.1", 1, port)
+    try:
+        yield client
+    finally:
+        await client.close()
+        await server.stop(0)
+
+
+@pytest.mark.parametrize("code", CODES, ids=str)
+@pytest.mark.parametrize("message", ["no", "", "a\nb\n\nAt:\n x"])
+async def test_every_status_of_a_load_is_translated(code: grpc.StatusCode, message: str) -> None:
+    """Into one sentence: the server's absence, its lateness, or the model's fault."""
+    async with control(code, message) as client:
+        with pytest.raises(ServeError) as raised:
+            await client.load(PLAN, WAIT_S)
+        assert "\n" not in str(raised.value)
+        expected = {
+            grpc.StatusCode.DEADLINE_EXCEEDED: TritonTimeout,
+            **dict.fromkeys(UNREACHABLE, TritonUnavailable),
+        }.get(code, ModelUnusable)
+        assert type(raised.value) is expected
+
+
+@pytest.mark.parametrize("code", CODES, ids=str)
+async def test_every_status_of_an_unload_is_translated(code: grpc.StatusCode) -> None:
+    """A server that is not there holds nothing; any other failure is told."""
+    async with control(code) as client:
+        if code in UNREACHABLE:
+            await client.unload(PLAN, WAIT_S)
+        else:
+            with pytest.raises(TritonUnavailable, match="no"):
+                await client.unload(PLAN, WAIT_S)
+
+
+async def test_control_that_never_answers() -> None:
+    """Bounded by the caller's limits, which the message names."""
+    async with control(None) as client:
+        with pytest.raises(TritonTimeout, match=r"0\.2 s; raise SERVE_LOAD_TIMEOUT"):
+            await client.load(PLAN, 0.2)
+        with pytest.raises(TritonTimeout, match=r"0\.2 s; raise SERVE_UNLOAD_TIMEOUT"):
+            await client.unload(PLAN, 0.2)
+
+
+async def test_control_that_is_closed_meanwhile() -> None:
+    """The container stops: a load that waits ends with an error of ours, or as cancelled."""
+    async with control(None) as client:
+        loading = asyncio.ensure_future(client.load(PLAN, WAIT_S))
+        await asyncio.sleep(0.1)
+        await client.close()
+        done, _ = await asyncio.wait({loading}, timeout=WAIT_S)
+        assert done
+        assert loading.cancelled() or isinstance(loading.exception(), ServeError)
+
+
+async def test_nobody_is_there() -> None:
+    """Health is no, control and inference say that it cannot be reached."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    client = TritonClient("127.0.0.1", port, port)
+    assert not await client.is_live()
+    assert not await client.is_ready()
+    assert not await client.is_model_ready("m")
+    with pytest.raises(TritonUnavailable):
+        await client.infer(b"/x", [], [b"x"], WAIT_S)
+    with pytest.raises(TritonUnavailable):
+        await client.stream(b"/x", [], [b"x"], WAIT_S)
+    with pytest.raises(TritonUnavailable):
+        await client.load(PLAN, WAIT_S)
+    await client.unload(PLAN, WAIT_S)
+    with pytest.raises(TritonUnavailable, match=r"not live within 0\.1 s"):
+        await client.until_live(0.1)
+    await client.close()
+
+
+async def hangs(peer: Any) -> None:
+    await peer.closed()
+    await peer.closed()
+    await asyncio.Event().wait()
+
+
+async def resets(peer: Any) -> None:
+    await peer.request()
+    peer.writer.transport.abort()
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+BROKEN: list[tuple[str, Play]] = [
+    ("closes", saying()),
+    ("resets", resets),
+    ("hangs", hangs),
+    ("garbage", saying(b"\0\xff\r\n\r\n")),
+    ("bad status", saying(b"HTTP/1.1 abc\r\n\r\n")),
+    ("bad version", saying(b"HTTP/9.9.9 200 OK\r\n\r\n")),
+    ("upgrade", saying(b"HTTP/1.1 101 X\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n")),
+    ("bad length", saying(b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n")),
+    ("half a body", saying(HEAD + b"5\r\nab")),
+    ("bad chunk", saying(HEAD, b"zz\r\n")),
+]
+
+
+async def read_stream(client: TritonClient, timeout_s: float) -> None:
+    _, pieces = await client.stream(b"/x", [], [b"x"], timeout_s)
+    async for _ in pieces:
+        pass
+
+
+async def read_answer(client: TritonClient, timeout_s: float) -> None:
+    await client.infer(b"/x", [], [b"x"], timeout_s)
+
+
+@pytest.mark.parametrize("play", [play for _, play in BROKEN], ids=[name for name, _ in BROKEN])
+@pytest.mark.parametrize("call", [read_answer, read_stream])
+async def test_every_broken_answer_is_translated(
+    play: Play, call: Callable[[TritonClient, float], Awaitable[None]]
+) -> None:
+    """Whole answers and streams, at the head and behind it; and health is simply no."""
+    async with played(play) as stage:
+        client = TritonClient("127.0.0.1", stage.http._port, 1)
+        with pytest.raises((TritonUnavailable, TritonTimeout)) as raised:
+            await call(client, 0.5)
+        assert "\n" not in str(raised.value)
+        await client.close()
+
+
+def test_every_parser_error_is_known() -> None:
+    """Those that httptools exports are the two kinds that the connection catches."""
+    exported = [getattr(httptools, name) for name in httptools.__all__]
+    errors = [it for it in exported if inspect.isclass(it) and issubclass(it, Exception)]
+    assert len(errors) >= 6
+    for error in errors:
+        assert issubclass(error, (httptools.HttpParserError, httptools.HttpParserUpgrade))
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b'{"error":"x"}', "x"),
+        (b'{"error":5}', "5"),
+        (b'{"no":1}', '{"no":1}'),
+        (b"[]", "[]"),
+        (b"", ""),
+        (b"\xff text ", "\ufffd text"),
+        (b"[" * 100_000, "[" * 100_000),
+        (b'{"error":"\\ud800"}', "\ud800"),
+    ],
+)
+def test_error_bodies(body: bytes, message: str) -> None:
+    """Triton's form, or whatever there is."""
+    assert error_message(body) == message
