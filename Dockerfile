@@ -4,6 +4,7 @@
 #   docker build -t merlin-sagemaker:cpu --target cpu .     plain Python, for laptops and tests
 #
 # Both run `python -m container serve`; `docker run IMAGE serve` is what SageMaker does.
+# BuildKit builds the one target; the legacy builder makes `cpu` on the way to the default one.
 
 ARG BASE_IMAGE=nvcr.io/nvidia/merlin/merlin-pytorch:23.12
 ARG CPU_BASE=python:3.11-slim-bookworm
@@ -45,7 +46,7 @@ COPY --from=sources /opt/serve/ /opt/serve/
 LABEL com.amazonaws.sagemaker.capabilities.multi-models=true \
       com.amazonaws.sagemaker.capabilities.accept-bind-to-port=true
 EXPOSE 8080
-ENTRYPOINT ["/opt/serve/.venv/bin/python", "-m", "container"]
+ENTRYPOINT ["/opt/serve/.venv/bin/python", "-I", "-m", "container"]
 CMD ["serve"]
 
 # ---- gpu: NVIDIA's image has tritonserver, its backends, Merlin and Python already ----------------
@@ -54,10 +55,12 @@ CMD ["serve"]
 FROM ${BASE_IMAGE} AS gpu
 WORKDIR /opt/serve
 COPY --from=sources /opt/serve/requirements/ requirements/
-# NVIDIA's image lacks ensurepip, so its own pip installs into the server's environment.
+# NVIDIA's image lacks ensurepip, so its own pip installs into the server's environment. It also
+# sets PYTHONPATH, which puts its old protobuf, numpy and typing_extensions before the environment's
+# own: pip and (by -I) the server must not see it.
 RUN python3 -m venv --without-pip .venv \
- && python3 -m pip --python .venv/bin/python install --no-cache-dir --require-hashes \
-        -r requirements/server.txt \
+ && env -u PYTHONPATH python3 -m pip --python .venv/bin/python install --no-cache-dir \
+        --require-hashes -r requirements/server.txt \
  && .venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > purelib \
  && echo /opt/serve > "$(cat purelib)/serve.pth" \
  && rm purelib
@@ -65,5 +68,5 @@ COPY --from=sources /opt/serve/ /opt/serve/
 LABEL com.amazonaws.sagemaker.capabilities.multi-models=true \
       com.amazonaws.sagemaker.capabilities.accept-bind-to-port=true
 EXPOSE 8080
-ENTRYPOINT ["/opt/serve/.venv/bin/python", "-m", "container"]
+ENTRYPOINT ["/opt/serve/.venv/bin/python", "-I", "-m", "container"]
 CMD ["serve"]

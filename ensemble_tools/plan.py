@@ -32,8 +32,9 @@ class PublishedModel:
     """One model directory of the serving repository.
 
     source_name: the model it was in the archive. config_text: its config.pbtxt, None for none.
-    links: names in the directory and what each links to. empty_versions: version directories that
-    are made because Triton wants one and there is nothing to put into it.
+    links: names in the directory and what each stands for, files by links.
+    empty_versions: version directories that are made because Triton wants one and there is nothing
+    to put into it.
     """
 
     triton_name: str

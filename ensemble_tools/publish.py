@@ -1,8 +1,10 @@
 """ServingPlan -> directories in the serving repository, by rename; retract takes them away.
 
-Each published model is an overlay: its config.pbtxt is ours, everything else is a symbolic link to
-what SageMaker delivered, which is never changed. A directory is made whole under a hidden name and
-then renamed, so tritonserver never sees half of one.
+Each published model is an overlay: its config.pbtxt is ours, every other file is a symbolic link to
+what SageMaker delivered, which is never changed. Directories are made anew: Triton's python stubs
+write `__pycache__` beside what they import, whatever PYTHONDONTWRITEBYTECODE says (seen with 2.36
+and 2.51). A model is made whole under a hidden name and then renamed, so tritonserver never sees
+half of one.
 """
 
 from __future__ import annotations
@@ -52,7 +54,19 @@ def _write(model: PublishedModel, directory: Path) -> None:
     if model.config_text is not None:
         (directory / CONFIG_FILE).write_text(model.config_text, encoding="utf-8")
     for name, target in model.links:
-        # The link itself is kept: one that an archive holds may lead nowhere, or in a circle.
-        (directory / name).symlink_to(target.parent.resolve() / target.name)
+        _overlay(target.parent.resolve() / target.name, directory / name)
     for version in model.empty_versions:
         (directory / str(version)).mkdir()
+
+
+def _overlay(source: Path, place: Path) -> None:
+    """Links to files in directories of our own.
+
+    A link that an archive holds is linked to as it is: it may lead nowhere, or in a circle.
+    """
+    if source.is_symlink() or not source.is_dir():
+        place.symlink_to(source)
+        return
+    place.mkdir()
+    for child in source.iterdir():
+        _overlay(child, place / child.name)

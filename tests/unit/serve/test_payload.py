@@ -22,6 +22,7 @@ from serve.triton_http import Headers
 
 BINARY = b"application/vnd.sagemaker-triton.binary+json"
 HEADER = b"inference-header-content-length"
+_JSON_TYPE = (b"content-type", b"application/json")
 
 
 def content_type(size: object, before: str = "") -> tuple[bytes, bytes]:
@@ -104,10 +105,22 @@ def test_the_size_stands_there_once(value: bytes) -> None:
         json_header_size(value)
 
 
-def test_other_media_types_pass_as_they_are() -> None:
-    """The size is a parameter of one media type only."""
-    headers: Headers = [(b"content-type", b"application/json;json-header-size=x")]
-    assert request_headers(headers, [b"{}"]) == headers
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        b"application/json;json-header-size=x",
+        b"application/x-www-form-urlencoded",
+        b"multipart/form-data; boundary=x",
+        b"",
+    ],
+)
+def test_other_media_types_become_json(content_type: bytes) -> None:
+    """The size is a parameter of one media type only, and tritonserver sees no other type but JSON.
+
+    A form of 5 MB, as `curl -d` would send it, kills tritonserver.
+    """
+    headers: Headers = [(b"content-type", content_type)]
+    assert request_headers(headers, [b"{}"]) == [_JSON_TYPE]
 
 
 def test_hop_by_hop_headers_stay_on_their_hop() -> None:
@@ -125,7 +138,7 @@ def test_hop_by_hop_headers_stay_on_their_hop() -> None:
     ]
     connection = [(b"connection", b"X-One, x-TWO"), (b"connection", b",x-three,, close")]
     headers = [*((name, b"1") for name in dropped), *connection, *kept]
-    assert request_headers(headers, [b"{}"]) == kept
+    assert request_headers(headers, [b"{}"]) == [*kept, _JSON_TYPE]
     returned = response_headers([*headers, (b"server", b"x"), (b"date", b"x")])
     assert returned == [(b"content-type", BINARY + b";json-header-size=1"), *kept]
 

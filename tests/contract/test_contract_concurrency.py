@@ -1,0 +1,149 @@
+"""Operations that meet: on one model they are serial, on different ones they do not touch."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+
+from tests.contract.conftest import WITNESS, Archive
+from tests.support import models
+from tests.support.container import Container, until
+from tests.support.protocol import complaint, infer, values
+
+CONNECTIONS = 16
+LONGEST_INVOCATION_S = 1.0
+MANY = 50
+
+
+def _invoke_timed(container: Container, loading: Future[httpx.Response]) -> list[float]:
+    """Invoke again and again as long as the load runs; the seconds of each invocation."""
+    taken = []
+    while not loading.done():
+        started = time.monotonic()
+        assert values(container.invoke("quick", infer([1]))) == [1.0]
+        taken.append(time.monotonic() - started)
+    return taken
+
+
+def test_loads_do_not_stall_invocations(
+    container: Container, archive: Archive, tmp_path: Path
+) -> None:
+    """While a model takes three seconds to load, the others answer as ever."""
+    late = archive("late", m=models.late(3, tmp_path / "marker"))
+    with (
+        container.loaded("quick", archive("quick", m=models.identity)),
+        ThreadPoolExecutor(CONNECTIONS + 1) as pool,
+    ):
+        loading = pool.submit(container.load, "late", late)
+        timed = [pool.submit(_invoke_timed, container, loading) for _ in range(CONNECTIONS)]
+        taken = [seconds for future in timed for seconds in future.result()]
+        assert loading.result().status_code == 200
+        assert len(taken) >= 10 * CONNECTIONS
+        assert max(taken) < LONGEST_INVOCATION_S
+        assert container.unload("late").status_code == 200
+
+
+def test_ping_and_lists_during_a_load(
+    container: Container, archive: Archive, tmp_path: Path
+) -> None:
+    """A model that is being loaded is not listed, not invoked, not unloaded, not loaded twice."""
+    marker = tmp_path / "marker"
+    directory = archive(m=models.late(2, marker))
+    with ThreadPoolExecutor(1) as pool:
+        loading = pool.submit(container.load, "late", directory)
+        until(marker.exists, "the model is being loaded")
+        assert container.ping() == 200
+        assert container.models().keys() == {WITNESS}
+        for answer in (
+            container.unload("late"),
+            container.invoke("late", infer([1])),
+            container.http.get("/models/late"),
+        ):
+            assert answer.status_code == 404
+            assert "is being loaded" in complaint(answer)
+        again = container.load("late", directory)
+        assert again.status_code == 409
+        assert "is already being loaded" in complaint(again)
+        assert not loading.done()
+        assert loading.result().status_code == 200
+    assert values(container.invoke("late", infer([1]))) == [1.0]
+    assert container.unload("late").status_code == 200
+
+
+def test_unload_waits_for_an_invocation(
+    container: Container, archive: Archive, tmp_path: Path
+) -> None:
+    """An unload lets the invocation in flight finish, takes no new one, and then answers."""
+    marker = tmp_path / "marker"
+    assert container.load("m1", archive(m=models.slow(marker))).status_code == 200
+    with ThreadPoolExecutor(2) as pool:
+        invoking = pool.submit(container.invoke, "m1", infer([2]))
+        until(marker.exists, "the model runs")
+        unloading = pool.submit(container.unload, "m1")
+        until(lambda: "m1" not in container.models(), "the model is being unloaded")
+        late = container.invoke("m1", infer([0]))
+        assert late.status_code == 404
+        assert "is being unloaded" in complaint(late)
+        assert container.load("m1", archive()).status_code == 409
+        assert container.unload("m1").status_code == 404
+        assert values(container.invoke(WITNESS, infer([1]))) == [4.0]
+        assert not invoking.done()
+        assert not unloading.done()
+        assert values(invoking.result()) == [2.0]
+        assert unloading.result().status_code == 200
+    assert not container.stubs("m1")
+
+
+def test_everything_is_back_when_an_unload_answers(container: Container, archive: Archive) -> None:
+    """When DELETE answers, the model's processes, shared memory and files are gone already."""
+    before = container.snapshot()
+    assert container.load("m1", models.sums(archive(), range(5))).status_code == 200
+    during = container.snapshot()
+    assert len(during.stubs - before.stubs) == 5
+    assert len(during.regions - before.regions) == 5
+    assert len(during.published - before.published) == 6
+    assert container.unload("m1").status_code == 200
+    assert container.snapshot() == before
+
+
+def test_an_unload_blocks_nobody(container: Container, archive: Archive, tmp_path: Path) -> None:
+    """While one unload waits for its invocation, other models are loaded and unloaded."""
+    marker = tmp_path / "marker"
+    assert container.load("m1", archive("slow", m=models.slow(marker))).status_code == 200
+    with ThreadPoolExecutor(2) as pool:
+        invoking = pool.submit(container.invoke, "m1", infer([4]))
+        until(marker.exists, "the model runs")
+        unloading = pool.submit(container.unload, "m1")
+        with container.loaded("m2", archive("other", m=models.adder(1))):
+            assert values(container.invoke("m2", infer([1]))) == [2.0]
+        assert not unloading.done()
+        assert invoking.result().status_code == 200
+        assert unloading.result().status_code == 200
+
+
+def test_one_of_many_equal_loads_wins(container: Container, archive: Archive) -> None:
+    """Of loads of one name that come together one is done and the others are refused with 409."""
+    directory = archive(m=models.identity)
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: container.load("m1", directory).status_code, range(8)))
+    assert sorted(answers) == [200, *[409] * 7]
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: container.unload("m1").status_code, range(8)))
+    assert sorted(answers) == [200, *[404] * 7]
+
+
+def test_many_models(container: Container, archive: Archive) -> None:
+    """Fifty models, loaded, invoked and unloaded side by side, each answer and leave nothing."""
+    before = container.snapshot()
+    directories = [archive(f"a{n}", add0=models.adder(n)) for n in range(MANY)]
+
+    def live(number: int) -> list[object]:
+        with container.loaded(f"m{number}", directories[number]):
+            return values(container.invoke(f"m{number}", infer([0.5])))
+
+    with ThreadPoolExecutor(CONNECTIONS) as pool:
+        assert list(pool.map(live, range(MANY))) == [[n + 0.5] for n in range(MANY)]
+    assert container.snapshot() == before

@@ -1,0 +1,198 @@
+"""Processes die: stubs, tritonserver, or all of it again and again."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.contract.conftest import WITNESS, Archive
+from tests.fakes import tritonserver as fake
+from tests.support import models
+from tests.support.container import Container, launch, running, until
+from tests.support.fake_triton import fake_environment
+from tests.support.protocol import complaint, infer, values
+
+
+def _kill_stubs(container: Container, triton_name: str) -> None:
+    """kill -9, and wait until they are no more."""
+    killed = container.stubs(triton_name)
+    assert killed
+    for pid in killed:
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: not killed & container.stubs(triton_name), "the stubs are gone")
+
+
+@pytest.mark.parametrize("requests", [1, 20])
+@pytest.mark.parametrize("dying", ["m1", "m1.add1"])
+def test_killed_stub(dying: str, requests: int, mortal: Container, archive: Archive) -> None:
+    """Every request that meets a dead stub is answered: the model is loaded again under it."""
+    directory = archive(m=models.adder(3)) if dying == "m1" else models.sums(archive(), [0, 1, 2])
+    with mortal.loaded("m1", directory), ThreadPoolExecutor(requests) as pool:
+        _kill_stubs(mortal, dying)
+        sent = [pool.submit(mortal.invoke, "m1", infer([n])) for n in range(requests)]
+        answers = [values(future.result()) for future in sent]
+        assert answers == [[n + 3.0] for n in range(requests)]
+        assert mortal.models().keys() == {"m1", WITNESS}
+        assert len(mortal.stubs(dying)) == 1
+
+
+def test_killed_during_a_request(mortal: Container, archive: Archive, tmp_path: Path) -> None:
+    """A request that is under way when its stub dies is answered after the model is back."""
+    marker = tmp_path / "marker"
+    with (
+        mortal.loaded("m1", archive(m=models.slow(marker))),
+        ThreadPoolExecutor(1) as pool,
+    ):
+        sent = pool.submit(mortal.invoke, "m1", infer([1.5]))
+        until(marker.exists, "the model runs")
+        _kill_stubs(mortal, "m1")
+        assert values(sent.result()) == [1.5]
+
+
+def test_a_dead_model_is_unloaded(mortal: Container, archive: Archive) -> None:
+    """A model whose stub is dead can be unloaded, and leaves nothing."""
+    with mortal.loaded("m1", models.sums(archive(), [1, 2])):
+        _kill_stubs(mortal, "m1.add0")
+
+
+def test_a_model_that_kills_itself(mortal: Container, archive: Archive) -> None:
+    """A model that dies of each request gets a 500 each time, and the others are fine."""
+    with mortal.loaded("m1", archive(m=models.killing)), ThreadPoolExecutor(8) as pool:
+        fatal = [pool.submit(mortal.invoke, "m1", infer([1])) for _ in range(3)]
+        others = [pool.submit(mortal.invoke, WITNESS, infer([n])) for n in range(20)]
+        assert [values(future.result()) for future in others] == [[n + 3.0] for n in range(20)]
+        for future in fatal:
+            answer = future.result()
+            assert answer.status_code == 500, answer.text
+            assert "m1" in complaint(answer)
+        assert "m1" in mortal.models()
+
+
+def test_killed_tritonserver(triton: Mapping[str, str], tmp_path: Path) -> None:
+    """A killed tritonserver comes back with its models; until then /ping says so, nothing hangs."""
+    with running(tmp_path, **triton) as container:
+        directory = models.sums(container.model_root / "one/model", [1, 2])
+        single = models.write_archive(container.model_root / "two/model", {"m": models.named})
+        with container.loaded("m.1", directory), container.loaded("m2", single):
+            first = container.triton()
+            old = container.stubs()
+            os.kill(first, signal.SIGKILL)
+            with ThreadPoolExecutor(8) as pool:
+                sent = [pool.submit(container.invoke, "m.1", infer([n])) for n in range(8)]
+                until(lambda: container.ping() == 503, "/ping is 503", container)
+                assert container.models().keys() == {"m.1", "m2"}
+                for n, future in enumerate(sent):
+                    _check_met_a_restart(future.result(), [n + 3.0])
+            until(lambda: container.ping() == 200, "/ping is 200 again", container)
+            _until_answers(container, "m.1", [4.0])
+            assert values(container.invoke("m2", infer([5])), "WHO") == ["m2"]
+            assert container.models().keys() == {"m.1", "m2"}
+            assert container.triton() != first
+            assert not old & container.stubs()
+            assert len(container.stubs()) == 3
+            assert len(container.regions()) == 3
+        assert values_of_a_new_load(container) == [6.0]
+
+
+def _check_met_a_restart(answer: httpx.Response, expected: list[float]) -> None:
+    """Answered before or after; between them a 503 that says so, never a wrong model or number."""
+    if answer.status_code == 503:
+        assert "tritonserver" in complaint(answer)
+    else:
+        assert values(answer) == expected
+
+
+def _until_answers(container: Container, name: str, expected: list[float]) -> None:
+    def answers() -> bool:
+        answer = container.invoke(name, infer([1]))
+        _check_met_a_restart(answer, expected)
+        return answer.status_code == 200
+
+    until(answers, f"{name} answers", container)
+
+
+def values_of_a_new_load(container: Container) -> list[object]:
+    """A model can be loaded into a restarted tritonserver."""
+    directory = models.write_archive(container.model_root / "three/model", {"m": models.adder(5)})
+    with container.loaded("m3", directory):
+        return values(container.invoke("m3", infer([1])))
+
+
+def test_killed_container(triton: Mapping[str, str], tmp_path: Path) -> None:
+    """When the container itself is killed, tritonserver and the stubs end with it."""
+    container = launch(tmp_path, **triton)
+    try:
+        until(lambda: container.ping() == 200, "/ping is 200", container)
+        directory = models.sums(container.model_root / "one/model", [1, 2])
+        assert container.load("m1", directory).status_code == 200
+        everyone = {process.pid for process in container.descendants()}
+        assert len(everyone) >= 3
+        container.signal(signal.SIGKILL)
+        assert container.wait() == -signal.SIGKILL
+        until(lambda: not container.survivors(), "no process is left")
+    finally:
+        container.http.close()
+        container.discard()
+
+
+@pytest.mark.parametrize("life", [{"exit_at_start": 3}, {"die_after_requests": 0}])
+def test_crash_loop(life: Mapping[str, object], tmp_path: Path) -> None:
+    """A tritonserver that dies again and again ends the container: code 1, and why as last word."""
+    environment = fake_environment(tmp_path, **life)
+    container = launch(tmp_path, SERVE_RESTART_LIMIT="2", **environment)
+    try:
+        if "die_after_requests" in life:
+            _invoke_until_it_ends(container)
+        assert container.wait(60) == 1
+        last = container.log.strip().splitlines()[-1]
+        assert "CRITICAL" in last
+        assert "tritonserver died 3 times in 60 s" in last
+        assert f"exit code {life.get('exit_at_start', 9)}" in last
+        starts = [e for e in fake.read_record(tmp_path / "record") if e["event"] == "start"]
+        assert len(starts) == 3
+    finally:
+        container.close()
+
+
+def _invoke_until_it_ends(container: Container) -> None:
+    directory = models.write_archive(container.model_root / "one/model", {"m": models.identity})
+    until(lambda: container.ping() == 200, "/ping is 200", container)
+    assert container.load("m1", directory).status_code == 200
+
+    def ended() -> bool:
+        try:
+            assert container.invoke("m1", infer([1])).status_code in (404, 500, 503)
+        except httpx.TransportError:
+            return container.process.poll() is not None
+        return container.process.poll() is not None
+
+    until(ended, "the container has ended")
+
+
+def test_no_tritonserver(tmp_path: Path) -> None:
+    """A container that finds no tritonserver ends at once, and says where it looked."""
+    missing = tmp_path / "nowhere"
+    container = launch(tmp_path, SERVE_TRITON_SERVER=str(missing))
+    try:
+        assert container.wait() == 1
+        assert str(missing) in container.log.strip().splitlines()[-1]
+    finally:
+        container.close()
+
+
+def test_wrong_settings(tmp_path: Path) -> None:
+    """Mistakes in the settings are told all at once, before anything is started."""
+    container = launch(tmp_path, SAGEMAKER_SAFE_PORT_RANGE="9-1", SERVE_LOAD_TIMEOUT="soon")
+    try:
+        assert container.wait() == 1
+        last = container.log.strip().splitlines()[-1]
+        assert "SAGEMAKER_SAFE_PORT_RANGE" in last
+        assert "SERVE_LOAD_TIMEOUT" in last
+    finally:
+        container.close()

@@ -1,0 +1,187 @@
+"""The container as a process: its first second, its ports, its end."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support import models
+from tests.support.container import (
+    Container,
+    free_port,
+    launch,
+    listening,
+    running,
+    until,
+)
+from tests.support.fake_triton import fake_environment
+from tests.support.protocol import complaint, infer, values
+
+SHUTDOWN_S = 30.0  # the platform kills after that
+#: 127.0.0.1 as /proc/net/tcp writes it, and as tcp6 does for gRPC's socket of both families.
+LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F"}
+
+
+def test_before_tritonserver_lives(tmp_path: Path) -> None:
+    """As soon as something listens: /models is an empty list, /ping a 503, an invocation a 404."""
+    environment = fake_environment(tmp_path, never_live=True)
+    container = launch(tmp_path, SERVE_START_TIMEOUT="60", **environment)
+    try:
+        until(lambda: container.ping() != 0, "it listens", container)
+        for _ in range(3):
+            assert container.ping() == 503
+            assert container.http.get("/models").json() == {"models": []}
+        assert container.invoke("m1", infer([1])).status_code == 404
+        assert container.http.get("/models/m1").status_code == 404
+        assert container.unload("m1").status_code == 404
+    finally:
+        container.close()
+    assert container.process.returncode == 0
+
+
+def test_load_in_the_first_second(triton: Mapping[str, str], tmp_path: Path) -> None:
+    """A load that comes before tritonserver lives waits for it and is done."""
+    container = launch(tmp_path, **triton)
+    try:
+        directory = models.sums(container.model_root / "one/model", [1, 2])
+        until(lambda: container.ping() != 0, "it listens", container)
+        answer = container.load("m1", directory)
+        assert answer.status_code == 200, answer.text
+        assert values(container.invoke("m1", infer([0]))) == [3.0]
+    finally:
+        container.close()
+
+
+@pytest.mark.parametrize("metrics", ["true", "false"])
+def test_ports(metrics: str, triton: Mapping[str, str], tmp_path: Path) -> None:
+    """Every port but the main one lies in the safe range and listens on loopback alone."""
+    low = free_port()
+    environment = {
+        "SAGEMAKER_SAFE_PORT_RANGE": f"{low}-{low + 20}",
+        "SAGEMAKER_TRITON_ALLOW_METRICS": metrics,
+        "SERVE_BIND_ADDRESS": "0.0.0.0",
+    }
+    with running(tmp_path, **triton, **environment) as container:
+        main = listening(frozenset({container.process.pid}))
+        assert main == {("00000000", container.port)}
+        others = listening(frozenset(process.pid for process in container.descendants()))
+        assert {address for address, _ in others} <= LOOPBACK
+        ports = {port for _, port in others}
+        assert len(ports) == (3 if metrics == "true" else 2)
+        assert all(low <= port <= low + 20 for port in ports)
+        assert container.port not in ports
+
+
+def test_port_in_use(tmp_path: Path) -> None:
+    """A main port that is taken ends the container, and its last line says which."""
+    with running(tmp_path / "first", **fake_environment(tmp_path)) as first:
+        second = launch(tmp_path / "second", SAGEMAKER_BIND_TO_PORT=str(first.port))
+        try:
+            assert second.wait() == 1
+            assert f"port {first.port}" in second.log.strip().splitlines()[-1]
+        finally:
+            second.close()
+
+
+def test_sigterm_finishes_what_is_in_flight(triton: Mapping[str, str], tmp_path: Path) -> None:
+    """SIGTERM: the request in flight is answered, no new connection is taken, exit code 0."""
+    with running(tmp_path, **triton) as container:
+        marker = tmp_path / "marker"
+        directory = models.write_archive(
+            container.model_root / "one/model", {"m": models.slow(marker)}
+        )
+        assert container.load("m1", directory).status_code == 200
+        with ThreadPoolExecutor(1) as pool:
+            invoking = pool.submit(container.invoke, "m1", infer([2]))
+            until(marker.exists, "the model runs")
+            container.descendants()
+            asked = time.monotonic()
+            container.signal(signal.SIGTERM)
+            until(lambda: not _accepts(container), "it accepts no more", timeout_s=SHUTDOWN_S)
+            assert not invoking.done()
+            assert values(invoking.result()) == [2.0]
+        assert container.wait() == 0
+        assert time.monotonic() - asked < SHUTDOWN_S
+
+
+def _accepts(container: Container) -> bool:
+    try:
+        httpx.get(f"http://127.0.0.1:{container.port}/ping", timeout=1, trust_env=False)
+    except httpx.TransportError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signal_when_idle(number: signal.Signals, tmp_path: Path) -> None:
+    """Either signal ends a container at once with 0, and nothing of it is left."""
+    with running(tmp_path, **fake_environment(tmp_path)) as container:
+        container.descendants()
+        container.signal(number)
+        assert container.wait(10) == 0
+
+
+def test_sigterm_before_tritonserver_lives(tmp_path: Path) -> None:
+    """A container that is told to stop while it starts stops."""
+    environment = fake_environment(tmp_path, never_live=True)
+    container = launch(tmp_path, **environment)
+    try:
+        until(lambda: container.ping() == 503, "it listens", container)
+        container.descendants()
+        container.signal(signal.SIGTERM)
+        assert container.wait(10) == 0
+    finally:
+        container.close()
+
+
+def test_sigterm_during_a_load(triton: Mapping[str, str], tmp_path: Path) -> None:
+    """A load that would outlast the time to stop does not hold it up."""
+    marker = tmp_path / "marker"
+    with running(tmp_path, SERVE_SHUTDOWN_TIMEOUT="5", **triton) as container:
+        directory = models.write_archive(
+            container.model_root / "one/model", {"m": models.late(60, marker)}
+        )
+        with ThreadPoolExecutor(1) as pool:
+            loading = pool.submit(container.load, "m1", directory)
+            until(marker.exists, "the model is being loaded")
+            container.descendants()
+            container.signal(signal.SIGTERM)
+            assert container.wait(SHUTDOWN_S) == 0
+            assert loading.exception() or loading.result().status_code >= 500
+
+
+def test_sigterm_when_a_model_hangs(tmp_path: Path) -> None:
+    """An invocation that never ends does not keep the container from its end."""
+    environment = fake_environment(tmp_path, infer={"*": {"hang": True}})
+    with running(tmp_path, SERVE_SHUTDOWN_TIMEOUT="4", **environment) as container:
+        directory = models.write_archive(container.model_root / "one/model", {"m": models.identity})
+        assert container.load("m1", directory).status_code == 200
+        record = tmp_path / "record"
+        with ThreadPoolExecutor(1) as pool:
+            invoking = pool.submit(container.invoke, "m1", infer([1]))
+            until(lambda: '"event": "infer"' in record.read_text(), "the model runs")
+            container.descendants()
+            container.signal(signal.SIGTERM)
+            assert container.wait(SHUTDOWN_S) == 0
+            assert invoking.exception() or invoking.result().status_code >= 500
+
+
+def test_auto_completion(triton: Mapping[str, str], tmp_path: Path) -> None:
+    """With SERVE_AUTO_COMPLETE=true a model may tell its tensors itself."""
+    with running(tmp_path, SERVE_AUTO_COMPLETE="true", **triton) as container:
+        model = models.PythonModel(models.COMPLETING, tensors="")
+        directory = models.write_archive(container.model_root / "one/model", {"m": model})
+        with container.loaded("m1", directory):
+            assert values(container.invoke("m1", infer([1, 2]))) == [1.0, 2.0]
+        directory = models.write_archive(
+            container.model_root / "two/model", {"m": models.unwilling}
+        )
+        answer = container.load("m2", directory)
+        assert answer.status_code == 400
+        assert "no weights" in complaint(answer)

@@ -1,0 +1,160 @@
+"""The single-model endpoint: GET /ping and POST /invocations."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support import models
+from tests.support.container import ROOT, Container, launch, running, until
+from tests.support.protocol import binary, binary_values, complaint, infer, sized, values
+
+NAME = "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME"
+
+
+def _environment(directory: Path, **more: str) -> dict[str, str]:
+    return {
+        "SAGEMAKER_MULTI_MODEL": "false",
+        "SERVE_SINGLE_MODEL_DIR": str(directory),
+        **more,
+    }
+
+
+@contextmanager
+def _serving(
+    tmp_path: Path, written: Mapping[str, models.Writable], **environment: str
+) -> Iterator[Container]:
+    directory = models.write_archive(tmp_path / "model", written)
+    with running(tmp_path, **_environment(directory, **environment)) as container:
+        yield container
+
+
+def test_only_directory(triton: Mapping[str, str], tmp_path: Path) -> None:
+    """Without a name the only model directory is served, with a warning; payloads are alike."""
+    with _serving(tmp_path, {"mine": models.adder(1)}, **triton) as container:
+        assert f"{NAME} is not set" in container.log
+        assert values(container.http.post("/invocations", json=infer([1]))) == [2.0]
+        body, size = binary([1])
+        headers = {"Content-Type": sized(size)}
+        answer = container.http.post("/invocations", content=body, headers=headers)
+        assert binary_values(answer) == [2.0]
+        for bad in (b"", b"{"):
+            answer = container.http.post("/invocations", content=bad)
+            assert answer.status_code == 400
+            complaint(answer)
+        assert container.http.get("/models").status_code == 404
+
+
+def test_named_among_several(triton: Mapping[str, str], tmp_path: Path) -> None:
+    """The named model is served; an ensemble brings its steps."""
+    written: dict[str, models.Writable] = {
+        "a": models.adder(1),
+        "b": models.adder(2),
+        "e": models.Chain(("a", "b")),
+    }
+    with _serving(tmp_path, written, **triton, **{NAME: "e"}) as container:
+        assert values(container.http.post("/invocations", json=infer([1]))) == [4.0]
+
+
+def test_executor_export(tmp_path: Path) -> None:
+    """An executor export becomes an ensemble here too, and answers the committed numbers."""
+    example = ROOT / "examples/merlin/dense"
+    environment = _environment(example / "repository", **{NAME: "executor_model"})
+    with running(tmp_path, **environment) as container:
+        answer = container.http.post("/invocations", content=(example / "request.json").read_text())
+        expected = json.loads((example / "expected.json").read_text())["outputs"][0]
+        assert values(answer, expected["name"]) == pytest.approx(expected["data"], rel=1e-6)
+        assert "pure ensemble" in container.log
+
+
+@pytest.mark.parametrize(
+    ("written", "environment", "fragments"),
+    [
+        ({"a": models.identity, "b": models.identity}, {}, ["found a, b", NAME]),
+        ({}, {}, ["no model directory", NAME]),
+        ({"a": models.identity}, {NAME: "b"}, ["the model b", "expected one of a"]),
+        ({"a": models.unwilling}, {}, ["the model a", "no weights in /nowhere/weights.bin"]),
+    ],
+)
+def test_what_cannot_be_served(
+    written: Mapping[str, models.Writable],
+    environment: Mapping[str, str],
+    fragments: list[str],
+    tmp_path: Path,
+) -> None:
+    """A container without a model that it can serve ends, and its last line says what it found."""
+    directory = models.write_archive(tmp_path / "model", written)
+    container = launch(tmp_path, **_environment(directory, **environment))
+    try:
+        assert container.wait() == 1
+        last = container.log.strip().splitlines()[-1]
+        for fragment in fragments:
+            assert fragment in last
+    finally:
+        container.close()
+
+
+def test_ping_follows_the_model(tmp_path: Path) -> None:
+    """/ping is 503 until the model is ready; with SAGEMAKER_TRITON_PING_MODE=live it is not."""
+    marker = tmp_path / "marker"
+    directory = models.write_archive(tmp_path / "model", {"m": models.late(2, marker)})
+    for mode, expected in (("ready", 503), ("live", 200)):
+        environment = _environment(directory, SAGEMAKER_TRITON_PING_MODE=mode)
+        marker.unlink(missing_ok=True)
+        with _until_begun(tmp_path / mode, marker, environment) as container:
+            assert container.ping() == expected
+            until_ready(container)
+
+
+@contextmanager
+def _until_begun(
+    directory: Path, marker: Path, environment: Mapping[str, str]
+) -> Iterator[Container]:
+    container = launch(directory, **environment)
+    try:
+        until(marker.exists, "the model is being loaded", container)
+        yield container
+    finally:
+        container.close()
+
+
+def until_ready(container: Container) -> None:
+    """Until the model answers; before, an invocation is a 404 or a 503."""
+
+    def ready() -> bool:
+        answer = container.http.post("/invocations", json=infer([1]))
+        assert answer.status_code in (200, 404, 503), answer.text
+        return answer.status_code == 200
+
+    until(ready, "the model answers", container)
+    assert container.ping() == 200
+
+
+def test_generate(tmp_path: Path) -> None:
+    """With inference type generate the body is Triton's generate request."""
+    written = {"talker": models.speaking}
+    kind = {"SAGEMAKER_TRITON_INFERENCE_TYPE": "generate"}
+    with _serving(tmp_path, written, **kind) as container:
+        answer = container.http.post("/invocations", json={"text_input": "one two"})
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["text_output"] == "one two"
+
+
+def test_generate_stream(tmp_path: Path) -> None:
+    """With generate_stream a decoupled model's answers come as server-sent events."""
+    written = {"talker": models.streaming}
+    kind = {"SAGEMAKER_TRITON_INFERENCE_TYPE": "generate_stream"}
+    with _serving(tmp_path, written, **kind) as container:
+        body = {"text_input": "one two three"}
+        with container.http.stream("POST", "/invocations", json=body) as answer:
+            assert answer.status_code == 200
+            assert answer.headers["content-type"].startswith("text/event-stream")
+            events = [line for line in answer.iter_lines() if line]
+        said = [json.loads(event.removeprefix("data: "))["text_output"] for event in events]
+        assert said == ["one", "two", "three"]
+        answer = container.http.post("/invocations", json={"other": 1})
+        assert answer.status_code == 400, answer.text

@@ -1,0 +1,268 @@
+"""Archives and executor graphs made by hand, as small as a case needs, and what they compute.
+
+A step is a python model whose outputs are numpy formulas of its inputs: tritonserver runs them in
+the model, and `offline` runs the same formulas through the graph as Merlin's executor would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ensemble_tools.executor_graph import Column, ExecutorGraph, Node, Operator
+from ensemble_tools.tensor_names import ragged_tensors
+
+Tensors = dict[str, Any]
+
+TRITON_TYPES = {
+    "int32": "TYPE_INT32",
+    "int64": "TYPE_INT64",
+    "float32": "TYPE_FP32",
+    "float64": "TYPE_FP64",
+}
+MERLIN_OPS = "merlin.dag.ops"
+WORKFLOW = "merlin.systems.dag.runtimes.triton.ops.workflow.TransformWorkflowTriton"
+PREDICTOR = "merlin.systems.dag.runtimes.triton.ops.pytorch.PredictPyTorchTriton"
+
+MODEL_PY = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+INPUTS = {inputs!r}
+FORMULAS = {formulas!r}
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [self.answer(request) for request in requests]
+
+    def answer(self, request):
+        tensors = {{name: pb_utils.get_input_tensor_by_name(request, name) for name in INPUTS}}
+        given = {{name: t.as_numpy() for name, t in tensors.items() if t is not None}}
+        return pb_utils.InferenceResponse(
+            [
+                pb_utils.Tensor(name, np.asarray(eval(formula, {{"np": np}}, given)).astype(dtype))
+                for name, (formula, dtype) in FORMULAS.items()
+            ]
+        )
+"""
+
+
+def column(name: str, dtype: str = "int64", *, ragged: bool = False) -> Column:
+    """A column as a schema has it."""
+    return Column(name, dtype, ragged)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A child model. formulas: output tensor -> numpy expression of the input tensors.
+
+    dims and types override what is declared for a tensor; extra is more text for the config.
+    """
+
+    name: str
+    columns_in: tuple[Column, ...]
+    columns_out: tuple[Column, ...]
+    formulas: Mapping[str, str] = field(default_factory=dict)
+    class_name: str = WORKFLOW
+    dims: Mapping[str, str] = field(default_factory=dict)
+    types: Mapping[str, str] = field(default_factory=dict)
+    extra: str = ""
+
+    def computed(self) -> dict[str, tuple[str, str]]:
+        """Output tensor -> formula and numpy type; without a formula, the input of that name."""
+        return {
+            tensor: (self.formulas.get(tensor, tensor), "int32" if offsets else str(spec.dtype))
+            for spec in self.columns_out
+            for tensor, offsets in tensors_of(spec)
+        }
+
+
+def tensors_of(spec: Column) -> list[tuple[str, bool]]:
+    """The column's tensors, and whether each holds offsets."""
+    if not spec.is_ragged:
+        return [(spec.name, False)]
+    values, offsets = ragged_tensors(spec.name)
+    return [(values, False), (offsets, True)]
+
+
+def tensor_fields(kind: str, columns: Iterable[Column], step: Step | None = None) -> str:
+    """The `input` or `output` fields of a config, one line a tensor."""
+    lines = []
+    for spec in columns:
+        for tensor, offsets in tensors_of(spec):
+            data_type = "TYPE_INT32" if offsets else TRITON_TYPES[str(spec.dtype)]
+            dims = "-1"
+            if step is not None:
+                data_type, dims = step.types.get(tensor, data_type), step.dims.get(tensor, dims)
+            lines.append(f'{kind} {{ name: "{tensor}" data_type: {data_type} dims: [ {dims} ] }}')
+    return "\n".join(lines)
+
+
+def write_step(root: Path, step: Step, version: int = 1) -> None:
+    """The model directory of a step."""
+    directory = root / step.name
+    (directory / str(version)).mkdir(parents=True)
+    (directory / "config.pbtxt").write_text(
+        f'name: "{step.name}"\nbackend: "python"\n'
+        f"{tensor_fields('input', step.columns_in, step)}\n"
+        f"{tensor_fields('output', step.columns_out, step)}\n{step.extra}"
+    )
+    inputs = [tensor for spec in step.columns_in for tensor, _ in tensors_of(spec)]
+    source = MODEL_PY.format(inputs=inputs, formulas=step.computed())
+    (directory / str(version) / "model.py").write_text(source)
+
+
+def write_executor(
+    root: Path,
+    inputs: Iterable[Column],
+    outputs: Iterable[Column],
+    *,
+    name: str = "executor_model",
+    version: int = 1,
+    extra: str = "",
+) -> None:
+    """The executor's directory; its pickle is empty, since graphs here are made as plain data."""
+    directory = root / name
+    (directory / str(version) / "ensemble").mkdir(parents=True)
+    (directory / str(version) / "ensemble" / "ensemble.pkl").touch()
+    (directory / str(version) / "model.py").touch()
+    (directory / "config.pbtxt").write_text(
+        f'name: "{name}"\nplatform: "merlin_executor"\nbackend: "python"\n'
+        f"{tensor_fields('input', inputs)}\n{tensor_fields('output', outputs)}\n{extra}"
+    )
+
+
+@dataclass
+class Graph:
+    """An executor graph in the making; each method adds a node, with the schemas Merlin gives."""
+
+    nodes: list[Node] = field(default_factory=list)
+
+    def select(self, *columns: Column) -> Node:
+        """Columns of the request."""
+        names = [spec.name for spec in columns]
+        return self._add(_op("selection.SelectionOp", selector=names), (), names, names, columns)
+
+    def call(self, step: Step, *parents: Node) -> Node:
+        """A call of a Triton model."""
+        operator = Operator(
+            step.class_name,
+            step.class_name.rpartition(".")[2],
+            step.name,
+            step.columns_in,
+            step.columns_out,
+        )
+        names = [spec.name for spec in step.columns_in]
+        return self._add(operator, parents, names, names, step.columns_out)
+
+    def concat(self, first: Node, *others: Node) -> Node:
+        """`first + other + ...`: the others are dependencies; of equal names the last one stays."""
+        columns = {spec.name: spec for node in (first, *others) for spec in node.output}
+        added = [spec.name for node in others for spec in node.output]
+        return self._add(
+            _op("concat_columns.ConcatColumns"),
+            (first, *others), list(columns), list(columns), columns.values(), added,
+        )  # fmt: skip
+
+    def keep(self, node: Node, *names: str) -> Node:
+        """`node[names]`."""
+        kept = [spec for spec in node.output if spec.name in names]
+        inputs = [spec.name for spec in node.output]
+        return self._add(_op("subset_columns.SubsetColumns"), (node,), inputs, list(names), kept)
+
+    def subgraph(self, inner: Graph, *parents: Node, loops: bool = False) -> Node:
+        """A Subgraph operator around another graph."""
+        last = inner.nodes[-1]
+        names = list(dict.fromkeys(name for node in inner.nodes for name in _from_request(node)))
+        operator = Operator(
+            f"{MERLIN_OPS}.subgraph.Subgraph", "Subgraph", subgraph=inner.done(), loops=loops
+        )
+        return self._add(operator, parents, names, names, last.output)
+
+    def inline(self, class_name: str, node: Node, output: Sequence[Column] = ()) -> Node:
+        """An operator that runs inside Merlin's executor."""
+        names = [spec.name for spec in node.output]
+        operator = Operator(class_name, class_name.rpartition(".")[2])
+        return self._add(operator, (node,), names, names, output or node.output)
+
+    def done(self) -> ExecutorGraph:
+        """The graph; its last node is the output node."""
+        return ExecutorGraph(tuple(self.nodes))
+
+    def _add(
+        self,
+        operator: Operator,
+        upstream: Iterable[Node],
+        inputs: Iterable[str],
+        selection: Iterable[str],
+        output: Iterable[Column],
+        dependency_columns: Iterable[str] = (),
+    ) -> Node:
+        node = Node(
+            len(self.nodes),
+            operator,
+            tuple(other.number for other in upstream),
+            tuple(selection),
+            tuple(inputs),
+            tuple(dependency_columns),
+            tuple(output),
+        )
+        self.nodes.append(node)
+        return node
+
+
+def _op(name: str, selector: Iterable[str] | None = None) -> Operator:
+    return Operator(
+        f"{MERLIN_OPS}.{name}",
+        name.rpartition(".")[2],
+        selector=None if selector is None else tuple(selector),
+    )
+
+
+def _from_request(node: Node) -> tuple[str, ...]:
+    return () if node.upstream else node.inputs
+
+
+def offline(graph: ExecutorGraph, steps: Mapping[str, Step], request: Tensors) -> Tensors:
+    """What merlin-core's LocalExecutor computes: every node in turn, on numbers."""
+    outputs: dict[int, Tensors] = {}
+    for node in graph.nodes:
+        arrived: Tensors = {}
+        for number in node.upstream:
+            arrived.update(outputs[number])
+        wanted = {*node.inputs, *node.dependency_columns}
+        missing = wanted - {name for name in node.inputs if _has(arrived, name)}
+        for name in missing:
+            arrived.update(_of_column(request, name))
+        outputs[node.number] = _transformed(node, steps, arrived)
+    last = graph.output_node
+    return _chosen(outputs[last.number], [spec.name for spec in last.output])
+
+
+def _transformed(node: Node, steps: Mapping[str, Step], arrived: Tensors) -> Tensors:
+    operator = node.operator
+    if operator.subgraph is not None:
+        return offline(operator.subgraph, steps, arrived)
+    if operator.model_name is None:
+        return _chosen(arrived, node.selection)
+    return {
+        name: np.asarray(eval(formula, {"np": np}, arrived)).astype(dtype)
+        for name, (formula, dtype) in steps[operator.model_name].computed().items()
+    }
+
+
+def _chosen(tensors: Tensors, columns: Iterable[str]) -> Tensors:
+    return {name: value for one in columns for name, value in _of_column(tensors, one).items()}
+
+
+def _of_column(tensors: Tensors, name: str) -> Tensors:
+    return {n: value for n, value in tensors.items() if n in (name, *ragged_tensors(name))}
+
+
+def _has(tensors: Tensors, name: str) -> bool:
+    return bool(_of_column(tensors, name))

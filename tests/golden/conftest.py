@@ -1,0 +1,113 @@
+"""Both real tritonservers, each started once for all plans that are put into it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import tritonclient.grpc as triton_grpc
+
+from container.ports import choose_ports
+from container.settings import read_settings
+from container.triton_command import build_command, shm_prefix_for
+from container.triton_runtime import find_runtime
+from ensemble_tools.plan import ServingPlan
+from ensemble_tools.publish import publish, retract
+from tests.golden.archives import Tensors
+
+ROOT = Path(__file__).parents[2]
+WHEEL_2_36 = ROOT / ".triton/2.36/pytriton/tritonserver/bin/tritonserver"
+LIVE_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 30.0
+LOAD_TIMEOUT_S = 60.0
+#: A wrongly wired ensemble never answers; a right one needs milliseconds.
+ANSWER_TIMEOUT_S = 20.0
+TYPES = {"int32": "INT32", "int64": "INT64", "float32": "FP32", "float64": "FP64"}
+
+
+class RealTriton:
+    """A running tritonserver and its serving repository."""
+
+    def __init__(self, client: triton_grpc.InferenceServerClient, repository: Path) -> None:
+        self.client, self.repository = client, repository
+
+    def load(self, plan: ServingPlan) -> None:
+        """Publish and load; Triton loads an ensemble's steps with it. Raises its refusal."""
+        publish(plan, self.repository)
+        self.client.load_model(plan.entry, client_timeout=LOAD_TIMEOUT_S)
+
+    def unload(self, plan: ServingPlan) -> None:
+        self.client.unload_model(plan.entry, unload_dependents=True)
+        retract(plan, self.repository)
+
+    def infer(self, model: str, request: Tensors) -> Tensors:
+        """All outputs of the model for the request; raises Triton's error."""
+        inputs = []
+        for name, array in request.items():
+            tensor = triton_grpc.InferInput(name, list(array.shape), TYPES[array.dtype.name])
+            tensor.set_data_from_numpy(array)
+            inputs.append(tensor)
+        answer = self.client.infer(model, inputs, client_timeout=ANSWER_TIMEOUT_S)
+        names = [output.name for output in answer.get_response().outputs]
+        return {name: answer.as_numpy(name) for name in names}
+
+    def answer(self, plan: ServingPlan, request: Tensors) -> Tensors:
+        """Load, ask once, unload."""
+        try:
+            self.load(plan)
+            return self.infer(plan.entry, request)
+        finally:
+            self.unload(plan)
+
+
+@pytest.fixture(scope="session", params=["2.51", "2.36"])
+def triton(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RealTriton]:
+    """Each real tritonserver in turn, started as the container starts it."""
+    work = tmp_path_factory.mktemp(f"triton-{request.param}")
+    chosen = {"SERVE_TRITON_SERVER": str(WHEEL_2_36)} if request.param == "2.36" else {}
+    everything = {**os.environ, **chosen}
+    settings = read_settings(chosen)
+    repository = work / "serving"
+    repository.mkdir()
+    ports = choose_ports(settings)
+    command = build_command(
+        settings,
+        find_runtime(settings, work / "runtime", everything),
+        ports,
+        repository,
+        everything,
+        gpu_count=0,
+        shm_prefix=shm_prefix_for(os.getpid(), secrets.token_hex(4)),
+    )
+    log = work / "tritonserver.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(command.argv, env=command.env, stdout=output, stderr=output)
+    client = triton_grpc.InferenceServerClient(f"127.0.0.1:{ports.grpc}")
+    try:
+        wait_live(client, process, log)
+        yield RealTriton(client, repository)
+    finally:
+        client.close()
+        process.terminate()
+        process.wait(STOP_TIMEOUT_S)
+
+
+def wait_live(
+    client: triton_grpc.InferenceServerClient, process: subprocess.Popen[bytes], log: Path
+) -> None:
+    """Until it says that it is live; fails with its log."""
+    deadline = time.monotonic() + LIVE_TIMEOUT_S
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            if client.is_server_live(client_timeout=1.0):
+                return
+        except triton_grpc.InferenceServerException:
+            time.sleep(0.05)  # it refuses connections until it listens
+    raise AssertionError(log.read_text())

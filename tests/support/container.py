@@ -1,0 +1,320 @@
+"""A real container process over real sockets: started, asked, stopped, looked at from outside."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+
+ROOT = Path(__file__).parents[2]
+TRITON_2_36 = ROOT / ".triton/2.36/pytriton/tritonserver/bin/tritonserver"
+SHARED_MEMORY = Path("/dev/shm")
+
+START_TIMEOUT_S = 60.0  # a start is 2 s on an idle machine
+STOP_TIMEOUT_S = 30.0  # the platform kills after that
+CALL_TIMEOUT_S = 90.0  # over every limit of the container that a test may meet
+LOOK_S = 0.02
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process as /proc shows it."""
+
+    pid: int
+    parent: int
+    group: int
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What a container holds: its models, its published directories, its stubs, its memory."""
+
+    models: tuple[str, ...]
+    published: frozenset[str]
+    stubs: frozenset[int]
+    regions: frozenset[str]
+
+
+@dataclass
+class Container:
+    """One run. model_root is where archives may lie; work_dir where it writes."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+    log_path: Path
+    model_root: Path
+    work_dir: Path
+    http: httpx.Client = field(init=False)
+    _seen: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
+        self.http = httpx.Client(
+            base_url=f"http://127.0.0.1:{self.port}",
+            timeout=CALL_TIMEOUT_S,
+            limits=limits,
+            trust_env=False,
+        )
+
+    # -- the contract
+
+    def ping(self) -> int:
+        """The status of /ping; 0 while nothing listens."""
+        try:
+            return self.http.get("/ping", timeout=2.0).status_code
+        except httpx.TransportError:
+            return 0
+
+    def load(self, name: str, directory: Path, **headers: str) -> httpx.Response:
+        """POST /models."""
+        body = {"model_name": name, "url": str(directory)}
+        return self.http.post("/models", json=body, headers=headers)
+
+    def unload(self, name: str) -> httpx.Response:
+        """DELETE /models/{name}."""
+        return self.http.delete(f"/models/{name}")
+
+    def invoke(
+        self, name: str, body: bytes | Mapping[str, object] | Iterable[bytes], **headers: str
+    ) -> httpx.Response:
+        """POST /models/{name}/invoke; underscores in header names become dashes."""
+        named = {key.replace("_", "-"): value for key, value in headers.items()}
+        path = f"/models/{name}/invoke"
+        if isinstance(body, Mapping):
+            return self.http.post(path, json=body, headers=named)
+        return self.http.post(path, content=body, headers=named)
+
+    def models(self) -> dict[str, str]:
+        """name -> url of everything listed."""
+        listed = self.http.get("/models")
+        assert listed.status_code == 200, listed.text
+        return {model["modelName"]: model["modelUrl"] for model in listed.json()["models"]}
+
+    @contextlib.contextmanager
+    def loaded(self, name: str, directory: Path) -> Iterator[str]:
+        """The model, for as long as it is needed; loads and unloads are checked."""
+        answer = self.load(name, directory)
+        assert answer.status_code == 200, answer.text
+        try:
+            yield name
+        finally:
+            answer = self.unload(name)
+            assert answer.status_code == 200, answer.text
+
+    # -- from outside
+
+    @property
+    def log(self) -> str:
+        """Everything that it and its children have said."""
+        return self.log_path.read_text(errors="replace")
+
+    @property
+    def serving(self) -> Path:
+        """Its serving repository."""
+        (run,) = self.work_dir.iterdir()
+        return run / "serving"
+
+    def published(self) -> frozenset[str]:
+        """What lies in the serving repository, hidden things included."""
+        return frozenset(path.name for path in self.serving.iterdir())
+
+    def descendants(self) -> list[Process]:
+        """Its child processes and theirs; all that were ever seen are remembered."""
+        everyone = processes()
+        found: list[Process] = []
+        parents = {self.process.pid}
+        while parents:
+            children = [process for process in everyone if process.parent in parents]
+            found += children
+            parents = {process.pid for process in children}
+        self._seen |= {process.pid for process in found}
+        return found
+
+    def triton(self) -> int:
+        """tritonserver's process id."""
+        return next(p.pid for p in self.descendants() if p.command[0].endswith("/tritonserver"))
+
+    def stubs(self, triton_name: str | None = None) -> frozenset[int]:
+        """Python stubs, of one Triton model or of all. The model's path is their first argument."""
+        marked = f"/serving/{triton_name}/" if triton_name else ""
+        return frozenset(
+            process.pid
+            for process in self.descendants()
+            if process.command[0].endswith("triton_python_backend_stub")
+            and marked in process.command[1]
+        )
+
+    def regions(self) -> frozenset[str]:
+        """Its regions in /dev/shm."""
+        return frozenset(p.name for p in SHARED_MEMORY.glob(f"serve_{self.process.pid}_*"))
+
+    def snapshot(self) -> Snapshot:
+        """What it holds now."""
+        models = tuple(sorted(self.models()))
+        return Snapshot(models, self.published(), self.stubs(), self.regions())
+
+    # -- the end
+
+    def signal(self, number: signal.Signals) -> None:
+        """A signal to the container's own process."""
+        self.process.send_signal(number)
+
+    def wait(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
+        """Its exit code."""
+        return self.process.wait(timeout_s)
+
+    def close(self) -> None:
+        """Ends it if it still runs, and holds that nothing of it is left."""
+        self.http.close()
+        if self.process.poll() is None:
+            self.descendants()
+            self.signal(signal.SIGTERM)
+        try:
+            self.wait()
+        except subprocess.TimeoutExpired:
+            self._kill()
+            raise
+        self.check_nothing_left()
+
+    def check_nothing_left(self) -> None:
+        """No process, no region in /dev/shm, no directory."""
+        assert not self.survivors(), f"these outlived the container: {self.survivors()}"
+        assert not self.regions()
+        assert not list(self.work_dir.iterdir())
+
+    def survivors(self) -> set[int]:
+        """Processes that were seen below it and still run."""
+        return {process.pid for process in processes()} & self._seen
+
+    def discard(self) -> None:
+        """Clears away what a container that was killed left behind."""
+        for pid in self.survivors():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for region in self.regions():
+            (SHARED_MEMORY / region).unlink(missing_ok=True)
+        for path in self.work_dir.iterdir():
+            shutil.rmtree(path)
+
+    def _kill(self) -> None:
+        for process in self.descendants():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGKILL)
+        self.process.kill()
+        self.process.wait(STOP_TIMEOUT_S)
+
+
+def launch(directory: Path, **environment: str) -> Container:
+    """Start a multi-model container, everything of it under the directory, and wait for nothing.
+
+    environment is laid over the defaults.
+    """
+    model_root, work_dir = directory / "models", directory / "work"
+    for path in (model_root, work_dir):
+        path.mkdir(parents=True, exist_ok=True)
+    everything = {
+        **{k: v for k, v in os.environ.items() if not k.startswith(("SERVE_", "SAGEMAKER_"))},
+        "SAGEMAKER_MULTI_MODEL": "true",
+        "SAGEMAKER_BIND_TO_PORT": str(free_port()),
+        "SERVE_BIND_ADDRESS": "127.0.0.1",
+        "SERVE_MODEL_ROOT": str(model_root),
+        "SERVE_WORK_DIR": str(work_dir),
+        **environment,
+    }
+    log_path = directory / "log"
+    with log_path.open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "container", "serve"],
+            cwd=ROOT,
+            env=everything,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is for the tests, which then stop it in order
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+    port = int(everything["SAGEMAKER_BIND_TO_PORT"])
+    return Container(process, port, log_path, Path(everything["SERVE_MODEL_ROOT"]), work_dir)
+
+
+@contextlib.contextmanager
+def running(directory: Path, **environment: str) -> Iterator[Container]:
+    """A container for as long as the block lasts; nothing of it is left after."""
+    container = launch(directory, **environment)
+    try:
+        until(lambda: container.ping() == 200, "/ping is 200", container)
+        yield container
+    finally:
+        container.close()
+
+
+def until(
+    holds: Callable[[], object],
+    what: str,
+    container: Container | None = None,
+    timeout_s: float = START_TIMEOUT_S,
+) -> None:
+    """Return as soon as it holds; fails after timeout_s, or when the container has ended."""
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        ended = container is not None and container.process.poll() is not None
+        if ended or time.monotonic() > deadline:
+            log = container.log[-4000:] if container else ""
+            raise AssertionError(f"never: {what}\n{log}")
+        time.sleep(LOOK_S)
+
+
+def free_port() -> int:
+    """A port that nobody listens on, below the ephemeral ones, so that no client is given it."""
+    while True:
+        with socket.socket() as probe:
+            candidate = 10_000 + int.from_bytes(os.urandom(2), "big") % 20_000
+            with contextlib.suppress(OSError):
+                probe.bind(("127.0.0.1", candidate))
+                return candidate
+
+
+def processes() -> list[Process]:
+    """All processes that are alive (zombies are not)."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            state, parent, group = (entry / "stat").read_text().rpartition(")")[2].split()[:3]
+            words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            if state != "Z":
+                found.append(Process(int(entry.name), int(parent), int(group), (*words, "")))
+    return found
+
+
+def listening(pids: frozenset[int]) -> set[tuple[str, int]]:
+    """(address in the kernel's hexadecimal, port) of the processes' listening sockets."""
+    inodes = {socket_inode for pid in pids for socket_inode in _socket_inodes(pid)}
+    rows = [
+        row.split()
+        for table in ("tcp", "tcp6")
+        for row in Path("/proc/net", table).read_text().splitlines()[1:]
+    ]
+    found = set()
+    for row in rows:
+        if row[3] == "0A" and row[9] in inodes:  # TCP_LISTEN
+            address, _, port = row[1].partition(":")
+            found.add((address, int(port, 16)))
+    return found
+
+
+def _socket_inodes(pid: int) -> Iterator[str]:
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            target = os.readlink(descriptor)
+            if target.startswith("socket:["):
+                yield target.removeprefix("socket:[").removesuffix("]")

@@ -1,0 +1,258 @@
+"""Small models for tests: Python models of a few lines, and ensembles of them.
+
+Every model has an input IN and an output OUT, FP32 vectors of any length, besides what it says
+itself. They load in some tens of milliseconds, since strict mode needs no second start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+_HEAD = """
+import json, os, signal, time
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+def respond(request, out, **others):
+    tensors = [pb_utils.Tensor("OUT", np.asarray(out, dtype=np.float32))]
+    tensors += [pb_utils.Tensor(name, value) for name, value in others.items()]
+    return pb_utils.InferenceResponse(tensors)
+
+
+class Each:
+    def initialize(self, args):
+        self.name = args["model_name"]
+        config = json.loads(args["model_config"])
+        self.words = {k: v["string_value"] for k, v in config.get("parameters", {}).items()}
+
+    def mark(self):
+        if "marker" in self.words:
+            with open(self.words["marker"], "a") as file:
+                file.write("started\\n")
+
+    def execute(self, requests):
+        return [
+            self.answer(request, pb_utils.get_input_tensor_by_name(request, "IN").as_numpy())
+            for request in requests
+        ]
+
+"""
+
+#: Answers what it was given.
+IDENTITY = """
+class TritonPythonModel(Each):
+    def answer(self, request, values):
+        return respond(request, values)
+"""
+
+#: Adds the parameter `addend`.
+ADDER = """
+class TritonPythonModel(Each):
+    def answer(self, request, values):
+        return respond(request, values + float(self.words["addend"]))
+"""
+
+#: Says its own Triton name in a second output, WHO.
+NAMED = """
+class TritonPythonModel(Each):
+    def answer(self, request, values):
+        return respond(request, values, WHO=np.array([self.name.encode()], dtype=np.object_))
+"""
+
+#: Raises, with the values in the message.
+RAISING = """
+class TritonPythonModel(Each):
+    def answer(self, request, values):
+        raise ValueError("these values are not welcome: %s" % values.tolist())
+"""
+
+#: Sleeps for as many seconds as the first value says; notes the start in the file `marker`.
+SLOW = """
+class TritonPythonModel(Each):
+    def answer(self, request, values):
+        self.mark()
+        time.sleep(float(values[0]))
+        return respond(request, values)
+"""
+
+#: Kills its own process at each request.
+KILLING = """
+class TritonPythonModel(Each):
+    def answer(self, request, values):
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+#: Takes `seconds` to initialize; notes the start in the file `marker`.
+LATE = """
+class TritonPythonModel(Each):
+    def initialize(self, args):
+        super().initialize(args)
+        self.mark()
+        time.sleep(float(self.words["seconds"]))
+
+    def answer(self, request, values):
+        return respond(request, values)
+"""
+
+#: Raises in initialize.
+UNWILLING = """
+def weights():
+    raise FileNotFoundError("no weights in /nowhere/weights.bin")
+
+
+class TritonPythonModel(Each):
+    def initialize(self, args):
+        weights()
+"""
+
+#: Answers with the request's parameters, as JSON, in a second output, SEEN.
+PARAMETERS = """
+class TritonPythonModel(Each):
+    def answer(self, request, values):
+        seen = request.parameters()
+        seen = (seen if isinstance(seen, str) else json.dumps(seen)).encode()
+        return respond(request, values, SEEN=np.array([seen], dtype=np.object_))
+"""
+
+#: Has no config for its tensors: tells them when it is asked (auto-completion).
+COMPLETING = """
+class TritonPythonModel(Each):
+    @staticmethod
+    def auto_complete_config(config):
+        config.set_max_batch_size(0)
+        config.add_input({"name": "IN", "data_type": "TYPE_FP32", "dims": [-1]})
+        config.add_output({"name": "OUT", "data_type": "TYPE_FP32", "dims": [-1]})
+        return config
+
+    def answer(self, request, values):
+        return respond(request, values)
+"""
+
+#: Text in, its words out, one answer each when it is decoupled, else all in one.
+SPEAKING = """
+class TritonPythonModel:
+    def initialize(self, args):
+        config = json.loads(args["model_config"])
+        self.decoupled = config.get("model_transaction_policy", {}).get("decoupled", False)
+
+    def execute(self, requests):
+        responses = []
+        for request in requests:
+            text = pb_utils.get_input_tensor_by_name(request, "text_input").as_numpy()
+            text = text.reshape(-1)[0].decode()
+            if not self.decoupled:
+                responses.append(self.said(text))
+                continue
+            sender = request.get_response_sender()
+            for word in text.split():
+                sender.send(self.said(word))
+            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+        return None if self.decoupled else responses
+
+    def said(self, text):
+        array = np.array([text.encode()], dtype=np.object_)
+        return pb_utils.InferenceResponse([pb_utils.Tensor("text_output", array)])
+"""
+
+_VECTORS = """
+input { name: "IN" data_type: TYPE_FP32 dims: [-1] }
+output { name: "OUT" data_type: TYPE_FP32 dims: [-1] }
+"""
+
+
+@dataclass(frozen=True)
+class PythonModel:
+    """One model directory to be written. more: further lines of its config.pbtxt."""
+
+    source: str
+    more: str = ""
+    parameters: Mapping[str, object] | None = None
+    tensors: str = _VECTORS
+    backend: str = "python"
+
+    @property
+    def config(self) -> str:
+        """Its config.pbtxt."""
+        parameters = "".join(
+            f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n'
+            for key, value in (self.parameters or {}).items()
+        )
+        group = "instance_group { kind: KIND_CPU count: 1 }\n"
+        return f'backend: "{self.backend}"\n{self.tensors}{group}{parameters}{self.more}'
+
+    def write(self, directory: Path) -> None:
+        """The directory, with one version."""
+        (directory / "1").mkdir(parents=True)
+        (directory / "1/model.py").write_text(_HEAD + self.source)
+        (directory / "config.pbtxt").write_text(self.config)
+
+
+@dataclass(frozen=True)
+class Chain:
+    """An ensemble that sends IN through the steps, one after another, to OUT."""
+
+    steps: tuple[str, ...]
+
+    @property
+    def config(self) -> str:
+        """Its config.pbtxt."""
+        tensors = ["IN", *(f"t{number}" for number in range(1, len(self.steps))), "OUT"]
+        rows = [
+            f'step {{ model_name: "{step}" model_version: -1\n'
+            f'  input_map {{ key: "IN" value: "{given}" }}\n'
+            f'  output_map {{ key: "OUT" value: "{made}" }} }}\n'
+            for step, given, made in zip(self.steps, tensors, tensors[1:], strict=False)
+        ]
+        return f'platform: "ensemble"\n{_VECTORS}ensemble_scheduling {{\n{"".join(rows)}}}\n'
+
+    def write(self, directory: Path) -> None:
+        """The directory, with the empty version directory that Triton wants."""
+        (directory / "1").mkdir(parents=True)
+        (directory / "config.pbtxt").write_text(self.config)
+
+
+Writable = PythonModel | Chain
+
+identity = PythonModel(IDENTITY)
+named = PythonModel(NAMED, 'output { name: "WHO" data_type: TYPE_STRING dims: [1] }\n')
+raising = PythonModel(RAISING)
+killing = PythonModel(KILLING)
+unwilling = PythonModel(UNWILLING)
+parameters = PythonModel(PARAMETERS, 'output { name: "SEEN" data_type: TYPE_STRING dims: [1] }\n')
+_TEXTS = """
+input { name: "text_input" data_type: TYPE_STRING dims: [1] }
+output { name: "text_output" data_type: TYPE_STRING dims: [1] }
+"""
+speaking = PythonModel(SPEAKING, tensors=_TEXTS)
+streaming = PythonModel(SPEAKING, "model_transaction_policy { decoupled: true }\n", tensors=_TEXTS)
+
+
+def adder(addend: float) -> PythonModel:
+    """OUT = IN + addend."""
+    return PythonModel(ADDER, parameters={"addend": addend})
+
+
+def slow(marker: Path) -> PythonModel:
+    """Sleeps for IN[0] seconds; the marker file exists once it has begun."""
+    return PythonModel(SLOW, parameters={"marker": marker})
+
+
+def late(seconds: float, marker: Path) -> PythonModel:
+    """Takes so long to load; the marker file exists once it has begun."""
+    return PythonModel(LATE, parameters={"seconds": seconds, "marker": marker})
+
+
+def write_archive(directory: Path, models: Mapping[str, Writable]) -> Path:
+    """Model directories side by side, as they lie in an extracted archive."""
+    for name, model in models.items():
+        model.write(directory / name)
+    return directory
+
+
+def sums(directory: Path, addends: Iterable[float]) -> Path:
+    """An ensemble `sum` over the steps add0, add1, ...; the step names are always the same."""
+    steps = {f"add{number}": adder(addend) for number, addend in enumerate(addends)}
+    return write_archive(directory, {**steps, "sum": Chain(tuple(steps))})

@@ -1,0 +1,86 @@
+"""A tritonserver without the container: what serves an export as Merlin wrote it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import tritonclient.grpc as triton_grpc
+
+from container.ports import choose_ports
+from container.settings import read_settings
+from container.triton_command import TritonCommand, build_command, shm_prefix_for
+from container.triton_process import remove_shared_memory
+from container.triton_runtime import find_runtime
+from tests.support.container import CALL_TIMEOUT_S, STOP_TIMEOUT_S, until
+
+
+@dataclass(frozen=True)
+class PlainTriton:
+    """One that runs: its HTTP side for inference."""
+
+    http: httpx.Client
+
+    def infer(self, model: str, request: Mapping[str, object]) -> httpx.Response:
+        """POST /v2/models/{model}/infer."""
+        return self.http.post(f"/v2/models/{model}/infer", json=request)
+
+
+@contextlib.contextmanager
+def plain_triton(directory: Path, repository: Path, models: Sequence[str]) -> Iterator[PlainTriton]:
+    """tritonserver on a copy of the repository, the models loaded in that order.
+
+    The runtime is the container's own, so that the python stub and the pytorch backend are there.
+    """
+    copied = directory / "repository"
+    shutil.copytree(repository, copied)
+    settings = read_settings({})
+    runtime = find_runtime(settings, directory / "work", os.environ)
+    ports = choose_ports(settings)
+    prefix = shm_prefix_for(os.getpid(), secrets.token_hex(4))
+    command = build_command(
+        settings, runtime, ports, copied, os.environ, gpu_count=0, shm_prefix=prefix
+    )
+    with (
+        _started(command, directory / "log"),
+        httpx.Client(
+            base_url=f"http://127.0.0.1:{ports.http}", timeout=CALL_TIMEOUT_S, trust_env=False
+        ) as http,
+    ):
+        until(lambda: _is_live(http), "tritonserver is live")
+        with triton_grpc.InferenceServerClient(f"127.0.0.1:{ports.grpc}") as control:
+            for model in models:
+                control.load_model(model, client_timeout=CALL_TIMEOUT_S)
+        yield PlainTriton(http)
+
+
+@contextlib.contextmanager
+def _started(command: TritonCommand, log_path: Path) -> Iterator[None]:
+    with log_path.open("wb") as log:
+        process = subprocess.Popen(
+            command.argv, env=dict(command.env), stdout=log, stderr=subprocess.STDOUT
+        )
+    try:
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        finally:
+            process.kill()
+            process.wait(STOP_TIMEOUT_S)
+            remove_shared_memory(command.shm_prefix)
+
+
+def _is_live(http: httpx.Client) -> bool:
+    try:
+        return http.get("/v2/health/live").status_code == 200
+    except httpx.TransportError:
+        return False

@@ -1,0 +1,185 @@
+"""A directory on disk into a ModelRepository: layouts, litter, and which model is meant."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ensemble_tools.errors import ConfigUnreadable, RepositoryUnusable
+from ensemble_tools.repository import MAX_CONFIG_BYTES, model_directories, read_repository
+
+
+def make(root: Path, *files: str, **configs: str) -> Path:
+    """Files (or directories, with a `/` at the end) and config.pbtxt files by model name."""
+    for name in files:
+        path = root / name
+        (path if name.endswith("/") else path.parent).mkdir(parents=True, exist_ok=True)
+        if not name.endswith("/"):
+            path.touch()
+    for model, text in configs.items():
+        (root / model).mkdir(parents=True, exist_ok=True)
+        (root / model / "config.pbtxt").write_text(text)
+    return root
+
+
+def ensemble(*steps: str) -> str:
+    listed = " ".join(f'step {{ model_name: "{step}" }}' for step in steps)
+    return f'platform: "ensemble" ensemble_scheduling {{ {listed} }}'
+
+
+MODEL = ("config.pbtxt", "1/model.py")
+
+
+@pytest.mark.parametrize("around", ["", "archive/"])
+@pytest.mark.parametrize(
+    ("files", "name"),
+    [
+        (["m/config.pbtxt", "m/1/model.py"], "m"),
+        (["m/1/model.py"], "m"),
+        (["config.pbtxt", "1/model.py"], "model"),
+        (["1/model.py"], "model"),
+        (["m/config.pbtxt"], "m"),
+    ],
+)
+def test_layouts(around: str, files: list[str], name: str, tmp_path: Path) -> None:
+    """Model directories or a single model's files, at the top or inside one directory: served."""
+    make(tmp_path, *(around + file for file in files))
+    repository = read_repository(tmp_path)
+    assert repository.entry.name in {name, around.strip("/")}
+    assert (repository.entry.directory / files[0].removeprefix("m/")).exists()
+
+
+def test_single_model_has_its_own_name(tmp_path: Path) -> None:
+    """A single model at the top bears the name that its config declares."""
+    make(tmp_path, "1/model.py")
+    (tmp_path / "config.pbtxt").write_text('name: "mine"')
+    assert read_repository(tmp_path).entry.name == "mine"
+
+
+def test_litter(tmp_path: Path) -> None:
+    """What archivers, file systems and people leave beside the models is passed over."""
+    make(
+        tmp_path, "m/1/model.py", "__MACOSX/m/1/x", "lost+found/", ".git/1/x", "README.md", "docs/"
+    )
+    repository = read_repository(tmp_path)
+    assert list(repository.models) == ["m"]
+    assert model_directories(tmp_path) == ("m",)
+
+
+def test_versions(tmp_path: Path) -> None:
+    """Versions are directories with plain numbers; everything else in a model is an entry."""
+    names = ["1/a", "10/b/", "2/", "01/x", "0/x", "-1/x", "x/y", "٣/x", "3", "config.pbtxt"]
+    make(tmp_path, *(f"m/{name}" for name in names))
+    model = read_repository(tmp_path).entry
+    assert model.versions == (1, 2, 10)
+    assert model.payload == {1: {"a"}, 2: frozenset(), 10: {"b/"}}
+    assert set(model.entries) == {name.split("/")[0] for name in names}
+
+
+@pytest.mark.parametrize(
+    ("made", "found"),
+    [([], "nothing"), (["a.txt"], "a.txt"), (["a/b/1/x", "c/"], "a, c"), (["a/b/c/1/x"], "a")],
+)
+def test_no_models(made: list[str], found: str, tmp_path: Path) -> None:
+    """Without a model directory the message says what was found and what was expected."""
+    make(tmp_path, *made)
+    with pytest.raises(RepositoryUnusable, match=rf"found {found}\); expected directories"):
+        read_repository(tmp_path)
+
+
+def test_no_directory(tmp_path: Path) -> None:
+    """A path that is not there, or a file, is refused."""
+    (tmp_path / "file").touch()
+    for name in ("nothing", "file"):
+        with pytest.raises(RepositoryUnusable, match="no such directory"):
+            read_repository(tmp_path / name)
+
+
+EXECUTOR = "executor_model/1/ensemble/ensemble.pkl"
+
+
+@pytest.mark.parametrize(
+    ("files", "configs", "entry"),
+    [
+        (["a/1/x"], {}, "a"),
+        ([EXECUTOR, "0_w/1/x", "1_p/1/x"], {}, "executor_model"),
+        (["my_own/3/ensemble/ensemble.pkl", "my_own/1/x", "0_w/1/x"], {}, "my_own"),
+        ([EXECUTOR, "a/1/x"], {"mine": ensemble("a")}, "mine"),
+        (["a/1/x"], {"outer": ensemble("inner"), "inner": ensemble("a")}, "outer"),
+        (["a/1/x"], {"self": ensemble("self", "a")}, "self"),
+        (["a/1/x"], {"one": ensemble("two"), "two": ensemble("one")}, "one"),
+    ],
+)
+def test_entry(files: list[str], configs: dict[str, str], entry: str, tmp_path: Path) -> None:
+    """The only model, the outermost ensemble, or the executor is meant; of a circle its first."""
+    assert read_repository(make(tmp_path, *files, **configs)).entry.name == entry
+
+
+@pytest.mark.parametrize(
+    ("files", "configs"),
+    [
+        (["a/1/x", "b/1/x"], {}),
+        (["a/1/x"], {"one": ensemble("a"), "two": ensemble("a")}),
+        ([EXECUTOR, "other/1/ensemble/ensemble.pkl"], {}),
+    ],
+)
+def test_no_entry(files: list[str], configs: dict[str, str], tmp_path: Path) -> None:
+    """Several models that could be meant are listed, and one of them can be asked for by name."""
+    make(tmp_path, *files, **configs)
+    with pytest.raises(RepositoryUnusable, match="several models") as refusal:
+        read_repository(tmp_path)
+    for name in model_directories(tmp_path):
+        assert name in str(refusal.value)
+        assert read_repository(tmp_path, name).entry.name == name
+
+
+def test_named_entry_is_missing(tmp_path: Path) -> None:
+    """A name that no model has is answered with the names that there are."""
+    make(tmp_path, "a/1/x", "b/1/x")
+    with pytest.raises(RepositoryUnusable, match="no model 'c' in it; expected one of a, b"):
+        read_repository(tmp_path, "c")
+
+
+def test_graph_of_the_served_version(tmp_path: Path) -> None:
+    """The executor's graph is the highest version's; without one there it is no executor."""
+    make(tmp_path, "e/1/ensemble/ensemble.pkl", "e/2/ensemble/ensemble.pkl")
+    assert read_repository(tmp_path).graph_path == tmp_path / "e/2/ensemble/ensemble.pkl"
+    make(tmp_path, "e/3/x")
+    assert read_repository(tmp_path).graph_path is None
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [(b'name: "a"\n\n\xff', 3), (b"name: {\n", None), (b"\0", None), (b"\xef\xbb\xbfname: 1", 1)],
+)
+def test_unreadable_config(content: bytes, line: int | None, tmp_path: Path) -> None:
+    """A config that is no text, or no config, is refused by file and line."""
+    make(tmp_path, m="")
+    (tmp_path / "m/config.pbtxt").write_bytes(content)
+    with pytest.raises(ConfigUnreadable, match=r"m/config\.pbtxt") as refusal:
+        read_repository(tmp_path)
+    assert line in (None, refusal.value.line)
+
+
+def test_config_that_is_no_file(tmp_path: Path) -> None:
+    """A directory, a pipe or a huge file in the config's place is refused, and not waited for."""
+    for number, make_it in enumerate((Path.mkdir, os.mkfifo, huge)):
+        make(tmp_path / str(number), "m/1/x")
+        make_it(tmp_path / str(number) / "m/config.pbtxt")  # type: ignore[operator]  # of one shape
+        with pytest.raises(ConfigUnreadable):
+            read_repository(tmp_path / str(number))
+
+
+def huge(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(MAX_CONFIG_BYTES + 1)
+
+
+def test_links_that_lead_nowhere(tmp_path: Path) -> None:
+    """Broken and circular links in an archive are entries like any other."""
+    make(tmp_path, "m/1/x")
+    (tmp_path / "m/broken").symlink_to("nothing")
+    (tmp_path / "m/circle").symlink_to("circle")
+    assert read_repository(tmp_path).entry.entries == ("1", "broken", "circle")
