@@ -59,9 +59,9 @@ COPY --from=sources /opt/serve/requirements/ requirements/
 # sets PYTHONPATH, which puts its old protobuf, numpy and typing_extensions before the environment's
 # own: pip and (by -I) the server must not see it.
 RUN python3 -m venv --without-pip .venv \
- && env -u PYTHONPATH python3 -m pip --python .venv/bin/python install --no-cache-dir \
-        --require-hashes -r requirements/server.txt \
  && .venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > purelib \
+ && env -u PYTHONPATH python3 -m pip install --no-cache-dir --require-hashes \
+        --target "$(cat purelib)" -r requirements/server.txt \
  && echo /opt/serve > "$(cat purelib)/serve.pth" \
  && rm purelib
 COPY --from=sources /opt/serve/ /opt/serve/

@@ -34,7 +34,7 @@ from container.settings import MIB, Settings, read_settings
 from container.triton_command import TritonCommand, build_command, shm_prefix_for
 from container.triton_process import TritonProcess
 from container.triton_runtime import count_gpus, find_runtime
-from ensemble_tools import model_directories
+from ensemble_tools import EnsembleToolsError, read_repository
 from serve.app import multi_model_app, single_model_app
 from serve.errors import ServeError
 from serve.invocation import Invocation
@@ -46,8 +46,9 @@ from serve.triton_client import TritonClient
 
 log = logging.getLogger(__name__)
 
-#: Of the time to stop in, what requests in flight get; the rest is tritonserver's.
-_DRAIN_SHARE = 0.6
+#: Of the time to stop in, what requests in flight get, and then tritonserver. The rest is for
+#: clearing away what a killed tritonserver leaves, and for the interpreter's own end.
+_DRAIN_SHARE, _TRITON_SHARE = 0.5, 0.25
 #: Connections that the kernel holds until they are accepted; the platform waits 250 ms for that.
 _BACKLOG = 2048
 #: Longer than load balancers and the platform keep idle connections (60 s and less).
@@ -94,10 +95,11 @@ class _Container:
         """Serve until a signal comes or tritonserver cannot be kept alive."""
         settings = self._settings
         stop = _stop_signal()
+        single_model = None if settings.multi_model else _single_model_name(settings)
         async with AsyncExitStack() as ending:
             work_dir = ending.enter_context(_work_dir(settings.work_dir))
             ports = choose_ports(settings)
-            serving = _join(settings, ports, work_dir / "serving")
+            serving = _join(settings, ports, work_dir / "serving", single_model)
             server, listening = await self._start_http(serving.app)
             ending.push_async_callback(_drain, server, listening)
             log.info("listening", extra={"port": settings.bind_port})
@@ -105,9 +107,11 @@ class _Container:
             process = await self._triton(serving, ports, work_dir)
             running = asyncio.ensure_future(process.run())
             try:
-                await self._until_stopped(stop, running, self._after_start(serving, ports))
+                beside = self._after_start(serving, ports, single_model)
+                await self._until_stopped(stop, {running, listening}, beside)
             finally:
                 log.info("stopping")
+                serving.lifecycle.stop()
                 await _drain(server, listening)
                 await serving.triton.close()  # tritonserver waits for connections that are open
                 await process.stop()
@@ -144,7 +148,7 @@ class _Container:
             restart_limit=settings.restart_limit,
             restart_window_s=settings.restart_window,
             start_timeout_s=settings.start_timeout,
-            stop_timeout_s=settings.shutdown_timeout * (1 - _DRAIN_SHARE),
+            stop_timeout_s=settings.shutdown_timeout * _TRITON_SHARE,
         )
 
     def _command(self, ports: Ports, work_dir: Path) -> TritonCommand:
@@ -160,30 +164,29 @@ class _Container:
             shm_prefix=shm_prefix_for(os.getpid(), secrets.token_hex(4)),
         )
 
-    async def _after_start(self, serving: _Serving, ports: Ports) -> None:
+    async def _after_start(self, serving: _Serving, ports: Ports, single_model: str | None) -> None:
         """What runs beside tritonserver: the single model's load, the publishing of metrics."""
-        if not self._settings.multi_model:
-            await _load_single_model(self._settings, serving.lifecycle)
+        if single_model is not None:
+            await _load_single_model(self._settings, serving.lifecycle, single_model)
         if self._settings.publish_metrics:
             await _metrics_publisher(self._settings, ports).run()
 
     async def _until_stopped(
-        self, stop: asyncio.Event, running: asyncio.Future[None], beside: Awaitable[None]
+        self, stop: asyncio.Event, servers: set[asyncio.Future[None]], beside: Awaitable[None]
     ) -> None:
-        """Return on a signal; raise what ended tritonserver or what runs beside it."""
+        """Return on a signal, or when a server ends; raise what ended one of them or `beside`."""
         stopping = asyncio.ensure_future(stop.wait())
-        tasks: set[asyncio.Future[Any]] = {stopping, running, asyncio.ensure_future(beside)}
+        others: set[asyncio.Future[Any]] = {stopping, asyncio.ensure_future(beside)}
+        tasks = servers | others
         try:
-            while tasks and not stopping.done():
+            while not stopping.done() and not any(server.done() for server in servers):
                 done, tasks = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     task.result()
-                if running.done():
-                    return
         finally:
-            for task in tasks - {running}:
+            for task in others:
                 task.cancel()
-            await asyncio.gather(*(tasks - {running}), return_exceptions=True)
+            await asyncio.gather(*others, return_exceptions=True)
 
 
 class _Server(uvicorn.Server):
@@ -230,7 +233,9 @@ def _bind(address: str, port: int) -> socket.socket:
         raise BindFailed(address, port, error.strerror or str(error)) from error
 
 
-def _join(settings: Settings, ports: Ports, serving_repository: Path) -> _Serving:
+def _join(
+    settings: Settings, ports: Ports, serving_repository: Path, single_model: str | None
+) -> _Serving:
     """Registry, client, lifecycle, invocation and routes, each given what it needs."""
     registry = Registry()
     triton = TritonClient(LOOPBACK, ports.http, ports.grpc)
@@ -254,10 +259,10 @@ def _join(settings: Settings, ports: Ports, serving_repository: Path) -> _Servin
         registry, triton, revival, settings.inference_type, settings.invoke_timeout
     )
     ping = PingRoute(_health(settings, registry, triton))
-    if settings.multi_model:
+    if single_model is None:
         app = multi_model_app(ping, ModelRoutes(registry, lifecycle), InvokeRoute(invocation))
     else:
-        app = single_model_app(ping, InvokeRoute(invocation, _single_model_name(settings)))
+        app = single_model_app(ping, InvokeRoute(invocation, single_model))
     return _Serving(app, triton, registry, lifecycle, revival)
 
 
@@ -278,22 +283,28 @@ def _health(
 
 
 def _single_model_name(settings: Settings) -> str:
-    """The model of a single-model endpoint (upstream's serve script has the same rule)."""
-    directory = settings.single_model_dir
-    found = model_directories(directory) if directory.is_dir() else ()
-    if settings.default_model_name is not None:
-        return settings.default_model_name
-    if len(found) == 1:
+    """The model of a single-model endpoint (upstream's serve script has the same rule).
+
+    Raises SingleModelUnusable unless it is named or the only one.
+    """
+    directory, named = settings.single_model_dir, settings.default_model_name
+    try:
+        repository = read_repository(directory, named)
+    except EnsembleToolsError as error:
+        raise SingleModelUnusable.unclear(str(error)) from error
+    if named is None and len(repository.models) > 1:
+        found = ", ".join(sorted(repository.models)[:20])
+        raise SingleModelUnusable.unclear(f"{directory}: found several models ({found})")
+    name = repository.entry.name
+    if named is None:
         log.warning(
-            "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME is not set; serving the only model directory",
-            extra={"model_name": found[0]},
+            "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME is not set; serving the only model",
+            extra={"model_name": name},
         )
-        return found[0]
-    raise SingleModelUnusable.unclear(directory, found)
+    return name
 
 
-async def _load_single_model(settings: Settings, lifecycle: Lifecycle) -> None:
-    name = _single_model_name(settings)
+async def _load_single_model(settings: Settings, lifecycle: Lifecycle, name: str) -> None:
     try:
         await lifecycle.load(name, str(settings.single_model_dir), entry=name)
     except ServeError as error:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 
 class ContainerError(Exception):
@@ -89,11 +88,11 @@ class SingleModelUnusable(ContainerError):
     """The single-model endpoint's model: which is meant is unclear, or it does not load."""
 
     @classmethod
-    def unclear(cls, directory: Path, found: Sequence[str]) -> SingleModelUnusable:
-        """Not exactly one directory, and no name given."""
+    def unclear(cls, found: str) -> SingleModelUnusable:
+        """Not exactly one model, and none of them named."""
         return cls(
-            f"{directory}: found {', '.join(found[:20]) or 'no model directory'}, expected exactly "
-            "one model directory, or SAGEMAKER_TRITON_DEFAULT_MODEL_NAME to name the one to serve"
+            f"{found}; a single-model endpoint serves the only model of SERVE_SINGLE_MODEL_DIR, or "
+            "the one that SAGEMAKER_TRITON_DEFAULT_MODEL_NAME names"
         )
 
     @classmethod

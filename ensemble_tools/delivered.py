@@ -6,9 +6,14 @@ then answers nothing for ever (an ensemble whose tensors go in a circle).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-from ensemble_tools.errors import ConfigIncomplete, EnsembleInvalid, PayloadMissing
+from ensemble_tools.errors import (
+    NAMED_COLUMNS,
+    ConfigIncomplete,
+    EnsembleInvalid,
+    PayloadMissing,
+)
 from ensemble_tools.model_config import EnsembleStep, ModelConfig
 from ensemble_tools.repository import ModelRepository, SourceModel
 
@@ -29,58 +34,93 @@ _PAYLOADS = {
     "tensorflow": ("model.savedmodel/", "model.graphdef"),
     "openvino": ("model.xml",),
 }
+#: For models that are published as delivered. An ensemble is never completed, and the edges of an
+#: executor's ensemble are checked here, before any backend could be asked.
 _TURN_ON = "add it, or set SERVE_AUTO_COMPLETE=true to let Triton ask the backend for it"
+_DECLARE = "declare it: Triton does not complete the config of an ensemble"
+_EXPORT_AGAIN = (
+    "export the model again, or declare it: the ensemble in the executor's place is made of what "
+    "configs say, whatever SERVE_AUTO_COMPLETE is"
+)
 
 
 def reachable(repository: ModelRepository) -> tuple[SourceModel, ...]:
     """The entry model after all models that it needs as ensemble steps; raises EnsembleInvalid."""
+    return with_steps([repository.entry], repository.models)
+
+
+def with_steps(
+    wanted: Iterable[SourceModel], models: Mapping[str, SourceModel]
+) -> tuple[SourceModel, ...]:
+    """The models, each after all that it needs as ensemble steps; raises EnsembleInvalid."""
     done: dict[str, SourceModel] = {}
-    _visit(repository.entry, repository.models, done, ())
+    for model in wanted:
+        if model.name not in done:
+            _visit(model, models, done)
     return tuple(done.values())
 
 
 def _visit(
-    model: SourceModel,
-    models: Mapping[str, SourceModel],
-    done: dict[str, SourceModel],
-    above: tuple[str, ...],
+    first: SourceModel, models: Mapping[str, SourceModel], done: dict[str, SourceModel]
 ) -> None:
-    if model.name in above:
-        circle = " → ".join([*above[above.index(model.name) :], model.name])
-        raise EnsembleInvalid(
-            model.config_path, f"the ensemble contains itself ({circle})", "remove one of the steps"
-        )
-    for step in model.config.steps if model.config else ():
-        if step.model_name not in models:
+    """Depth first, without recursion: an archive may nest ensembles without end."""
+    open_steps = {first.name: _step_names(first)}
+    while open_steps:
+        model = models[next(reversed(open_steps))]
+        step = next((name for name in open_steps[model.name] if name not in done), None)
+        if step is None:
+            del open_steps[model.name]
+            done[model.name] = model
+        elif step in open_steps:
+            above = list(open_steps)
+            raise _contains_itself(models[step], [*above[above.index(step) :], step])
+        elif step not in models:
             raise EnsembleInvalid(
                 model.config_path,
-                f"the step {step.model_name!r} is not in the archive",
-                f"add the model directory {step.model_name}/ beside {model.name}/",
+                f"the step {step!r} is not in the archive",
+                f"add the model directory {step}/ beside {model.name}/",
             )
-        if step.model_name not in done:
-            _visit(models[step.model_name], models, done, (*above, model.name))
-    done[model.name] = model
+        else:
+            open_steps[step] = _step_names(models[step])
 
 
-def check_servable(model: SourceModel, *, strict: bool) -> None:
+def _step_names(model: SourceModel) -> Iterator[str]:
+    return iter([step.model_name for step in model.config.steps] if model.config else [])
+
+
+def _contains_itself(model: SourceModel, circle: list[str]) -> EnsembleInvalid:
+    shown = (
+        [*circle[:NAMED_COLUMNS], "…", circle[-1]] if len(circle) > 2 * NAMED_COLUMNS else circle
+    )
+    return EnsembleInvalid(
+        model.config_path,
+        f"the ensemble contains itself ({' → '.join(shown)})",
+        "remove one of the steps",
+    )
+
+
+def check_servable(model: SourceModel, *, strict: bool, under_executor: bool = False) -> None:
     """Raise ConfigIncomplete or PayloadMissing when Triton could not load the model.
 
-    strict: without auto-completion, where Triton needs to be told inputs and outputs.
+    strict: inputs and outputs must be declared, as without auto-completion. under_executor: the
+    model belongs to an executor's graph, where that is so in any case.
     """
     config = model.config
+    remedy = _EXPORT_AGAIN if under_executor else _DECLARE if model.is_ensemble else _TURN_ON
     if config is None:
         if strict:
             raise ConfigIncomplete(
                 model.config_path, "the whole file",
+                _EXPORT_AGAIN if under_executor else
                 "write a config.pbtxt, or set SERVE_AUTO_COMPLETE=true to let Triton make one",
             )  # fmt: skip
     else:
-        _check_config(model, config, strict)
+        _check_config(model, config, strict, remedy)
     if not model.is_ensemble:
         _check_payload(model, config)
 
 
-def _check_config(model: SourceModel, config: ModelConfig, strict: bool) -> None:
+def _check_config(model: SourceModel, config: ModelConfig, strict: bool, remedy: str) -> None:
     if model.is_ensemble:
         if not config.steps:
             raise ConfigIncomplete(
@@ -90,12 +130,12 @@ def _check_config(model: SourceModel, config: ModelConfig, strict: bool) -> None
         return
     for field, tensors in (("input", config.inputs), ("output", config.outputs)):
         if not tensors:
-            raise ConfigIncomplete(model.config_path, field, _TURN_ON)
+            raise ConfigIncomplete(model.config_path, field, remedy)
         for name, tensor in tensors.items():
             if not name:
                 raise ConfigIncomplete(model.config_path, f"{field}.name", "name every tensor")
             if tensor.data_type == "TYPE_INVALID":
-                raise ConfigIncomplete(model.config_path, f"{field}[{name!r}].data_type", _TURN_ON)
+                raise ConfigIncomplete(model.config_path, f"{field}[{name!r}].data_type", remedy)
 
 
 def _check_payload(model: SourceModel, config: ModelConfig | None) -> None:
@@ -104,7 +144,7 @@ def _check_payload(model: SourceModel, config: ModelConfig | None) -> None:
             model.directory,
             "no version directory in it; expected one such as 1/ that holds what is to be loaded",
         )
-    version = model.versions[-1]
+    version = _served_version(model, config)
     found = model.payload[version]
     directory = model.directory / str(version)
     expected = _expected_payload(config)
@@ -118,6 +158,24 @@ def _check_payload(model: SourceModel, config: ModelConfig | None) -> None:
         wanted = " or ".join(expected) or "the model's files"
         shown = ", ".join(sorted(found)[:10]) or "nothing"
         raise PayloadMissing(directory, f"expected {wanted} in it, found {shown}")
+
+
+def _served_version(model: SourceModel, config: ModelConfig | None) -> int:
+    """The version that answers; raises PayloadMissing when the policy names one that is not there.
+
+    Triton writes a line about it and serves the others, so another model than meant may answer.
+    """
+    specific = config.specific_versions if config else None
+    missing = sorted(set(specific or ()) - set(model.versions))
+    if missing or model.served_version is None:
+        wanted = ", ".join(str(version) for version in missing[:10]) or "no version"
+        there = ", ".join(str(version) for version in model.versions[:10])
+        raise PayloadMissing(
+            model.config_path,
+            f"its version_policy names {wanted}, and the version directories are {there}; add "
+            "what is missing, or change the policy",
+        )
+    return model.served_version
 
 
 def _expected_payload(config: ModelConfig | None) -> tuple[str, ...]:
@@ -139,20 +197,40 @@ def check_ensemble(model: SourceModel) -> None:
     if not model.is_ensemble or model.config is None:
         return
     produced = _check_producers(model, model.config)
-    known = set(model.config.inputs)
-    waiting = list(model.config.steps)
-    while waiting:
-        ready = [step for step in waiting if known.issuperset(step.inputs.values())]
-        if not ready:
-            raise _never_ready(model, waiting[0], produced, known)
-        waiting = [step for step in waiting if step not in ready]
-        known.update(tensor for step in ready for tensor in step.outputs.values())
+    known = _come_to_exist(model, model.config, produced)
     for name in model.config.outputs:
         if name not in known:
             raise EnsembleInvalid(
                 model.config_path, f"no step puts out the ensemble's output {name!r}",
                 "map a step's output to it",
             )  # fmt: skip
+
+
+def _come_to_exist(
+    model: SourceModel, config: ModelConfig, produced: Mapping[str, str]
+) -> set[str]:
+    """All tensors, by running each step once what it reads is there; raises EnsembleInvalid."""
+    readers: dict[str, list[int]] = {}
+    missing = [set(step.inputs.values()) for step in config.steps]
+    for number, tensors in enumerate(missing):
+        for tensor in tensors:
+            readers.setdefault(tensor, []).append(number)
+    new = [*config.inputs]
+    for number, tensors in enumerate(missing):
+        if not tensors:
+            new.extend(config.steps[number].outputs.values())
+    known: set[str] = set()
+    while new:
+        tensor = new.pop()
+        known.add(tensor)
+        for number in readers.pop(tensor, ()):
+            missing[number].discard(tensor)
+            if not missing[number]:
+                new.extend(config.steps[number].outputs.values())
+    for step, tensors in zip(config.steps, missing, strict=True):
+        if tensors:
+            raise _never_ready(model, step, produced, known)
+    return known
 
 
 def _check_producers(model: SourceModel, config: ModelConfig) -> dict[str, str]:

@@ -36,7 +36,7 @@ def explain_plan(plan: ServingPlan) -> Iterator[str]:
         entry = "  ← invoked" if model.triton_name == plan.entry else ""
         yield f"  {model.triton_name}  (from {model.source_name}){entry}"
         yield from _ensemble_lines(model.config_text)
-    for note in plan.notes:
+    for note in (*plan.notes, *plan.doubts):
         yield f"note: {note}"
 
 

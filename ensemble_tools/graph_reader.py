@@ -9,6 +9,7 @@ from typing import Any
 
 from ensemble_tools.errors import GraphUnreadable, quoted
 from ensemble_tools.executor_graph import Column, ExecutorGraph, Node, Operator
+from ensemble_tools.executor_template import check_template
 from ensemble_tools.inert_pickle import (
     MAX_PICKLE_BYTES,
     Inert,
@@ -28,10 +29,16 @@ MAX_PARTS = 1_000_000
 def read_executor_graph(repository: ModelRepository) -> ExecutorGraph | None:
     """The graph of the repository's entry model, or None when that is no executor model.
 
-    Raises GraphUnreadable, naming the file, when the pickle is truncated, hostile or no graph.
+    Raises GraphUnreadable, naming the file, when the pickle is truncated, hostile or no graph;
+    GraphNotExpressible when the model.py beside it is not Merlin's own.
     """
     path = repository.graph_path
-    return None if path is None else read_graph_file(path)
+    if path is None:
+        return None
+    config = repository.entry.config
+    name = config.message.default_model_filename if config else ""
+    check_template(path.parent.parent / (name or "model.py"))
+    return read_graph_file(path)
 
 
 def read_graph_file(path: Path) -> ExecutorGraph:

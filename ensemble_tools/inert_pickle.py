@@ -10,6 +10,11 @@ Before that the opcodes are walked once without building anything, which refuses
 unpickler itself spend memory or crash: memo numbers out of any order, objects of another process,
 and tuples in tuples without end, which no hash of them would survive. Since a few bytes can ask for
 another copy of a long list, whatever is copied while the pickle is read is counted.
+
+Keys. Who chooses the hashes of a dict's keys or a set's items can make each meet all others,
+and the unpickler holds the interpreter meanwhile. Strings and bytes are hashed with a secret, and
+instances by their address; numbers are not, so only a few of them may be keys; tuples, frozensets
+and very long numbers, whose hash can also take for ever, are none at all.
 """
 
 from __future__ import annotations
@@ -17,7 +22,7 @@ from __future__ import annotations
 import io
 import pickle
 import pickletools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ensemble_tools.errors import shortened
@@ -30,6 +35,11 @@ MAX_OPCODES = 1_000_000
 MAX_COPIED = 1_000_000
 #: Python hashes a tuple of tuples by recursion in C: 100,000 levels end the process.
 MAX_TUPLE_NESTING = 100
+#: Numbers that may be dict keys or set items, over all of the pickle: a graph has hardly any. With
+#: chosen hashes each costs as much as there are others.
+MAX_NUMBER_KEYS = 1_000
+#: Longer numbers take long to hash, and Python hashes them anew each time.
+MAX_KEY_BITS = 32 * 1024
 
 _FOREIGN_OPCODES = {"PERSID", "BINPERSID", "EXT1", "EXT2", "EXT4", "NEXT_BUFFER"}
 _MEMO_OPCODES = {"PUT", "BINPUT", "LONG_BINPUT"}
@@ -37,6 +47,20 @@ _RECALLING_OPCODES = {"GET", "BINGET", "LONG_BINGET"}
 _TUPLE_OPCODES = {"TUPLE", "TUPLE1", "TUPLE2", "TUPLE3"}
 #: They leave the object that they change on the stack.
 _CHANGING_OPCODES = {"BUILD", "APPEND", "APPENDS", "SETITEM", "SETITEMS", "ADDITEMS"}
+_NUMBER_OPCODES = {
+    "INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT",
+}  # fmt: skip
+#: Where the keys are among what the opcode takes from the stack.
+_KEYS = {
+    "SETITEM": slice(1, 2),
+    "SETITEMS": slice(1, None, 2),
+    "DICT": slice(0, None, 2),
+    "ADDITEMS": slice(1, None),
+    "FROZENSET": slice(0, None),
+}
+
+
+_UNFIT_KEY = "it has a tuple, a frozenset or a very long number as a key"
 
 
 class NotInert(Exception):
@@ -44,17 +68,33 @@ class NotInert(Exception):
 
 
 class _Budget:
-    """What one pickle may still have copied."""
+    """What one pickle may still have copied, and how many numbers may still be keys."""
 
-    __slots__ = ("left",)
+    __slots__ = ("left", "number_keys")
 
     def __init__(self) -> None:
         self.left = MAX_COPIED
+        self.number_keys = MAX_NUMBER_KEYS
 
     def spend(self, items: int) -> None:
         self.left -= items
         if self.left < 0:
             raise NotInert(f"it copies more than {MAX_COPIED} items")
+
+    def spend_number_key(self) -> None:
+        self.number_keys -= 1
+        if self.number_keys < 0:
+            raise NotInert(f"it has more than {MAX_NUMBER_KEYS} numbers as keys")
+
+    def check_keys(self, keys: Iterable[Any]) -> None:
+        """Before they are hashed: raise NotInert for keys whose hashes may have been chosen."""
+        for key in keys:
+            if isinstance(key, int | float):
+                if isinstance(key, int) and key.bit_length() > MAX_KEY_BITS:
+                    raise NotInert(_UNFIT_KEY)
+                self.spend_number_key()
+            elif not isinstance(key, str | bytes | Inert | type | _FrozenSet | None):
+                raise NotInert(_UNFIT_KEY)
 
 
 class Inert:
@@ -68,8 +108,8 @@ class Inert:
 
     state: dict[str, Any]
 
-    def __new__(cls, *args: Any, **_: Any) -> Any:
-        cls.budget.spend(len(args))
+    def __new__(cls, *args: Any, **named: Any) -> Any:
+        cls.budget.spend(len(args) + len(named))
         self = super().__new__(cls)
         self.state = {}
         return self
@@ -82,6 +122,7 @@ class Inert:
         for part in state if isinstance(state, tuple) else (state,):
             if isinstance(part, dict):
                 self.budget.spend(len(part))
+                self.budget.check_keys(part)
                 self.state.update(part)
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -128,13 +169,17 @@ def _check_opcodes(data: bytes) -> None:
 
 
 class _Walk:
-    """The unpickler's stack and memo, with the nesting of tuples in the place of each object."""
+    """The unpickler's stack and memo, with a number in the place of each object.
 
-    _MARK = -1
+    Above 0: a tuple, and how deep tuples are nested in it. 0: anything else, but for the following.
+    """
+
+    _MARK, _NUMBER, _UNFIT_AS_KEY = -1, -2, -3
 
     def __init__(self) -> None:
         self._stack: list[int] = []
         self._memo: dict[int, int] = {}
+        self._budget = _Budget()
 
     def step(self, opcode: pickletools.OpcodeInfo, argument: Any) -> None:
         """Follow one opcode; raises NotInert, or IndexError or KeyError where nothing was put."""
@@ -152,23 +197,40 @@ class _Walk:
         elif name == "DUP":
             self._stack.append(self._stack[-1])
         else:
-            self._replace(opcode)
+            self._replace(opcode, argument)
 
     def _remember(self, place: int) -> None:
         if not 0 <= place <= len(self._memo):
             raise NotInert("its memo is out of order")
         self._memo[place] = self._stack[-1]
 
-    def _replace(self, opcode: pickletools.OpcodeInfo) -> None:
+    def _replace(self, opcode: pickletools.OpcodeInfo, argument: Any) -> None:
         popped = self._popped(opcode)
-        nesting = 0
-        if opcode.name in _TUPLE_OPCODES:
-            nesting = 1 + max(popped, default=0)
-        elif opcode.name in _CHANGING_OPCODES:
-            nesting = popped[0]
-        if nesting > MAX_TUPLE_NESTING:
-            raise NotInert(f"it nests tuples deeper than {MAX_TUPLE_NESTING}")
-        self._stack.extend([nesting] * len(opcode.stack_after))
+        if opcode.name in _KEYS:
+            self._check_keys(popped[_KEYS[opcode.name]])
+        self._stack.extend([self._made(opcode.name, argument, popped)] * len(opcode.stack_after))
+
+    def _made(self, opcode: str, argument: Any, popped: list[int]) -> int:
+        if opcode in _TUPLE_OPCODES:
+            nesting = 1 + max([0, *popped])
+            if nesting > MAX_TUPLE_NESTING:
+                raise NotInert(f"it nests tuples deeper than {MAX_TUPLE_NESTING}")
+            return nesting
+        if opcode in _CHANGING_OPCODES:
+            return popped[0]
+        if opcode == "FROZENSET":
+            return self._UNFIT_AS_KEY
+        if opcode in _NUMBER_OPCODES:
+            long = isinstance(argument, int) and argument.bit_length() > MAX_KEY_BITS
+            return self._UNFIT_AS_KEY if long else self._NUMBER
+        return 0
+
+    def _check_keys(self, keys: list[int]) -> None:
+        for key in keys:
+            if key == self._NUMBER:
+                self._budget.spend_number_key()
+            elif key:
+                raise NotInert(_UNFIT_KEY)
 
     def _popped(self, opcode: pickletools.OpcodeInfo) -> list[int]:
         before = opcode.stack_before
@@ -223,14 +285,40 @@ def _make_instance(_: _Budget, cls: Any, *args: Any) -> Any:
     return cls.__new__(cls, *args)
 
 
-def _plain(kind: Callable[..., Any]) -> Callable[..., Any]:
-    """The builtin itself, counting what it copies."""
+def _make_list(budget: _Budget, *args: Any) -> Any:
+    budget.spend(sum(len(arg) for arg in args))
+    return list(*args)
 
-    def copied(budget: _Budget, *args: Any) -> Any:
-        budget.spend(sum(len(arg) for arg in args))
-        return kind(*args)
 
-    return copied
+def _set_maker(kind: Callable[[list[Any]], Any]) -> Callable[..., Any]:
+    """The builtin itself, counting what it copies and checking what it hashes."""
+
+    def make(budget: _Budget, items: Any = ()) -> Any:
+        budget.spend(len(items))
+        listed = list(items)
+        budget.check_keys(listed)
+        return kind(listed)
+
+    return make
+
+
+def _make_dict(budget: _Budget, items: Any = ()) -> Any:
+    pairs = items.items() if isinstance(items, dict) else items
+    budget.spend(len(pairs))
+    copied = []
+    for pair in pairs:
+        budget.spend(len(pair))
+        copied.append(tuple(pair))
+    budget.check_keys(pair[0] for pair in copied if pair)
+    return dict(copied)
+
+
+class _FrozenSet(frozenset[Any]):
+    """Hashed by its address, so that it may be a key: its items do not choose its hash."""
+
+    __slots__ = ()
+
+    __hash__ = object.__hash__
 
 
 _CONSTRUCTORS: dict[str, Callable[..., Any]] = {
@@ -240,9 +328,15 @@ _CONSTRUCTORS: dict[str, Callable[..., Any]] = {
     "__newobj__": _make_instance,
     "__newobj_ex__": _make_instance,
 }
+_BUILTINS: dict[str, Callable[..., Any]] = {
+    "list": _make_list,
+    "dict": _make_dict,
+    "set": _set_maker(set),
+    "frozenset": _set_maker(_FrozenSet),
+}
 #: Up to protocol 2 Python writes the names that Python 2 had.
 _PLAIN: dict[tuple[str, str], Callable[..., Any]] = {
-    (module, kind.__name__): _plain(kind)
-    for kind in (set, frozenset, list, dict)
+    (module, name): make
+    for name, make in _BUILTINS.items()
     for module in ("builtins", "__builtin__")
-} | {("collections", "OrderedDict"): _plain(dict)}
+} | {("collections", "OrderedDict"): _make_dict}

@@ -15,7 +15,7 @@ from pathlib import Path
 from google.protobuf import text_encoding, text_format
 from tritonclient.grpc import model_config_pb2 as pb
 
-from ensemble_tools.errors import ConfigUnreadable
+from ensemble_tools.errors import ConfigUnreadable, shortened
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,13 @@ class EnsembleStep:
 class ModelConfig:
     """A parsed config.pbtxt beside its own text.
 
-    complete is False when the text holds a field that our protobuf does not know.
+    unknown_field is protobuf's sentence about a field that it does not know, with the line; empty
+    when it knows all of them.
     """
 
     text: str
     message: pb.ModelConfig
-    complete: bool = True
+    unknown_field: str = ""
 
     @property
     def name(self) -> str:
@@ -72,6 +73,12 @@ class ModelConfig:
     def is_ensemble(self) -> bool:
         """Whether Triton runs this model as a graph of other models."""
         return self.platform == "ensemble" or self.message.HasField("ensemble_scheduling")
+
+    @property
+    def specific_versions(self) -> tuple[int, ...] | None:
+        """What a `version_policy` of the kind `specific` names; None for any other policy."""
+        policy = self.message.version_policy
+        return tuple(policy.specific.versions) if policy.HasField("specific") else None
 
     @cached_property
     def inputs(self) -> dict[str, TensorSpec]:
@@ -122,7 +129,7 @@ def parse_model_config(text: str, path: Path) -> ModelConfig:
             raise ConfigUnreadable(path, _reason(error), error.GetLine()) from strict
         except RecursionError as error:
             raise ConfigUnreadable(path, "it is nested too deeply") from error
-        return ModelConfig(text, message, complete=False)
+        return ModelConfig(text, message, _unknown_field(strict))
     except RecursionError as error:
         raise ConfigUnreadable(path, "it is nested too deeply") from error
 
@@ -150,6 +157,11 @@ def _data_type(number: int) -> str:
 def _reason(error: text_format.ParseError) -> str:
     """The parser's message without the position that it puts in front."""
     return re.sub(r"^\d+:\d+ : ", "", str(error)).replace("\n", " ").strip().rstrip(".")
+
+
+def _unknown_field(error: text_format.ParseError) -> str:
+    reason = re.sub(r"^Message type \S+ has (?=no field)", "", _reason(error))
+    return f"line {error.GetLine()}: {shortened(reason)}"
 
 
 # --- a scanner for protobuf's text format that knows no schema ------------------------------------

@@ -6,12 +6,12 @@ executor's own numbers. Anything else is published as delivered, under its names
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from ensemble_tools.delivered import check_ensemble, check_servable, reachable
+from ensemble_tools.delivered import check_ensemble, check_servable, reachable, with_steps
 from ensemble_tools.executor_graph import ExecutorGraph
 from ensemble_tools.model_config import print_model_config
 from ensemble_tools.namespace import Namespace
@@ -48,7 +48,8 @@ class PublishedModel:
 class ServingPlan:
     """Everything that serves one SageMaker model; steps before the models that need them.
 
-    notes are sentences for people: what was left out and why.
+    notes are sentences for people: what was left out and why. doubts are sentences about what was
+    passed on without being understood, for the message of a load that then fails.
     """
 
     model_name: str
@@ -56,6 +57,7 @@ class ServingPlan:
     entry: str
     models: tuple[PublishedModel, ...]
     notes: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
 
     @property
     def triton_names(self) -> tuple[str, ...]:
@@ -99,6 +101,7 @@ def _as_delivered(repository: ModelRepository, namespace: Namespace, strict: boo
         namespace.entry,
         tuple(_published(model, names) for model in models),
         _left_out(repository, names),
+        _doubts(models),
     )
 
 
@@ -106,7 +109,7 @@ def _as_pure_ensemble(
     repository: ModelRepository, graph: ExecutorGraph, namespace: Namespace
 ) -> ServingPlan:
     executor = repository.entry
-    check_servable(executor, strict=True)
+    check_servable(executor, strict=True, under_executor=True)
     assert executor.config is not None
     assert executor.graph_path is not None
     wiring = wire(
@@ -115,9 +118,11 @@ def _as_pure_ensemble(
         answer_columns(executor.config),
         executor.graph_path,
     )
-    steps = [child(repository, executor, call.model_name) for call in wiring.calls]
+    called = [child(repository, executor, call.model_name) for call in wiring.calls]
+    steps = with_steps(called, repository.models)
     for step in steps:
-        check_servable(step, strict=True)
+        check_servable(step, strict=True, under_executor=True)
+        check_ensemble(step)
     names = {step.name: namespace.step(step.name) for step in steps}
     message = pure_ensemble(wiring, executor, {step.name: step for step in steps}, names)
     entry = PublishedModel(
@@ -129,18 +134,31 @@ def _as_pure_ensemble(
         namespace.entry,
         (*(_published(step, names) for step in steps), entry),
         _left_out(repository, {**names, executor.name: namespace.entry}),
+        (*_doubts(steps), *_doubts([executor], "it is not passed on to the ensemble")),
     )
 
 
 def _published(model: SourceModel, names: Mapping[str, str]) -> PublishedModel:
     """An overlay of the model's directory: everything in it linked, the names replaced."""
-    made = (1,) if model.is_ensemble and not model.versions else ()
+    wanted = (model.config.specific_versions if model.config else None) or (1,)
+    made = wanted if model.is_ensemble and not model.versions else ()
     return PublishedModel(
         names[model.name],
         model.name,
         model.config.renamed(names[model.name], names) if model.config else None,
         tuple((name, model.directory / name) for name in model.entries if name != CONFIG_FILE),
         made,
+    )
+
+
+def _doubts(
+    models: Iterable[SourceModel], what_becomes_of_it: str = "it is passed on as it is"
+) -> tuple[str, ...]:
+    return tuple(
+        f"{model.name}/{CONFIG_FILE} has a field that this container does not know "
+        f"({model.config.unknown_field}); {what_becomes_of_it}"
+        for model in models
+        if model.config and model.config.unknown_field
     )
 
 

@@ -9,14 +9,22 @@ half of one.
 
 from __future__ import annotations
 
+import errno
 import shutil
 import tempfile
 from pathlib import Path
 
+from ensemble_tools.errors import shortened
 from ensemble_tools.plan import PublishedModel, ServingPlan
 from ensemble_tools.repository import CONFIG_FILE
 
 _STAGING_PREFIX = ".staging-"
+#: Directories in one another, in a model directory; a SavedModel or a python package has some ten.
+MAX_DEPTH = 100
+#: Entries that are reached through links to directories: a few such links can multiply without end.
+MAX_BELOW_LINKS = 10_000
+
+_Identity = tuple[int, int]
 
 
 def publish(plan: ServingPlan, serving_repository: Path) -> None:
@@ -60,13 +68,31 @@ def _write(model: PublishedModel, directory: Path) -> None:
 
 
 def _overlay(source: Path, place: Path) -> None:
-    """Links to files in directories of our own.
+    """Links to files in directories of our own; a link to a directory is followed.
 
-    A link that an archive holds is linked to as it is: it may lead nowhere, or in a circle.
+    A link that leads nowhere, or back to a directory that it is in, is linked to as it is. Raises
+    OSError for what goes on for ever, or nearly.
     """
-    if source.is_symlink() or not source.is_dir():
-        place.symlink_to(source)
-        return
-    place.mkdir()
-    for child in source.iterdir():
-        _overlay(child, place / child.name)
+    made_below_links = 0
+    waiting: list[tuple[Path, Path, tuple[_Identity, ...], bool]] = [(source, place, (), False)]
+    while waiting:
+        source, place, above, below_link = waiting.pop()
+        made_below_links += below_link
+        if made_below_links > MAX_BELOW_LINKS:
+            reason = f"its links to directories lead to more than {MAX_BELOW_LINKS} entries"
+            raise OSError(errno.ELOOP, reason, shortened(str(source)))
+        if not source.is_dir() or _identity(source) in above:
+            place.symlink_to(source)
+            continue
+        if len(above) >= MAX_DEPTH:
+            reason = f"directories are nested more than {MAX_DEPTH} deep"
+            raise OSError(errno.ENAMETOOLONG, reason, shortened(str(source)))
+        place.mkdir()
+        inside = (*above, _identity(source))
+        below = below_link or source.is_symlink()
+        waiting += [(child, place / child.name, inside, below) for child in source.iterdir()]
+
+
+def _identity(path: Path) -> _Identity:
+    found = path.stat()
+    return found.st_dev, found.st_ino

@@ -78,8 +78,9 @@ def pure_ensemble(
     no name of its own, so Triton takes the directory's.
     """
     assert executor.config is not None
+    _check_batching(wiring, executor, executor.config, steps)
     builder = _Builder(wiring, executor, executor.config, steps)
-    message = pb.ModelConfig(platform="ensemble", max_batch_size=executor.config.max_batch_size)
+    message = pb.ModelConfig(platform="ensemble")
     message.input.extend(executor.config.message.input)
     message.output.extend(executor.config.message.output)
     for tensor in message.input:
@@ -96,6 +97,29 @@ def pure_ensemble(
         )
     builder.check_request_is_used(message)
     return message
+
+
+def _check_batching(
+    wiring: Wiring,
+    executor: SourceModel,
+    config: ModelConfig,
+    steps: Mapping[str, SourceModel],
+) -> None:
+    """Raise GraphNotExpressible where Merlin's own python models would have to batch."""
+    batching = [("the executor", executor.name, config)] + [
+        (call.operator, call.model_name, found)
+        for call in wiring.calls
+        if call.operator.startswith("TransformWorkflow")
+        and (found := steps[call.model_name].config) is not None
+    ]
+    for operator, name, found in batching:
+        if found.max_batch_size > 0:
+            raise GraphNotExpressible(
+                executor.graph_path or executor.directory, operator, (),
+                f"max_batch_size of {name} is {found.max_batch_size}, which puts a dimension in "
+                "front of whole shapes; Merlin sends whole shapes, so its executor fails as well",
+                "export with max_batch_size unset",
+            )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +11,16 @@ from ensemble_tools.errors import ConfigUnreadable, RepositoryUnusable
 from ensemble_tools.model_config import ModelConfig, parse_model_config
 
 CONFIG_FILE = "config.pbtxt"
+#: What merlin-systems writes into an executor's config, and where its graph lies in a version.
+EXECUTOR_PLATFORM = "merlin_executor"
+GRAPH_FILE = "ensemble/ensemble.pkl"
 #: The name of a single model whose directory is the archive's top and whose config has no name.
 UNNAMED_MODEL = "model"
 #: A config.pbtxt is some KB; the largest plausible ones (thousands of inputs) stay far below this.
 MAX_CONFIG_BYTES = 16 * 1024 * 1024
+
+#: How Merlin names the models that an executor calls: 0_transformworkflowtriton, 1_predict...
+_CHILD_NAME = re.compile(r"\d+_[a-z]+")
 
 #: What archivers and file systems leave beside the models.
 _LITTER = {"__MACOSX", "lost+found"}
@@ -25,7 +32,8 @@ class SourceModel:
 
     config is None when there is no config.pbtxt. entries are the names of all that is in the
     directory. versions are the numeric ones, ascending; payload is what lies in each of them, a
-    directory's name ending in `/`; graph_path is the executor's pickled graph, if it is one.
+    directory's name ending in `/`; graph_path is the pickled graph of the served version, if the
+    model is Merlin's executor: its config says so, and the graph is there.
     """
 
     name: str
@@ -40,6 +48,11 @@ class SourceModel:
     def config_path(self) -> Path:
         """Where the config.pbtxt is, or would be."""
         return self.directory / CONFIG_FILE
+
+    @property
+    def served_version(self) -> int | None:
+        """The version that a request without one goes to: the highest that the policy serves."""
+        return _served_version(self.config, self.versions)
 
     @property
     def is_ensemble(self) -> bool:
@@ -147,7 +160,7 @@ def _read_model(directory: Path, *, own_name: bool) -> SourceModel:
         entries=tuple(sorted(child.name for child in directory.iterdir())),
         versions=versions,
         payload={version: _payload(directory / str(version)) for version in versions},
-        graph_path=_graph_path(directory, versions),
+        graph_path=_graph_path(directory, config, versions),
     )
 
 
@@ -173,19 +186,29 @@ def _read_config(path: Path) -> ModelConfig | None:
         raise ConfigUnreadable(path, "it is not UTF-8 text", line) from error
 
 
-def _graph_path(directory: Path, versions: Iterable[int]) -> Path | None:
-    """The graph that Merlin's executor loads; Triton serves the highest version."""
-    for version in sorted(versions, reverse=True):
-        path = directory / str(version) / "ensemble" / "ensemble.pkl"
-        return path if path.is_file() else None
-    return None
+def _served_version(config: ModelConfig | None, versions: Iterable[int]) -> int | None:
+    """Triton's VersionsToLoad: of `specific` those that are there, otherwise from the highest."""
+    specific = config.specific_versions if config else None
+    served = versions if specific is None else set(specific).intersection(versions)
+    return max(served, default=None)
+
+
+def _graph_path(
+    directory: Path, config: ModelConfig | None, versions: Iterable[int]
+) -> Path | None:
+    """The graph that Merlin's executor loads; a python model may have a file of that name too."""
+    version = _served_version(config, versions) or max(versions, default=None)
+    if config is None or config.platform != EXECUTOR_PLATFORM or version is None:
+        return None
+    path = directory / str(version) / GRAPH_FILE
+    return path if path.is_file() else None
 
 
 def _entry(path: Path, models: Mapping[str, SourceModel], entry_name: str | None) -> SourceModel:
     """The model that is meant, by these rules:
 
-    1. the one that is named; 2. the only one; 3. the only ensemble that is no step of another one;
-    4. the only executor model.
+    1. the one that is named; 2. the only one; 3. without an executor, the only ensemble that is no
+    step of another one; 4. with one, see _entry_beside_executors.
     """
     if entry_name is not None:
         if entry_name not in models:
@@ -197,16 +220,77 @@ def _entry(path: Path, models: Mapping[str, SourceModel], entry_name: str | None
         return next(iter(models.values()))
     outermost = _outermost_ensembles(models)
     executors = [model for model in models.values() if model.graph_path is not None]
-    for candidates in (outermost, executors):
-        if len(candidates) == 1:
-            return candidates[0]
-        if candidates:
-            break
+    if executors:
+        return _entry_beside_executors(path, models, executors, outermost)
+    if len(outermost) == 1:
+        return outermost[0]
     raise RepositoryUnusable(
         path,
         f"several models ({_listed(models)}) and nothing that says which one is meant",
-        "expected one ensemble or one executor model over the others, or a single model",
+        "expected one ensemble or one executor model over the others, or a single model"
+        + _almost_executors(models),
     )
+
+
+def _entry_beside_executors(
+    path: Path,
+    models: Mapping[str, SourceModel],
+    executors: list[SourceModel],
+    outermost: list[SourceModel],
+) -> SourceModel:
+    """The executor, or the ensemble that a user made of its children.
+
+    1. An ensemble with a number in front of its name is a child: the executor calls it.
+    2. One other ensemble, over all numbered models (without any, over all plain ones), wins.
+    3. Without another ensemble, the only executor.
+    """
+    ensembles = [model for model in outermost if not _CHILD_NAME.fullmatch(model.name)]
+    if not ensembles and len(executors) == 1:
+        return executors[0]
+    if len(ensembles) == 1 and _children(models) <= _below(ensembles[0], models):
+        return ensembles[0]
+    meant = _listed(model.name for model in (*executors, *ensembles))
+    raise RepositoryUnusable(
+        path,
+        f"several models that could be meant ({meant}), beside {_listed(_children(models))}",
+        "expected one executor model, or one ensemble with all of the executor's models as steps: "
+        "remove the directories of the others",
+    )
+
+
+def _children(models: Mapping[str, SourceModel]) -> set[str]:
+    """The models that an executor is taken to call, by their names."""
+    numbered = {name for name in models if _CHILD_NAME.fullmatch(name)}
+    plain = {
+        name for name, model in models.items() if model.graph_path is None and not model.is_ensemble
+    }
+    return numbered or plain
+
+
+def _below(ensemble: SourceModel, models: Mapping[str, SourceModel]) -> set[str]:
+    found: set[str] = set()
+    waiting = [ensemble]
+    while waiting:
+        config = waiting.pop().config
+        names = {step.model_name for step in config.steps} - found if config else set()
+        found |= names
+        waiting.extend(models[name] for name in names if name in models)
+    return found
+
+
+def _almost_executors(models: Mapping[str, SourceModel]) -> str:
+    """A hint at models that hold a graph and do not say that they are Merlin's executor."""
+    names = [
+        name
+        for name, model in models.items()
+        if not (model.config and model.config.platform == EXECUTOR_PLATFORM)
+        and model.versions
+        and (model.directory / str(model.versions[-1]) / GRAPH_FILE).is_file()
+    ]
+    hint = (
+        f'{_listed(names)} holds {GRAPH_FILE}, and its config lacks `platform: "merlin_executor"`'
+    )
+    return f" ({hint})" if names else ""
 
 
 def _outermost_ensembles(models: Mapping[str, SourceModel]) -> list[SourceModel]:

@@ -76,7 +76,7 @@ class TritonTimeout(TritonError):
 
     def __init__(self, what: str, seconds: float, setting: str) -> None:
         super().__init__(
-            f"{what} took longer than {seconds:g} s; raise {setting} if it may take that long"
+            f"{what} took longer than {seconds:.3g} s; raise {setting} if it may take that long"
         )
 
 

@@ -8,6 +8,7 @@ once more: nobody has answered it yet.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -18,14 +19,15 @@ from serve.errors import (
     InvocationFailed,
     ResourceExhausted,
     ServeError,
+    TritonTimeout,
     TritonUnavailable,
 )
 from serve.payload import is_compressed, request_headers, response_headers
-from serve.registry import Model, Registry
+from serve.registry import Model, Registry, State
 from serve.revival import Revival
 from serve.triton_client import Refusal, Stream, TritonClient, refusal
 from serve.triton_http import Answer, Headers
-from serve.triton_messages import Verdict, one_sentence
+from serve.triton_messages import Verdict, dead_model, one_sentence
 
 _LOST = {Verdict.STUB_DIED, Verdict.NOT_LOADED}
 
@@ -68,7 +70,8 @@ class AnswerStream:
 class Invocation:
     """Forwards invocations to the Triton models that the registry says are ready.
 
-    operation: the last part of Triton's path: infer, generate or generate_stream.
+    operation: the last part of Triton's path: infer, generate or generate_stream. timeout_s: the
+    limit of one invocation, and of each wait for a piece of a stream.
     """
 
     def __init__(
@@ -81,7 +84,7 @@ class Invocation:
     ) -> None:
         self._registry, self._triton, self._revival = registry, triton, revival
         self._suffix = f"/{operation}".encode()
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
         self.streams = operation == "generate_stream"
 
     async def forward(self, name: str, request: Request) -> Answer:
@@ -91,15 +94,13 @@ class Invocation:
         TritonUnavailable or TritonTimeout.
         """
         model = self._registry.loaded(name)
-        headers = await _headers(request)
-
-        async def send() -> _Sent:
-            answer = await self._triton.infer(
-                self._path(model), headers, request.body, self._timeout_s
-            )
-            return answer, None
-
         with model.invocation():
+            headers = await _headers(request)
+
+            async def send(timeout_s: float) -> _Sent:
+                path = self._path(model)
+                return await self._triton.infer(path, headers, request.body, timeout_s), None
+
             answer, _ = await self._answered(model, send)
         answer.headers = response_headers(answer.headers)
         return answer
@@ -107,36 +108,51 @@ class Invocation:
     async def stream(self, name: str, request: Request) -> tuple[Answer, AnswerStream]:
         """The head of the entry model's answer, and its body as it comes; raises alike."""
         model = self._registry.loaded(name)
-        headers = await _headers(request)
-
-        async def send() -> _Sent:
-            return await self._triton.stream(
-                self._path(model), headers, request.body, self._timeout_s
-            )
-
         with ExitStack() as in_flight:
             in_flight.enter_context(model.invocation())
+            headers = await _headers(request)
+
+            async def send(timeout_s: float) -> _Sent:
+                return await self._triton.stream(
+                    self._path(model), headers, request.body, timeout_s
+                )
+
             answer, body = await self._answered(model, send)
             assert body is not None
             answer.headers = response_headers(answer.headers)
             return answer, AnswerStream(body, in_flight.pop_all())
 
-    async def _answered(self, model: Model, send: Callable[[], Awaitable[_Sent]]) -> _Sent:
-        """What Triton answers with 200, at the second try if the model was lost at the first."""
-        await model.settled()
+    async def _answered(self, model: Model, send: Callable[[float], Awaitable[_Sent]]) -> _Sent:
+        """What Triton answers with 200, at the second try if the model was lost at the first.
+
+        The limit of an invocation is for all of it: both tries, and the reload between them.
+        """
+        deadline = time.monotonic() + self.timeout_s
+        if model.state is State.RELOADING:
+            await self._within(deadline, model.settled())
         generation = model.generation
-        answer, body = await send()
+        answer, body = await send(deadline - time.monotonic())
         if answer.status == 200:
             return answer, body
         refused = await self._refusal(model, generation, answer, body)
         if refused.verdict not in _LOST:
             raise _error(model, refused)
-        await self._revival.revive(model, generation)
+        await self._within(deadline, self._revival.revive(model, generation))
         generation = model.generation
-        answer, body = await send()
+        answer, body = await send(max(0.0, deadline - time.monotonic()))
         if answer.status != 200:
             raise _error(model, await self._refusal(model, generation, answer, body))
         return answer, body
+
+    async def _within(self, deadline: float, waiting: Awaitable[None]) -> None:
+        try:
+            await asyncio.wait_for(waiting, max(0.0, deadline - time.monotonic()))
+        except asyncio.TimeoutError as error:
+            raise TritonTimeout(
+                "the invocation, with loading the model again,",
+                self.timeout_s,
+                "SERVE_INVOKE_TIMEOUT",
+            ) from error
 
     async def _refusal(
         self, model: Model, generation: int, answer: Answer, body: Stream | None
@@ -145,7 +161,9 @@ class Invocation:
             answer.body.extend([piece async for piece in body])
         refused = refusal(answer, model.serving)
         if refused.verdict is Verdict.STUB_DIED:
-            self._registry.note_lost(model, generation)
+            plan = model.serving
+            dead = dead_model(refused.message, plan.triton_names) or plan.entry
+            self._registry.note_lost(model, generation, dead)
         return refused
 
     def _path(self, model: Model) -> bytes:

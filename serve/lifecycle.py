@@ -23,7 +23,14 @@ from ensemble_tools import (
     retract,
 )
 from serve.admission import admit
-from serve.errors import CallerError, ModelUnusable, ResourceExhausted, ServeError, TritonTimeout
+from serve.errors import (
+    CallerError,
+    ModelUnusable,
+    ResourceExhausted,
+    ServeError,
+    TritonTimeout,
+    TritonUnavailable,
+)
 from serve.registry import Model, Registry
 from serve.source import source_directory
 from serve.triton_client import TritonClient
@@ -58,6 +65,14 @@ class Lifecycle:
         self, registry: Registry, triton: TritonClient, settings: LifecycleSettings
     ) -> None:
         self._registry, self._triton, self._settings = registry, triton, settings
+        self._loads: set[asyncio.Task[object]] = set()
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Give up the loads that are under way: the container is stopping."""
+        self._stopping = True
+        for task in self._loads:
+            task.cancel()
 
     async def load(self, name: str, url: str, entry: str | None = None) -> ServingPlan:
         """Make the model invocable, or leave no trace of the attempt.
@@ -65,6 +80,19 @@ class Lifecycle:
         entry names the model that is meant in an archive of several. Raises BadRequest,
         ModelAlreadyLoaded, ModelUnusable, ResourceExhausted, TritonUnavailable, TritonTimeout.
         """
+        task = asyncio.current_task()
+        assert task is not None
+        self._loads.add(task)
+        try:
+            return await self._load(name, url, entry)
+        except asyncio.CancelledError:
+            if self._stopping:
+                raise TritonUnavailable("the container is stopping") from None
+            raise
+        finally:
+            self._loads.discard(task)
+
+    async def _load(self, name: str, url: str, entry: str | None) -> ServingPlan:
         started = time.monotonic()
         namespace = _namespace(name)
         settings = self._settings
@@ -142,6 +170,8 @@ class Lifecycle:
         await _in_thread(retract, serving_plan, self._settings.serving_repository)
 
     async def _undo_load(self, serving_plan: ServingPlan) -> None:
+        if self._stopping:  # tritonserver gives everything back when it ends
+            return
         try:
             await self._triton.unload(serving_plan, self._settings.unload_timeout_s)
         except ServeError as error:

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from serve.errors import BadRequest, CallerError
 from serve.registry import Model
 
-#: The most models that one page may hold, whatever was asked for; the platform asks for no limit.
+#: The most models that a page with a limit may hold; without one the page holds all.
 MAX_PAGE = 10_000
 
 

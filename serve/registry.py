@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from ensemble_tools import ServingPlan
-from serve.errors import ModelAlreadyLoaded, ModelNotLoaded
+from serve.errors import ModelAlreadyLoaded, ModelNotLoaded, ServeError
 
 
 class State(Enum):
@@ -47,7 +47,7 @@ _LOADED = {State.READY, State.RELOADING}
 class Model:
     """One SageMaker model. generation counts how often its Triton models were loaded again.
 
-    lost: a request has met the death of one of this generation's stubs.
+    lost: the Triton models of this generation whose stubs died, as requests found.
     """
 
     name: str
@@ -56,7 +56,8 @@ class Model:
     plan: ServingPlan | None = None
     generation: int = 0
     in_flight: int = 0
-    lost: bool = False
+    reload_error: ServeError | None = None
+    lost: frozenset[str] = frozenset()
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -127,9 +128,10 @@ class Registry:
         """It could not be unloaded: it is listed again, so that it can be tried again."""
         model.enter(State.READY)
 
-    def note_lost(self, model: Model, generation: int) -> None:
-        """A request to that generation met a dead stub."""
-        model.lost = model.lost or model.generation == generation
+    def note_lost(self, model: Model, generation: int, triton_name: str) -> None:
+        """A request of that generation met the death of one of its Triton models' stubs."""
+        if model.generation == generation:
+            model.lost |= {triton_name}
 
     def begin_reload(self, model: Model) -> None:
         """Its Triton models are lost and will be loaded again; invocations wait."""
@@ -138,11 +140,12 @@ class Registry:
     def finish_reload(self, model: Model) -> None:
         """It can be invoked again."""
         model.generation += 1
-        model.lost = False
+        model.lost = frozenset()
         model.enter(State.READY)
 
-    def fail_reload(self, model: Model) -> None:
-        """It is as lost as before, and can be tried again."""
+    def fail_reload(self, model: Model, error: ServeError) -> None:
+        """It is as lost as before, and can be tried again; error is for those who wait for it."""
+        model.reload_error = error
         model.enter(State.READY)
 
     def forget(self, model: Model) -> None:

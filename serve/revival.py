@@ -12,11 +12,20 @@ import logging
 from pathlib import Path
 
 from ensemble_tools import retract
-from serve.errors import ModelNotLoaded, ServeError, TritonUnavailable
+from serve.errors import (
+    ModelNotLoaded,
+    ResourceExhausted,
+    ServeError,
+    TritonError,
+    TritonUnavailable,
+)
 from serve.registry import Model, Registry, State
 from serve.triton_client import TritonClient
 
 _log = logging.getLogger(__name__)
+
+#: Models that a new tritonserver is given at once; it loads about as many in parallel.
+_AT_ONCE = 4
 
 
 class Revival:
@@ -33,54 +42,74 @@ class Revival:
         self._registry, self._triton = registry, triton
         self._serving_repository = serving_repository
         self._load_timeout_s, self._unload_timeout_s = load_timeout_s, unload_timeout_s
+        self._tasks: set[asyncio.Future[None]] = set()
 
     async def revive(self, model: Model, generation: int) -> None:
         """Return when the model of that generation has been loaded again, by whomever.
 
-        Raises ModelNotLoaded when it could not be; then it has been unloaded and is not listed.
+        Raises what kept it from that: ResourceExhausted, TritonUnavailable or TritonTimeout, after
+        which it can be tried again, or ModelNotLoaded, after which it is not listed.
         """
         if model.generation == generation and model.state is State.READY:
             self._registry.begin_reload(model)  # now, before another caller can look
-            # Shielded: the caller may go away, the others that wait may not be left without it.
-            await asyncio.shield(asyncio.ensure_future(self._reload(model)))
+            # A task of its own: the caller may go away, the others that wait may not be left.
+            task = asyncio.ensure_future(self._reload(model))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
         await model.settled()
-        if model.state is not State.READY and model.generation == generation:
-            raise ModelNotLoaded(model.name, "was lost and could not be loaded again")
+        if model.generation != generation:
+            return
+        if model.state is State.READY and model.reload_error is not None:
+            raise model.reload_error
+        raise ModelNotLoaded(model.name, "was lost and could not be loaded again")
 
     async def revive_all(self) -> None:
-        """Load every ready model again: a new tritonserver has none. Never raises."""
-        await asyncio.gather(*map(self._reload_if_ready, self._registry.all_loaded()))
+        """Load every ready model again: a new tritonserver has none. What fails is logged.
 
-    async def _reload_if_ready(self, model: Model) -> None:
-        if model.state is State.READY:
-            self._registry.begin_reload(model)
-            await self._reload(model)
+        A few at a time, so that none times out waiting for others; a model that is asked for
+        meanwhile goes first, since its caller finds it lost.
+        """
+        turns = asyncio.Semaphore(_AT_ONCE)
+        models = self._registry.all_loaded()
+        await asyncio.gather(*(self._reload_in_turn(model, turns) for model in models))
+
+    async def _reload_in_turn(self, model: Model, turns: asyncio.Semaphore) -> None:
+        async with turns:
+            if model.state is State.READY:
+                self._registry.begin_reload(model)
+                await self._reload(model)
 
     async def _reload(self, model: Model) -> None:
+        """RELOADING to READY or gone; raises nothing but CancelledError."""
         _log.warning("a model's Triton models were lost; loading them again", extra=_facts(model))
         try:
-            await self._triton.unload(model.serving, self._unload_timeout_s, lost=True)
+            await self._triton.unload(model.serving, self._unload_timeout_s, lost=model.lost)
             await self._triton.load(model.serving, self._load_timeout_s)
-        except asyncio.CancelledError:  # tritonserver died again, as below
-            self._registry.fail_reload(model)
+        except asyncio.CancelledError:  # tritonserver died again; its restart calls revive_all
+            self._registry.fail_reload(model, TritonUnavailable("it is restarting"))
             raise
-        except TritonUnavailable as error:
-            # tritonserver went away meanwhile. Whoever brings it back calls revive_all.
+        except (ResourceExhausted, TritonError) as error:
             _log.warning("the model will be loaded later: %s", error, extra=_facts(model))
-            self._registry.fail_reload(model)
-        except ServeError as error:
+            await self._release(model)
+            self._registry.fail_reload(model, error)
+        except Exception as error:
             _log.error("the model could not be loaded again: %s", error, extra=_facts(model))
             await self._give_up(model)
-        except Exception:
-            await self._give_up(model)
-            raise
         else:
             self._registry.finish_reload(model)
             _log.info("the model was loaded again", extra=_facts(model))
 
     async def _give_up(self, model: Model) -> None:
-        self._registry.forget(model)
+        await self._release(model)
         await asyncio.to_thread(retract, model.serving, self._serving_repository)
+        self._registry.forget(model)
+
+    async def _release(self, model: Model) -> None:
+        """Unload what a failed reload did load."""
+        try:
+            await self._triton.unload(model.serving, self._unload_timeout_s, lost=model.lost)
+        except ServeError as error:
+            _log.error("a failed reload could not be undone: %s", error, extra=_facts(model))
 
 
 def _facts(model: Model) -> dict[str, object]:

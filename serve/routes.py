@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import closing
 from dataclasses import dataclass
@@ -99,7 +100,9 @@ class InvokeRoute:
         with closing(pieces):
             await send(start)
             async for piece in pieces:
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
+                message = {"type": "http.response.body", "body": piece, "more_body": True}
+                # A caller that reads no further may not hold the model for ever.
+                await asyncio.wait_for(send(message), self._invocation.timeout_s)
         await send({"type": "http.response.body", "body": b""})
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -35,8 +35,8 @@ HEALTH_TIMEOUT_S = 1.0
 INDEX_TIMEOUT_S = 10.0
 #: Between two looks at the index while a model unloads: short first, since most are gone at once.
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.002, 0.1
-#: A model whose stub died may say UNLOADING for ever (below); after this it counts as gone. Its
-#: other steps take 1 to 2 s to unload, and should have given back their memory before a new load.
+#: A model whose stub died may say UNLOADING for ever (below); after this it counts as gone. Other
+#: instances of it take 1 to 2 s to end, and should have given back their memory before a new load.
 _LOST_UNLOAD_S = 3.0
 #: Between two looks at whether tritonserver has come up.
 _LIVE_LOOK_S = 0.05
@@ -131,8 +131,9 @@ class TritonClient:
 
     async def _says_yes(self, path: bytes) -> bool:
         try:
-            answer = await self._http.request(b"GET", path, [], timeout_s=HEALTH_TIMEOUT_S)
-        except (ConnectionFailed, AnswerLate):
+            asked = self._http.request(b"GET", path, [], timeout_s=HEALTH_TIMEOUT_S)
+            answer = await asyncio.wait_for(asked, HEALTH_TIMEOUT_S)  # with connecting
+        except (ConnectionFailed, AnswerLate, asyncio.TimeoutError):
             return False
         return answer.status == 200
 
@@ -159,18 +160,21 @@ class TritonClient:
         except grpc.aio.UsageError as error:
             raise TritonUnavailable("the connection is closed") from error
 
-    async def unload(self, plan: ServingPlan, timeout_s: float, *, lost: bool = False) -> None:
+    async def unload(
+        self, plan: ServingPlan, timeout_s: float, *, lost: Collection[str] = ()
+    ) -> None:
         """Unload every Triton model of the plan; returns when they have given everything back.
 
-        lost: a python stub of theirs died. tritonserver 2.51 never releases a request that met a
-        dead stub (2.36 does), so that such a model says UNLOADING for ever. It can be loaded again
-        in that state, and only its region of shared memory stays until tritonserver ends.
+        lost: those whose python stub died. tritonserver 2.51 never releases a request that met a
+        dead stub (2.36 does), so that such a model, and the ensemble over it, say UNLOADING for
+        ever. They can be loaded again in that state, and only the dead stub's region of shared
+        memory stays until tritonserver ends. The other models are waited for.
 
         A tritonserver that is not there holds nothing. Raises TritonTimeout.
         """
-        patience_s = min(timeout_s, _LOST_UNLOAD_S) if lost else timeout_s
+        stuck = {*lost, plan.entry} if lost else set()
         try:
-            await asyncio.wait_for(self._unload(plan, patience_s, lost=lost), timeout_s)
+            await asyncio.wait_for(self._unload(plan, stuck), timeout_s)
         except asyncio.TimeoutError as error:
             raise TritonTimeout(
                 f"unloading the model {plan.model_name}", timeout_s, "SERVE_UNLOAD_TIMEOUT"
@@ -178,12 +182,15 @@ class TritonClient:
         except InferenceServerException as error:
             if error.status() not in _UNREACHABLE:
                 raise TritonUnavailable(error.message() or str(error)) from error
+        except grpc.aio.UsageError as error:
+            raise TritonUnavailable("the connection is closed") from error
 
-    async def _unload(self, plan: ServingPlan, patience_s: float, *, lost: bool) -> None:
+    async def _unload(self, plan: ServingPlan, stuck: set[str]) -> None:
         await self._ask_to_unload(plan.entry)
-        pause, patient_until = _FIRST_LOOK_S, time.monotonic() + patience_s
+        pause, patient_until = _FIRST_LOOK_S, time.monotonic() + _LOST_UNLOAD_S
         while held := await self._held(plan):
-            if lost and time.monotonic() > patient_until and "READY" not in held.values():
+            only_stuck = held.keys() <= stuck and "READY" not in held.values()
+            if only_stuck and time.monotonic() > patient_until:
                 return
             for name, state in held.items():
                 if state == "READY" and name != plan.entry:
@@ -272,9 +279,12 @@ def refusal(answer: Answer, plan: ServingPlan) -> Refusal:
 
 
 def error_message(body: bytes) -> str:
-    """The text of Triton's error body, or the body itself when it is none."""
+    """The text of Triton's error body, or the body itself when it is none.
+
+    Under generate_stream an error is a server-sent event.
+    """
     try:
-        error = json.loads(body)["error"]
+        error = json.loads(body.removeprefix(b"data: "))["error"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return body.decode(errors="replace").strip()
     return str(error)

@@ -79,6 +79,18 @@ def judge(status: int, message: str, triton_names: Collection[str]) -> Verdict:
     return Verdict.CALLER
 
 
+def dead_model(message: str, triton_names: Collection[str]) -> str | None:
+    """Which of the models a message with the verdict STUB_DIED is about, if it says so.
+
+    It names the instance: the model's name, its version or group, and a number.
+    """
+    instance = message.rpartition("Stub process '")[2].partition("'")[0].rpartition("::")[2]
+    fitting = [
+        name for name in triton_names if re.fullmatch(re.escape(name) + r"(?:_\d+)*", instance)
+    ]
+    return max(fitting, key=len, default=None)
+
+
 def _is_one_of(triton_names: Collection[str], lost: re.Match[str]) -> bool:
     name = next(name for name in lost.groups() if name is not None)
     return name.rpartition("::")[2] in triton_names

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -71,12 +74,24 @@ def test_executor_export(tmp_path: Path) -> None:
         assert "pure ensemble" in container.log
 
 
+@pytest.mark.parametrize("layout", ["at the top", "one extra directory"])
+def test_layouts(layout: str, tmp_path: Path) -> None:
+    """A single model's files at the top, or in one extra directory, are served as in MME."""
+    models.write_archive(tmp_path / "source", {"mine": models.adder(1)})
+    if layout == "at the top":
+        shutil.copytree(tmp_path / "source/mine", tmp_path / "model")
+    else:
+        shutil.copytree(tmp_path / "source", tmp_path / "model/extra")
+    with running(tmp_path, **_environment(tmp_path / "model")) as container:
+        assert values(container.http.post("/invocations", json=infer([1]))) == [2.0]
+
+
 @pytest.mark.parametrize(
     ("written", "environment", "fragments"),
     [
-        ({"a": models.identity, "b": models.identity}, {}, ["found a, b", NAME]),
-        ({}, {}, ["no model directory", NAME]),
-        ({"a": models.identity}, {NAME: "b"}, ["the model b", "expected one of a"]),
+        ({"a": models.identity, "b": models.identity}, {}, ["several models (a, b)", NAME]),
+        ({}, {}, ["no such directory", NAME]),
+        ({"a": models.identity}, {NAME: "b"}, ["no model 'b' in it", "expected one of a", NAME]),
         ({"a": models.unwilling}, {}, ["the model a", "no weights in /nowhere/weights.bin"]),
     ],
 )
@@ -158,3 +173,16 @@ def test_generate_stream(tmp_path: Path) -> None:
         assert said == ["one", "two", "three"]
         answer = container.http.post("/invocations", json={"other": 1})
         assert answer.status_code == 400, answer.text
+
+
+@pytest.mark.parametrize("operation", ["generate", "generate_stream"])
+def test_generate_with_a_dead_stub(operation: str, tmp_path: Path) -> None:
+    """The request that meets a dead stub is answered, in these forms as well."""
+    talker = models.streaming if operation == "generate_stream" else models.speaking
+    environment = {"SAGEMAKER_TRITON_INFERENCE_TYPE": operation}
+    with _serving(tmp_path, {"talker": talker}, **environment) as container:
+        for pid in container.stubs("talker"):
+            os.kill(pid, signal.SIGKILL)
+        answer = container.http.post("/invocations", json={"text_input": "one"})
+        assert answer.status_code == 200, answer.text
+        assert "one" in answer.text

@@ -9,7 +9,8 @@ inference requests. What it does wrong stands in the environment variable FAKE_T
     ignore_sigterm      true
     die_after_requests  number of inference requests after which it exits with `die_code` (9)
     load                {model or "*": {...}}   delay_s, hang, message, code (a grpc.StatusCode's
-                        name, INTERNAL), times (how many loads this holds for; always)
+                        name, INTERNAL), after (how many loads go well first; 0), times (how many
+                        loads this holds for then; always)
     unload              {model or "*": {...}}   ready_for_s (seconds it stays READY; -1: for ever)
     infer               {model or "*": {...}}   status, message, times, delay_s, hang,
                         close_mid_answer, garbage, chunked
@@ -71,13 +72,13 @@ class Fake:
                 file.write(json.dumps({"event": event, **facts}) + "\n")
 
     def behaviour(self, kind: str, model: str) -> Knobs:
-        """The knobs for this call; {} once their `times` are used up."""
+        """The knobs for this call; {} before their `after` and once their `times` are used up."""
         table = self.knobs.get(kind, {})
         key = model if model in table else "*"
         wrong: Knobs = table.get(key, {})
         self.counts[f"{kind} {key}"] += 1
-        used_up = self.counts[f"{kind} {key}"] > wrong.get("times", sys.maxsize)
-        return {} if used_up else wrong
+        nth = self.counts[f"{kind} {key}"] - wrong.get("after", 0)
+        return wrong if 0 < nth <= wrong.get("times", sys.maxsize) else {}
 
     def members(self, model: str) -> list[str]:
         """The model and, for an ensemble, its steps."""

@@ -28,6 +28,9 @@ MERLIN_OPS = "merlin.dag.ops"
 WORKFLOW = "merlin.systems.dag.runtimes.triton.ops.workflow.TransformWorkflowTriton"
 PREDICTOR = "merlin.systems.dag.runtimes.triton.ops.pytorch.PredictPyTorchTriton"
 
+MERLINS_MODEL_PY = (
+    Path(__file__).parents[2] / "examples/merlin/dense/repository/executor_model/1/model.py"
+)
 MODEL_PY = """
 import numpy as np
 import triton_python_backend_utils as pb_utils
@@ -130,7 +133,7 @@ def write_executor(
     directory = root / name
     (directory / str(version) / "ensemble").mkdir(parents=True)
     (directory / str(version) / "ensemble" / "ensemble.pkl").touch()
-    (directory / str(version) / "model.py").touch()
+    (directory / str(version) / "model.py").write_bytes(MERLINS_MODEL_PY.read_bytes())
     (directory / "config.pbtxt").write_text(
         f'name: "{name}"\nplatform: "merlin_executor"\nbackend: "python"\n'
         f"{tensor_fields('input', inputs)}\n{tensor_fields('output', outputs)}\n{extra}"

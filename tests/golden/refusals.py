@@ -109,8 +109,18 @@ def batched_workflow() -> Refusal:
     """Case 9: the workflow was exported with max_batch_size 64."""
     step = Step("0_workflow", (USER,), (CLICK,), extra="max_batch_size: 64")
     return Refusal(
-        one_step(step), "the answer", ("click",),
-        "max_batch_size of 0_workflow", "max_batch_size unset",
+        one_step(step), "TransformWorkflowTriton", (),
+        "max_batch_size of 0_workflow is 64", "max_batch_size unset",
+    )  # fmt: skip
+
+
+def batched_throughout() -> Refusal:
+    """Case 9: executor and workflow agree on a maximum batch size, and no request would fit."""
+    step = Step("0_workflow", (USER,), (CLICK,), extra="max_batch_size: 64")
+    case = one_step(step)
+    return Refusal(
+        Case(case.graph, case.steps, case.inputs, extra="max_batch_size: 64"),
+        "the executor", (), "max_batch_size of executor_model is 64", "max_batch_size unset",
     )  # fmt: skip
 
 
@@ -231,9 +241,9 @@ REFUSALS: dict[str, Callable[[], Refusal]] = {
     made.__name__: made
     for made in (
         name_of_request, ragged_to_dense, dense_to_ragged, other_type, cast_by_the_operator,
-        other_rank, batched_workflow, looping_subgraph, child_missing, one_model_twice,
-        unread_request, only_answers_request, not_in_request, not_computed, dropped_and_gone,
-        unfed_input, no_such_input,
+        other_rank, batched_workflow, batched_throughout, looping_subgraph, child_missing,
+        one_model_twice, unread_request, only_answers_request, not_in_request, not_computed,
+        dropped_and_gone, unfed_input, no_such_input,
     )
 } | {
     class_name: inline(class_name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ from tritonclient.utils import InferenceServerException
 from ensemble_tools.namespace import Namespace
 from ensemble_tools.plan import ServingPlan, plan
 from ensemble_tools.repository import CONFIG_FILE, read_repository
-from tests.golden.archives import Graph, Step, column, offline, write_step
+from tests.golden.archives import PREDICTOR, Graph, Step, column, offline, write_step
 from tests.golden.cases import AGE, CLICK, FLOATS, INTS, USER, Case, keeps_names
 from tests.golden.conftest import RealTriton
 
@@ -107,27 +106,13 @@ def test_optional_input_of_a_step(triton: RealTriton, tmp_path: Path) -> None:
 def test_batching_step(triton: RealTriton, tmp_path: Path) -> None:
     """A step with a maximum batch size whose whole shape agrees answers every row."""
     step = Step(
-        "s", (AGE,), (CLICK,), {"click": "age * 2"}, dims={"age": "1", "click": "1"},
+        "s", (AGE,), (CLICK,), {"click": "age * 2"}, PREDICTOR, dims={"age": "1", "click": "1"},
         extra="max_batch_size: 4",
     )  # fmt: skip
     case = one_step(step)
     root = case.write(tmp_path / "archive")
     config = root / "executor_model" / CONFIG_FILE
     config.write_text(config.read_text().replace("dims: [ -1 ]", "dims: [ -1, 1 ]"))
-    answer = triton.answer(case.planned(root, tmp_path.name), {"age": FLOATS[:, None]})
-    assert answer["click"].tolist() == (FLOATS[:, None] * 2).tolist()
-
-
-def test_batching_executor(triton: RealTriton, tmp_path: Path) -> None:
-    """An executor with a maximum batch size becomes an ensemble with the same one."""
-    step = Step(
-        "s", (AGE,), (CLICK,), {"click": "age * 2"}, dims={"age": "1", "click": "1"},
-        extra="max_batch_size: 4",
-    )  # fmt: skip
-    case = replace(one_step(step), extra="max_batch_size: 4")
-    root = case.write(tmp_path / "archive")
-    config = root / "executor_model" / CONFIG_FILE
-    config.write_text(config.read_text().replace("dims: [ -1 ]", "dims: [ 1 ]"))
     answer = triton.answer(case.planned(root, tmp_path.name), {"age": FLOATS[:, None]})
     assert answer["click"].tolist() == (FLOATS[:, None] * 2).tolist()
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from ensemble_tools.inert_pickle import (
     MAX_COPIED,
+    MAX_NUMBER_KEYS,
     MAX_OPCODES,
     MAX_TUPLE_NESTING,
     Inert,
@@ -196,6 +197,88 @@ BOMBS = {
     "a name with half a character": b"\x80\x04" + text("m") + b"X\x03\0\0\0\xed\xa0\x80" + b"\x93.",
     "unhashable": b"\x80\x04}]Ns.",
 }
+
+
+#: Multiples of the modulus of Python's hash of numbers: as keys, each meets all others.
+HASH_MODULUS = 2**61 - 1
+COLLIDING = [HASH_MODULUS * n for n in range(1, 40_001)]
+#: The same low bits on every step of a dict's search, in numbers that are their own hash.
+SMALL_INTS = [n << 44 for n in range(40_000)]
+FLOATS = [float(2**61) * n for n in range(40_000)]
+
+
+def listed(values: list[Any]) -> bytes:
+    """The opcodes that push a list, without the end."""
+    return pickle.dumps(values, 4)[:-1]
+
+
+def marked(values: list[Any]) -> bytes:
+    """The opcodes that push all of the values."""
+    return b"".join(pickle.dumps(value, 2)[2:-1] for value in values)
+
+
+def doubling_tuple(levels: int) -> bytes:
+    """A tuple whose hash takes two to the power of the levels."""
+    return b"\x80\x04N" + b"q\x00h\x00\x86" * levels
+
+
+COLLISIONS = {
+    "dict": pickle.dumps(dict.fromkeys(COLLIDING)),
+    "dict by DICT": b"\x80\x02(" + b"".join(
+        marked([n]) + b"N" for n in COLLIDING
+    ) + b"d.",
+    "dict by SETITEM": b"\x80\x02}" + b"".join(marked([n]) + b"Ns" for n in COLLIDING) + b".",
+    "dict of small numbers": pickle.dumps(dict.fromkeys(SMALL_INTS)),
+    "dict of floats": pickle.dumps(dict.fromkeys(FLOATS)),
+    "dict of tuples": b"\x80\x02}" + b"".join(marked([(n,)]) + b"Ns" for n in COLLIDING) + b".",
+    "ADDITEMS": b"\x80\x04\x8f(" + marked(COLLIDING) + b"\x90.",
+    "FROZENSET": b"\x80\x04(" + marked(COLLIDING) + b"\x91.",
+    "frozensets": b"\x80\x04\x8f" + b"".join(
+        b"((" + marked([n]) + b"\x91\x90" for n in range(2_000)
+    ) + b".",
+    "numbers through the memo": b"\x80\x04}J\1\0\0\0\x940" + b"h\x00Ns" * 40_000 + b".",
+    "a number of a megabyte": b"\x80\x04}" + marked([2 ** (8 << 20)]) + b"Ns.",
+    "a tuple of tuples as a key": b"\x80\x04}" + doubling_tuple(90)[2:] + b"Ns.",
+    "a tuple of tuples in set()": named("builtins", "set") + b"]" + doubling_tuple(90)[2:]
+    + b"a\x85R.",
+    "small sets, again and again": listed(COLLIDING[:900])
+    + b"0(" + (named("builtins", "set") + b"h\x00\x85R") * 900 + b"l.",
+    "states, again and again": pickle.dumps(dict.fromkeys(SMALL_INTS[:900]), 4)[:-1] + b"0("
+    + (named("some", "call") + b")Rh\x00b") * 900 + b"l.",
+} | {
+    f"builtins.{kind} of {name}": named("builtins", kind) + listed(values)[2:] + b"\x85R."
+    for kind in ("set", "frozenset")
+    for name, values in (
+        ("numbers", COLLIDING), ("small numbers", SMALL_INTS), ("floats", FLOATS),
+        ("tuples", [(n,) for n in COLLIDING]),
+    )
+} | {
+    f"{kind} of {name}": named(*kind.split(".")) + listed([(n, None) for n in values])[2:]
+    + b"\x85R."
+    for kind in ("builtins.dict", "collections.OrderedDict")
+    for name, values in (("numbers", COLLIDING), ("floats", FLOATS))
+}  # fmt: skip
+COLLISION_SECONDS = 1.0
+
+
+@pytest.mark.parametrize("way", COLLISIONS)
+def test_colliding_keys(way: str) -> None:
+    """Keys whose hashes were chosen are refused before they meet, by each way into dict and set."""
+    started = time.process_time()
+    with pytest.raises(NotInert, match=r"as a key|numbers as keys"):
+        read_pickle(COLLISIONS[way])
+    assert time.process_time() - started < COLLISION_SECONDS
+
+
+def test_keys_of_real_graphs() -> None:
+    """Strings, instances, classes, frozensets made by a call, and some numbers may be keys."""
+    many = {f"column {n}" for n in range(20_000)}
+    some: dict[Any, Any] = dict.fromkeys(range(MAX_NUMBER_KEYS // 2))
+    some |= {None: 1, b"b": 2}
+    assert read_pickle(pickle.dumps([many, some])) == [many, some]
+    instances = b"\x80\x04\x8f(" + (named("m", "Tag") + b")R") * 5_000 + named("m", "C") + b"\x90."
+    assert len(read_pickle(instances)) == 5_001
+    assert read_pickle(pickle.dumps({frozenset("a")}, 2)) != set()
 
 
 @pytest.mark.parametrize("bomb", BOMBS)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,17 +16,21 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as pb
 
 from ensemble_tools import __main__ as command
+from ensemble_tools.delivered import check_ensemble
 from ensemble_tools.errors import (
     ArchiveError,
     ConfigIncomplete,
     EnsembleInvalid,
+    GraphNotExpressible,
     IllegalName,
     PayloadMissing,
+    RepositoryUnusable,
 )
+from ensemble_tools.explain import explain_plan
 from ensemble_tools.graph_reader import read_executor_graph
 from ensemble_tools.namespace import Namespace
 from ensemble_tools.plan import Form, PublishedModel, ServingPlan, plan
-from ensemble_tools.publish import publish, retract
+from ensemble_tools.publish import MAX_DEPTH, publish, retract
 from ensemble_tools.repository import read_repository
 
 ROOT = Path(__file__).parents[3]
@@ -104,7 +113,8 @@ def test_users_ensemble_beside_an_executor(tmp_path: Path) -> None:
     """Case 11: the user's own ensemble is served; the executor is left out, and that is said."""
     add(tmp_path, "0_w")
     add(tmp_path, "mine", ensemble(step("0_w", "i", "o")))
-    add(tmp_path, "executor_model", PYTHON, "1/ensemble/ensemble.pkl")
+    merlin = f'platform: "merlin_executor" {PYTHON}'
+    add(tmp_path, "executor_model", merlin, "1/ensemble/ensemble.pkl")
     made = planned(tmp_path)
     assert made.triton_names == ("hash.0_w", "hash")
     assert made.models[1].source_name == "mine"
@@ -112,9 +122,15 @@ def test_users_ensemble_beside_an_executor(tmp_path: Path) -> None:
 
 
 def test_unknown_field_is_kept(tmp_path: Path) -> None:
-    """A field that only a newer Triton knows stays in the published text."""
-    made = planned(add(tmp_path, "m", f'{PYTHON} future {{ name: "x" }}'))
-    assert made.models[0].config_text == f'{PYTHON} future {{ name: "x" }}'
+    """A field that only a newer Triton knows stays in the published text, and is doubted."""
+    made = planned(add(tmp_path, "m", f'{PYTHON}\nfuture {{ name: "x" }}'))
+    assert made.models[0].config_text == f'{PYTHON}\nfuture {{ name: "x" }}'
+    assert made.doubts == (
+        "m/config.pbtxt has a field that this container does not know "
+        '(line 2: no field named "future"); it is passed on as it is',
+    )
+    assert f"note: {made.doubts[0]}" in list(explain_plan(made))
+    assert planned(add(tmp_path / "known", "m")).doubts == ()
 
 
 M = ("m", PYTHON, "1/model.py")
@@ -155,6 +171,14 @@ REFUSED: dict[str, tuple[list[tuple[str, str | None, str]], type[ArchiveError], 
     "no input": ([("m", 'backend: "python"', "1/model.py")], ConfigIncomplete, "`input`"),
     "no name": ([("m", "input { data_type: TYPE_FP32 }", "1/x")], ConfigIncomplete, "input.name"),
     "no type": ([("m", 'input { name: "i" }', "1/x")], ConfigIncomplete, r"input\['i'\].data_type"),
+    "no such version": (
+        [("m", f"{PYTHON} version_policy {{ specific {{ versions: [1, 3] }} }}", "1/model.py")],
+        PayloadMissing, "version_policy names 3, and the version directories are 1; add",
+    ),
+    "no version by policy": (
+        [("m", f"{PYTHON} version_policy {{ specific {{ }} }}", "1/model.py")],
+        PayloadMissing, "version_policy names no version",
+    ),
     "no version": ([("m", PYTHON, "")], PayloadMissing, "no version directory"),
     "empty version": ([("m", PYTHON, "1/")], PayloadMissing, "m/1: expected model.py.*nothing"),
     "other payload": ([("m", PYTHON, "1/x")], PayloadMissing, "expected model.py in it, found x"),
@@ -187,17 +211,15 @@ def test_auto_completion(tmp_path: Path) -> None:
 
 
 def test_executor_without_config(tmp_path: Path) -> None:
-    """An executor's config is needed even with auto-completion: it says what the requests hold."""
+    """Without its config an executor is not known as one, and the refusal says what it lacks."""
     source = ROOT / "examples/merlin/dense/repository"
     for path in source.iterdir():
         (tmp_path / path.name).mkdir()
         for entry in path.iterdir():
             if (path.name, entry.name) != ("executor_model", "config.pbtxt"):
                 (tmp_path / path.name / entry.name).symlink_to(entry)
-    repository = read_repository(tmp_path)
-    graph = read_executor_graph(repository)
-    with pytest.raises(ConfigIncomplete, match=r"executor_model/config\.pbtxt"):
-        plan(repository, graph, Namespace("m"), strict=False)
+    with pytest.raises(RepositoryUnusable, match=r"executor_model holds .*merlin_executor"):
+        read_repository(tmp_path)
 
 
 def test_step_name_too_long(tmp_path: Path) -> None:
@@ -206,6 +228,106 @@ def test_step_name_too_long(tmp_path: Path) -> None:
     add(tmp_path, "e", ensemble(step("s" * 251, "i", "o")), payload="")
     with pytest.raises(IllegalName, match="255"):
         planned(tmp_path)
+
+
+def test_payload_of_the_served_version(tmp_path: Path) -> None:
+    """What is looked for in a version is looked for in the one that the policy serves."""
+    add(tmp_path, "m", f"{PYTHON} version_policy {{ specific {{ versions: 1 }} }}")
+    (tmp_path / "m/2").mkdir()
+    assert planned(tmp_path).triton_names == ("hash",)
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_remedy_of_an_ensemble(strict: bool, tmp_path: Path) -> None:
+    """What auto-completion does not help is not sent there: ensembles, executors' children."""
+    add(tmp_path / "one", "m")
+    add(tmp_path / "one", "e", ensemble(step("m", "i", "o")).replace("data_type: TYPE_FP32", ""))
+    with pytest.raises(ConfigIncomplete, match="; declare it"):
+        planned(tmp_path / "one", strict=strict)
+    root = own_executor(tmp_path, "")
+    config_path = root / "1_predictpytorchtriton/config.pbtxt"
+    config_path.write_text(re.sub("data_type: .*", "", config_path.read_text()))
+    repository = read_repository(root)
+    with pytest.raises(ConfigIncomplete, match="; export the model again, or declare it"):
+        plan(repository, read_executor_graph(repository), Namespace("m"), strict=strict)
+
+
+def test_long_chain_of_ensembles(tmp_path: Path) -> None:
+    """Ensembles in ensembles, however many, are planned; a long circle is named in one line."""
+    add(tmp_path, "s0")
+    for number in range(1, 1_500):
+        add(tmp_path, f"s{number}", ensemble(step(f"s{number - 1}", "i", "o")), payload="")
+    assert len(planned(tmp_path).models) == 1_500
+    (tmp_path / "s0/config.pbtxt").write_text(ensemble(step("s1499", "i", "o")))
+    with pytest.raises(EnsembleInvalid, match="contains itself") as refusal:
+        planned(tmp_path)
+    assert len(str(refusal.value)) < 1_000
+
+
+def test_many_steps(tmp_path: Path) -> None:
+    """An ensemble of ten thousand steps, in any order, takes no longer than its text is long."""
+    count = 10_000
+    names = ["i", *(f"t{number}" for number in range(1, count)), "o"]
+    steps = [step("m", names[n], names[n + 1]) for n in reversed(range(count))]
+    add(add(tmp_path, "m"), "e", ensemble(*steps), payload="")
+    model = read_repository(tmp_path).entry
+    assert model.config is not None
+    assert len(model.config.steps) == count
+    started = time.process_time()
+    check_ensemble(model)
+    assert time.process_time() - started < 1.0
+
+
+def own_executor(tmp_path: Path, change: str) -> Path:
+    """The dense example with another executor model.py."""
+    root = tmp_path / "archive"
+    shutil.copytree(ROOT / "examples/merlin/dense/repository", root)
+    path = root / "executor_model/1/model.py"
+    path.write_text(path.read_text() + change)
+    return root
+
+
+@pytest.mark.parametrize("change", ["\nx = 1\n", "\nthis is no python\n", "\0", "#" * 10**5])
+def test_changed_executor(change: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An executor with a model.py of its own is refused, and by explain: it would be lost."""
+    root = own_executor(tmp_path, change)
+    with pytest.raises(GraphNotExpressible, match=r"model\.py is not the one that merlin-systems"):
+        read_executor_graph(read_repository(root))
+    assert command.main(["explain", str(root)]) == command.REFUSED
+    assert "restore it, or move the addition" in capsys.readouterr().err
+
+
+def test_same_executor(tmp_path: Path) -> None:
+    """Comments and docstrings are no change of an executor's model.py."""
+    root = own_executor(tmp_path, "\n# comment\n")
+    path = root / "executor_model/1/model.py"
+    path.write_text('"""Another docstring."""\n' + path.read_text())
+    assert read_executor_graph(read_repository(root)) is not None
+
+
+def test_ensemble_as_an_executors_child(tmp_path: Path) -> None:
+    """A child that is an ensemble itself is published with all of its steps."""
+    root = own_executor(tmp_path, "")
+    child = root / "1_predictpytorchtriton"
+    text = (child / "config.pbtxt").read_text()
+    child.rename(root / "real")
+    (root / "real/config.pbtxt").write_text(text.replace("1_predictpytorchtriton", "real"))
+    message = text_format.Parse(text, pb.ModelConfig())
+    real = pb.ModelEnsembling.Step(model_name="real", model_version=-1)
+    real.input_map.update({tensor.name: tensor.name for tensor in message.input})
+    real.output_map.update({tensor.name: tensor.name for tensor in message.output})
+    for field in ("backend", "instance_group", "parameters"):
+        message.ClearField(field)
+    message.platform = "ensemble"
+    message.ensemble_scheduling.step.append(real)
+    child.mkdir()
+    (child / "config.pbtxt").write_text(text_format.MessageToString(message))
+    repository = read_repository(root)
+    made = plan(repository, read_executor_graph(repository), Namespace("h"))
+    assert made.form is Form.PURE_ENSEMBLE
+    assert set(made.triton_names) == {
+        "h.0_transformworkflowtriton", "h.real", "h.1_predictpytorchtriton", "h",
+    }  # fmt: skip
 
 
 # --- publish and retract --------------------------------------------------------------------------
@@ -275,6 +397,58 @@ def test_never_half_of_a_model(archive: Path, serving: Path) -> None:
     twice = ServingPlan("hash", made.form, made.entry, (*made.models, made.models[0]))
     with pytest.raises(OSError, match=r"hash\.m"):
         publish(twice, serving)
+    assert list(serving.iterdir()) == []
+
+
+def test_version_that_is_a_link(tmp_path: Path, serving: Path) -> None:
+    """What a python stub writes beside a model does not come into the archive through a link."""
+    root = add(tmp_path / "archive", "m", payload="code/package/model.py")
+    (root / "m/1").symlink_to("code/package")
+    (root / "m/code/package/again").symlink_to("..")
+    publish(ServingPlan("h", Form.AS_DELIVERED, "h", (everything(root / "m"),)), serving)
+    (serving / "h/1/__pycache__").mkdir()
+    assert not (serving / "h/1").is_symlink()
+    assert (serving / "h/1/model.py").samefile(root / "m/code/package/model.py")
+    assert not (root / "m/code/package/__pycache__").exists()
+
+
+def everything(directory: Path) -> PublishedModel:
+    return PublishedModel(
+        "h", "m", "", tuple((p.name, p) for p in directory.iterdir() if p.name != "config.pbtxt")
+    )
+
+
+@pytest.fixture
+def deep(tmp_path: Path) -> Iterator[Path]:
+    """A model with directories 1,500 deep; removed here, since pytest's own removal recurses."""
+    model = add(tmp_path / "deep", "m") / "m"
+    place = os.open(model, os.O_RDONLY)
+    for _ in range(1_500):
+        os.mkdir("d", dir_fd=place)
+        inside = os.open("d", os.O_RDONLY, dir_fd=place)
+        os.close(place)
+        place = inside
+    os.close(place)
+    yield model
+    subprocess.run(["rm", "-rf", model], check=True)
+
+
+def test_directories_too_deep(deep: Path, serving: Path) -> None:
+    """Directories in directories without end are an OSError, and nothing is left."""
+    with pytest.raises(OSError, match=f"more than {MAX_DEPTH} deep"):
+        publish(ServingPlan("h", Form.AS_DELIVERED, "h", (everything(deep),)), serving)
+    assert list(serving.iterdir()) == []
+
+
+def test_links_that_multiply(tmp_path: Path, serving: Path) -> None:
+    """A few links to directories with links cannot make files without end; nothing is left."""
+    wide = add(tmp_path / "wide", "m") / "m"
+    for number in range(40):
+        (wide / f"x{number}").mkdir()
+        for name in ("a", "b"):
+            (wide / f"x{number}" / name).symlink_to(f"../x{number + 1}")
+    with pytest.raises(OSError, match="lead to more than"):
+        publish(ServingPlan("h", Form.AS_DELIVERED, "h", (everything(wide),)), serving)
     assert list(serving.iterdir()) == []
 
 

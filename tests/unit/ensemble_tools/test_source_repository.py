@@ -98,15 +98,37 @@ def test_no_directory(tmp_path: Path) -> None:
 
 
 EXECUTOR = "executor_model/1/ensemble/ensemble.pkl"
+OTHER = "other/1/ensemble/ensemble.pkl"
+MERLIN = 'platform: "merlin_executor" backend: "python"'
+PREDICT = "1_predictpytorchtriton"
 
 
 @pytest.mark.parametrize(
     ("files", "configs", "entry"),
     [
         (["a/1/x"], {}, "a"),
-        ([EXECUTOR, "0_w/1/x", "1_p/1/x"], {}, "executor_model"),
-        (["my_own/3/ensemble/ensemble.pkl", "my_own/1/x", "0_w/1/x"], {}, "my_own"),
-        ([EXECUTOR, "a/1/x"], {"mine": ensemble("a")}, "mine"),
+        ([EXECUTOR, "0_w/1/x", "1_p/1/x"], {"executor_model": MERLIN}, "executor_model"),
+        (["my_own/3/ensemble/ensemble.pkl", "my_own/1/x", "0_w/1/x"], {"my_own": MERLIN}, "my_own"),
+        ([EXECUTOR, "a/1/x"], {"executor_model": MERLIN, "mine": ensemble("a")}, "mine"),
+        (
+            [EXECUTOR, "0_w/1/x", "1_p/1/x", "more/1/x"],
+            {"executor_model": MERLIN, "mine": ensemble("0_w", "in"), "in": ensemble("1_p")},
+            "mine",
+        ),
+        (
+            [EXECUTOR, "0_w/1/x", "real/1/x"],
+            {"executor_model": MERLIN, PREDICT: ensemble("real")},
+            "executor_model",
+        ),
+        (
+            [EXECUTOR, "0_w/1/x", "real/1/x"],
+            {
+                "executor_model": MERLIN,
+                PREDICT: ensemble("real"),
+                "mine": ensemble("0_w", PREDICT),
+            },
+            "mine",
+        ),
         (["a/1/x"], {"outer": ensemble("inner"), "inner": ensemble("a")}, "outer"),
         (["a/1/x"], {"self": ensemble("self", "a")}, "self"),
         (["a/1/x"], {"one": ensemble("two"), "two": ensemble("one")}, "one"),
@@ -122,7 +144,7 @@ def test_entry(files: list[str], configs: dict[str, str], entry: str, tmp_path: 
     [
         (["a/1/x", "b/1/x"], {}),
         (["a/1/x"], {"one": ensemble("a"), "two": ensemble("a")}),
-        ([EXECUTOR, "other/1/ensemble/ensemble.pkl"], {}),
+        ([EXECUTOR, "0_w/1/x"], {}),
     ],
 )
 def test_no_entry(files: list[str], configs: dict[str, str], tmp_path: Path) -> None:
@@ -135,6 +157,52 @@ def test_no_entry(files: list[str], configs: dict[str, str], tmp_path: Path) -> 
         assert read_repository(tmp_path, name).entry.name == name
 
 
+@pytest.mark.parametrize(
+    ("files", "configs"),
+    [
+        ([EXECUTOR, OTHER], {"executor_model": MERLIN, "other": MERLIN}),
+        ([EXECUTOR, "0_w/1/x", "1_p/1/x"], {"executor_model": MERLIN, "other": ensemble("1_p")}),
+        ([EXECUTOR, "a/1/x", "b/1/x"], {"executor_model": MERLIN, "other": ensemble("a")}),
+        (
+            [EXECUTOR, "a/1/x"],
+            {"executor_model": MERLIN, "other": ensemble("a"), "third": ensemble("a")},
+        ),
+    ],
+)
+def test_executor_or_ensemble(files: list[str], configs: dict[str, str], tmp_path: Path) -> None:
+    """An ensemble beside an executor, over some of its models alone, is not chosen by chance."""
+    make(tmp_path, *files, **configs)
+    with pytest.raises(RepositoryUnusable, match=r"\(executor_model, other.*remove the director"):
+        read_repository(tmp_path)
+
+
+def test_python_model_with_a_graph(tmp_path: Path) -> None:
+    """A model is Merlin's executor when its config says so, not by a file that it has."""
+    make(tmp_path, EXECUTOR, executor_model='backend: "python"')
+    assert read_repository(tmp_path).graph_path is None
+    make(tmp_path, "0_w/1/x")
+    with pytest.raises(RepositoryUnusable, match=r"executor_model holds .* lacks `platform"):
+        read_repository(tmp_path)
+
+
+POLICIES = {
+    "": 10, "all {}": 10, "latest { num_versions: 2 }": 10, "latest { num_versions: 1 }": 10,
+    "specific { versions: [1] }": 1, "specific { versions: [2, 1] }": 2,
+    "specific { versions: [1, 7] }": 1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_version_policy(policy: str, tmp_path: Path) -> None:
+    """The graph, as all else, is that of the version to which Triton sends requests without one."""
+    make(tmp_path, *(f"e/{version}/ensemble/ensemble.pkl" for version in (1, 2, 10)))
+    make(tmp_path, e=f"{MERLIN} version_policy {{ {policy} }}")
+    repository = read_repository(tmp_path)
+    assert repository.entry.served_version == POLICIES[policy]
+    expected = tmp_path / "e" / str(POLICIES[policy]) / "ensemble/ensemble.pkl"
+    assert repository.graph_path == expected
+
+
 def test_named_entry_is_missing(tmp_path: Path) -> None:
     """A name that no model has is answered with the names that there are."""
     make(tmp_path, "a/1/x", "b/1/x")
@@ -144,7 +212,7 @@ def test_named_entry_is_missing(tmp_path: Path) -> None:
 
 def test_graph_of_the_served_version(tmp_path: Path) -> None:
     """The executor's graph is the highest version's; without one there it is no executor."""
-    make(tmp_path, "e/1/ensemble/ensemble.pkl", "e/2/ensemble/ensemble.pkl")
+    make(tmp_path, "e/1/ensemble/ensemble.pkl", "e/2/ensemble/ensemble.pkl", e=MERLIN)
     assert read_repository(tmp_path).graph_path == tmp_path / "e/2/ensemble/ensemble.pkl"
     make(tmp_path, "e/3/x")
     assert read_repository(tmp_path).graph_path is None

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensemble_tools import Form, ServingPlan
-from serve.errors import ModelAlreadyLoaded, ModelNotLoaded
+from serve.errors import ModelAlreadyLoaded, ModelNotLoaded, TritonUnavailable
 from serve.messages import list_body, parse_page
 from serve.registry import Model, Registry, State
 
@@ -93,7 +93,7 @@ def test_generations_count_reloads_that_worked() -> None:
     registry = Registry()
     model = ready(registry, "m")
     registry.begin_reload(model)
-    registry.fail_reload(model)
+    registry.fail_reload(model, TritonUnavailable("gone"))
     assert (model.state, model.generation) == (State.READY, 0)
     registry.begin_reload(model)
     registry.finish_reload(model)
@@ -146,7 +146,8 @@ async def test_all_who_wait_for_a_reload_are_woken(end: str) -> None:
     waiting = [asyncio.ensure_future(model.settled()) for _ in range(5)]
     await asyncio.sleep(0)
     assert not any(task.done() for task in waiting)
-    getattr(registry, end)(model)
+    error = (TritonUnavailable("gone"),) if end == "fail_reload" else ()
+    getattr(registry, end)(model, *error)
     await asyncio.wait_for(asyncio.gather(*waiting), WAIT_S)
 
 

@@ -10,7 +10,14 @@ from typing import Any
 
 import pytest
 
-from serve.errors import InvocationFailed, ModelNotLoaded, ServeError, TritonUnavailable
+from serve.errors import (
+    InvocationFailed,
+    ModelNotLoaded,
+    ResourceExhausted,
+    ServeError,
+    TritonTimeout,
+    TritonUnavailable,
+)
 from serve.registry import State
 from tests.unit.serve.joined import DEAD, WAIT_S, joined, until
 
@@ -132,6 +139,45 @@ async def test_a_reload_that_fails(tmp_path: Path, callers: int) -> None:
             await on.invoke()
 
 
+async def test_a_reload_that_fails_in_part_leaves_nothing(tmp_path: Path) -> None:
+    """What the reload did load before it failed is unloaded: no stub without an owner."""
+    failure = {"message": "no", "code": "INTERNAL"}
+    knobs: Any = {"infer": {"m": DEAD}, "load": {"m": {**failure, "after": 1}}}
+    async with joined(tmp_path, **knobs) as on:
+        await on.load()
+        with pytest.raises(ModelNotLoaded):
+            await on.invoke()
+        await on.assert_empty()
+
+
+@pytest.mark.parametrize("callers", [1, 20])
+async def test_a_reload_without_memory_keeps_the_model(tmp_path: Path, callers: int) -> None:
+    """Each caller is told of the lack (507), and the next one succeeds when it is over."""
+    lacking = {"message": "out of memory", "code": "INTERNAL", "after": 1, "times": 1}
+    knobs: Any = {"infer": {"m": {**DEAD, "times": callers}}, "load": {"m": lacking}}
+    async with joined(tmp_path, **knobs) as on:
+        await on.load()
+        calls = [on.invoke() for _ in range(callers)]
+        for result in await asyncio.gather(*calls, return_exceptions=True):
+            assert isinstance(result, ResourceExhausted)
+        assert [model.name for model in on.registry.all_loaded()] == ["m"]
+        assert b"echo" in await on.invoke()
+
+
+async def test_an_invocation_does_not_wait_for_ever_for_a_reload(tmp_path: Path) -> None:
+    """The limit of an invocation is for the reload in it as well; the reload goes on."""
+    slow = {"delay_s": 2.0, "after": 1, "times": 1}
+    knobs: Any = {"infer": {"m": {**DEAD, "times": 1}}, "load": {"m": slow}}
+    async with joined(tmp_path, invoke_timeout_s=0.5, **knobs) as on:
+        await on.load()
+        with pytest.raises(TritonTimeout, match="SERVE_INVOKE_TIMEOUT"):
+            await on.invoke()
+        model = on.registry.loaded("m")
+        assert model.in_flight == 0
+        await asyncio.wait_for(model.settled(), WAIT_S)
+        assert b"echo" in await on.invoke()
+
+
 async def test_unload_waits_for_a_reload(tmp_path: Path) -> None:
     """And then gives everything back."""
     async with joined(tmp_path, unload={"m": {"ready_for_s": 0.3}}) as on:
@@ -197,7 +243,8 @@ async def test_a_reload_without_a_server_keeps_the_model(tmp_path: Path) -> None
         await on.load()
         await on.process.stop()
         model = on.registry.loaded("m")
-        await asyncio.wait_for(on.revival.revive(model, 0), WAIT_S)
+        with pytest.raises(TritonUnavailable):
+            await asyncio.wait_for(on.revival.revive(model, 0), WAIT_S)
         assert (model.state, model.generation) == (State.READY, 0)
         assert sorted(path.name for path in on.repository.iterdir()) == ["m", "m.step"]
         with pytest.raises(TritonUnavailable):

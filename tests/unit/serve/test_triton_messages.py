@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serve.exhaustion import means_exhaustion
-from serve.triton_messages import Verdict, judge, load_failure_reason
+from serve.triton_messages import Verdict, dead_model, judge, load_failure_reason
 
 NAMES = ("m.step", "m")
 #: What a caller would like to be taken for.
@@ -231,3 +231,20 @@ def test_any_reason_is_one_line(message: str) -> None:
     """And nothing in a message raises."""
     assert "\n" not in load_failure_reason(f"load failed for model 'm': {STATE}{message}")
     assert "\n" not in load_failure_reason(message)
+
+
+@pytest.mark.parametrize(
+    ("instance", "named"),
+    [
+        ("m.step_0_0", "m.step"),
+        ("m_0", "m"),
+        ("m", "m"),
+        ("m_1_0_0", "m_1"),
+        ("/tmp/serving::m.step_0_0", "m.step"),
+        ("other_0_0", None),
+    ],
+)
+def test_a_dead_stub_names_its_model(instance: str, named: str | None) -> None:
+    """By its instance; the longest name that fits, since names may end in numbers as well."""
+    message = f"in ensemble 'm', Stub process '{instance}' is not healthy."
+    assert dead_model(message, ["m", "m_1", "m.step"]) == named
