@@ -33,7 +33,7 @@ demo: setup  ## starts the container, loads two Merlin exports, invokes them, st
 	@.venv/bin/python examples/demo.py
 
 test: lint  ## the whole suite, after lint
-	.venv/bin/python -m pytest
+	.venv/bin/python -m pytest -n 2 --dist loadscope
 
 lint: setup  ## ruff, mypy, the arrows between the rooms, the Dockerfile
 	.venv/bin/ruff check .

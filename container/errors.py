@@ -80,7 +80,7 @@ class BindFailed(ContainerError):
         self.address, self.port = address, port
         super().__init__(
             f"cannot listen on {address} port {port}: {reason}; "
-            "free the port or set SAGEMAKER_BIND_TO_PORT"
+            "free the port, or set SAGEMAKER_BIND_TO_PORT or SERVE_BIND_ADDRESS"
         )
 
 
@@ -92,7 +92,8 @@ class SingleModelUnusable(ContainerError):
         """Not exactly one model, and none of them named."""
         return cls(
             f"{found}; a single-model endpoint serves the only model of SERVE_SINGLE_MODEL_DIR, or "
-            "the one that SAGEMAKER_TRITON_DEFAULT_MODEL_NAME names"
+            "the one that SAGEMAKER_TRITON_DEFAULT_MODEL_NAME names; for a multi-model endpoint "
+            "set SAGEMAKER_MULTI_MODEL=true"
         )
 
     @classmethod

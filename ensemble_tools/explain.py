@@ -9,6 +9,7 @@ from tritonclient.grpc import model_config_pb2 as pb
 
 from ensemble_tools.errors import ArchiveError
 from ensemble_tools.executor_graph import Column, ExecutorGraph, Node
+from ensemble_tools.model_config import data_type_name
 from ensemble_tools.plan import ServingPlan
 from ensemble_tools.repository import ModelRepository
 
@@ -31,7 +32,9 @@ def explain_graph(graph: ExecutorGraph) -> Iterator[str]:
 
 def explain_plan(plan: ServingPlan) -> Iterator[str]:
     """Lines that say what Triton is given, and the edges of a pure ensemble."""
-    yield f"served as    {plan.form.value}"
+    entry_text = next(model.config_text for model in plan.models if model.triton_name == plan.entry)
+    yield from _protocol_lines(entry_text)
+    yield f"served as    {plan.form.value}  (tensor ← what it is fed with, tensor → what it feeds)"
     for model in plan.models:
         entry = "  ← invoked" if model.triton_name == plan.entry else ""
         yield f"  {model.triton_name}  (from {model.source_name}){entry}"
@@ -71,6 +74,21 @@ def _node_line(node: Node) -> str:
 def _column(column: Column) -> str:
     form = "[…]" if column.is_ragged else ""
     return f"{column.name}: {column.dtype or '?'}{form}"
+
+
+def _protocol_lines(config_text: str | None) -> Iterator[str]:
+    """What a request and its answer hold, in the words of the v2 inference protocol.
+
+    A ragged list column is two tensors: the values of all rows, and INT32 offsets, one more than
+    rows, from 0 to the number of values.
+    """
+    message = text_format.Parse(config_text or "", pb.ModelConfig(), allow_unknown_field=True)
+    batch = [-1] if message.max_batch_size > 0 else []
+    for title, tensors in (("request", message.input), ("answer", message.output)):
+        yield title
+        for tensor in tensors:
+            kind = data_type_name(tensor.data_type).removeprefix("TYPE_")
+            yield f"  {tensor.name}  {kind.replace('STRING', 'BYTES')} {batch + list(tensor.dims)}"
 
 
 def _ensemble_lines(config_text: str | None) -> Iterator[str]:

@@ -142,13 +142,13 @@ def print_model_config(message: pb.ModelConfig) -> str:
 def _tensor_spec(tensor: pb.ModelInput | pb.ModelOutput) -> TensorSpec:
     return TensorSpec(
         name=tensor.name,
-        data_type=_data_type(tensor.data_type),
+        data_type=data_type_name(tensor.data_type),
         dims=tuple(tensor.dims),
         optional=bool(getattr(tensor, "optional", False)),
     )
 
 
-def _data_type(number: int) -> str:
+def data_type_name(number: int) -> str:
     """Its name; a newer Triton's, which our protobuf does not know, as `data type 99`."""
     known = number in pb.DataType.values()
     return str(pb.DataType.Name(number)) if known else f"data type {number}"

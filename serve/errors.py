@@ -32,20 +32,17 @@ class BadRequest(CallerError):
 
 
 class ModelNotLoaded(CallerError):
-    """No model of that name can be invoked."""
+    """No model of that name can be invoked; state says why, and what to do."""
 
-    def __init__(self, name: str, state: str = "is not loaded") -> None:
-        super().__init__(f"the model {shortened(name)} {state}; load it with POST /models")
+    def __init__(self, name: str, state: str = "is not loaded; load it with POST /models") -> None:
+        super().__init__(f"the model {shortened(name)} {state}")
 
 
 class ModelAlreadyLoaded(CallerError):
-    """The name is taken."""
+    """The name is taken; state says how, and what to do."""
 
     def __init__(self, name: str, state: str) -> None:
-        super().__init__(
-            f"the model {shortened(name)} is already {state}; unload it with DELETE /models/<name> "
-            "before it is loaded again"
-        )
+        super().__init__(f"the model {shortened(name)} {state}")
 
 
 class ModelUnusable(ServeError):

@@ -98,4 +98,4 @@ def _complaint(error: ValidationError) -> CallerError:
         return BadRequest("the body", "JSON that is no object", expected)
     if first["type"] == "missing":
         return BadRequest(f"the field `{field}`", "nothing", f"a string in {expected}")
-    return BadRequest(f"the field `{field}`", f"a {type(first['input']).__name__}", "a string")
+    return BadRequest(f"the field `{field}`", f"{type(first['input']).__name__}", "a string")

@@ -33,6 +33,16 @@ class State(Enum):
     RELOADING = "being loaded again"
     UNLOADING = "being unloaded"
 
+    @property
+    def remedy(self) -> str:
+        """What a caller can do whom this state stands in the way."""
+        return {
+            State.LOADING: "wait until its POST /models has answered",
+            State.READY: "unload it with DELETE before it is loaded again",
+            State.RELOADING: "wait until it can be invoked, or unload it with DELETE",
+            State.UNLOADING: "wait until its DELETE has answered, then load it with POST /models",
+        }[self]
+
 
 _NEXT = {
     State.LOADING: {State.READY},
@@ -107,7 +117,8 @@ class Registry:
     def begin_load(self, name: str, url: str) -> Model:
         """Take the name; raises ModelAlreadyLoaded when a model of any state has it."""
         if name in self._models:
-            raise ModelAlreadyLoaded(name, self._models[name].state.value)
+            state = self._models[name].state
+            raise ModelAlreadyLoaded(name, f"is already {state.value}; {state.remedy}")
         self._models[name] = Model(name, url)
         return self._models[name]
 
@@ -120,7 +131,7 @@ class Registry:
         """No new invocations from now on; raises ModelNotLoaded unless it is ready."""
         model = self.loaded(name)
         if model.state is not State.READY:
-            raise ModelNotLoaded(name, f"is {model.state.value}")
+            raise ModelNotLoaded(name, f"is {model.state.value}; {model.state.remedy}")
         model.enter(State.UNLOADING)
         return model
 
@@ -161,7 +172,7 @@ class Registry:
         if model is None:
             raise ModelNotLoaded(name)
         if model.state not in _LOADED:
-            raise ModelNotLoaded(name, f"is {model.state.value}")
+            raise ModelNotLoaded(name, f"is {model.state.value}; {model.state.remedy}")
         return model
 
     def all_loaded(self) -> list[Model]:

@@ -61,7 +61,9 @@ class Revival:
             return
         if model.state is State.READY and model.reload_error is not None:
             raise model.reload_error
-        raise ModelNotLoaded(model.name, "was lost and could not be loaded again")
+        raise ModelNotLoaded(
+            model.name, "was lost and could not be loaded again; see the log, then load it anew"
+        )
 
     async def revive_all(self) -> None:
         """Load every ready model again: a new tritonserver has none. What fails is logged.

@@ -18,6 +18,10 @@ def source_directory(url: str, root: Path) -> Path:
         raise BadRequest("the field `url`", shortened(url), f"an absolute path under {root}")
     directory = Path(os.path.realpath(url))
     real_root = Path(os.path.realpath(root))
+    if directory == real_root:
+        raise BadRequest(
+            "the field `url`", f"{shortened(url)}, the model root itself", "a directory inside it"
+        )
     if real_root not in directory.parents:
         raise BadRequest(
             "the field `url`",

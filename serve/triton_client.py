@@ -240,9 +240,10 @@ class TritonClient:
         reason = load_failure_reason(message)
         if means_exhaustion(message):
             return ResourceExhausted(f"no resources to load the model {plan.model_name}: {reason}")
+        doubts = "".join(f"; {doubt}" for doubt in plan.doubts)
         return ModelUnusable(
-            f"{_failing_model(plan, message)} failed to load: {reason}; see the log of the "
-            "container for its traceback"
+            f"{_failing_model(plan, message)} failed to load: {reason}{doubts}; see the log of the "
+            "container for more"
         )
 
     # -- inference
