@@ -76,8 +76,10 @@ class Revival:
         await asyncio.gather(*(self._reload_in_turn(model, turns) for model in models))
 
     async def _reload_in_turn(self, model: Model, turns: asyncio.Semaphore) -> None:
+        generation = model.generation
         async with turns:
-            if model.state is State.READY:
+            await model.settled()  # a reload that the old tritonserver took with it may be ending
+            if model.state is State.READY and model.generation == generation:
                 self._registry.begin_reload(model)
                 await self._reload(model)
 
@@ -92,7 +94,8 @@ class Revival:
             raise
         except (ResourceExhausted, TritonError) as error:
             _log.warning("the model will be loaded later: %s", error, extra=_facts(model))
-            await self._release(model)
+            if not isinstance(error, TritonUnavailable):  # one that is gone holds nothing
+                await self._release(model)
             self._registry.fail_reload(model, error)
         except Exception as error:
             _log.error("the model could not be loaded again: %s", error, extra=_facts(model))

@@ -67,7 +67,7 @@ def test_names(name: str, container: Container, archive: Archive) -> None:
         ("/", "outside"),
         ("/etc", "outside"),
         ("file:///etc", "absolute"),
-        ("{root}", "outside"),
+        ("{root}", "the model root itself"),
         ("{root}/../{name}", "outside"),
         ("{root}/x/../../../etc", "outside"),
         ("{root}/nowhere/model", "no directory"),
