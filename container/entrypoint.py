@@ -24,7 +24,7 @@ from typing import Any
 
 import uvicorn
 import uvloop
-from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from container.cloudwatch import MetricsPublisher
 from container.errors import BindFailed, ContainerError, SingleModelUnusable
@@ -78,7 +78,7 @@ def serve(environment: Mapping[str, str]) -> int:
 class _Serving:
     """What answers requests, joined."""
 
-    app: FastAPI
+    app: ASGIApp
     triton: TritonClient
     registry: Registry
     lifecycle: Lifecycle
@@ -118,7 +118,7 @@ class _Container:
                 with contextlib.suppress(ContainerError):
                     await running
 
-    async def _start_http(self, app: FastAPI) -> tuple[_Server, asyncio.Future[None]]:
+    async def _start_http(self, app: ASGIApp) -> tuple[_Server, asyncio.Future[None]]:
         settings = self._settings
         config = uvicorn.Config(
             app,

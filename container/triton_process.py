@@ -17,9 +17,11 @@ import ctypes
 import logging
 import os
 import signal
+import subprocess
+import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from enum import Enum, auto
 from pathlib import Path
 from typing import Any, TypeVar
@@ -49,6 +51,42 @@ class _End(Enum):
     DIED = auto()
     STOP = auto()
     TIMEOUT = auto()
+
+
+class _Child:
+    """A process in a session of its own, started by the standard library.
+
+    Not by asyncio: uvloop's fork runs Python in the child before the program, and a lock or a set
+    that another thread was changing (gRPC has threads) makes that child spin for ever (seen).
+    """
+
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str]) -> None:
+        self._process = subprocess.Popen(
+            argv, env=dict(env), stdin=subprocess.DEVNULL, start_new_session=True
+        )
+        self.pid = self._process.pid
+
+    def terminate(self) -> None:
+        """SIGTERM, if it still runs."""
+        self._process.terminate()
+
+    async def wait(self) -> int:
+        """Its exit status, negative for a signal."""
+        loop = asyncio.get_running_loop()
+        exited: asyncio.Future[int] = loop.create_future()
+
+        def wait() -> None:
+            status = self._process.wait()
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(_settle, exited, status)
+
+        threading.Thread(target=wait, name="tritonserver", daemon=True).start()
+        return await exited
+
+
+def _settle(future: asyncio.Future[int], status: int) -> None:
+    if not future.done():
+        future.set_result(status)
 
 
 class TritonProcess:
@@ -82,7 +120,7 @@ class TritonProcess:
         self._live = asyncio.Event()
         self._finished = asyncio.Event()
         self._running = False
-        self._child: asyncio.subprocess.Process | None = None
+        self._child: _Child | None = None
 
     @property
     def pid(self) -> int | None:
@@ -128,7 +166,7 @@ class TritonProcess:
 
     async def _live_once(self, first: bool) -> None:
         """One life, from start to nothing left. Raises when there is to be no next one."""
-        child = await self._start()
+        child = self._start()
         exited = asyncio.ensure_future(child.wait())
         try:
             end = await self._until_live(exited)
@@ -145,14 +183,9 @@ class TritonProcess:
         if end is _End.DIED:
             self._count_death(exited.result())
 
-    async def _start(self) -> asyncio.subprocess.Process:
-        self._child = await asyncio.create_subprocess_exec(
-            *_tie_to_us(),
-            *self._command.argv,
-            env=dict(self._command.env),
-            stdin=asyncio.subprocess.DEVNULL,
-            start_new_session=True,
-        )
+    def _start(self) -> _Child:
+        # From this thread: the death signal is tied to the thread that forks.
+        self._child = _Child((*_tie_to_us(), *self._command.argv), self._command.env)
         log.info("tritonserver started", extra={"pid": self._child.pid})
         return self._child
 
@@ -208,9 +241,7 @@ class TritonProcess:
             await _cancel(task)
             await _cancel(stop)
 
-    async def _end_orderly(
-        self, child: asyncio.subprocess.Process, exited: asyncio.Future[int]
-    ) -> None:
+    async def _end_orderly(self, child: _Child, exited: asyncio.Future[int]) -> None:
         if exited.done():
             return
         log.info("tritonserver is asked to stop")

@@ -72,6 +72,17 @@ class ModelRoutes:
         return Response(status_code=200)
 
 
+_MODELS, _INVOKE = "/models/", "/invoke"
+
+
+def invoked_model(path: str) -> str | None:
+    """The model_name of a path /models/{model_name}/invoke; None for any other path."""
+    if not (path.startswith(_MODELS) and path.endswith(_INVOKE)):
+        return None
+    name = path[len(_MODELS) : -len(_INVOKE)]
+    return name if name and "/" not in name else None
+
+
 class InvokeRoute:
     """POST /models/{model_name}/invoke and POST /invocations, as a bare ASGI application.
 
