@@ -273,11 +273,11 @@ async def _awaited(work: Awaitable[T]) -> T:
 
 async def _cancel(task: asyncio.Future[Any]) -> None:
     """Cancels and waits for the end; what a cancelled task raised on its way out is logged."""
-    task.cancel()
-    done, _ = await asyncio.wait({task})
-    for ended in done:
-        if not ended.cancelled() and ended.exception():
-            log.debug("interrupted work failed", extra={"reason": repr(ended.exception())})
+    while not task.done():  # asyncio.wait_for of Python 3.11 and below can lose a cancellation
+        task.cancel()
+        await asyncio.wait({task}, timeout=PROBE_INTERVAL_S)
+    if not task.cancelled() and task.exception():
+        log.debug("interrupted work failed", extra={"reason": repr(task.exception())})
 
 
 async def _clear_away(group: int, exited: asyncio.Future[int], shm_prefix: str) -> None:
