@@ -9,7 +9,8 @@ EnsembleToolsError
     ├── PayloadMissing       a model directory without what its backend loads
     ├── EnsembleInvalid      an ensemble with a cycle, a missing step or a tensor from nowhere
     ├── GraphUnreadable      an ensemble.pkl that is truncated, foreign or hostile
-    └── GraphNotExpressible  a graph that a pure Triton ensemble cannot express
+    ├── GraphNotServable     a graph that Merlin's own executor fails on
+    └── GraphNotExpressible  a graph that no Triton ensemble can express; the executor itself can
 """
 
 from __future__ import annotations
@@ -100,15 +101,24 @@ class GraphUnreadable(ArchiveError):
         )
 
 
-class GraphNotExpressible(ArchiveError):
-    """A pure ensemble would refuse the graph or, worse, answer other numbers than the executor."""
+class _GraphRefused(ArchiveError):
+    """Names the operator, the columns, the reason and the remedy."""
 
     def __init__(
         self, path: Path, operator: str, columns: Iterable[str], reason: str, remedy: str
     ) -> None:
-        self.path, self.operator, self.columns = path, operator, tuple(columns)
+        self.path, self.operator, self.columns, self.reason = path, operator, tuple(columns), reason
         named = ", ".join(quoted(column) for column in self.columns[:NAMED_COLUMNS])
         rest = ", …" if len(self.columns) > NAMED_COLUMNS else ""
         shown = shortened(operator)
         at = f"{shown}, column {named}{rest}" if self.columns else shown
-        super().__init__(f"{path}: {at}: {reason}; {remedy}")
+        self.finding = f"{at}: {reason}"
+        super().__init__(f"{path}: {self.finding}; {remedy}")
+
+
+class GraphNotServable(_GraphRefused):
+    """Merlin's executor fails on the graph as well, so that no form of it answers right numbers."""
+
+
+class GraphNotExpressible(_GraphRefused):
+    """An ensemble would refuse the graph or, worse, answer other numbers than the executor."""

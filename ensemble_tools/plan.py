@@ -24,7 +24,21 @@ class Form(Enum):
     """How a model is served."""
 
     PURE_ENSEMBLE = "pure ensemble"
+    STEPPED_ENSEMBLE = "ensemble with generated steps"
+    EXECUTOR = "executor"
     AS_DELIVERED = "as delivered"
+
+
+class Rewrite(Enum):
+    """What may become of an executor model (SERVE_REWRITE).
+
+    AUTO: the first form that gives the executor's numbers. ENSEMBLE: an ensemble or nothing.
+    EXECUTOR: the executor itself, whatever the graph.
+    """
+
+    AUTO = "auto"
+    ENSEMBLE = "ensemble"
+    EXECUTOR = "executor"
 
 
 @dataclass(frozen=True)
@@ -33,6 +47,8 @@ class PublishedModel:
 
     source_name: the model it was in the archive. config_text: its config.pbtxt, None for none.
     links: names in the directory and what each stands for, files by links.
+    files: paths in the directory, such as `1/model.py`, and the text of each: generated ones, which
+    take the place of what is linked there.
     empty_versions: version directories that are made because Triton wants one and there is nothing
     to put into it.
     """
@@ -42,12 +58,16 @@ class PublishedModel:
     config_text: str | None
     links: tuple[tuple[str, Path], ...] = ()
     empty_versions: tuple[int, ...] = ()
+    files: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
 class ServingPlan:
     """Everything that serves one SageMaker model; steps before the models that need them.
 
+    called: Triton names of models that python models call by name, in the order in which they are
+    loaded; tritonserver loads an ensemble's steps with it, but knows nothing of such calls.
+    reasons: why the forms that come before this one were not taken, a sentence for each place.
     notes are sentences for people: what was left out and why. doubts are sentences about what was
     passed on without being understood, for the message of a load that then fails.
     """
@@ -56,6 +76,8 @@ class ServingPlan:
     form: Form
     entry: str
     models: tuple[PublishedModel, ...]
+    called: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
 
@@ -100,8 +122,8 @@ def _as_delivered(repository: ModelRepository, namespace: Namespace, strict: boo
         Form.AS_DELIVERED,
         namespace.entry,
         tuple(_published(model, names) for model in models),
-        _left_out(repository, names),
-        _doubts(models),
+        notes=_left_out(repository, names),
+        doubts=_doubts(models),
     )
 
 
@@ -133,8 +155,8 @@ def _as_pure_ensemble(
         Form.PURE_ENSEMBLE,
         namespace.entry,
         (*(_published(step, names) for step in steps), entry),
-        _left_out(repository, {**names, executor.name: namespace.entry}),
-        (*_doubts(steps), *_doubts([executor], "it is not passed on to the ensemble")),
+        notes=_left_out(repository, {**names, executor.name: namespace.entry}),
+        doubts=(*_doubts(steps), *_doubts([executor], "it is not passed on to the ensemble")),
     )
 
 
