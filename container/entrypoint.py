@@ -34,7 +34,7 @@ from container.settings import MIB, Settings, read_settings
 from container.triton_command import TritonCommand, build_command, shm_prefix_for
 from container.triton_process import TritonProcess
 from container.triton_runtime import count_gpus, find_runtime
-from ensemble_tools import EnsembleToolsError, read_repository
+from ensemble_tools import EnsembleToolsError, Rewrite, read_repository
 from serve.app import multi_model_app, single_model_app
 from serve.errors import ServeError
 from serve.invocation import Invocation
@@ -253,6 +253,7 @@ def _join(
             unload_timeout_s=settings.unload_timeout,
             memory_reserve_bytes=settings.memory_reserve_mb * MIB,
             strict=not settings.auto_complete,
+            rewrite=Rewrite(settings.rewrite),
         ),
     )
     invocation = Invocation(

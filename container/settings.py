@@ -107,6 +107,7 @@ class Settings:
     triton_server: Path | None
     work_dir: Path | None
     auto_complete: bool
+    rewrite: Literal["auto", "ensemble", "executor"]
     start_timeout: float
     load_timeout: float
     unload_timeout: float
@@ -194,6 +195,9 @@ SETTINGS: tuple[Variable, ...] = (
              shown="a fresh temporary directory"),
     Variable(("SERVE_AUTO_COMPLETE",), "auto_complete", "false",
              "`true`: Triton completes model configurations (slower loads)", boolean),
+    Variable(("SERVE_REWRITE",), "rewrite", "auto",
+             "what becomes of executor models: `auto`, the best form; `ensemble`, an ensemble or"
+             " nothing; `executor`, the executor itself", one_of("auto", "ensemble", "executor")),
     Variable(("SERVE_BIND_ADDRESS",), "bind_address", "0.0.0.0",
              "address of the SageMaker API", text),
     Variable(("SERVE_START_TIMEOUT",), "start_timeout", "120",

@@ -6,7 +6,7 @@ The public names, in the order in which a load uses them.
 from ensemble_tools.errors import ArchiveError, EnsembleToolsError, IllegalName
 from ensemble_tools.graph_reader import read_executor_graph
 from ensemble_tools.namespace import Namespace, parse_published
-from ensemble_tools.plan import Form, ServingPlan, plan
+from ensemble_tools.plan import Form, Rewrite, ServingPlan, plan
 from ensemble_tools.publish import publish, retract
 from ensemble_tools.repository import ModelRepository, model_directories, read_repository
 
@@ -17,6 +17,7 @@ __all__ = [
     "IllegalName",
     "ModelRepository",
     "Namespace",
+    "Rewrite",
     "ServingPlan",
     "model_directories",
     "parse_published",

@@ -44,48 +44,82 @@ _EXPORT_AGAIN = (
 )
 
 
-def reachable(repository: ModelRepository) -> tuple[SourceModel, ...]:
-    """The entry model after all models that it needs as ensemble steps; raises EnsembleInvalid."""
-    return with_steps([repository.entry], repository.models)
+def reachable(
+    repository: ModelRepository, calls: Mapping[str, Iterable[str]] | None = None
+) -> tuple[SourceModel, ...]:
+    """The entry model after all models that it needs; raises EnsembleInvalid.
+
+    calls: what models call by name; the repository's own calls when it is not given.
+    """
+    known = repository.calls if calls is None else calls
+    return with_steps([repository.entry], repository.models, known)
 
 
 def with_steps(
-    wanted: Iterable[SourceModel], models: Mapping[str, SourceModel]
+    wanted: Iterable[SourceModel],
+    models: Mapping[str, SourceModel],
+    calls: Mapping[str, Iterable[str]] | None = None,
 ) -> tuple[SourceModel, ...]:
-    """The models, each after all that it needs as ensemble steps; raises EnsembleInvalid."""
+    """The models, each after all that it needs: its ensemble steps, and what it calls by name.
+
+    Every name in calls must be in models. Models that call each other come in some order. Raises
+    EnsembleInvalid for a step that is missing and for ensembles that contain themselves.
+    """
     done: dict[str, SourceModel] = {}
     for model in wanted:
         if model.name not in done:
-            _visit(model, models, done)
+            _visit(model, models, calls or {}, done)
     return tuple(done.values())
 
 
+def called_by_name(
+    models: Iterable[SourceModel], calls: Mapping[str, Iterable[str]]
+) -> tuple[str, ...]:
+    """Those of the models that others of them call, in their order, the last one left out.
+
+    tritonserver does not load them with their callers. The last one is the entry model.
+    """
+    ordered = [model.name for model in models]
+    called = {name for caller in ordered for name in calls.get(caller, ())}
+    return tuple(name for name in ordered[:-1] if name in called)
+
+
 def _visit(
-    first: SourceModel, models: Mapping[str, SourceModel], done: dict[str, SourceModel]
+    first: SourceModel,
+    models: Mapping[str, SourceModel],
+    calls: Mapping[str, Iterable[str]],
+    done: dict[str, SourceModel],
 ) -> None:
     """Depth first, without recursion: an archive may nest ensembles without end."""
-    open_steps = {first.name: _step_names(first)}
-    while open_steps:
-        model = models[next(reversed(open_steps))]
-        step = next((name for name in open_steps[model.name] if name not in done), None)
-        if step is None:
-            del open_steps[model.name]
+
+    def needed(model: SourceModel) -> Iterator[str]:
+        return iter([*_step_names(model), *calls.get(model.name, ())])
+
+    waiting = {first.name: needed(first)}
+    while waiting:
+        model = models[next(reversed(waiting))]
+        name = next((name for name in waiting[model.name] if name not in done), None)
+        if name is None:
+            del waiting[model.name]
             done[model.name] = model
-        elif step in open_steps:
-            above = list(open_steps)
-            raise _contains_itself(models[step], [*above[above.index(step) :], step])
-        elif step not in models:
+        elif name in waiting:
+            above = list(waiting)
+            circle = above[above.index(name) :]
+            if all(models[each].is_ensemble for each in circle):
+                raise _contains_itself(models[name], [*circle, name])
+            # A call leads back: Triton can load these, and whether the calls end is theirs to know.
+        elif name not in models:
             raise EnsembleInvalid(
                 model.config_path,
-                f"the step {step!r} is not in the archive",
-                f"add the model directory {step}/ beside {model.name}/",
+                f"the step {name!r} is not in the archive",
+                f"add the model directory {name}/ beside {model.name}/",
             )
         else:
-            open_steps[step] = _step_names(models[step])
+            waiting[name] = needed(models[name])
 
 
-def _step_names(model: SourceModel) -> Iterator[str]:
-    return iter([step.model_name for step in model.config.steps] if model.config else [])
+def _step_names(model: SourceModel) -> list[str]:
+    return [step.model_name for step in model.config.steps] if model.config else []
 
 
 def _contains_itself(model: SourceModel, circle: list[str]) -> EnsembleInvalid:

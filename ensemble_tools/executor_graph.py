@@ -14,12 +14,14 @@ class Column:
     """One column of a schema.
 
     dtype is Merlin's name for it ("int64", "string", ...) or None where the schema leaves it open.
-    A ragged column travels as two tensors, any other as one.
+    A ragged column travels as two tensors, any other as one. dims are the sizes that the schema
+    fixes, the rows first, with None for one that it leaves open; None where it gives no shape.
     """
 
     name: str
     dtype: str | None
     is_ragged: bool
+    dims: tuple[int | None, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -65,9 +67,15 @@ class Node:
 
 @dataclass(frozen=True)
 class ExecutorGraph:
-    """All nodes in post-order; the last one is the output node."""
+    """All nodes in post-order; the last one is the output node.
+
+    customised: how the executor's model.py differs from Merlin's own, which alone is known to do
+    what the graph says; empty where it does not differ.
+    """
 
     nodes: tuple[Node, ...]
+    customised: str = ""
+    outdated: str = ""
 
     @property
     def output_node(self) -> Node:

@@ -10,49 +10,67 @@ from __future__ import annotations
 import ast
 import hashlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from ensemble_tools.errors import GraphNotExpressible, shortened
+from ensemble_tools.errors import shortened
 
 #: Merlin's own are of some 6,000 bytes.
 MAX_TEMPLATE_BYTES = 64 * 1024
 #: Merlin's own are nested some 40 lists and nodes deep.
 MAX_NESTING = 200
 
-#: Digest of the file, by the release of merlin-systems or the commit between two that had it.
+#: Digest of the file -> the release of merlin-systems, or the commit between two, that had it.
 _MERLIN_SYSTEMS = {
-    "e2eed2b93975684b6dd7c7db4a612df9bca65f5091eee4bed6d8b602edca4d98",  # commit 1fb8cabe
-    "0f201c9f85d9a4f3a1b06e07fd15f361f50595fae21fc9be3920632132fc7d38",  # commit 53725d4c
-    "11989f7d535df61977579254611f3b8640c8c719dfe23d3e8d88592353cada68",  # commit 9a5deabc
-    "2bffd2a771db716af2236e9502418f7b55305f678d4b1d953fbb361704c9b650",  # 0.8
-    "fa351d0c7ee5480311e91b2ff3e866d2b53bb3189e976b66ec081f25062569ae",  # 0.9
-    "6805bf63e0afb10c52a41cf3bb074f4521f5e77a8f7fe2d5e7d31b60fd5ee7dc",  # 23.02
-    "ee839b74a15fbf27931c0139fdf5a102c287dca9eca2e91658ce2ad03418e56d",  # 23.04
-    "2c1b4277dc77fc21a2c05b3cbd822737dee9272a481e4c6b48748b125d4568f0",  # commit 20d12423
-    "3b653041ce8a25a8017d80834f7dc65ae863cc02982b6820911a7b5a4e41074a",  # commit e94d2a92
-    "1dfa56f0527423bd7fee1f059c3877f9c0497cf930678761a4347cd5f94b7141",  # 23.05
-    "1c028060b03bde1ebc4281ef2ba7eaa4d4ce7e3d20e566bdbfeeda176259f7b8",  # 23.06
-    "be3e3504c7979386b384e21ceacfe607c74603af7b647aca9840e3a9c685cb62",  # 23.08
+    "e2eed2b93975684b6dd7c7db4a612df9bca65f5091eee4bed6d8b602edca4d98": "commit 1fb8cabe",
+    "0f201c9f85d9a4f3a1b06e07fd15f361f50595fae21fc9be3920632132fc7d38": "commit 53725d4c",
+    "11989f7d535df61977579254611f3b8640c8c719dfe23d3e8d88592353cada68": "commit 9a5deabc",
+    "2bffd2a771db716af2236e9502418f7b55305f678d4b1d953fbb361704c9b650": "0.8",
+    "fa351d0c7ee5480311e91b2ff3e866d2b53bb3189e976b66ec081f25062569ae": "0.9",
+    "6805bf63e0afb10c52a41cf3bb074f4521f5e77a8f7fe2d5e7d31b60fd5ee7dc": "23.02",
+    "ee839b74a15fbf27931c0139fdf5a102c287dca9eca2e91658ce2ad03418e56d": "23.04",
+    "2c1b4277dc77fc21a2c05b3cbd822737dee9272a481e4c6b48748b125d4568f0": "commit 20d12423",
+    "3b653041ce8a25a8017d80834f7dc65ae863cc02982b6820911a7b5a4e41074a": "commit e94d2a92",
+    "1dfa56f0527423bd7fee1f059c3877f9c0497cf930678761a4347cd5f94b7141": "23.05",
+    "1c028060b03bde1ebc4281ef2ba7eaa4d4ce7e3d20e566bdbfeeda176259f7b8": "23.06",
+    "be3e3504c7979386b384e21ceacfe607c74603af7b647aca9840e3a9c685cb62": "23.08",
 }
+#: merlin/systems/triton/conversions.py is the same in these, and another one before.
+_CONVERTING = {"23.06", "23.08"}
 
 
-def check_template(model_file: Path) -> None:
-    """Raise GraphNotExpressible unless the file is one that merlin-systems exports.
+@dataclass(frozen=True)
+class Template:
+    """What is known of an executor's model.py.
 
-    A file that is not there passes: that is another fault.
+    release: of merlin-systems, that exports this file. customised: how it differs from all that are
+    known; empty when it is one of them, and for a file that is not there, which is another fault.
     """
+
+    release: str = ""
+    customised: str = ""
+
+    @property
+    def converts(self) -> bool:
+        """Whether it comes from a release whose executor converts columns as those since 23.06."""
+        return self.release in _CONVERTING
+
+
+def read_template(model_file: Path) -> Template:
+    """Recognise an executor's model.py; raises nothing for what cannot be read."""
     if not model_file.is_file():
-        return
+        return Template()
     try:
         with model_file.open("rb") as file:
             data = file.read(MAX_TEMPLATE_BYTES + 1)
         found = digest(data.decode()) if len(data) <= MAX_TEMPLATE_BYTES else "too long"
     except OSError as error:
-        raise _refusal(model_file, f"it cannot be read: {error.strerror}") from error
+        return Template(customised=f"it cannot be read: {error.strerror}")
     except Exception as error:  # what is no Python makes the parser raise SyntaxError and others
-        raise _refusal(model_file, f"it does not parse: {shortened(str(error))}") from error
-    if found not in _MERLIN_SYSTEMS:
-        raise _refusal(model_file, "it differs in more than comments")
+        return Template(customised=f"it does not parse: {shortened(str(error))}")
+    if found in _MERLIN_SYSTEMS:
+        return Template(_MERLIN_SYSTEMS[found])
+    return Template(customised="it differs in more than comments")
 
 
 def digest(source: str) -> str:
@@ -89,12 +107,3 @@ def _without_docstring(node: ast.AST, body: object) -> object:
     if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
         return body
     return node.body[1:] if ast.get_docstring(node, clean=False) is not None else node.body
-
-
-def _refusal(path: Path, found: str) -> GraphNotExpressible:
-    return GraphNotExpressible(
-        path, "the executor", (),
-        f"model.py is not the one that merlin-systems exports ({found}): what it adds would be "
-        "lost in an ensemble",
-        "restore it, or move the addition into the workflow or the predictor",
-    )  # fmt: skip

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ensemble_tools.errors import GraphUnreadable, quoted
 from ensemble_tools.executor_graph import Column, ExecutorGraph, Node, Operator
-from ensemble_tools.executor_template import check_template
+from ensemble_tools.executor_template import read_template
 from ensemble_tools.inert_pickle import (
     MAX_PICKLE_BYTES,
     Inert,
@@ -24,21 +25,35 @@ _MODEL_NAME = re.compile(r"_[a-z0-9]+_model_name")
 #: Nodes, edges and columns read, over all of the graph. A few bytes of a pickle can put one list
 #: into thousands of places; a graph of a hundred nodes with a thousand columns each stays below.
 MAX_PARTS = 1_000_000
+#: numpy's codes of data types in Merlin's words. merlin-systems 0.8 and 0.9 have numpy's own types
+#: in their schemas, and take objects for strings (_convert_dtype).
+_NUMPY_TYPES = {
+    "b1": "bool",
+    "i1": "int8", "i2": "int16", "i4": "int32", "i8": "int64",
+    "u1": "uint8", "u2": "uint16", "u4": "uint32", "u8": "uint64",
+    "f2": "float16", "f4": "float32", "f8": "float64",
+    "O8": "string",
+}  # fmt: skip
+_NUMPY_DTYPE = "numpy.dtype"
+_NUMPY_TEXTS = re.compile(r"[US]\d+")
 
 
 def read_executor_graph(repository: ModelRepository) -> ExecutorGraph | None:
     """The graph of the repository's entry model, or None when that is no executor model.
 
-    Raises GraphUnreadable, naming the file, when the pickle is truncated, hostile or no graph;
-    GraphNotExpressible when the model.py beside it is not Merlin's own.
+    Raises GraphUnreadable, naming the file, when the pickle is truncated, hostile or no graph.
     """
     path = repository.graph_path
     if path is None:
         return None
     config = repository.entry.config
     name = config.message.default_model_filename if config else ""
-    check_template(path.parent.parent / (name or "model.py"))
-    return read_graph_file(path)
+    template = read_template(path.parent.parent / (name or "model.py"))
+    return replace(
+        read_graph_file(path),
+        customised=template.customised,
+        outdated="" if template.converts else template.release,
+    )
 
 
 def read_graph_file(path: Path) -> ExecutorGraph:
@@ -180,7 +195,28 @@ class _GraphReader:
         if not isinstance(columns, dict):
             raise _NotAGraph("a schema without columns")
         self._count(len(columns))
-        return tuple(_column(name, column) for name, column in columns.items())
+        return tuple(self._column(name, column) for name, column in columns.items())
+
+    def _column(self, name: Any, column: Any) -> Column:
+        state = _inert(column, "a column").state
+        return Column(
+            name=_string(name),
+            dtype=_dtype(state.get("dtype")),
+            is_ragged=bool(state.get("is_ragged")),
+            dims=self._dims(state),
+        )
+
+    def _dims(self, column: dict[str, Any]) -> tuple[int | None, ...] | None:
+        """The data type's shape since 23.02; before, what flags and value counts say."""
+        dtype = column.get("dtype")
+        if class_name(dtype) == _NUMPY_DTYPE:
+            return _dims_by_flags(column)
+        shape = dtype.state.get("shape") if isinstance(dtype, Inert) else None
+        dims = shape.state.get("dims") if isinstance(shape, Inert) else None
+        if not isinstance(dims, tuple) or not dims:
+            return None
+        self._count(len(dims))
+        return tuple(_size(_inert(one, "a dimension").state) for one in dims)
 
     def _count(self, parts: int) -> None:
         self._parts += parts
@@ -198,18 +234,39 @@ def _model_name(state: dict[str, Any]) -> str | None:
 
 
 def _selects_all(selector: Any) -> bool:
-    return bool(_inert(selector, "a selector").state.get("_all"))
+    """`*`: the attribute is `all` up to 23.04 and `_all` after."""
+    state = _inert(selector, "a selector").state
+    return bool(state.get("_all") or state.get("all"))
 
 
-def _column(name: Any, column: Any) -> Column:
-    state = _inert(column, "a column").state
-    dtype = state.get("dtype")
-    dtype_name = dtype.state.get("name") if isinstance(dtype, Inert) else None
-    return Column(
-        name=_string(name),
-        dtype=dtype_name if isinstance(dtype_name, str) and dtype_name != "unknown" else None,
-        is_ragged=bool(state.get("is_ragged")),
-    )
+def _dtype(dtype: Any) -> str | None:
+    """Merlin's name of a merlin.dtypes.DType or of a numpy.dtype; None for the unknown one."""
+    if not isinstance(dtype, Inert):
+        return None
+    if class_name(dtype) == _NUMPY_DTYPE:
+        code = dtype.args[0] if dtype.args else None
+        if not isinstance(code, str):
+            return None
+        return "string" if _NUMPY_TEXTS.fullmatch(code) else _NUMPY_TYPES.get(code)
+    name = dtype.state.get("name")
+    return name if isinstance(name, str) and name != "unknown" else None
+
+
+def _dims_by_flags(column: dict[str, Any]) -> tuple[int | None, ...] | None:
+    """Rows and list length of a list column of 0.8 and 0.9; of others they know no shape."""
+    if not column.get("is_list"):
+        return None
+    properties = column.get("properties")
+    counts = properties.get("value_count") if isinstance(properties, dict) else None
+    if column.get("is_ragged") or not isinstance(counts, dict):
+        return (None, None)
+    return (None, _size(counts))
+
+
+def _size(bounds: dict[str, Any]) -> int | None:
+    """The size of which `min` and `max` leave one only."""
+    low, high = bounds.get("min"), bounds.get("max")
+    return high if isinstance(high, int) and low == high else None
 
 
 def _state(value: Any, attribute: str) -> Any:

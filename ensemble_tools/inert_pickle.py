@@ -100,17 +100,20 @@ class _Budget:
 class Inert:
     """Stands for an instance of a class that was not imported.
 
-    state: its attributes, merged from every state it was given.
+    args: what it was made with, by place. state: its attributes, merged from every state it was
+    given.
     """
 
     qualified_name = ""
     budget: _Budget
 
+    args: tuple[Any, ...]
     state: dict[str, Any]
 
     def __new__(cls, *args: Any, **named: Any) -> Any:
         cls.budget.spend(len(args) + len(named))
         self = super().__new__(cls)
+        self.args = args
         self.state = {}
         return self
 
@@ -278,6 +281,11 @@ def _make_class(budget: _Budget, _metaclass: Any, name: Any, *_: Any) -> type[In
     return _inert_class("(pickled by value)", str(name), budget)
 
 
+def _make_builtin_type(budget: _Budget, name: Any, *_: Any) -> type[Inert]:
+    """In the place of cloudpickle's _builtin_type, which names CodeType and others."""
+    return _inert_class("types", str(name), budget)
+
+
 def _make_instance(_: _Budget, cls: Any, *args: Any) -> Any:
     """In the place of copyreg's _reconstructor, __newobj__ and __newobj_ex__."""
     if not (isinstance(cls, type) and issubclass(cls, Inert)):
@@ -324,6 +332,7 @@ class _FrozenSet(frozenset[Any]):
 _CONSTRUCTORS: dict[str, Callable[..., Any]] = {
     "_make_skeleton_class": _make_class,
     "_make_skeleton_enum": _make_class,
+    "_builtin_type": _make_builtin_type,
     "_reconstructor": _make_instance,
     "__newobj__": _make_instance,
     "__newobj_ex__": _make_instance,

@@ -154,6 +154,12 @@ def data_type_name(number: int) -> str:
     return str(pb.DataType.Name(number)) if known else f"data type {number}"
 
 
+def data_type_number(name: str) -> int:
+    """The number of a data type that data_type_name named."""
+    known = name in pb.DataType.keys()  # noqa: SIM118 (protobuf's wrapper is no mapping)
+    return int(pb.DataType.Value(name)) if known else int(name.removeprefix("data type "))
+
+
 def _reason(error: text_format.ParseError) -> str:
     """The parser's message without the position that it puts in front."""
     return re.sub(r"^\d+:\d+ : ", "", str(error)).replace("\n", " ").strip().rstrip(".")

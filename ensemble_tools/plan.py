@@ -1,29 +1,43 @@
 """PURE, the heart: repository + graph + namespace -> ServingPlan, the files Triton will be given.
 
-Two forms exist. An executor model becomes a pure ensemble of its children, where that answers the
-executor's own numbers. Anything else is published as delivered, under its namespace's names.
+An executor model is served in the first of these forms that gives the executor's own numbers: an
+ensemble of its children alone (or its only child itself); an ensemble with generated steps; the
+executor, with its children loaded for it. Any other model is published as delivered, under its
+namespace's names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
-from ensemble_tools.delivered import check_ensemble, check_servable, reachable, with_steps
+from tritonclient.grpc import model_config_pb2 as pb
+
+from ensemble_tools.delivered import (
+    called_by_name,
+    check_ensemble,
+    check_servable,
+    reachable,
+    with_steps,
+)
+from ensemble_tools.edges import answer_columns, request_columns
+from ensemble_tools.ensemble_form import EnsembleForm, GeneratedModel, ensemble_form
+from ensemble_tools.errors import GraphNotExpressible, GraphNotServable, shortened
 from ensemble_tools.executor_graph import ExecutorGraph
 from ensemble_tools.model_config import print_model_config
 from ensemble_tools.namespace import Namespace
-from ensemble_tools.pure_ensemble import answer_columns, child, pure_ensemble, request_columns
 from ensemble_tools.repository import CONFIG_FILE, ModelRepository, SourceModel
-from ensemble_tools.wiring import wire
+from ensemble_tools.steps.named_calls import named_calls_source
+from ensemble_tools.wiring import Wiring, called_models, has_foreign_operators, wire
 
 
 class Form(Enum):
     """How a model is served."""
 
     PURE_ENSEMBLE = "pure ensemble"
+    STEP_ALONE = "the only step itself"
     STEPPED_ENSEMBLE = "ensemble with generated steps"
     EXECUTOR = "executor"
     AS_DELIVERED = "as delivered"
@@ -98,16 +112,26 @@ def plan(
     namespace: Namespace,
     *,
     strict: bool = True,
+    rewrite: Rewrite = Rewrite.AUTO,
 ) -> ServingPlan:
     """Decide how the archive is served.
 
     graph: the entry model's executor graph, None when it has none. strict: Triton runs without
-    auto-completion, so configs must be whole. Raises ArchiveError or IllegalName, and never
-    answers with a plan whose numbers differ from what the archive itself would compute.
+    auto-completion, so configs must be whole. rewrite: which forms an executor model may take.
+    Raises ArchiveError or IllegalName, and never answers with a plan whose numbers differ from what
+    the archive itself would compute.
     """
     if graph is None:
         return _as_delivered(repository, namespace, strict)
-    return _as_pure_ensemble(repository, graph, namespace)
+    check_servable(repository.entry, strict=True, under_executor=True)
+    if rewrite is Rewrite.EXECUTOR:
+        return _as_executor(repository, graph, namespace, "SERVE_REWRITE=executor asks for it")
+    try:
+        return _as_ensemble(repository, graph, namespace)
+    except GraphNotExpressible as error:
+        if rewrite is Rewrite.ENSEMBLE:
+            raise
+        return _as_executor(repository, graph, namespace, error.finding)
 
 
 def _as_delivered(repository: ModelRepository, namespace: Namespace, strict: bool) -> ServingPlan:
@@ -121,56 +145,204 @@ def _as_delivered(repository: ModelRepository, namespace: Namespace, strict: boo
         namespace.model_name,
         Form.AS_DELIVERED,
         namespace.entry,
-        tuple(_published(model, names) for model in models),
+        tuple(_published(model, names, repository.calls) for model in models),
+        called=tuple(names[name] for name in called_by_name(models, repository.calls)),
         notes=_left_out(repository, names),
         doubts=_doubts(models),
     )
 
 
-def _as_pure_ensemble(
+def _as_ensemble(
     repository: ModelRepository, graph: ExecutorGraph, namespace: Namespace
 ) -> ServingPlan:
     executor = repository.entry
-    check_servable(executor, strict=True, under_executor=True)
     assert executor.config is not None
     assert executor.graph_path is not None
+    _check_template(graph, executor.graph_path.parent.parent)
     wiring = wire(
         graph,
         request_columns(executor.config),
         answer_columns(executor.config),
         executor.graph_path,
     )
-    called = [child(repository, executor, call.model_name) for call in wiring.calls]
-    steps = with_steps(called, repository.models)
+    called = [_child(repository, call.model_name) for call in wiring.calls]
+    steps = with_steps(called, repository.models, repository.calls)
     for step in steps:
         check_servable(step, strict=True, under_executor=True)
         check_ensemble(step)
+    _check_all_known(wiring, repository, steps)
+    found = {step.name: step for step in steps}
+    form = ensemble_form(wiring, executor, found, namespace.step)
+    _check_release(form, graph, executor.graph_path)
     names = {step.name: namespace.step(step.name) for step in steps}
-    message = pure_ensemble(wiring, executor, {step.name: step for step in steps}, names)
-    entry = PublishedModel(
-        namespace.entry, executor.name, print_model_config(message), empty_versions=(1,)
-    )
+    if form.step_alone is not None:
+        names[form.step_alone] = namespace.entry
+    kind = (
+        Form.STEP_ALONE if form.step_alone is not None
+        else Form.PURE_ENSEMBLE if form.is_pure
+        else Form.STEPPED_ENSEMBLE
+    )  # fmt: skip
     return ServingPlan(
         namespace.model_name,
-        Form.PURE_ENSEMBLE,
+        kind,
         namespace.entry,
-        (*(_published(step, names) for step in steps), entry),
-        notes=_left_out(repository, {**names, executor.name: namespace.entry}),
+        (
+            *(
+                _waiting(_published(step, names, repository.calls), form.waits.get(step.name))
+                for step in steps
+            ),
+            *(_generated(model, executor, namespace) for model in form.models),
+        ),
+        called=tuple(
+            namespace.step(name)
+            for name in (*called_by_name((*steps, executor), repository.calls), *form.called)
+        ),
+        reasons=form.reasons,
+        notes=(*form.notes, *_left_out(repository, {**names, executor.name: namespace.entry})),
         doubts=(*_doubts(steps), *_doubts([executor], "it is not passed on to the ensemble")),
     )
 
 
-def _published(model: SourceModel, names: Mapping[str, str]) -> PublishedModel:
-    """An overlay of the model's directory: everything in it linked, the names replaced."""
+def _check_template(graph: ExecutorGraph, version: Path) -> None:
+    if graph.customised:
+        raise GraphNotExpressible(
+            version / "model.py", "the executor", (),
+            f"model.py is not the one that merlin-systems exports ({graph.customised}): what it "
+            "adds would be lost in an ensemble",
+            "SERVE_REWRITE=auto serves the executor itself",
+        )  # fmt: skip
+
+
+def _check_release(form: EnsembleForm, graph: ExecutorGraph, path: Path) -> None:
+    """Generated steps do what the executor does since 23.06; what an older one does, it knows."""
+    if graph.outdated and any(model.source is not None for model in form.models):
+        raise GraphNotExpressible(
+            path, "the executor", (),
+            f"merlin-systems {graph.outdated} wrote it, whose executor converts columns in another "
+            f"way than those since 23.06 ({form.reasons[0]})",
+            "export it again with merlin-systems 23.08, or SERVE_REWRITE=auto serves the executor",
+        )  # fmt: skip
+
+
+def _check_all_known(
+    wiring: Wiring, repository: ModelRepository, steps: Iterable[SourceModel]
+) -> None:
+    """A user's own operator may call models by itself: then only the executor knows the calls."""
+    others = repository.models.keys() - {step.name for step in steps} - {repository.entry.name}
+    if wiring.inlines and others:
+        inline = next(iter(wiring.inlines.values()))
+        raise GraphNotExpressible(
+            repository.graph_path or repository.path, inline.operator, inline.columns,
+            f"this inline operator may call the model {min(others)}, which nothing else calls",
+            "SERVE_REWRITE=auto serves the executor itself",
+        )  # fmt: skip
+
+
+def _child(repository: ModelRepository, name: str) -> SourceModel:
+    """The model directory that an operator of the graph calls; raises GraphNotServable."""
+    if name not in repository.models:
+        raise GraphNotServable(
+            repository.graph_path or repository.path, name, (),
+            "the graph calls this model, and the archive has no directory of that name",
+            f"add {shortened(name)}/ beside {repository.entry.name}/",
+        )  # fmt: skip
+    return repository.models[name]
+
+
+def _generated(
+    model: GeneratedModel, executor: SourceModel, namespace: Namespace
+) -> PublishedModel:
+    name = namespace.entry if model.name is None else namespace.step(model.name)
+    assert executor.graph_path is not None
+    return PublishedModel(
+        name,
+        model.name or executor.name,
+        print_model_config(model.config),
+        (("1/ensemble", executor.graph_path.parent),) if model.with_graph else (),
+        (1,) if model.source is None else (),
+        (("1/model.py", model.source),) if model.source is not None else (),
+    )
+
+
+def _as_executor(
+    repository: ModelRepository, graph: ExecutorGraph, namespace: Namespace, reason: str
+) -> ServingPlan:
+    """The executor under the entry model's name, its calls mapped to its children's names."""
+    executor = repository.entry
+    calls = {**repository.calls, executor.name: _executor_calls(repository, graph)}
+    models = reachable(repository, calls)
+    for model in models:
+        check_servable(model, strict=True, under_executor=True)
+        check_ensemble(model)
+    names = {model.name: namespace.step(model.name) for model in models[:-1]}
+    names[executor.name] = namespace.entry
+    return ServingPlan(
+        namespace.model_name,
+        Form.EXECUTOR,
+        namespace.entry,
+        tuple(_published(model, names, calls) for model in models),
+        called=tuple(names[name] for name in called_by_name(models, calls)),
+        reasons=(reason,),
+        notes=_left_out(repository, names),
+        doubts=_doubts(models),
+    )
+
+
+def _executor_calls(repository: ModelRepository, graph: ExecutorGraph) -> tuple[str, ...]:
+    """What the graph names; and all else in the archive, where a user's own code may call it."""
+    named = tuple(_child(repository, name).name for name in called_models(graph))
+    if not graph.customised and not has_foreign_operators(graph):
+        return named
+    executors = {model.name for model in repository.models.values() if model.graph_path}
+    return tuple(dict.fromkeys((*named, *sorted(repository.models.keys() - executors))))
+
+
+def _published(
+    model: SourceModel, names: Mapping[str, str], calls: Mapping[str, Iterable[str]] | None = None
+) -> PublishedModel:
+    """An overlay of the model's directory: everything in it linked, the names replaced.
+
+    calls: models that are in it call others by names, which are mapped for them.
+    """
     wanted = (model.config.specific_versions if model.config else None) or (1,)
     made = wanted if model.is_ensemble and not model.versions else ()
+    links = tuple((name, model.directory / name) for name in model.entries if name != CONFIG_FILE)
+    aside, files = _calls_mapped(model, names) if calls and model.name in calls else ((), ())
     return PublishedModel(
         names[model.name],
         model.name,
         model.config.renamed(names[model.name], names) if model.config else None,
-        tuple((name, model.directory / name) for name in model.entries if name != CONFIG_FILE),
+        (*links, *aside),
         made,
+        files,
     )
+
+
+def _waiting(model: PublishedModel, after: pb.ModelInput | None) -> PublishedModel:
+    """The model with one input more, which it does not read: it runs once that is there."""
+    if after is None:
+        return model
+    added = print_model_config(pb.ModelConfig(input=[after]))
+    return replace(model, config_text=f"{(model.config_text or '').rstrip()}\n{added}")
+
+
+def _calls_mapped(
+    model: SourceModel, names: Mapping[str, str]
+) -> tuple[tuple[tuple[str, Path], ...], tuple[tuple[str, str], ...]]:
+    """Links and files that put a generated file in front of what the python backend runs.
+
+    In every version that has such a file; it is linked beside the generated one, which runs it.
+    """
+    file = model.python_file or ""
+    links, files = [], []
+    for version, found in model.payload.items():
+        if file in found and file.endswith(".py"):
+            aside = f"{file.removesuffix('.py')}_as_delivered.py"
+            while aside in found:
+                aside = f"_{aside}"
+            links.append((f"{version}/{aside}", model.directory / str(version) / file))
+            files.append((f"{version}/{file}", named_calls_source(aside, names)))
+    return tuple(links), tuple(files)
 
 
 def _doubts(

@@ -62,9 +62,15 @@ def _write(model: PublishedModel, directory: Path) -> None:
     if model.config_text is not None:
         (directory / CONFIG_FILE).write_text(model.config_text, encoding="utf-8")
     for name, target in model.links:
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
         _overlay(target.parent.resolve() / target.name, directory / name)
     for version in model.empty_versions:
         (directory / str(version)).mkdir()
+    for name, text in model.files:
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)  # a link: writing to it would change what was delivered
+        path.write_text(text, encoding="utf-8")
 
 
 def _overlay(source: Path, place: Path) -> None:

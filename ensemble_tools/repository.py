@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from ensemble_tools.calls import Traces, find_calls
 from ensemble_tools.errors import ConfigUnreadable, RepositoryUnusable
 from ensemble_tools.model_config import ModelConfig, parse_model_config
+from ensemble_tools.python_files import read_python_files
 
 CONFIG_FILE = "config.pbtxt"
 #: What merlin-systems writes into an executor's config, and where its graph lies in a version.
 EXECUTOR_PLATFORM = "merlin_executor"
 GRAPH_FILE = "ensemble/ensemble.pkl"
+#: What the python backend runs, unless default_model_filename says otherwise.
+PYTHON_FILE = "model.py"
 #: The name of a single model whose directory is the archive's top and whose config has no name.
 UNNAMED_MODEL = "model"
 #: A config.pbtxt is some KB; the largest plausible ones (thousands of inputs) stay far below this.
@@ -59,14 +63,32 @@ class SourceModel:
         """Whether it is a Triton ensemble."""
         return self.config is not None and self.config.is_ensemble
 
+    @property
+    def python_file(self) -> str | None:
+        """What the python backend runs in each version; None for a model of another backend."""
+        if self.config is None:
+            return (
+                PYTHON_FILE
+                if any(PYTHON_FILE in found for found in self.payload.values())
+                else None
+            )
+        if self.config.backend != "python":
+            return None
+        return str(self.config.message.default_model_filename) or PYTHON_FILE
+
 
 @dataclass(frozen=True)
 class ModelRepository:
-    """An archive's models and the one that invocations are meant for."""
+    """An archive's models and the one that invocations are meant for.
+
+    calls: which models the python models call by name, as find_calls tells; what Merlin's executor
+    calls is in its graph instead.
+    """
 
     path: Path
     models: Mapping[str, SourceModel]
     entry: SourceModel
+    calls: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def graph_path(self) -> Path | None:
@@ -84,13 +106,14 @@ def read_repository(path: Path, entry_name: str | None = None) -> ModelRepositor
     try:
         top = _top(path)
         models = {model.name: model for model in _models(top)}
+        calls = find_calls({name: _traces(model) for name, model in models.items()})
     except OSError as error:
         raise RepositoryUnusable(
             Path(error.filename or path),
             f"it cannot be read ({error.strerror})",
             "expected a readable directory",
         ) from error
-    return ModelRepository(path, models, _entry(path, models, entry_name))
+    return ModelRepository(path, models, _entry(path, models, calls, entry_name), calls)
 
 
 def model_directories(path: Path) -> tuple[str, ...]:
@@ -151,17 +174,43 @@ def _versions(directory: Path) -> tuple[int, ...]:
 
 def _read_model(directory: Path, *, own_name: bool) -> SourceModel:
     config = _read_config(directory / CONFIG_FILE)
-    versions = _versions(directory)
+    found = _versions(directory)
+    versions = _without_hollow(directory, config, found)
     declared = config.name if config else ""
     return SourceModel(
         name=directory.name if own_name else declared or UNNAMED_MODEL,
         directory=directory,
         config=config,
-        entries=tuple(sorted(child.name for child in directory.iterdir())),
+        entries=tuple(
+            sorted(
+                child.name
+                for child in directory.iterdir()
+                if child.name in map(str, versions) or child.name not in map(str, found)
+            )
+        ),
         versions=versions,
         payload={version: _payload(directory / str(version)) for version in versions},
         graph_path=_graph_path(directory, config, versions),
     )
+
+
+def _without_hollow(
+    directory: Path, config: ModelConfig | None, versions: tuple[int, ...]
+) -> tuple[int, ...]:
+    """An executor's versions without hollow ones, which have neither its program nor its graph.
+
+    merlin-systems' export(version=3) leaves an empty 3/ensemble beside the graph, which is in 1/;
+    tritonserver would take 3/ and wait for its model.py for ever (seen with 2.51).
+    """
+    if config is None or config.platform != EXECUTOR_PLATFORM:
+        return versions
+    program = config.message.default_model_filename or "model.py"
+    whole = [
+        version
+        for version in versions
+        if any((directory / str(version) / name).is_file() for name in (program, GRAPH_FILE))
+    ]
+    return tuple(whole) or versions
 
 
 def _payload(version: Path) -> frozenset[str]:
@@ -204,11 +253,25 @@ def _graph_path(
     return path if path.is_file() else None
 
 
-def _entry(path: Path, models: Mapping[str, SourceModel], entry_name: str | None) -> SourceModel:
+def _traces(model: SourceModel) -> Traces:
+    """Where to look for the names of models that it calls; an executor's are in its graph."""
+    version = model.served_version
+    if model.python_file is None or version is None or model.graph_path is not None:
+        return Traces(model.config, None)
+    return Traces(model.config, read_python_files(model.directory / str(version)))
+
+
+def _entry(
+    path: Path,
+    models: Mapping[str, SourceModel],
+    calls: Mapping[str, Iterable[str]],
+    entry_name: str | None,
+) -> SourceModel:
     """The model that is meant, by these rules:
 
-    1. the one that is named; 2. the only one; 3. without an executor, the only ensemble that is no
-    step of another one; 4. with one, see _entry_beside_executors.
+    1. the one that is named; 2. the only one; 3. with an executor, see _entry_beside_executors;
+    4. the only ensemble that is no step of another one, or the only model that calls such a one;
+    5. without an ensemble, the only model that no other one calls.
     """
     if entry_name is not None:
         if entry_name not in models:
@@ -222,14 +285,43 @@ def _entry(path: Path, models: Mapping[str, SourceModel], entry_name: str | None
     executors = [model for model in models.values() if model.graph_path is not None]
     if executors:
         return _entry_beside_executors(path, models, executors, outermost)
-    if len(outermost) == 1:
-        return outermost[0]
+    meant = _uncalled(outermost or list(models.values()), models, calls)
+    if len(meant) == 1:
+        return meant[0]
     raise RepositoryUnusable(
         path,
         f"several models ({_listed(models)}) and nothing that says which one is meant",
-        "expected one ensemble or one executor model over the others, or a single model"
-        + _almost_executors(models),
+        "expected one ensemble or one executor model over the others, one python model that calls "
+        "the others by name, or a single model" + _almost_executors(models),
     )
+
+
+def _uncalled(
+    tops: list[SourceModel],
+    models: Mapping[str, SourceModel],
+    calls: Mapping[str, Iterable[str]],
+) -> list[SourceModel]:
+    """What is at the top once calls by name count: a called model gives way to who needs it.
+
+    A call by what the model itself needs, such as an ensemble's own step, leads back and is none.
+    """
+    users: dict[str, set[str]] = {}
+    for user in models.values():
+        for name in (*_step_names(user), *calls.get(user.name, ())):
+            users.setdefault(name, set()).add(user.name)
+    seen: set[str] = set()
+    found: dict[str, SourceModel] = {}
+    waiting = list(tops)
+    while waiting:
+        model = waiting.pop()
+        if model.name in seen:
+            continue
+        seen.add(model.name)
+        above = users.get(model.name, set()) - _below(model, models, calls)
+        waiting.extend(models[name] for name in above)
+        if not above:
+            found[model.name] = model
+    return list(found.values())
 
 
 def _entry_beside_executors(
@@ -267,15 +359,24 @@ def _children(models: Mapping[str, SourceModel]) -> set[str]:
     return numbered or plain
 
 
-def _below(ensemble: SourceModel, models: Mapping[str, SourceModel]) -> set[str]:
+def _below(
+    top: SourceModel,
+    models: Mapping[str, SourceModel],
+    calls: Mapping[str, Iterable[str]] | None = None,
+) -> set[str]:
+    """What the model needs as steps, and with calls what is called; names, known or not."""
     found: set[str] = set()
-    waiting = [ensemble]
+    waiting = [top]
     while waiting:
-        config = waiting.pop().config
-        names = {step.model_name for step in config.steps} - found if config else set()
-        found |= names
-        waiting.extend(models[name] for name in names if name in models)
+        model = waiting.pop()
+        new = _step_names(model).union((calls or {}).get(model.name, ())) - found
+        found |= new
+        waiting.extend(models[name] for name in new if name in models)
     return found
+
+
+def _step_names(model: SourceModel) -> set[str]:
+    return {step.model_name for step in model.config.steps} if model.config else set()
 
 
 def _almost_executors(models: Mapping[str, SourceModel]) -> str:

@@ -14,6 +14,7 @@ pytriton="--python-version 3.11 --python-platform x86_64-manylinux_2_35 --no-dep
 compile $server server.in -o server.txt
 compile $server dev.in -o dev.txt
 compile $models --allow-unsafe build.in -o build.txt
+compile $models --no-deps frameworks.in -o frameworks.txt
 compile $pytriton triton.in -o triton.txt
 compile $pytriton triton-2.36.in -o triton-2.36.txt
 

@@ -27,7 +27,7 @@ from serve.registry import Model, Registry, State
 from serve.revival import Revival
 from serve.triton_client import Refusal, Stream, TritonClient, refusal
 from serve.triton_http import Answer, Headers
-from serve.triton_messages import Verdict, dead_model, one_sentence
+from serve.triton_messages import Verdict, dead_model, one_sentence, quotes_a_death
 
 _LOST = {Verdict.STUB_DIED, Verdict.NOT_LOADED}
 
@@ -159,12 +159,27 @@ class Invocation:
     ) -> Refusal:
         if body is not None:
             answer.body.extend([piece async for piece in body])
-        refused = refusal(answer, model.serving)
+        plan = model.serving
+        refused = refusal(answer, plan)
         if refused.verdict is Verdict.STUB_DIED:
-            plan = model.serving
             dead = dead_model(refused.message, plan.triton_names) or plan.entry
             self._registry.note_lost(model, generation, dead)
+        elif plan.called and quotes_a_death(refused.message, plan.triton_names):
+            return await self._death_of_a_called_model(model, generation, refused)
         return refused
+
+    async def _death_of_a_called_model(
+        self, model: Model, generation: int, refused: Refusal
+    ) -> Refusal:
+        """The refusal itself, unless a stub has really died.
+
+        What a model raises may repeat what its caller wrote, so the text alone is no proof.
+        """
+        dead = await self._revival.dead_stubs(model)
+        for name in dead:
+            self._registry.note_lost(model, generation, name)
+        known = model.generation != generation or model.state is State.RELOADING
+        return Refusal(Verdict.STUB_DIED, refused.message) if dead or known else refused
 
     def _path(self, model: Model) -> bytes:
         return b"/v2/models/" + model.serving.entry.encode() + self._suffix

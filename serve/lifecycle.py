@@ -15,6 +15,7 @@ from typing import TypeVar
 from ensemble_tools import (
     EnsembleToolsError,
     Namespace,
+    Rewrite,
     ServingPlan,
     plan,
     publish,
@@ -33,6 +34,7 @@ from serve.errors import (
 )
 from serve.registry import Model, Registry
 from serve.source import source_directory
+from serve.stub_processes import StubCounts, running_stubs
 from serve.triton_client import TritonClient
 
 _log = logging.getLogger(__name__)
@@ -46,7 +48,8 @@ _EXHAUSTED = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOM
 class LifecycleSettings:
     """Paths and limits of loading. Times in seconds, memory in bytes.
 
-    strict: tritonserver runs without auto-completion of configs.
+    strict: tritonserver runs without auto-completion of configs. rewrite: the forms that executor
+    models may take.
     """
 
     model_root: Path
@@ -56,6 +59,7 @@ class LifecycleSettings:
     unload_timeout_s: float
     memory_reserve_bytes: int
     strict: bool = True
+    rewrite: Rewrite = Rewrite.AUTO
 
 
 class Lifecycle:
@@ -110,7 +114,7 @@ class Lifecycle:
             undo.push_async_callback(self._undo_load, serving_plan)
             await self._triton.load(serving_plan, settings.load_timeout_s)
 
-            self._registry.finish_load(model, serving_plan)
+            self._registry.finish_load(model, serving_plan, await self._stubs(serving_plan))
             undo.pop_all()  # the load is complete: nothing is undone from here on
         _log_event("model loaded", model, started, form=serving_plan.form.value)
         return serving_plan
@@ -153,7 +157,10 @@ class Lifecycle:
         try:
             repository = read_repository(directory, entry)
             graph = read_executor_graph(repository)
-            return plan(repository, graph, namespace, strict=self._settings.strict)
+            settings = self._settings
+            return plan(
+                repository, graph, namespace, strict=settings.strict, rewrite=settings.rewrite
+            )
         except EnsembleToolsError as error:
             raise ModelUnusable(str(error)) from error
 
@@ -168,6 +175,12 @@ class Lifecycle:
 
     async def _retract(self, serving_plan: ServingPlan) -> None:
         await _in_thread(retract, serving_plan, self._settings.serving_repository)
+
+    async def _stubs(self, serving_plan: ServingPlan) -> StubCounts:
+        if not serving_plan.called:
+            return {}
+        names = serving_plan.triton_names
+        return await _in_thread(running_stubs, self._settings.serving_repository, names)
 
     async def _undo_load(self, serving_plan: ServingPlan) -> None:
         if self._stopping:  # tritonserver gives everything back when it ends

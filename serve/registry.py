@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -57,7 +57,9 @@ _LOADED = {State.READY, State.RELOADING}
 class Model:
     """One SageMaker model. generation counts how often its Triton models were loaded again.
 
-    lost: the Triton models of this generation whose stubs died, as requests found.
+    lost: the Triton models of this generation whose stubs died, as requests found. stubs: how many
+    python stubs each of the Triton models had once it was loaded; none for a model that calls no
+    others by name.
     """
 
     name: str
@@ -68,6 +70,7 @@ class Model:
     in_flight: int = 0
     reload_error: ServeError | None = None
     lost: frozenset[str] = frozenset()
+    stubs: Mapping[str, int] = field(default_factory=dict)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -122,9 +125,11 @@ class Registry:
         self._models[name] = Model(name, url)
         return self._models[name]
 
-    def finish_load(self, model: Model, plan: ServingPlan) -> None:
+    def finish_load(
+        self, model: Model, plan: ServingPlan, stubs: Mapping[str, int] | None = None
+    ) -> None:
         """The model can be invoked from now on."""
-        model.plan = plan
+        model.plan, model.stubs = plan, stubs or {}
         model.enter(State.READY)
 
     def begin_unload(self, name: str) -> Model:
@@ -148,8 +153,9 @@ class Registry:
         """Its Triton models are lost and will be loaded again; invocations wait."""
         model.enter(State.RELOADING)
 
-    def finish_reload(self, model: Model) -> None:
+    def finish_reload(self, model: Model, stubs: Mapping[str, int] | None = None) -> None:
         """It can be invoked again."""
+        model.stubs = stubs or {}
         model.generation += 1
         model.lost = frozenset()
         model.enter(State.READY)

@@ -20,6 +20,7 @@ from serve.errors import (
     TritonUnavailable,
 )
 from serve.registry import Model, Registry, State
+from serve.stub_processes import StubCounts, missing, running_stubs
 from serve.triton_client import TritonClient
 
 _log = logging.getLogger(__name__)
@@ -65,6 +66,16 @@ class Revival:
             model.name, "was lost and could not be loaded again; see the log, then load it anew"
         )
 
+    async def dead_stubs(self, model: Model) -> frozenset[str]:
+        """Those of its Triton models that have fewer stubs now than after they were loaded."""
+        return missing(model.stubs, await self._running(model))
+
+    async def _running(self, model: Model) -> StubCounts:
+        plan = model.serving
+        if not plan.called:
+            return {}
+        return await asyncio.to_thread(running_stubs, self._serving_repository, plan.triton_names)
+
     async def revive_all(self) -> None:
         """Load every ready model again: a new tritonserver has none. What fails is logged.
 
@@ -89,6 +100,7 @@ class Revival:
         try:
             await self._triton.unload(model.serving, self._unload_timeout_s, lost=model.lost)
             await self._triton.load(model.serving, self._load_timeout_s)
+            stubs = await self._running(model)
         except asyncio.CancelledError:  # tritonserver died again; its restart calls revive_all
             self._registry.fail_reload(model, TritonUnavailable("it is restarting"))
             raise
@@ -101,7 +113,7 @@ class Revival:
             _log.error("the model could not be loaded again: %s", error, extra=_facts(model))
             await self._give_up(model)
         else:
-            self._registry.finish_reload(model)
+            self._registry.finish_reload(model, stubs)
             _log.info("the model was loaded again", extra=_facts(model))
 
     async def _give_up(self, model: Model) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -38,8 +39,12 @@ _FIRST_LOOK_S, _LAST_LOOK_S = 0.002, 0.1
 #: A model whose stub died may say UNLOADING for ever (below); after this it counts as gone. Other
 #: instances of it take 1 to 2 s to end, and should have given back their memory before a new load.
 _LOST_UNLOAD_S = 3.0
+#: After this an ensemble that still says UNLOADING holds a request that tritonserver lost.
+_LEAKED_UNLOAD_S = 10.0
 #: Between two looks at whether tritonserver has come up.
 _LIVE_LOOK_S = 0.05
+
+_log = logging.getLogger(__name__)
 
 _DIRECTORY_VANISHED = "failed to stat file"
 
@@ -148,13 +153,17 @@ class TritonClient:
     # -- models
 
     async def load(self, plan: ServingPlan, timeout_s: float) -> None:
-        """Load the plan's entry model, and with it its steps; returns when it can be invoked.
+        """Load what is called by name, then the entry model; with an ensemble come its steps.
 
+        Returns when the entry model can be invoked. timeout_s is for all of it.
         Raises ModelUnusable with the innermost reason, ResourceExhausted, TritonUnavailable or
         TritonTimeout.
         """
+        deadline = time.monotonic() + timeout_s
         try:
-            await self._control.load_model(plan.entry, client_timeout=timeout_s)
+            for name in (*plan.called, plan.entry):
+                remaining = max(0.0, deadline - time.monotonic())
+                await self._control.load_model(name, client_timeout=remaining)
         except InferenceServerException as error:
             raise self._load_error(plan, error, timeout_s) from error
         except grpc.aio.UsageError as error:
@@ -166,13 +175,17 @@ class TritonClient:
         """Unload every Triton model of the plan; returns when they have given everything back.
 
         lost: those whose python stub died. tritonserver 2.51 never releases a request that met a
-        dead stub (2.36 does), so that such a model, and the ensemble over it, say UNLOADING for
+        dead stub (2.36 does), so that such a model, and the ensembles over it, say UNLOADING for
         ever. They can be loaded again in that state, and only the dead stub's region of shared
         memory stays until tritonserver ends. The other models are waited for.
 
+        Nor does any version up to 2.6x release an ensemble's request when a step erred while
+        another one ran. An ensemble has nothing of its own to give back, so one that says UNLOADING
+        for long holds such a request; what is left of the plan is then not waited for, but logged.
+
         A tritonserver that is not there holds nothing. Raises TritonTimeout.
         """
-        stuck = {*lost, plan.entry} if lost else set()
+        stuck = {*lost, plan.entry, *_ensembles(plan)} if lost else set()
         try:
             await asyncio.wait_for(self._unload(plan, stuck), timeout_s)
         except asyncio.TimeoutError as error:
@@ -187,14 +200,24 @@ class TritonClient:
 
     async def _unload(self, plan: ServingPlan, stuck: set[str]) -> None:
         await self._ask_to_unload(plan.entry)
-        pause, patient_until = _FIRST_LOOK_S, time.monotonic() + _LOST_UNLOAD_S
+        pause, started = _FIRST_LOOK_S, time.monotonic()
+        ensembles = _ensembles(plan)
         while held := await self._held(plan):
-            only_stuck = held.keys() <= stuck and "READY" not in held.values()
-            if only_stuck and time.monotonic() > patient_until:
+            waited = time.monotonic() - started
+            unloading = "READY" not in held.values()
+            if unloading and held.keys() <= stuck and waited > _LOST_UNLOAD_S:
                 return
-            for name, state in held.items():
-                if state == "READY" and name != plan.entry:
-                    await self._ask_to_unload(name)
+            if unloading and ensembles & held.keys() and waited > _LEAKED_UNLOAD_S:
+                _log.warning(
+                    "tritonserver never released a request in which a step erred beside another; "
+                    "it keeps these models until it ends: %s", ", ".join(sorted(held)),
+                )  # fmt: skip
+                return
+            # What is called goes after its caller, which may call it to the very end.
+            if plan.entry not in held or plan.entry in stuck or not plan.called:
+                for name in reversed(plan.triton_names):
+                    if held.get(name) == "READY" and name != plan.entry:
+                        await self._ask_to_unload(name)
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LAST_LOOK_S)
 
@@ -291,11 +314,20 @@ def error_message(body: bytes) -> str:
     return str(error)
 
 
+def _ensembles(plan: ServingPlan) -> set[str]:
+    return {
+        model.triton_name
+        for model in plan.models
+        if "ensemble_scheduling" in (model.config_text or "")
+    }
+
+
 def _failing_model(plan: ServingPlan, message: str) -> str:
     """The model of the archive that the message of a failed load is about."""
     for triton_name, source in plan.source_names.items():
         # In a namespace a name stands behind the repository's path: '/repository::name'.
         named = f"'{triton_name}'" in message or f"::{triton_name}'" in message
         if triton_name != plan.entry and named:
-            return f"the step {source} of the model {plan.model_name}"
+            part = "called model" if triton_name in plan.called else "step"
+            return f"the {part} {source} of the model {plan.model_name}"
     return f"the model {plan.model_name}"

@@ -91,6 +91,17 @@ def dead_model(message: str, triton_names: Collection[str]) -> str | None:
     return max(fitting, key=len, default=None)
 
 
+def quotes_a_death(message: str, triton_names: Collection[str]) -> bool:
+    """Whether the message of a model that calls others says that the stub of one of them died.
+
+    It says so in any place and in any words around it, a traceback for instance: the calling model
+    wrote it, and perhaps its caller. It is to be believed only when a stub is missing.
+    """
+    names = "|".join(map(re.escape, triton_names))
+    death = rf"Stub process '(?:[^']*::)?(?:{names})(?:_\d+)*' is not healthy"
+    return re.search(death, message) is not None
+
+
 def _is_one_of(triton_names: Collection[str], lost: re.Match[str]) -> bool:
     name = next(name for name in lost.groups() if name is not None)
     return name.rpartition("::")[2] in triton_names

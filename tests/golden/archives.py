@@ -19,6 +19,7 @@ from ensemble_tools.tensor_names import ragged_tensors
 Tensors = dict[str, Any]
 
 TRITON_TYPES = {
+    "int8": "TYPE_INT8",
     "int32": "TYPE_INT32",
     "int64": "TYPE_INT64",
     "float32": "TYPE_FP32",
@@ -26,6 +27,7 @@ TRITON_TYPES = {
 }
 MERLIN_OPS = "merlin.dag.ops"
 WORKFLOW = "merlin.systems.dag.runtimes.triton.ops.workflow.TransformWorkflowTriton"
+FOREST = "merlin.systems.dag.runtimes.triton.ops.fil.PredictForestTriton"
 PREDICTOR = "merlin.systems.dag.runtimes.triton.ops.pytorch.PredictPyTorchTriton"
 
 MERLINS_MODEL_PY = (
@@ -93,13 +95,18 @@ def tensors_of(spec: Column) -> list[tuple[str, bool]]:
     return [(values, False), (offsets, True)]
 
 
-def tensor_fields(kind: str, columns: Iterable[Column], step: Step | None = None) -> str:
-    """The `input` or `output` fields of a config, one line a tensor."""
+def tensor_fields(
+    kind: str,
+    columns: Iterable[Column],
+    step: Step | None = None,
+    shapes: Mapping[str, str] | None = None,
+) -> str:
+    """The `input` or `output` fields of a config, one line a tensor; shapes override [-1]."""
     lines = []
     for spec in columns:
         for tensor, offsets in tensors_of(spec):
             data_type = "TYPE_INT32" if offsets else TRITON_TYPES[str(spec.dtype)]
-            dims = "-1"
+            dims = (shapes or {}).get(tensor, "-1")
             if step is not None:
                 data_type, dims = step.types.get(tensor, data_type), step.dims.get(tensor, dims)
             lines.append(f'{kind} {{ name: "{tensor}" data_type: {data_type} dims: [ {dims} ] }}')
@@ -128,6 +135,7 @@ def write_executor(
     name: str = "executor_model",
     version: int = 1,
     extra: str = "",
+    shapes: Mapping[str, str] | None = None,
 ) -> None:
     """The executor's directory; its pickle is empty, since graphs here are made as plain data."""
     directory = root / name
@@ -136,7 +144,8 @@ def write_executor(
     (directory / str(version) / "model.py").write_bytes(MERLINS_MODEL_PY.read_bytes())
     (directory / "config.pbtxt").write_text(
         f'name: "{name}"\nplatform: "merlin_executor"\nbackend: "python"\n'
-        f"{tensor_fields('input', inputs)}\n{tensor_fields('output', outputs)}\n{extra}"
+        f"{tensor_fields('input', inputs, None, shapes)}\n"
+        f"{tensor_fields('output', outputs, None, shapes)}\n{extra}"
     )
 
 
@@ -152,15 +161,18 @@ class Graph:
         return self._add(_op("selection.SelectionOp", selector=names), (), names, names, columns)
 
     def call(self, step: Step, *parents: Node) -> Node:
-        """A call of a Triton model."""
+        """A call of a Triton model; the forest operator's own columns are what reaches it."""
+        columns = step.columns_in
+        if step.class_name == FOREST:
+            columns = tuple(spec for parent in parents for spec in parent.output)
         operator = Operator(
             step.class_name,
             step.class_name.rpartition(".")[2],
             step.name,
-            step.columns_in,
+            columns,
             step.columns_out,
         )
-        names = [spec.name for spec in step.columns_in]
+        names = [spec.name for spec in columns]
         return self._add(operator, parents, names, names, step.columns_out)
 
     def concat(self, first: Node, *others: Node) -> Node:
@@ -231,8 +243,23 @@ def _from_request(node: Node) -> tuple[str, ...]:
     return () if node.upstream else node.inputs
 
 
-def offline(graph: ExecutorGraph, steps: Mapping[str, Step], request: Tensors) -> Tensors:
-    """What merlin-core's LocalExecutor computes: every node in turn, on numbers."""
+def offline(
+    graph: ExecutorGraph,
+    steps: Mapping[str, Step],
+    request: Tensors,
+    shapes: Mapping[str, str] | None = None,
+) -> Tensors:
+    """What Merlin's executor answers: every node in turn, on numbers.
+
+    Columns are brought into the form and type of each call's schema, and of the answer's. shapes:
+    whole shapes of the answer's dense tensors, where they are not [-1].
+    """
+    last = graph.output_node
+    answer = _evaluated(graph, steps, request)
+    return _aligned(answer, last.output, shapes or {})
+
+
+def _evaluated(graph: ExecutorGraph, steps: Mapping[str, Step], request: Tensors) -> Tensors:
     outputs: dict[int, Tensors] = {}
     for node in graph.nodes:
         arrived: Tensors = {}
@@ -250,13 +277,42 @@ def offline(graph: ExecutorGraph, steps: Mapping[str, Step], request: Tensors) -
 def _transformed(node: Node, steps: Mapping[str, Step], arrived: Tensors) -> Tensors:
     operator = node.operator
     if operator.subgraph is not None:
-        return offline(operator.subgraph, steps, arrived)
+        return _evaluated(operator.subgraph, steps, arrived)
     if operator.model_name is None:
         return _chosen(arrived, node.selection)
+    step = steps[operator.model_name]
+    if step.class_name == FOREST:
+        given = {"input__0": np.array([*arrived.values()]).astype("float32").T}
+    else:
+        given = _aligned(arrived, operator.columns_in, step.dims)
     return {
-        name: np.asarray(eval(formula, {"np": np}, arrived)).astype(dtype)
-        for name, (formula, dtype) in steps[operator.model_name].computed().items()
+        name: np.asarray(eval(formula, {"np": np}, given)).astype(dtype)
+        for name, (formula, dtype) in step.computed().items()
     }
+
+
+def _aligned(tensors: Tensors, columns: Iterable[Column], shapes: Mapping[str, str]) -> Tensors:
+    """merlin-systems' match_representations."""
+    aligned: Tensors = {}
+    for spec in columns:
+        values, offsets = ragged_tensors(spec.name)
+        if spec.is_ragged and values in tensors:
+            aligned[values], aligned[offsets] = tensors[values], tensors[offsets]
+        elif spec.is_ragged:
+            dense = tensors[spec.name]
+            aligned[values] = dense.reshape(-1)
+            lengths = [dense.shape[1]] * dense.shape[0]
+            aligned[offsets] = np.array([0, *np.cumsum(lengths)], dtype="int32")
+        elif values in tensors:
+            row = [int(size) for size in shapes.get(spec.name, "-1").split(",")[1:]]
+            aligned[spec.name] = tensors[values].reshape([-1, *row])
+        else:
+            aligned[spec.name] = tensors[spec.name]
+        name = values if spec.is_ragged else spec.name
+        if spec.dtype is not None:
+            with np.errstate(all="ignore"):
+                aligned[name] = aligned[name].astype(spec.dtype)
+    return aligned
 
 
 def _chosen(tensors: Tensors, columns: Iterable[str]) -> Tensors:

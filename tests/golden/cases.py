@@ -4,7 +4,7 @@ real tritonservers are both held against them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from tests.golden.archives import (
     Step,
     Tensors,
     column,
+    offline,
     write_executor,
     write_step,
 )
@@ -44,11 +45,12 @@ class Case:
     executor: str = "executor_model"
     version: int = 1
     extra: str = ""
+    shapes: Mapping[str, str] = field(default_factory=dict)
 
     def write(self, root: Path) -> Path:
         write_executor(
             root, self.inputs, self.graph.output_node.output,
-            name=self.executor, version=self.version, extra=self.extra,
+            name=self.executor, version=self.version, extra=self.extra, shapes=self.shapes,
         )  # fmt: skip
         for step in self.steps:
             write_step(root, step, self.version if step.class_name == PREDICTOR else 1)
@@ -62,6 +64,11 @@ class Case:
     def planned(self, root: Path, model_name: str = "model") -> ServingPlan:
         """The plan for the archive that was written under root."""
         return plan(read_repository(root), self.graph, Namespace(model_name))
+
+    def expected(self) -> Tensors:
+        """What Merlin's executor answers to the request."""
+        steps = {step.name: step for step in self.steps}
+        return offline(self.graph, steps, self.request, self.shapes)
 
 
 def workflow(name: str, columns: Iterable[Column], **formulas: str) -> Step:

@@ -27,7 +27,7 @@ STOP_TIMEOUT_S = 30.0
 LOAD_TIMEOUT_S = 60.0
 #: A wrongly wired ensemble never answers; a right one needs milliseconds.
 ANSWER_TIMEOUT_S = 20.0
-TYPES = {"int32": "INT32", "int64": "INT64", "float32": "FP32", "float64": "FP64"}
+TYPES = {"int8": "INT8", "int32": "INT32", "int64": "INT64", "float32": "FP32", "float64": "FP64"}
 
 
 class RealTriton:
@@ -39,10 +39,13 @@ class RealTriton:
     def load(self, plan: ServingPlan) -> None:
         """Publish and load; Triton loads an ensemble's steps with it. Raises its refusal."""
         publish(plan, self.repository)
+        for called in plan.called:
+            self.client.load_model(called, client_timeout=LOAD_TIMEOUT_S)
         self.client.load_model(plan.entry, client_timeout=LOAD_TIMEOUT_S)
 
     def unload(self, plan: ServingPlan) -> None:
-        self.client.unload_model(plan.entry, unload_dependents=True)
+        for name in (plan.entry, *reversed(plan.called)):
+            self.client.unload_model(name, unload_dependents=True)
         retract(plan, self.repository)
 
     def infer(self, model: str, request: Tensors) -> Tensors:

@@ -1,4 +1,4 @@
-"""What a pure ensemble cannot express is refused, with operator, column, reason and remedy."""
+"""What Merlin's executor fails on is refused, with operator, column, reason and remedy."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ensemble_tools.errors import GraphNotExpressible, PayloadMissing
+from ensemble_tools.errors import GraphNotServable, PayloadMissing
 from tests.golden.cases import keeps_names
 from tests.golden.refusals import REFUSALS
 
@@ -15,7 +15,7 @@ from tests.golden.refusals import REFUSALS
 def test_refused(name: str, tmp_path: Path) -> None:
     """The message names the graph's file, the operator, its columns, why, and what to do."""
     refusal = REFUSALS[name]()
-    with pytest.raises(GraphNotExpressible) as error:
+    with pytest.raises(GraphNotServable) as error:
         refusal.case.plan(tmp_path)
     assert (error.value.operator, error.value.columns) == (refusal.operator, refusal.columns)
     message = str(error.value)

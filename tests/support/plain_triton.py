@@ -34,14 +34,17 @@ class PlainTriton:
 
 
 @contextlib.contextmanager
-def plain_triton(directory: Path, repository: Path, models: Sequence[str]) -> Iterator[PlainTriton]:
+def plain_triton(
+    directory: Path, repository: Path, models: Sequence[str], **environment: str
+) -> Iterator[PlainTriton]:
     """tritonserver on a copy of the repository, the models loaded in that order.
 
-    The runtime is the container's own, so that the python stub and the pytorch backend are there.
+    The runtime is the container's own, so that the python stub and the stand-in backends are there;
+    `environment` holds the container's settings.
     """
     copied = directory / "repository"
     shutil.copytree(repository, copied)
-    settings = read_settings({})
+    settings = read_settings(environment)
     runtime = find_runtime(settings, directory / "work", os.environ)
     ports = choose_ports(settings)
     prefix = shm_prefix_for(os.getpid(), secrets.token_hex(4))

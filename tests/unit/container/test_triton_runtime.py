@@ -22,6 +22,7 @@ from container.triton_runtime import (
 from tests.unit.container.conftest import WHEEL_2_36
 
 NEW_LIBRARY = b"... unable to find Python backend based backend library ' ..."
+OUR_BACKENDS = ("fil", "pytorch", "tensorflow")
 OUR_VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 
@@ -81,7 +82,7 @@ def test_an_error_names_every_place(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 def test_an_image_with_its_own_backends_is_used_as_it_is(tmp_path: Path) -> None:
     """No overlay where nothing is missing."""
-    program = image(tmp_path / "opt", "python", "pytorch", python=OUR_VERSION)
+    program = image(tmp_path / "opt", "python", *OUR_BACKENDS, python=OUR_VERSION)
     settings = read_settings({"SERVE_TRITON_SERVER": str(program)})
     runtime = find_runtime(settings, tmp_path / "work", {})
     assert runtime.backend_directory == tmp_path / "opt/backends"
@@ -89,15 +90,19 @@ def test_an_image_with_its_own_backends_is_used_as_it_is(tmp_path: Path) -> None
     assert not (tmp_path / "work").exists()
 
 
-def test_an_image_without_libtorch_gets_the_stand_in(tmp_path: Path) -> None:
-    """Its own backends stay what they are, beside ours."""
-    program = image(tmp_path / "opt", "python", "onnxruntime", python=OUR_VERSION)
+@pytest.mark.parametrize("missing", OUR_BACKENDS)
+def test_an_image_without_a_backend_gets_the_stand_in(tmp_path: Path, missing: str) -> None:
+    """Its own backends stay what they are, beside ours; each comes for itself."""
+    others = [name for name in OUR_BACKENDS if name != missing]
+    program = image(tmp_path / "opt", "python", *others, python=OUR_VERSION)
     settings = read_settings({"SERVE_TRITON_SERVER": str(program)})
     runtime = find_runtime(settings, tmp_path / "work", {})
-    assert runtime.stand_ins == ("pytorch",)
+    assert runtime.stand_ins == (missing,)
     links = {path.name: path.resolve() for path in runtime.backend_directory.iterdir()}
-    assert links["python"] == tmp_path / "opt/backends/python"
-    assert (links["pytorch"] / "model.py").is_file()
+    assert links.keys() == {"python", *OUR_BACKENDS}
+    for name in ("python", *others):
+        assert links[name] == tmp_path / "opt/backends" / name
+    assert (links[missing] / "model.py").is_file()
 
 
 def test_an_old_image_gets_no_stand_in(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -110,7 +115,7 @@ def test_an_old_image_gets_no_stand_in(tmp_path: Path, caplog: pytest.LogCapture
 
 def test_a_python_that_the_images_stub_cannot_run_is_refused(tmp_path: Path) -> None:
     """The image has one stub, for one version of Python."""
-    program = image(tmp_path / "opt", "python", "pytorch", python="3.7")
+    program = image(tmp_path / "opt", "python", python="3.7")
     settings = read_settings(
         {"SERVE_TRITON_SERVER": str(program), "SERVE_BACKEND_PYTHON": sys.executable}
     )
@@ -128,7 +133,9 @@ def test_the_wheel_is_overlaid_and_left_alone(tmp_path: Path) -> None:
     python = runtime.backend_directory / "python"
     assert os.access(python / "triton_python_backend_stub", os.X_OK)
     assert not (python / "libtriton_python.so").is_symlink()
-    assert (runtime.backend_directory / "pytorch/model.py").is_file()
+    assert runtime.stand_ins == OUR_BACKENDS
+    for name in OUR_BACKENDS:
+        assert (runtime.backend_directory / name / "model.py").is_file()
     libraries = runtime.backend_directory / "../../.." / "nvidia_pytriton.libs"
     assert libraries.is_dir()  # where RPATH looks from backends/python
     assert snapshot(program.parent.parent) == before

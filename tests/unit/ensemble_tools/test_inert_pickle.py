@@ -394,3 +394,12 @@ def test_any_bytes(data: bytes) -> None:
     """Any bytes are read or refused."""
     with contextlib.suppress(NotInert):
         read_pickle(data)
+
+
+def test_builtin_type() -> None:
+    """cloudpickle ships code objects through a call of `types.CodeType`, named by a string."""
+    data = (
+        b"\x80\x04ccloudpickle.cloudpickle\n_builtin_type\n(X\x08\x00\x00\x00CodeTypetR"
+        b"(K\x01K\x02tR."
+    )
+    assert class_name(read_pickle(data)) == "types.CodeType"

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as pb
 
-from ensemble_tools import __main__ as command
+from ensemble_tools.commands.text import explain_plan
 from ensemble_tools.delivered import check_ensemble
 from ensemble_tools.errors import (
     ArchiveError,
@@ -26,10 +25,9 @@ from ensemble_tools.errors import (
     PayloadMissing,
     RepositoryUnusable,
 )
-from ensemble_tools.explain import explain_plan
 from ensemble_tools.graph_reader import read_executor_graph
 from ensemble_tools.namespace import Namespace
-from ensemble_tools.plan import Form, PublishedModel, ServingPlan, plan
+from ensemble_tools.plan import Form, PublishedModel, Rewrite, ServingPlan, plan
 from ensemble_tools.publish import MAX_DEPTH, publish, retract
 from ensemble_tools.repository import read_repository
 
@@ -288,13 +286,16 @@ def own_executor(tmp_path: Path, change: str) -> Path:
 
 
 @pytest.mark.parametrize("change", ["\nx = 1\n", "\nthis is no python\n", "\0", "#" * 10**5])
-def test_changed_executor(change: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """An executor with a model.py of its own is refused, and by explain: it would be lost."""
-    root = own_executor(tmp_path, change)
+def test_changed_executor(change: str, tmp_path: Path) -> None:
+    """An executor with a model.py of its own is served as it is: an ensemble would lose it."""
+    repository = read_repository(own_executor(tmp_path, change))
+    graph = read_executor_graph(repository)
+    made = plan(repository, graph, Namespace("h"))
+    assert made.form is Form.EXECUTOR
+    assert "model.py is not the one that merlin-systems exports" in made.reasons[0]
+    assert made.called == ("h.0_transformworkflowtriton", "h.1_predictpytorchtriton")
     with pytest.raises(GraphNotExpressible, match=r"model\.py is not the one that merlin-systems"):
-        read_executor_graph(read_repository(root))
-    assert command.main(["explain", str(root)]) == command.REFUSED
-    assert "restore it, or move the addition" in capsys.readouterr().err
+        plan(repository, graph, Namespace("h"), rewrite=Rewrite.ENSEMBLE)
 
 
 def test_same_executor(tmp_path: Path) -> None:
@@ -456,48 +457,3 @@ def test_no_serving_repository(archive: Path, tmp_path: Path) -> None:
     """Without the serving repository publishing is an OSError."""
     with pytest.raises(FileNotFoundError):
         publish(planned(archive), tmp_path / "nothing")
-
-
-# --- python -m ensemble_tools ---------------------------------------------------------------------
-
-
-def test_explain_golden(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`explain` prints archive, graph and plan, as written down beside this test."""
-    monkeypatch.chdir(ROOT)
-    assert command.main(["explain", "examples/merlin/two_workflows/repository"]) == command.SERVED
-    golden = Path(__file__).with_name("explain_two_workflows.txt")
-    assert capsys.readouterr().out == golden.read_text()
-
-
-def test_explain_refusal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """An archive that cannot be served is explained, with its reason; the exit code is 1."""
-    add(tmp_path, "m", PYTHON, payload="")
-    assert command.main(["explain", str(tmp_path)]) == command.REFUSED
-    assert "served as    nothing\nrefused: " in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("arguments", [["nothing-here"], [".", "--model-name", "../x"]])
-def test_explain_error(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """What cannot even be looked at is an error on stderr, one line, and exit code 1."""
-    assert command.main(["explain", *arguments]) == command.REFUSED
-    assert capsys.readouterr().err.startswith("error: ")
-
-
-@pytest.mark.parametrize(("arguments", "code"), [([], 2), (["explain"], 2), (["x"], 2)])
-def test_misuse(arguments: list[str], code: int, capsys: pytest.CaptureFixture[str]) -> None:
-    """Misuse prints the usage and exits with 2."""
-    with pytest.raises(SystemExit) as leaving:
-        command.main(arguments)
-    assert leaving.value.code == code
-    assert "usage: python -m ensemble_tools" in capsys.readouterr().err
-
-
-def test_as_a_program() -> None:
-    """`python -m ensemble_tools explain --help` says what it does and what its exit codes mean."""
-    done = subprocess.run(
-        [sys.executable, "-m", "ensemble_tools", "explain", "--help"],
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
-    assert "Exit codes: 0 it can be served" in done.stdout

@@ -214,7 +214,7 @@ def test_graph_of_the_served_version(tmp_path: Path) -> None:
     """The executor's graph is the highest version's; without one there it is no executor."""
     make(tmp_path, "e/1/ensemble/ensemble.pkl", "e/2/ensemble/ensemble.pkl", e=MERLIN)
     assert read_repository(tmp_path).graph_path == tmp_path / "e/2/ensemble/ensemble.pkl"
-    make(tmp_path, "e/3/x")
+    make(tmp_path, "e/3/model.py")
     assert read_repository(tmp_path).graph_path is None
 
 
@@ -251,3 +251,16 @@ def test_links_that_lead_nowhere(tmp_path: Path) -> None:
     (tmp_path / "m/broken").symlink_to("nothing")
     (tmp_path / "m/circle").symlink_to("circle")
     assert read_repository(tmp_path).entry.entries == ("1", "broken", "circle")
+
+
+def test_empty_version_beside_the_graph(tmp_path: Path) -> None:
+    """export(version=3) leaves an empty 3/ensemble: the version that counts has the graph."""
+    executor = tmp_path / "executor_model"
+    (executor / "1/ensemble").mkdir(parents=True)
+    (executor / "1/ensemble/ensemble.pkl").touch()
+    (executor / "3/ensemble").mkdir(parents=True)
+    (executor / "config.pbtxt").write_text('platform: "merlin_executor"\nbackend: "python"\n')
+    model = read_repository(tmp_path).entry
+    assert model.versions == (1,)
+    assert model.graph_path == executor / "1/ensemble/ensemble.pkl"
+    assert model.entries == ("1", "config.pbtxt")

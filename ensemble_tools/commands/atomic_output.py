@@ -1,0 +1,69 @@
+"""Output that is there whole or not at all: made under a hidden name, then renamed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from ensemble_tools.commands.errors import DestinationUnusable
+
+
+@contextlib.contextmanager
+def staging_beside(destination: Path) -> Iterator[Path]:
+    """A hidden directory on destination's file system; removed with all that is left in it.
+
+    Raises DestinationUnusable when destination's own directory is missing.
+    """
+    parent = destination.absolute().parent
+    if not parent.is_dir():
+        raise DestinationUnusable(
+            destination, f"there is no directory {parent}", f"make it first: mkdir -p {parent}"
+        )
+    staging = parent / f".{destination.name[:100]}.{secrets.token_hex(8)}"
+    try:  # from before it is there: a signal may come at any time
+        staging.mkdir(mode=0o700)
+        yield staging
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def write_file(destination: Path, content: bytes) -> None:
+    """Put content there, in one step; an older file is replaced."""
+    check_file_place(destination)
+    with staging_beside(destination) as staging:
+        made = staging / "file"
+        made.write_bytes(content)
+        made.replace(destination)
+
+
+def check_file_place(destination: Path) -> None:
+    """Raise DestinationUnusable where a directory is in the way."""
+    if destination.is_dir():
+        raise DestinationUnusable(
+            destination, "found a directory, expected a file to write", "name a file in it"
+        )
+
+
+def check_empty(destination: Path) -> None:
+    """Raise DestinationUnusable unless destination is free, or an empty directory."""
+    if not os.path.lexists(destination):
+        return
+    if destination.is_symlink() or not destination.is_dir():
+        raise DestinationUnusable(
+            destination, "it exists and is no directory", "name another place, or remove it"
+        )
+    if any(destination.iterdir()):
+        raise DestinationUnusable(
+            destination, "it exists and is not empty", "name another place, or empty it"
+        )
+
+
+def default_mode(of_new: int) -> int:
+    """What open and mkdir would make of this mode."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return of_new & ~mask

@@ -1,0 +1,20 @@
+"""What a command's exit code means; the same for all of them."""
+
+from __future__ import annotations
+
+#: Done; the archive can be served.
+SERVED = 0
+#: The archive is refused, or a file could not be read or written; stderr or the output says why.
+REFUSED = 1
+#: The command line is wrong; argparse's own number.
+MISUSED = 2
+#: Shells say 128 + the number of the signal that ended a program: SIGINT, SIGPIPE, SIGTERM.
+INTERRUPTED = 130
+PIPE_CLOSED = 141
+TERMINATED = 143
+
+#: Printed under each command's --help.
+EPILOG = (
+    "Exit codes: 0 it can be served, 1 it cannot, or a file cannot be read or written (the reason "
+    "is printed), 2 misuse; 130 after Ctrl-C."
+)

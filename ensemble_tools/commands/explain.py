@@ -1,0 +1,127 @@
+"""`explain`: Merlin's graph beside what Triton is given in its place, in five formats."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from ensemble_tools.commands.archive import Archive, read_archive
+from ensemble_tools.commands.atomic_output import write_file
+from ensemble_tools.commands.exit_codes import EPILOG, REFUSED, SERVED
+from ensemble_tools.commands.json_writer import to_json
+from ensemble_tools.commands.mermaid import mermaid
+from ensemble_tools.commands.picture import Picture
+from ensemble_tools.commands.picture_of import picture_of
+from ensemble_tools.commands.text import text_lines
+from ensemble_tools.plan import Rewrite
+
+FORMATS = ("text", "json", "mermaid", "svg", "png")
+#: Which format a file is meant to have, by its name's end.
+_SUFFIXES = {".txt": "text", ".json": "json", ".mmd": "mermaid", ".svg": "svg", ".png": "png"}
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """`explain PATH`."""
+    parser = commands.add_parser(
+        "explain",
+        help="show Merlin's graph, what Triton is given in its place, and the reasons",
+        description=(
+            "Show what an extracted archive holds, Merlin's operator graph if the model is an "
+            "executor export, the Triton models that would be served with each edge of the "
+            "ensemble, and what was left out or refused and why. Nothing is loaded or run: "
+            "pickles are read as data."
+        ),
+        epilog=EPILOG,
+    )
+    parser.add_argument("path", type=Path, help="directory that the archive was extracted into")
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        help="text for people, json for programs, mermaid for Markdown, svg or png for slides "
+        "(default: by the end of FILE's name, else text)",
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE",
+        help="write to FILE, whole or not at all, instead of standard output",
+    )  # fmt: skip
+    parser.add_argument(
+        "--model-name",
+        default="model",
+        help="SageMaker's name for the model, which becomes its namespace (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--auto-complete",
+        action="store_true",
+        help="judge configs as with SERVE_AUTO_COMPLETE=true",
+    )
+    parser.add_argument(
+        "--rewrite",
+        choices=[one.value for one in Rewrite],
+        default=Rewrite.AUTO.value,
+        help="judge as with SERVE_REWRITE: the first form with the executor's numbers, an "
+        "ensemble or nothing, or the executor itself (default: %(default)s)",
+    )
+    parser.set_defaults(run=run, misuse=parser.error)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Read, draw, write; the exit code says whether the archive can be served."""
+    chosen = options.format or _by_name(options.output) or "text"
+    if chosen == "png" and options.output is None and sys.stdout.isatty():
+        options.misuse("a PNG is no text for a terminal: name a file with -o")
+    archive = read_archive(
+        options.path,
+        options.model_name,
+        strict=not options.auto_complete,
+        rewrite=Rewrite(options.rewrite),
+    )
+    content = rendered(archive, options.model_name, chosen)
+    if options.output is not None:
+        write_file(options.output, content)
+    else:
+        sys.stdout.flush()
+        _write_out(content)
+    return SERVED if archive.plan else REFUSED
+
+
+def rendered(archive: Archive, model_name: str, chosen: str) -> bytes:
+    """The archive in one of FORMATS."""
+    picture = picture_of(archive, model_name)
+    if chosen == "text":
+        return "".join(f"{line}\n" for line in text_lines(archive, picture)).encode(
+            errors="backslashreplace"
+        )
+    if chosen == "json":
+        return to_json(picture).encode()
+    if chosen == "mermaid":
+        return mermaid(picture).encode()
+    return _drawn(picture, chosen)
+
+
+def _drawn(picture: Picture, chosen: str) -> bytes:
+    """Pillow is imported here: a server that imports this package does not pay for it."""
+    from ensemble_tools.commands.drawing import draw
+
+    drawing = draw(picture)
+    if chosen == "svg":
+        from ensemble_tools.commands.svg import svg
+
+        return svg(drawing).encode()
+    from ensemble_tools.commands.png import png
+
+    return png(drawing)
+
+
+def _by_name(output: Path | None) -> str | None:
+    return _SUFFIXES.get(output.suffix.lower()) if output else None
+
+
+def _write_out(content: bytes) -> None:
+    """To standard output as bytes; a stream that has none (a test's) gets text."""
+    buffer = getattr(sys.stdout, "buffer", None)
+    if buffer is not None:
+        buffer.write(content)
+        buffer.flush()
+    else:
+        sys.stdout.write(content.decode())

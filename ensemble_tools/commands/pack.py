@@ -1,0 +1,236 @@
+"""`pack`: a directory -> model.tar.gz as SageMaker wants it, checked first as the container would.
+
+The same input gives the same bytes: entries are sorted, times are 0, owners are root, modes are
+0755 for directories and programs and 0644 for files. Model directories are at the top, which is the
+one layout that multi-model and single-model endpoints, this container and AWS's own all take.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import os
+import shutil
+import tarfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, cast
+
+from ensemble_tools.commands.archive import open_repository, read_archive, require_plan
+from ensemble_tools.commands.atomic_output import check_file_place, default_mode, staging_beside
+from ensemble_tools.commands.errors import DestinationUnusable
+from ensemble_tools.commands.exit_codes import EPILOG, SERVED
+from ensemble_tools.commands.progress import Advance, human_size, progress
+from ensemble_tools.commands.source_tree import Entry, SourceTree, walk
+from ensemble_tools.errors import ArchiveError
+from ensemble_tools.repository import CONFIG_FILE
+
+SUFFIXES = (".tar.gz", ".tgz")
+#: gzip's own default: on model files 9 takes twice as long for a percent.
+LEVEL = 6
+CHUNK_BYTES = 1024 * 1024
+MAX_COPIES = 100_000
+_TOLD = 10
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """`pack PATH -o FILE`."""
+    parser = commands.add_parser(
+        "pack",
+        help="check an extracted archive or export and pack it as SageMaker wants it",
+        description=(
+            "Write the archive that SageMaker downloads: gzip, model directories at the top, no "
+            "links, no owners. It is first checked as the container would at a load. Equal input "
+            "gives equal bytes. Litter (__pycache__, .DS_Store, __MACOSX, .git, …) is left out. "
+            "The output appears whole or not at all; an older file of that name is replaced."
+        ),
+        epilog=EPILOG,
+    )
+    parser.add_argument(
+        "path", type=Path, help="what Ensemble.export wrote, or a Triton repository"
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="FILE",
+        help="the archive to write; its name ends in .tar.gz",
+    )  # fmt: skip
+    parser.add_argument(
+        "--copies", type=int, metavar="N",
+        help="write N archives, FILE-000.tar.gz and so on, equal but for their names: for load "
+        "tests with many models. They are real files, and compressed once",
+    )  # fmt: skip
+    parser.add_argument(
+        "--no-check", action="store_true", help="pack it even if it could not be served"
+    )
+    parser.add_argument(
+        "--auto-complete",
+        action="store_true",
+        help="check configs as with SERVE_AUTO_COMPLETE=true",
+    )
+    parser.set_defaults(run=run, misuse=parser.error)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Check, pack, tell."""
+    output: Path = options.output
+    suffix = next((end for end in SUFFIXES if output.name.endswith(end)), None)
+    if suffix is None or output.name == suffix:
+        options.misuse(f"-o {output}: SageMaker expects a name that ends in .tar.gz")
+    if options.copies is not None and not 1 <= options.copies <= MAX_COPIES:
+        options.misuse(f"--copies {options.copies}: expected a number from 1 to {MAX_COPIES}")
+    notes = _check(options)
+    tree = packed_tree(options.path)
+    outputs = _outputs(output, str(suffix), options.copies)
+    _check_places(options.path, outputs)
+    size = pack(tree, outputs)
+    _tell(tree, outputs, size, notes)
+    return SERVED
+
+
+def packed_tree(path: Path) -> SourceTree:
+    """What goes into the archive: models at the top, whichever layout path has.
+
+    One extra directory around the models is dropped; a model that is the top gets its name in
+    front. What cannot be read as a repository (--no-check) is taken as it lies there.
+    """
+    try:
+        repository = open_repository(path)
+    except ArchiveError:
+        return walk(path, path)
+    entry = repository.entry
+    if not entry.directory.samefile(path):
+        return walk(entry.directory.parent, path)
+    inner = walk(path, path)
+    moved = (replace(one, place=f"{entry.name}/{one.place}") for one in inner.entries)
+    return SourceTree(
+        (Entry(entry.name, path, is_directory=True), *moved),
+        tuple(f"{entry.name}/{place}" for place in inner.left_out),
+    )
+
+
+def write_archive(tree: SourceTree, file: IO[bytes], advance: Advance) -> None:
+    """The gzip tar, to an open file; advance is told of the unpacked bytes done."""
+    with (
+        gzip.GzipFile("", "wb", LEVEL, file, mtime=0) as compressed,
+        tarfile.open(mode="w", fileobj=compressed, format=tarfile.PAX_FORMAT) as archive,
+    ):
+        for entry in tree.entries:
+            described = _described(entry)
+            if entry.is_directory:
+                archive.addfile(described)
+                continue
+            with entry.source.open("rb") as source:
+                archive.addfile(described, cast("IO[bytes]", _Told(source, advance)))
+
+
+def pack(tree: SourceTree, outputs: list[Path]) -> int:
+    """Write every output, or none; the size of one in bytes. Blocking."""
+    mode = default_mode(0o666)
+    with staging_beside(outputs[0]) as staging:
+        first = staging / "0"
+        with progress("packing", tree.size) as advance, first.open("wb") as file:
+            write_archive(tree, file, advance)
+        size = first.stat().st_size
+        made = [first, *(staging / str(number) for number in range(1, len(outputs)))]
+        _check_space(outputs[0], size * (len(outputs) - 1))
+        with progress("copying", size * (len(outputs) - 1)) as advance:
+            for copy in made[1:]:
+                shutil.copyfile(first, copy)
+                advance(size)
+        for one in made:
+            one.chmod(mode)
+        _rename_all(made, outputs)
+    return size
+
+
+def _rename_all(made: list[Path], outputs: list[Path]) -> None:
+    renamed: list[Path] = []
+    try:
+        for one, output in zip(made, outputs, strict=True):
+            one.replace(output)
+            renamed.append(output)
+    except BaseException:
+        for output in renamed:
+            output.unlink(missing_ok=True)
+        raise
+
+
+class _Told:
+    """A file that tells of what is read from it, for tarfile."""
+
+    def __init__(self, file: IO[bytes], advance: Advance) -> None:
+        self._file, self._advance = file, advance
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._file.read(size)
+        self._advance(len(data))
+        return data
+
+
+def _described(entry: Entry) -> tarfile.TarInfo:
+    """A header that says nothing about the machine or the day; TarInfo's owner is 0 and nameless."""  # noqa: E501  # one fact each
+    described = tarfile.TarInfo(entry.place)
+    described.mtime = 0
+    described.type = tarfile.DIRTYPE if entry.is_directory else tarfile.REGTYPE
+    described.mode = 0o755 if entry.is_directory or entry.executable else 0o644
+    described.size = entry.size
+    return described
+
+
+def _check(options: argparse.Namespace) -> tuple[str, ...]:
+    """The plan's notes; raises its refusal. SageMaker gives the name, so any name will do here."""
+    if options.no_check:
+        return ()
+    archive = read_archive(options.path, "model", strict=not options.auto_complete)
+    plan = require_plan(archive)
+    return (*plan.notes, *plan.doubts)
+
+
+def _outputs(output: Path, suffix: str, copies: int | None) -> list[Path]:
+    if copies is None:
+        return [output]
+    stem = output.name.removesuffix(suffix)
+    width = max(3, len(str(copies - 1)))
+    return [output.with_name(f"{stem}-{number:0{width}}{suffix}") for number in range(copies)]
+
+
+def _check_places(path: Path, outputs: list[Path]) -> None:
+    inside = Path(os.path.realpath(outputs[0].absolute().parent))
+    source = Path(os.path.realpath(path))
+    if inside == source or source in inside.parents:
+        raise DestinationUnusable(
+            outputs[0], "it lies inside what is to be packed", "name a place outside of it"
+        )
+    for output in outputs:
+        check_file_place(output)
+
+
+def _check_space(output: Path, needed: int) -> None:
+    free = shutil.disk_usage(output.absolute().parent).free
+    if needed > free:
+        raise DestinationUnusable(
+            output, f"the copies need {human_size(needed)} and {human_size(free)} are free there",
+            "ask for fewer copies, or name another place",
+        )  # fmt: skip
+
+
+def _tell(tree: SourceTree, outputs: list[Path], size: int, notes: tuple[str, ...]) -> None:
+    for line in _told(tree, outputs, size, notes):
+        print(line)
+
+
+def _told(
+    tree: SourceTree, outputs: list[Path], size: int, notes: tuple[str, ...]
+) -> Iterator[str]:
+    if tree.left_out:
+        rest = f" and {len(tree.left_out) - _TOLD} more" if len(tree.left_out) > _TOLD else ""
+        yield f"left out: {', '.join(tree.left_out[:_TOLD])}{rest}"
+    for note in notes:
+        yield f"note: {note}"
+    configs = sum(entry.place.endswith(f"/{CONFIG_FILE}") for entry in tree.files)
+    held = f"{configs} models, {len(tree.files)} files, {human_size(tree.size)} unpacked"
+    if len(outputs) == 1:
+        yield f"{outputs[0]}  {human_size(size)}  ({held})"
+        return
+    yield f"{outputs[0]} … {outputs[-1].name}  {human_size(size)} each  ({held})"
+    yield f"{len(outputs)} archives, {human_size(size * len(outputs))} in all"

@@ -1,0 +1,225 @@
+"""`rewrite`: an archive -> a plain Triton repository, which needs nothing of ours at run time.
+
+AWS's SageMaker Triton container is tritonserver with its own frontend. How that finds what to load
+(triton-inference-server/server, src/sagemaker_server.cc, SageMakerMMELoadModel): it reads the
+config.pbtxt of each directory (no links) at the top of the archive, and takes the one whose text
+matches `platform:(\\s)*"ensemble"`; of several, the last that the file system happens to list. So
+exactly one config's text must match, the entry model's. The search knows nothing of comments, and
+nothing of single quotes: with these, what it finds is ours to say without a change of meaning.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from google.protobuf import text_format
+from tritonclient.grpc import model_config_pb2 as pb
+
+from ensemble_tools.commands.archive import Archive, read_archive, require_plan
+from ensemble_tools.commands.atomic_output import check_empty, default_mode, staging_beside
+from ensemble_tools.commands.errors import CommandError, DestinationUnusable, NotPlain
+from ensemble_tools.commands.exit_codes import EPILOG, SERVED
+from ensemble_tools.commands.progress import human_size
+from ensemble_tools.commands.source_tree import check_link, walk
+from ensemble_tools.errors import ConfigIncomplete, shortened
+from ensemble_tools.namespace import Namespace
+from ensemble_tools.plan import Form, PublishedModel, ServingPlan, plan
+from ensemble_tools.repository import CONFIG_FILE, read_repository
+
+#: platform_ensemble_regex_ of sagemaker_server.h.
+_FOUND_BY_FRONTEND = re.compile(r'platform:(\s*)"ensemble"')
+_MARK = '# AWS\'s frontend finds the model to load by this text: platform: "ensemble"\n'
+#: The frontend's model_path_regex_ takes these in paths; a dot would be escaped in Triton's name.
+_LEGAL_NAME = re.compile(r"[A-Za-z0-9_-]+")
+#: Empty directories do not survive `aws s3 sync` and git; Triton wants an ensemble's version.
+_KEEP = ".keep"
+STRICT_FLAG = "--disable-auto-complete-config"
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """`rewrite SOURCE DEST`."""
+    parser = commands.add_parser(
+        "rewrite",
+        help="write a plain Triton repository that AWS's own SageMaker Triton container serves",
+        description=(
+            "Rewrite an archive ahead of time: real files, a Triton ensemble in the executor's "
+            "place, nothing of this container needed at run time. DEST appears whole or not at "
+            "all. Refused where only this container can serve the archive: when the executor "
+            "itself must run, or models call others by name."
+        ),
+        epilog=EPILOG,
+    )
+    parser.add_argument("source", type=Path, help="directory that the archive was extracted into")
+    parser.add_argument("destination", type=Path, metavar="dest", help="directory to make")
+    parser.add_argument(
+        "--name",
+        help="name of the model to invoke; its steps are named <name>.<step>. Give each archive "
+        "of one endpoint a name of its own (default: DEST's name)",
+    )
+    parser.set_defaults(run=run, misuse=parser.error)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Plan, write, check what was written, tell."""
+    destination: Path = options.destination
+    name = options.name
+    if name is None:
+        name = re.sub(r"[^A-Za-z0-9_-]+", "_", destination.absolute().name)
+    if not _LEGAL_NAME.fullmatch(name):
+        options.misuse(f"--name {shortened(name)!r}: expected letters, digits, _ and -")
+    check_empty(destination)
+    archive, lacking = _read(options.source, name)
+    made = require_plan(archive)
+    _check_plain(options.source, made)
+    _check_place(options.source, destination)
+    size = write_repository(made, options.source, destination)
+    for line in _told(made, destination, size, lacking):
+        print(line)
+    return SERVED
+
+
+def write_repository(made: ServingPlan, source: Path, destination: Path) -> int:
+    """The plan as plain files, by rename; bytes written. On any error nothing is left behind."""
+    with staging_beside(destination) as staging:
+        place = staging / "repository"
+        place.mkdir(mode=default_mode(0o777))
+        size = sum(_write(model, made.entry, source, place) for model in made.models)
+        _check_result(place, made)
+        place.rename(destination)
+    return size
+
+
+def findable(text: str, path: Path, *, entry: bool) -> str:
+    """The config with its meaning kept, found by the frontend's search if it is the entry's.
+
+    The entry's text gets a comment where the search would miss it, any other's quotes are changed
+    where the search would hit it. Raises DestinationUnusable where that would change the meaning.
+    """
+    if bool(_FOUND_BY_FRONTEND.search(text)) == entry:
+        return text
+    changed = _MARK + text if entry else _FOUND_BY_FRONTEND.sub(r"platform:\1'ensemble'", text)
+    if not _mean_the_same(changed, text):
+        raise DestinationUnusable(
+            path, 'a value in it reads `platform: "ensemble"`, by which AWS\'s frontend would take '
+            "this step for the model to load", "write that value in another way",
+        )  # fmt: skip
+    return changed
+
+
+def _mean_the_same(changed: str, text: str) -> bool:
+    try:
+        return bool(_meaning(changed) == _meaning(text))
+    except text_format.ParseError:  # a quote was inside a value
+        return False
+
+
+def _meaning(text: str) -> pb.ModelConfig:
+    return text_format.Parse(text, pb.ModelConfig(), allow_unknown_field=True)
+
+
+def _read(source: Path, name: str) -> tuple[Archive, ConfigIncomplete | None]:
+    """The archive as strict mode sees it, else as AWS's container does, and what strict mode lacks."""  # noqa: E501  # one sentence
+    archive = read_archive(source, name)
+    if not isinstance(archive.refusal, ConfigIncomplete):
+        return archive, None
+    completed = read_archive(source, name, strict=False)
+    return completed, archive.refusal if completed.plan else None
+
+
+def _check_plain(source: Path, made: ServingPlan) -> None:
+    if made.form is Form.EXECUTOR:
+        why = f" ({made.reasons[0].rstrip('.')})" if made.reasons else ""
+        raise NotPlain(source, f"Merlin's executor itself must run{why}: it calls its models")
+    if made.called:
+        called = ", ".join(made.source_names.get(name, name) for name in made.called[:10])
+        raise NotPlain(source, f"models in it call others by name ({called})")
+
+
+def _check_place(source: Path, destination: Path) -> None:
+    inside, around = destination.resolve(), source.resolve()
+    if inside == around or around in inside.parents:
+        raise DestinationUnusable(
+            destination, "it lies inside of the source", "name a place outside of it"
+        )
+
+
+def _write(model: PublishedModel, entry: str, source: Path, place: Path) -> int:
+    """One model directory; every link of the plan becomes the files that it stands for."""
+    directory = place / model.triton_name
+    directory.mkdir()
+    size = sum(_copy(target, directory / name, source) for name, target in model.links)
+    for name, text in model.files:
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_text(text, encoding="utf-8")
+        size += len(text)
+    for version in model.empty_versions:
+        (directory / str(version)).mkdir(exist_ok=True)
+        (directory / str(version) / _KEEP).touch()
+    if model.config_text is not None:
+        config = directory / CONFIG_FILE
+        text = findable(model.config_text, config, entry=_wants_mark(model, entry))
+        config.write_text(text, encoding="utf-8")
+    return size
+
+
+def _wants_mark(model: PublishedModel, entry: str) -> bool:
+    """A single model needs no mark and bears none: the frontend takes the only directory."""
+    text = model.config_text or ""
+    return model.triton_name == entry and (
+        _meaning(text).platform == "ensemble" or _meaning(text).HasField("ensemble_scheduling")
+    )
+
+
+def _copy(target: Path, place: Path, within: Path) -> int:
+    check_link(target, within)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if not target.is_dir():
+        shutil.copy(target, place)
+        return place.stat().st_size
+    place.mkdir()
+    tree = walk(target, within)
+    for one in tree.entries:
+        if one.is_directory:
+            (place / one.place).mkdir()
+        else:
+            shutil.copy(one.source, place / one.place)
+    return tree.size
+
+
+def _check_result(place: Path, made: ServingPlan) -> None:
+    """What was written is an archive as any other, and says what was planned."""
+    repository = read_repository(place, made.entry)
+    again = plan(repository, None, Namespace("m"), strict=False)
+    if len(again.models) != len(made.models):
+        missing = {*made.triton_names} - {model.source_name for model in again.models}
+        raise CommandError(
+            f"{place}: the rewritten repository does not use {', '.join(sorted(missing))}, which "
+            "the plan needs; serve the archive with this container, and report this"
+        )
+
+
+def _told(
+    made: ServingPlan, destination: Path, size: int, lacking: ConfigIncomplete | None
+) -> Iterator[str]:
+    for note in (*made.reasons, *made.notes, *made.doubts):
+        yield f"note: {note}"
+    yield f"{destination}  {made.form.value}, {len(made.models)} models, {human_size(size)}"
+    for name in made.triton_names:
+        yield f"  {name}" + ("  ← invoked" if name == made.entry else "")
+    yield f"next: python -m ensemble_tools pack {destination} -o {made.entry}.tar.gz"
+    if len(made.models) > 1:
+        yield (
+            "as a single-model endpoint it needs SAGEMAKER_TRITON_DEFAULT_MODEL_NAME="
+            f"{made.entry}; a multi-model endpoint finds it"
+        )
+    if lacking is None:
+        yield (
+            "all configs are complete: with SAGEMAKER_TRITON_ADDITIONAL_ARGS="
+            f"{STRICT_FLAG} loads are several times faster"
+        )
+    else:
+        yield f"do not switch auto-completion off ({STRICT_FLAG}): {lacking}"

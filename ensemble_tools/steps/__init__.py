@@ -1,0 +1,1 @@
+"""Sources of generated Python steps: each is read as text, filled in, and published as model.py."""

@@ -1,0 +1,127 @@
+"""Runs the inline operators of a Merlin graph: operators that have no model of their own.
+
+Generated. The graph is the export's own (`ensemble/`), run by Merlin's own executor in this model's
+process. The Triton models that the graph calls are steps of the ensemble around this one: what they
+answered comes in as this model's inputs, and what they are to be asked goes out as its outputs.
+"""
+
+from pathlib import Path
+
+import triton_python_backend_utils as pb_utils
+from merlin.dag import postorder_iter_nodes
+from merlin.dag.executors import LocalExecutor
+from merlin.systems.dag import Ensemble
+from merlin.systems.dag.runtimes.triton import TritonExecutorRuntime
+from merlin.systems.triton.conversions import tensor_names, tensor_table_to_triton_response
+from merlin.table import TensorTable
+
+
+class Asked(BaseException):
+    """The graph has come to a call whose answer is not here: what it asks is what is wanted."""
+
+    def __init__(self, model, inputs):
+        self.model, self.inputs = model, inputs
+
+
+class _OfEither(type):
+    """isinstance(x, pb_utils.InferenceRequest) stays true of real requests; Merlin asks that."""
+
+    def __instancecheck__(cls, instance):
+        return isinstance(instance, cls.real)
+
+
+def call_class(real, answers):
+    """The class in the place of pb_utils.InferenceRequest: answers from `answers`, or raises."""
+
+    class Call(metaclass=_OfEither):
+        def __init__(self, model_name, requested_output_names, inputs, **_):
+            self.model_name, self.inputs = model_name, inputs
+
+        def exec(self):
+            if self.model_name in answers:
+                return answers[self.model_name]
+            raise Asked(self.model_name, self.inputs)
+
+    Call.real = real
+    return Call
+
+
+class TritonPythonModel:
+    """One run of the graph for each reader of it: a model to be called, or the answer."""
+
+    def initialize(self, args):
+        version = Path(args["model_repository"], str(args["model_version"]))
+        self.ensemble = Ensemble.load(str(version / "ensemble"))
+        output = self.ensemble.graph.output_node
+        for node in list(postorder_iter_nodes(output, flatten_subgraphs=True)):
+            node.op.load_artifacts(str(version / "ensemble"))
+        self.answers = {}
+        pb_utils.InferenceRequest = call_class(pb_utils.InferenceRequest, self.answers)
+
+    def execute(self, requests):
+        return [self.answer(request) for request in requests]
+
+    def answer(self, request):
+        tensors = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
+        self.answers.clear()
+        for model, outputs in CALLS.items():
+            given = [pb_utils.Tensor(name, tensors[own]) for name, own in outputs.items()]
+            self.answers[model] = pb_utils.InferenceResponse(given)
+        try:
+            made = {reader: self.fed(place, tensors) for reader, (place, _) in READERS.items()}
+        except Exception as error:
+            return pb_utils.InferenceResponse(error=pb_utils.TritonError(str(error)))
+        return pb_utils.InferenceResponse(
+            [
+                pb_utils.Tensor(own, made[reader][name])
+                for reader, (_, outputs) in READERS.items()
+                for name, own in outputs.items()
+            ]
+        )
+
+    def fed(self, place, tensors):
+        """What the reader at that place in the graph is fed with: arrays by tensor name."""
+        names = tensor_names(self.ensemble.input_schema)
+        table = TensorTable({name: tensors[name] for name in names})
+        if not place:
+            outputs = self.ensemble.transform(table, runtime=TritonExecutorRuntime())
+            response = tensor_table_to_triton_response(outputs, self.ensemble.output_schema)
+            return {tensor.name(): tensor.as_numpy() for tensor in response.output_tensors()}
+        graph = self.ensemble.graph
+        for number in place[:-1]:  # through the Subgraph operators around the reader
+            node = in_post_order(graph)[number]
+            table = reaching(node, table)
+            graph = node.op.graph
+        try:
+            LocalExecutor()._execute_node(in_post_order(graph)[place[-1]], table)
+        except Asked as asked:
+            return {tensor.name(): tensor.as_numpy() for tensor in asked.inputs}
+        raise RuntimeError(f"the graph's operator at {place} called no model")
+
+
+def reaching(node, table):
+    """The columns that reach a node (LocalExecutor._execute_node up to the operator itself)."""
+    executor = LocalExecutor()
+    upstream = executor._run_upstream_transforms(node, table)
+    upstream = executor._append_addl_root_columns(node, table, upstream)
+    return executor._merge_upstream_columns(executor._standardize_formats(node, upstream))
+
+
+def in_post_order(graph):
+    """The graph's nodes, each after its parents and dependencies and once, as READERS counts."""
+    done = []
+
+    def visit(node):
+        for upstream in node.parents_with_dependencies:
+            if not any(upstream is other for other in done):
+                visit(upstream)
+        done.append(node)
+
+    visit(graph.output_node)
+    return done
+
+
+# --- what this model does
+
+CALLS = {}
+READERS = {}

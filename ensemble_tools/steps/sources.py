@@ -1,0 +1,78 @@
+"""Templates -> the text of a generated model.py.
+
+A template is a whole python model in a file of this directory. What differs from model to model
+stands at its end, as literals that a person can read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.resources import files
+from pprint import pformat
+
+_FILLED_IN = "# --- what this model does\n"
+_CONVERSIONS = "# --- conversions\n"
+_WIDTH = 100
+
+#: A conversion as the templates read it: kind, columns, reads, writes, dtype, shape, why.
+ConversionRow = Mapping[str, object]
+
+
+def convert_source(conversions: list[ConversionRow]) -> str:
+    """The step that carries out conversions."""
+    return _filled(_template("convert"), {"CONVERSIONS": conversions})
+
+
+def front_source(
+    model: str,
+    sent: list[str],
+    fetched: list[str],
+    before: list[ConversionRow],
+    after: list[ConversionRow],
+    answer: list[tuple[str, str]],
+) -> str:
+    """The model in front of an ensemble: model is its Triton name, empty for none.
+
+    sent, fetched: the ensemble's inputs and outputs. answer: output names and the tensors behind.
+    """
+    top, _, end = _template("front").partition(_CONVERSIONS)
+    carried_out = _template("convert").partition(_CONVERSIONS)[2].partition(_FILLED_IN)[0]
+    rest = end.lstrip("\n")
+    return _filled(
+        f"{top}{_CONVERSIONS}{carried_out}{rest}",
+        {
+            "MODEL": model, "SENT": sent, "FETCHED": fetched, "BEFORE": before, "AFTER": after,
+            "ANSWER": answer,
+        },
+    )  # fmt: skip
+
+
+def merlin_source(
+    calls: Mapping[str, Mapping[str, str]],
+    readers: Mapping[str, tuple[tuple[int, ...], Mapping[str, str]]],
+) -> str:
+    """The step that runs inline operators.
+
+    calls: model -> its output tensors and the inputs of this step that hold them. readers: what is
+    fed -> its place in the graph, and its tensors and the outputs of this step that hold them.
+    """
+    return _filled(
+        _template("merlin"),
+        {
+            "CALLS": {name: dict(outputs) for name, outputs in calls.items()},
+            "READERS": {name: (place, dict(made)) for name, (place, made) in readers.items()},
+        },
+    )
+
+
+def _template(name: str) -> str:
+    return files(__package__).joinpath(f"{name}_model.py").read_text(encoding="utf-8")
+
+
+def _filled(template: str, values: Mapping[str, object]) -> str:
+    head = template.partition(_FILLED_IN)[0]
+    lines = [
+        f"{name} = {pformat(value, width=_WIDTH, sort_dicts=False)}"
+        for name, value in values.items()
+    ]
+    return f"{head}{_FILLED_IN}\n" + "\n".join(lines) + "\n"

@@ -1,0 +1,253 @@
+"""Python models that call others of their archive by name (business logic scripting)."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from tests.contract.conftest import WITNESS, Archive
+from tests.support import models
+from tests.support.container import Container, until
+from tests.support.protocol import complaint, infer, values
+
+#: Calls models, each with what the one before has put out.
+_CALLING = """
+def request(name, values):
+    given = [pb_utils.Tensor("IN", np.asarray(values, dtype=np.float32))]
+    return pb_utils.InferenceRequest(
+        model_name=name, requested_output_names=["OUT"], inputs=given
+    )
+
+
+def out(response):
+    if response.has_error():
+        raise pb_utils.TritonModelException(response.error().message())
+    return pb_utils.get_output_tensor_by_name(response, "OUT").as_numpy()
+"""
+
+#: Calls an ensemble, and what the parameter `then` names.
+TOP = f"""
+{_CALLING}
+
+class TritonPythonModel(Each):
+    def answer(self, request_in, values):
+        assert isinstance(request_in, pb_utils.InferenceRequest)
+        asked = request("sum", values)
+        assert isinstance(asked, pb_utils.InferenceRequest)
+        return respond(request_in, out(request(self.words["then"], out(asked.exec())).exec()))
+"""
+
+#: Calls by place, without waiting, and asks which models are ready; has no initialize.
+ASYNCHRONOUS = f"""
+{_CALLING}
+import asyncio
+
+
+class TritonPythonModel:
+    async def execute(self, requests):
+        return await asyncio.gather(*(self.answer(each) for each in requests))
+
+    async def answer(self, request):
+        given = pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()
+        inputs = [pb_utils.Tensor("IN", given)]
+        asked = [
+            pb_utils.InferenceRequest("id", 7, inputs, ["OUT"], name) for name in ("one", "two")
+        ]
+        answers = await asyncio.gather(*(each.async_exec() for each in asked))
+        ready = [pb_utils.is_model_ready(name) for name in ("one", "two", "nowhere", "m2.one")]
+        assert ready == [True, True, False, False], ready
+        return respond(request, sum(out(answer) for answer in answers))
+"""
+
+#: Adds up what a decoupled model answers.
+SUMMING = f"""
+{_CALLING}
+
+class TritonPythonModel(Each):
+    def answer(self, request_in, values):
+        answers = request("several", values).exec(decoupled=True)
+        return respond(request_in, sum(out(each) for each in answers if each.output_tensors()))
+"""
+
+#: Answers twice, with what the called models say.
+DECOUPLED = f"""
+{_CALLING}
+
+class TritonPythonModel:
+    def execute(self, requests):
+        for each in requests:
+            given = pb_utils.get_input_tensor_by_name(each, "IN").as_numpy()
+            sender = each.get_response_sender()
+            for name in ("one", "two"):
+                sender.send(respond(each, out(request(name, given).exec())))
+            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+"""
+
+#: Calls what the first byte of IN says, whatever it is.
+FREE = f"""
+{_CALLING}
+NAMES = ("one", "nowhere", "m2", "m2.one", "witness")
+
+
+class TritonPythonModel(Each):
+    def answer(self, request_in, values):
+        return respond(request_in, out(request(NAMES[int(values[0])], values).exec()))
+"""
+
+#: Finds files and pickles as a module that is loaded from its own file would.
+MODULE = """
+import pickle
+from pathlib import Path
+
+
+class Word:
+    pass
+
+
+class TritonPythonModel(Each):
+    def initialize(self, args):
+        super(TritonPythonModel, self).initialize(args)
+        self.called = ["one"]
+        self.number = float((Path(__file__).parent / "number").read_text())
+
+    def answer(self, request, values):
+        assert type(pickle.loads(pickle.dumps(Word()))) is Word
+        asked = pb_utils.InferenceRequest(
+            model_name="one", requested_output_names=["OUT"],
+            inputs=[pb_utils.Tensor("IN", values)],
+        )
+        given = pb_utils.get_output_tensor_by_name(asked.exec(), "OUT").as_numpy()
+        return respond(request, given + self.number)
+"""
+
+
+def test_siblings_are_called(container: Container, archive: Archive) -> None:
+    """Two archives with equal names side by side: each calls its own; unload frees all of it."""
+    first = archive("a", **_archive(10, 100))
+    second = archive("b", **_archive(20, 200))
+    with container.loaded("m1", first), container.loaded("m2", second):
+        assert values(container.invoke("m1", infer([1]))) == [121.0]
+        assert values(container.invoke("m2", infer([1]))) == [241.0]
+        steps = {"", ".sum", ".add0", ".add1", ".plus"}
+        published = {f"{name}{step}" for name in ("m1", "m2") for step in steps}
+        assert {name for name in container.published() if name[:2] in ("m1", "m2")} == published
+        assert len(container.stubs("m1.plus")) == 1
+    assert not list(container.model_root.rglob("__pycache__"))
+
+
+def _archive(step: float, then: float) -> dict[str, models.Writable]:
+    """A top that calls the ensemble `sum` (two steps) and the model that a parameter names."""
+    return {
+        "top": models.PythonModel(TOP, parameters={"then": "plus"}),
+        "sum": models.Chain(("add0", "add1")),
+        "add0": models.adder(step),
+        "add1": models.adder(step),
+        "plus": models.adder(then),
+    }
+
+
+def test_an_ensembles_step_calls(container: Container, archive: Archive) -> None:
+    """The entry model is an ensemble; one of its steps calls a model that is no step."""
+    directory = archive(
+        whole=models.Chain(("first", "top")),
+        first=models.adder(1),
+        **_archive(10, 100),
+    )
+    with container.loaded("m1", directory):
+        assert values(container.invoke("m1", infer([1]))) == [122.0]
+
+
+def test_asynchronous_calls(container: Container, archive: Archive) -> None:
+    """async_exec, the name given by place, is_model_ready, and a model without initialize."""
+    top = models.PythonModel(ASYNCHRONOUS)
+    directory = archive(top=top, one=models.adder(1), two=models.adder(2))
+    with container.loaded("m1", directory):
+        assert values(container.invoke("m1", infer([5]))) == [13.0]
+
+
+def test_decoupled_caller(container: Container, archive: Archive) -> None:
+    """A decoupled model calls others between its answers, and is itself called by name."""
+    directory = archive(
+        top=models.PythonModel(SUMMING),
+        several=models.PythonModel(DECOUPLED, "model_transaction_policy { decoupled: true }\n"),
+        one=models.adder(1),
+        two=models.adder(2),
+    )
+    with container.loaded("m1", directory):
+        assert values(container.invoke("m1", infer([5]))) == [13.0]
+
+
+def test_the_delivered_file_runs_as_it_would(container: Container, archive: Archive) -> None:
+    """Pickles by reference, super() with the class's name, and paths beside __file__ work."""
+    directory = archive(top=models.PythonModel(MODULE), one=models.adder(1))
+    (directory / "top/1/number").write_text("40")
+    with container.loaded("m1", directory):
+        assert values(container.invoke("m1", infer([1]))) == [42.0]
+
+
+@pytest.mark.parametrize(
+    ("number", "name"), [(1, "nowhere"), (2, "m2"), (3, "m2.one"), (4, WITNESS)]
+)
+def test_no_other_archive_is_reached(
+    number: int, name: str, container: Container, archive: Archive
+) -> None:
+    """A call to what is not in the archive fails with a sentence, though others have that name."""
+    free = models.PythonModel(FREE)
+    with (
+        container.loaded("m1", archive("a", top=free, one=models.adder(1))),
+        container.loaded("m2", archive("b", top=free, one=models.adder(2))),
+    ):
+        assert values(container.invoke("m2", infer([0]))) == [2.0]
+        answer = container.invoke("m1", infer([number]))
+        assert answer.status_code == 500, answer.text
+        said = complaint(answer)
+        assert f"the model calls '{name}', which is not served with it" in said
+        assert "'one'" in said
+
+
+def test_a_lone_caller_reaches_nobody(container: Container, archive: Archive) -> None:
+    """An archive of one model that makes requests cannot reach another archive's model."""
+    with container.loaded("m1", archive(top=models.PythonModel(FREE))):
+        answer = container.invoke("m1", infer([4]))
+        assert answer.status_code == 500
+        assert f"the model calls '{WITNESS}', which is not served with it" in complaint(answer)
+
+
+def test_a_called_model_that_does_not_load(container: Container, archive: Archive) -> None:
+    """The load fails with the called model's name and reason, and leaves nothing."""
+    directory = archive(top=models.PythonModel(FREE), one=models.unwilling)
+    answer = container.load("m1", directory)
+    assert answer.status_code == 400, answer.text
+    said = complaint(answer)
+    assert "the called model one of the model m1 failed to load" in said
+    assert "no weights in /nowhere/weights.bin" in said
+
+
+@pytest.mark.parametrize("dying", ["m1.plus", "m1.add1", "m1"])
+def test_killed_stub(dying: str, mortal: Container, archive: Archive) -> None:
+    """The request that meets a called model's dead stub is answered: all is loaded again."""
+    with mortal.loaded("m1", archive(**_archive(10, 100))):
+        for pid in mortal.stubs(dying):
+            os.kill(pid, signal.SIGKILL)
+        until(lambda: not mortal.stubs(dying), "the stub is gone")
+        assert values(mortal.invoke("m1", infer([1]))) == [121.0]
+        assert len(mortal.stubs(dying)) == 1
+
+
+def test_words_of_a_caller_reload_nothing(container: Container, archive: Archive) -> None:
+    """A model may repeat what its caller wrote; its stubs are alive, so nothing is done."""
+    source = """
+class TritonPythonModel(Each):
+    def answer(self, request, values):
+        self.called = "one"
+        raise ValueError("Stub process 'm1.one_0_0' is not healthy")
+"""
+    directory = archive(top=models.PythonModel(source), one=models.adder(1))
+    with container.loaded("m1", directory):
+        before = container.stubs()
+        answer = container.invoke("m1", infer([1]))
+        assert answer.status_code in (400, 500)
+        assert "ValueError" in complaint(answer)
+        assert container.stubs() == before

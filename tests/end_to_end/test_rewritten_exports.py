@@ -1,0 +1,42 @@
+"""`rewrite` makes what AWS's own SageMaker Triton container serves, with Merlin's numbers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ensemble_tools import __main__ as command
+from tests.end_to_end.conftest import EXAMPLES, EXPORTS
+from tests.end_to_end.test_merlin_exports import _check
+from tests.support.sagemaker_triton import SageMakerTriton, sagemaker_triton
+
+
+@pytest.fixture(scope="module")
+def frontend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SageMakerTriton]:
+    with sagemaker_triton(tmp_path_factory.mktemp("frontend")) as running:
+        yield running
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+def test_served_by_nvidias_frontend(name: str, frontend: SageMakerTriton, tmp_path: Path) -> None:
+    """The rewritten export is found, loaded, answers Merlin's offline numbers, and is unloaded."""
+    made = tmp_path / "model"
+    source = EXAMPLES / name / "repository"
+    assert command.main(["rewrite", str(source), str(made), "--name", f"my_{name}"]) == 0
+    loaded = frontend.load(name, made)
+    assert loaded.status_code == 200, loaded.text
+    answer = frontend.invoke(name, json.loads((EXAMPLES / name / "request.json").read_text()))
+    assert answer.status_code == 200, answer.text
+    expected = json.loads((EXAMPLES / name / "expected.json").read_text())
+    _check(answer.json()["outputs"], expected["outputs"])
+    assert frontend.unload(name).status_code == 200
+
+
+def test_as_exported_it_is_refused(frontend: SageMakerTriton) -> None:
+    """What the rewrite is for: the frontend loads no executor export with right numbers."""
+    loaded = frontend.load("raw", EXAMPLES / "dense" / "repository")
+    answer = frontend.invoke("raw", json.loads((EXAMPLES / "dense" / "request.json").read_text()))
+    assert (loaded.status_code, answer.status_code) != (200, 200)

@@ -1,0 +1,279 @@
+"""`verify` says that equal forms are equal, that others are not, and leaves nothing behind.
+
+The archives of small Python models stand for executors here: two archives with the same model name
+are two forms of one thing, equal or not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from google.protobuf import text_format
+from tritonclient.grpc import model_config_pb2 as pb
+
+from container.settings import read_settings
+from ensemble_tools import Namespace, ServingPlan, plan, read_repository
+from tests.end_to_end.conftest import EXAMPLES
+from tests.support.container import ROOT, SHARED_MEMORY, processes, until
+from tests.support.models import (
+    PythonModel,
+    adder,
+    identity,
+    killing,
+    raising,
+    unwilling,
+    write_archive,
+)
+from verification import asking
+from verification.__main__ import DIFFERENT, EQUAL, INTERRUPTED, exit_code
+from verification.comparison import Verdict
+from verification.errors import FormUnusable
+from verification.forms import EXECUTOR, SERVED, Forms, read_forms
+from verification.progress import Progress
+from verification.report import Report
+from verification.run import Task, verify
+
+PROGRAM_TIMEOUT_S = 240.0
+
+SQUEAMISH = PythonModel("""
+class TritonPythonModel(Each):
+    def answer(self, request, values):
+        if (values < 0).any():
+            raise ValueError("negative numbers")
+        return respond(request, values)
+""")
+RANDOM = PythonModel("""
+class TritonPythonModel(Each):
+    def answer(self, request, values):
+        return respond(request, np.random.default_rng().permutation(np.arange(20.0)))
+""")
+OTHER_RANDOM = PythonModel(RANDOM.source.replace("arange(20.0)", "arange(20.0) + 1"))
+HANGING = PythonModel("""
+class TritonPythonModel(Each):
+    def answer(self, request, values):
+        time.sleep(3600)
+""")
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where temporary directories are made; nothing may be left in it, nor run from it."""
+    directory = tmp_path / "temporary"
+    directory.mkdir()
+    monkeypatch.setenv("TMPDIR", str(directory))
+    monkeypatch.setattr(tempfile, "tempdir", str(directory))
+    before = regions()
+    yield directory
+    assert list(directory.iterdir()) == []
+    assert running_from(directory) == []
+    assert regions() <= before
+
+
+def regions() -> set[str]:
+    """Shared memory that this process made; other tests' is not ours."""
+    return {path.name for path in SHARED_MEMORY.glob(f"serve_{os.getpid()}_*")}
+
+
+def running_from(directory: Path) -> list[int]:
+    """Processes with a path in the directory on their command line."""
+    return [one.pid for one in processes() if any(str(directory) in word for word in one.command)]
+
+
+def run(task: Task) -> Report:
+    return asyncio.run(verify(task, read_settings({}), os.environ, Progress()))
+
+
+def forms_of(tmp_path: Path, executor: PythonModel, served: PythonModel) -> Forms:
+    """Two archives with one model each, as if they were an executor and its serving form."""
+    first, second = (
+        read_repository(write_archive(tmp_path / name, {"m": model}))
+        for name, model in ((EXECUTOR, executor), (SERVED, served))
+    )
+    return Forms(
+        first, plan(first, None, Namespace(EXECUTOR)), plan(second, None, Namespace(SERVED))
+    )
+
+
+def compared(tmp_path: Path, executor: PythonModel, served: PythonModel) -> Report:
+    return run(Task(forms_of(tmp_path, executor, served), batches=(1, 5), timing=False))
+
+
+def verdicts(report: Report) -> set[Verdict]:
+    return {outcome.comparison.verdict for outcome in report.outcomes}
+
+
+def program(*arguments: str | Path, **options: str) -> subprocess.CompletedProcess[str]:
+    """`python -m verification`, as a user's terminal runs it."""
+    return subprocess.run(
+        [sys.executable, "-m", "verification", *map(str, arguments)],
+        cwd=ROOT,
+        env={**os.environ, **options},
+        capture_output=True,
+        text=True,
+        timeout=PROGRAM_TIMEOUT_S,
+        check=False,
+    )
+
+
+def test_dense_export_is_equal() -> None:
+    """The whole program on a real export: exit code 0, every answer equal, times and memory."""
+    done = program(EXAMPLES / "dense/repository", "--format", "json")
+    assert done.returncode == EQUAL, done.stdout + done.stderr
+    assert done.stderr == ""
+    found = json.loads(done.stdout)
+    assert found["equal"] is True
+    assert found["served_as"] == "pure ensemble"
+    results = {one["request"]: one["result"] for one in found["requests"]}
+    assert [results[title] for title in ("1 row", "5 rows", "100 rows")] == ["equal"] * 3
+    executor, ensemble = found["costs"]
+    assert executor["processes"] == ensemble["processes"] + 1
+    assert executor["resident_bytes"] > ensemble["resident_bytes"] + 200e6
+    assert 0 < ensemble["p50_s"] < 10
+    assert executor["timed_requests"] == 100
+
+
+def test_ragged_export_with_given_requests() -> None:
+    """The committed request is asked, and nothing else."""
+    requests = EXAMPLES / "ragged/request.json"
+    done = program(EXAMPLES / "ragged/repository", "--requests", requests, "--skip-timing")
+    assert done.returncode == EQUAL, done.stdout + done.stderr
+    assert "EQUAL: 1 of 1 requests" in done.stdout
+    assert "request 1 of request.json" in done.stdout
+
+
+def test_swapped_columns_are_seen() -> None:
+    """A real ensemble that is wired wrongly loads and answers; verify says that it is wrong."""
+    forms = read_forms(EXAMPLES / "dense/repository")
+    assert forms is not None
+    wrong = replace(forms, served=swapped(forms.served, "user_id", "item_id"))
+    report = run(Task(wrong, timing=False))
+    assert exit_code(report) == DIFFERENT
+    ordinary = [one.comparison for one in report.outcomes if one.request.ordinary]
+    assert {one.verdict for one in ordinary} == {Verdict.DIFFERENT}
+    assert all("values differ, the first at [0]" in one.details[0] for one in ordinary)
+
+
+def swapped(made: ServingPlan, first: str, second: str) -> ServingPlan:
+    """The plan whose first step is given each column in the place of the other."""
+    *steps, entry = made.models
+    assert entry.config_text is not None
+    config = text_format.Parse(entry.config_text, pb.ModelConfig())
+    fed = config.ensemble_scheduling.step[0].input_map
+    fed[first], fed[second] = fed[second], fed[first]
+    entry = replace(entry, config_text=text_format.MessageToString(config))
+    return replace(made, models=(*steps, entry))
+
+
+def test_equal_models(tmp_path: Path) -> None:
+    """Every kind of request, edge ones too, is equal between a model and itself."""
+    report = compared(tmp_path, identity, identity)
+    assert verdicts(report) == {Verdict.EQUAL}
+    assert exit_code(report) == EQUAL
+
+
+def test_other_numbers(tmp_path: Path) -> None:
+    """A small difference is one, unless the tolerance covers it."""
+    forms = forms_of(tmp_path, identity, adder(1e-4))
+    report = run(Task(forms, batches=(5,), timing=False))
+    assert Verdict.DIFFERENT in verdicts(report)
+    assert exit_code(report) == DIFFERENT
+    report = run(Task(forms, batches=(5,), timing=False, tolerance=1e-3))
+    assert Verdict.WITHIN_TOLERANCE in verdicts(report)
+    assert exit_code(report) == EQUAL
+
+
+def test_serving_form_refuses(tmp_path: Path) -> None:
+    """What only the executor answers is a failure, with the serving form's own words."""
+    report = compared(tmp_path, identity, SQUEAMISH)
+    assert verdicts(report) == {Verdict.EQUAL, Verdict.ONLY_EXECUTOR}
+    assert exit_code(report) == DIFFERENT
+    details = [detail for one in report.outcomes for detail in one.comparison.details]
+    assert any("negative numbers" in detail for detail in details)
+
+
+def test_executor_refuses(tmp_path: Path) -> None:
+    """What only the serving form answers is a note."""
+    report = compared(tmp_path, SQUEAMISH, identity)
+    assert verdicts(report) == {Verdict.EQUAL, Verdict.ONLY_SERVED}
+    assert exit_code(report) == EQUAL
+
+
+def test_both_refuse(tmp_path: Path) -> None:
+    """Nothing is proved then."""
+    report = compared(tmp_path, raising, raising)
+    assert verdicts(report) == {Verdict.BOTH_REFUSE}
+    assert exit_code(report) == DIFFERENT
+
+
+def test_chance(tmp_path: Path) -> None:
+    """Answers that differ each time are compared in distribution; other values are still seen."""
+    assert verdicts(compared(tmp_path / "a", RANDOM, RANDOM)) == {Verdict.SAME_DISTRIBUTION}
+    assert verdicts(compared(tmp_path / "b", RANDOM, OTHER_RANDOM)) == {Verdict.DIFFERENT}
+
+
+def test_hanging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A form that never answers is waited for once, and the program ends all the same."""
+    monkeypatch.setattr(asking, "ANSWER_TIMEOUT_S", 1.0)
+    report = compared(tmp_path, identity, HANGING)
+    assert [one.comparison.verdict for one in report.outcomes] == [
+        Verdict.UNDECIDED,
+        *[Verdict.NOT_ASKED] * (len(report.outcomes) - 1),
+    ]
+    assert "`served` gave no answer within 1 s" in report.outcomes[0].comparison.details[0]
+    assert exit_code(report) == DIFFERENT
+
+
+def test_dying(tmp_path: Path) -> None:
+    """A process that dies is no refusal: it proves nothing."""
+    report = compared(tmp_path, identity, killing)
+    assert verdicts(report) == {Verdict.UNDECIDED}
+
+
+def test_that_does_not_load(tmp_path: Path) -> None:
+    """The reason is the model's own."""
+    with pytest.raises(FormUnusable, match=r"no weights in /nowhere/weights\.bin"):
+        compared(tmp_path, identity, unwilling)
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, INTERRUPTED), (signal.SIGTERM, 128 + signal.SIGTERM)]
+)
+def test_interrupted_while_it_loads(
+    number: signal.Signals, code: int, temporary: Path, tmp_path: Path
+) -> None:
+    """Ctrl-C, and again: no process, no shared memory, no directory stays."""
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "verification", EXAMPLES / "dense/repository"],
+            cwd=ROOT,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        until(lambda: len(running_from(temporary)) >= 2, "tritonserver and a stub run")
+        process.send_signal(number)
+        process.send_signal(number)
+        assert process.wait(60) == code, (tmp_path / "log").read_text()
+    finally:
+        process.kill()
+        process.wait()
+    assert (tmp_path / "log").read_text() == ""
+    assert not list(SHARED_MEMORY.glob(f"serve_{process.pid}_*"))
+
+
+def test_python_that_is_none(tmp_path: Path) -> None:
+    """--python is used, and refused with a sentence where it is no interpreter."""
+    done = program(EXAMPLES / "dense/repository", "--python", tmp_path / "nothing")
+    assert done.returncode == DIFFERENT
+    assert done.stderr.startswith("error: the models' Python")
+    assert len(done.stderr.splitlines()) == 1

@@ -1,0 +1,243 @@
+"""`explain`: the text, and the same picture in every format."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from ensemble_tools import __main__ as command
+from ensemble_tools.commands.drawing import draw
+from ensemble_tools.commands.json_writer import document
+from ensemble_tools.commands.mermaid import mermaid
+from ensemble_tools.commands.picture import Edge, Flow, Node, Picture, Reason, Side, Tensor
+from ensemble_tools.commands.png import png
+from ensemble_tools.commands.svg import svg
+
+ROOT = Path(__file__).parents[4]
+EXPORTS = sorted(path.parent for path in (ROOT / "examples/merlin").glob("*/repository"))
+DENSE = ROOT / "examples/merlin/dense/repository"
+SVG = "{http://www.w3.org/2000/svg}"
+
+#: Lines of a Mermaid flowchart as mermaid.py writes them: nothing in a label can end it.
+_LABEL = r'"(?:[A-Za-z0-9 _.,:()/-]|#\d+;|<br/>)*"'
+_MERMAID = re.compile(
+    "|".join(
+        (
+            r"flowchart LR",
+            r" +direction TB",
+            r" +end",
+            rf" +subgraph side\d\[{_LABEL}\]",
+            rf" +n\d+\[{_LABEL}\]:::kind_\w+",
+            rf" +n\d+\(\[{_LABEL}\]\)",
+            rf" +n\d+ -->(\|{_LABEL}\|)? n\d+",
+            rf" +n\d+ -\.->\|{_LABEL}\| n\d+",
+            r" +n\d+ -\.- n\d+",
+            rf" +refused\[{_LABEL}\]",
+            r" +classDef kind_\w+ [\w#:,]+",
+        )
+    )
+)
+
+
+def test_text_golden(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The text says archive, graph and plan, as written down beside this test."""
+    monkeypatch.chdir(ROOT)
+    assert command.main(["explain", "examples/merlin/two_workflows/repository"]) == command.SERVED
+    golden = Path(__file__).with_name("explain_two_workflows.txt")
+    assert capsys.readouterr().out == golden.read_text()
+
+
+def test_text_names_what_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    """A column that a workflow computes and nobody reads is named."""
+    command.main(["explain", str(DENSE)])
+    said = "left out: visits_log of model.0_transformworkflowtriton: nobody reads it\n"
+    assert said in capsys.readouterr().out
+
+
+def refused_archive(root: Path) -> Path:
+    (root / "m").mkdir()
+    (root / "m/config.pbtxt").write_text('backend: "python"')
+    return root
+
+
+@pytest.mark.parametrize("form", ["text", "json", "mermaid", "svg", "png"])
+def test_refusal(form: str, tmp_path: Path) -> None:
+    """An archive that cannot be served is explained in every format; the exit code is 1."""
+    root = refused_archive(tmp_path)
+    made = tmp_path / "out"
+    arguments = ["explain", str(root), "--format", form, "-o", str(made)]
+    assert command.main(arguments) == command.REFUSED
+    if form == "text":
+        assert "served as    nothing\nrefused: " in made.read_text()
+    elif form == "json":
+        found = json.loads(made.read_text())
+        assert (found["served_as"], found["triton"]) == (None, None)
+        assert "m/config.pbtxt" in found["refusal"] or str(root) in found["refusal"]
+    else:
+        assert made.stat().st_size > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "begins"),
+    [("a.svg", b"<svg "), ("a.png", b"\x89PNG"), ("a.json", b"{"), ("a.mmd", b"flowchart"),
+     ("a.txt", b"archive")],
+)  # fmt: skip
+def test_format_by_name(name: str, begins: bytes, tmp_path: Path) -> None:
+    """Without --format the file's name says which one is meant; an older file is replaced."""
+    (tmp_path / name).write_text("older")
+    assert command.main(["explain", str(DENSE), "-o", str(tmp_path / name)]) == command.SERVED
+    assert (tmp_path / name).read_bytes().startswith(begins)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("export", EXPORTS, ids=lambda path: path.name)
+def test_pictures_of_exports(export: Path, tmp_path: Path) -> None:
+    """Every committed export has its picture: SVG that parses, PNG of twice its size."""
+    repository = str(export / "repository")
+    for name in ("a.svg", "a.png"):
+        assert command.main(["explain", repository, "-o", str(tmp_path / name)]) == command.SERVED
+    root = ElementTree.parse(tmp_path / "a.svg").getroot()
+    size = int(root.attrib["width"]), int(root.attrib["height"])
+    with Image.open(tmp_path / "a.png") as image:
+        assert abs(image.width - 2 * size[0]) <= 2
+        assert abs(image.height - 2 * size[1]) <= 2
+
+
+def test_svg_needs_nothing_else(tmp_path: Path) -> None:
+    """One file: its font is inside, nothing is fetched, nothing runs."""
+    command.main(["explain", str(DENSE), "-o", str(tmp_path / "a.svg")])
+    text = (tmp_path / "a.svg").read_text()
+    assert re.findall(r"(?:href|src)\s*[=:]\s*[\"'(]?(?!url\(data:)\S+", text) == []
+    assert "<script" not in text
+
+
+def test_json_is_the_documented_schema(tmp_path: Path) -> None:
+    """Every key that docs/explain-format.md names is there, and no other."""
+    command.main(["explain", str(DENSE), "-o", str(tmp_path / "a.json")])
+    found = json.loads((tmp_path / "a.json").read_text())
+    documented = (ROOT / "docs/explain-format.md").read_text()
+    keys = {*found, *found["merlin"]["nodes"][0], *found["merlin"]["edges"][0]}
+    keys |= {*found["request"][0], *found["merlin"]["edges"][0]["tensors"][0]}
+    undocumented = [key for key in keys if f"`{key}`" not in documented]
+    assert [key for key in undocumented if f'"{key}"' not in documented] == []
+    assert found["served_as"] == "pure ensemble"
+    assert [column["name"] for column in found["answer"]] == ["click"]
+
+
+def test_json_edges_of_the_dense_export(tmp_path: Path) -> None:
+    """Who feeds whom, with which columns: both sides of the same export."""
+    command.main(["explain", str(DENSE), "-o", str(tmp_path / "a.json")])
+    found = json.loads((tmp_path / "a.json").read_text())
+    edges = {
+        (edge["source"], edge["target"]): sorted(one["target_name"] for one in edge["tensors"])
+        for side in ("merlin", "triton")
+        for edge in found[side]["edges"]
+    }
+    read = ["age", "item_id", "price", "user_id"]
+    assert edges["merlin.1", "merlin.2"] == read
+    steps = ("0.model.0_transformworkflowtriton", "1.model.1_predictpytorchtriton")
+    assert edges[f"triton.step.{steps[0]}", f"triton.step.{steps[1]}"] == read
+    assert edges["merlin.request", "merlin.0"] == sorted([*read, "visits"])
+    assert {"merlin": "merlin.2", "triton": "triton.step.1.model.1_predictpytorchtriton"} in found[
+        "correspondences"
+    ]
+
+
+# --- names come from archives -------------------------------------------------------------------
+
+names = st.text(min_size=1, max_size=12) | st.sampled_from(
+    ['"];x-->y', "<script>", "&amp;", "]]>", "\x00\x1b[31m", "a" * 300, "\u202eabc", "]", '"]:::k']
+)
+
+
+@st.composite
+def pictures(chosen: st.DrawFn) -> Picture:
+    """Two boxes on each side, every word of them from outside."""
+    name = st.builds(str, names)
+    tensor = st.builds(Tensor, name, st.none() | name, st.none() | st.just((-1, 4)), st.booleans())
+
+    def side(whose: str) -> Side:
+        nodes = tuple(
+            Node(f"{whose}.{number}", kind, chosen(name), chosen(name), chosen(name),
+                 tuple(chosen(st.lists(tensor, max_size=9))))
+            for number, kind in enumerate(("request", "call", "answer"))
+        )  # fmt: skip
+        flow = Flow(chosen(name), chosen(name), chosen(name), chosen(name))
+        edges = (
+            Edge(nodes[0].id, nodes[1].id, (flow,)),
+            Edge(nodes[1].id, nodes[2].id, (), calls=chosen(st.booleans())),
+        )
+        return Side(chosen(name), nodes, edges)
+
+    return Picture(
+        archive=chosen(name), model_name=chosen(name), form=chosen(st.none() | name), entry=None,
+        merlin=side("merlin"), triton=side("triton"),
+        correspondences=(("merlin.1", "triton.1"),),
+        reasons=(Reason(chosen(name), ("merlin.1",)), Reason(chosen(name))),
+        notes=(chosen(name),), refusal=chosen(st.none() | name),
+    )  # fmt: skip
+
+
+@settings(max_examples=40, deadline=None)
+@given(pictures())
+def test_svg_of_any_names(picture: Picture) -> None:
+    """Whatever the names are, the SVG is well-formed and has elements of ours alone."""
+    root = ElementTree.fromstring(svg(draw(picture)))
+    ours = {"svg", "title", "desc", "style", "rect", "path", "polygon", "circle", "text"}
+    assert {element.tag.removeprefix(SVG) for element in root.iter()} <= ours
+    for element in root.iter(f"{SVG}text"):
+        assert all(char.isprintable() for char in element.text or "")
+
+
+@settings(max_examples=60, deadline=None)
+@given(pictures())
+def test_mermaid_of_any_names(picture: Picture) -> None:
+    """Whatever the names are, each line is one of the statements that we write."""
+    for line in mermaid(picture).splitlines():
+        assert _MERMAID.fullmatch(line), line
+
+
+@settings(max_examples=30, deadline=None)
+@given(pictures())
+def test_json_of_any_names(picture: Picture) -> None:
+    """Whatever the names are, they come back unchanged."""
+    found = json.loads(json.dumps(document(picture)))
+    assert found["model_name"] == picture.model_name
+    assert picture.merlin is not None
+    assert [node["title"] for node in found["merlin"]["nodes"]] == [
+        node.title for node in picture.merlin.nodes
+    ]
+
+
+@settings(max_examples=6, deadline=None)
+@given(pictures())
+def test_png_of_any_names(picture: Picture) -> None:
+    """Whatever the names are, the PNG is whole, and as large as its drawing says."""
+    drawing = draw(picture)
+    with Image.open(BytesIO(png(drawing))) as image:
+        image.load()
+        assert abs(image.width - 2 * drawing.width) <= 2
+
+
+def test_terminal_is_safe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """No name of an archive sends control characters to the terminal."""
+    root = tmp_path / "archive"
+    directory = root / "m\x1b[31m"
+    (directory / "1").mkdir(parents=True)
+    (directory / "1/model.py").touch()
+    (directory / "config.pbtxt").write_text(
+        'backend: "python" input { name: "a\\033[2J" data_type: TYPE_FP32 dims: 1 } '
+        'output { name: "o" data_type: TYPE_FP32 dims: 1 }'
+    )
+    assert command.main(["explain", str(root)]) == command.SERVED
+    printed = capsys.readouterr().out
+    assert "a\\x1b[2J" in printed
+    assert "\x1b" not in printed

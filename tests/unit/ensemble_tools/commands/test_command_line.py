@@ -1,0 +1,179 @@
+"""`python -m ensemble_tools`: exit codes, misuse, and how it ends when nobody listens any more."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import signal
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+
+from ensemble_tools import __main__ as command
+from ensemble_tools.commands.exit_codes import INTERRUPTED, PIPE_CLOSED
+
+ROOT = Path(__file__).parents[4]
+DENSE = ROOT / "examples/merlin/dense/repository"
+COMMANDS = ("explain", "rewrite", "pack")
+
+
+def started(*arguments: str, **options: object) -> subprocess.Popen[bytes]:
+    running: subprocess.Popen[bytes] = subprocess.Popen(
+        [sys.executable, "-m", "ensemble_tools", *arguments],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options,  # type: ignore[call-overload]  # pass-through
+    )  # fmt: skip
+    return running
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["x"],
+        *([name] for name in COMMANDS),
+        ["explain", ".", "--format", "gif"],
+        ["explain", ".", "--rewrite", "never"],
+        ["pack", str(DENSE), "-o", "model.zip"],
+        ["pack", str(DENSE), "-o", ".tar.gz"],
+        ["pack", str(DENSE), "-o", "model.tar.gz", "--copies", "0"],
+        ["pack", str(DENSE), "-o", "model.tar.gz", "--copies", "100001"],
+        ["rewrite", str(DENSE), "somewhere", "--name", "a.b"],
+        ["rewrite", str(DENSE), "somewhere", "--name", ""],
+    ],
+)
+def test_misuse(arguments: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Misuse prints the usage, exits with 2 and makes nothing."""
+    before = os.getcwd()
+    os.chdir(tmp_path)
+    try:
+        with pytest.raises(SystemExit) as leaving:
+            command.main(arguments)
+    finally:
+        os.chdir(before)
+    assert leaving.value.code == command.MISUSED
+    assert "usage: python -m ensemble_tools" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """--help says what the command does, each option, and what its exit codes mean."""
+    with pytest.raises(SystemExit) as leaving:
+        command.main([name, "--help"])
+    printed = " ".join(capsys.readouterr().out.split())
+    assert leaving.value.code == 0
+    assert "Exit codes: 0 it can be served, 1 it cannot" in printed
+    assert "2 misuse" in printed
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["explain", "nothing-here"],
+        ["explain", ".", "--model-name", "../x"],
+        ["explain", str(DENSE / "executor_model/config.pbtxt")],
+        ["rewrite", "nothing-here", "{tmp}/made"],
+        ["rewrite", str(DENSE), "{tmp}/no/such/parent"],
+        ["pack", "nothing-here", "-o", "{tmp}/a.tar.gz"],
+        ["pack", str(DENSE), "-o", "{tmp}/no/such/a.tar.gz"],
+        ["pack", str(DENSE), "-o", str(DENSE / "a.tar.gz")],
+        ["explain", str(DENSE), "-o", "{tmp}"],
+    ],
+)
+def test_error(arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What cannot even be looked at, or written to, is one line on stderr and exit code 1."""
+    assert command.main([part.format(tmp=tmp_path) for part in arguments]) == command.REFUSED
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_packed_archive(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Who gives the archive itself is told how to extract it."""
+    (tmp_path / "shop.tar.gz").touch()
+    more = {
+        "explain": [],
+        "rewrite": [str(tmp_path / "d")],
+        "pack": ["-o", str(tmp_path / "a.tgz")],
+    }
+    assert command.main([name, str(tmp_path / "shop.tar.gz"), *more[name]]) == command.REFUSED
+    error = capsys.readouterr().err
+    assert "mkdir shop && tar -xzf" in error
+    assert "-C shop" in error
+
+
+def test_as_a_program() -> None:
+    """It runs, and nothing is on stderr."""
+    running = started("explain", str(DENSE))
+    out, err = running.communicate(timeout=60)
+    assert (running.returncode, err) == (command.SERVED, b"")
+    assert out.startswith(b"archive ")
+
+
+def test_nobody_listens() -> None:
+    """A reader that goes away (`| head`) ends it quietly, with the shell's number for SIGPIPE."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    running = subprocess.run(
+        [sys.executable, "-m", "ensemble_tools", "explain", str(DENSE)],
+        cwd=ROOT, stdout=writing, stderr=subprocess.PIPE, timeout=60, check=False,
+    )  # fmt: skip
+    os.close(writing)
+    assert (running.returncode, running.stderr) == (PIPE_CLOSED, b"")
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, INTERRUPTED), (signal.SIGTERM, 128 + signal.SIGTERM)]
+)
+def test_interrupted(number: signal.Signals, code: int, tmp_path: Path) -> None:
+    """Ctrl-C and SIGTERM in the middle leave nothing behind, and no traceback."""
+    source, made = tmp_path / "source", tmp_path / "made"
+    (source / "m/1").mkdir(parents=True)
+    made.mkdir()
+    (source / "m/config.pbtxt").write_text('backend: "python"')
+    with (source / "m/1/model.py").open("wb") as file:
+        file.truncate(20 * 2**30)  # a hole: minutes of work, no space
+    running = started("pack", str(source), "-o", str(made / "a.tar.gz"), "--no-check")
+    while not list(made.iterdir()):
+        assert running.poll() is None, running.communicate()
+    running.send_signal(number)
+    _, err = running.communicate(timeout=60)
+    assert (running.returncode, err) == (code, b"")
+    assert list(made.iterdir()) == []
+
+
+def test_pictures_cost_nothing_until_they_are_drawn() -> None:
+    """Neither the server's package nor the commands import Pillow or tqdm before they draw."""
+    probe = (
+        "import sys, ensemble_tools, ensemble_tools.__main__; "
+        "print(sorted({'PIL', 'tqdm'} & set(sys.modules)))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", probe],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert result.stdout.strip() == "[]"
+
+
+def test_progress_on_a_terminal(tmp_path: Path) -> None:
+    """A terminal sees a bar while it is packed; on stdout are the sizes alone."""
+    leading, following = pty.openpty()
+    fcntl.ioctl(following, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    environment = {name: value for name, value in os.environ.items() if name != "TQDM_DISABLE"}
+    running = subprocess.run(
+        [sys.executable, "-m", "ensemble_tools", "pack", str(DENSE), "-o", str(tmp_path / "a.tgz")],
+        cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=following, timeout=60, check=True,
+    )  # fmt: skip
+    os.set_blocking(leading, False)
+    seen = os.read(leading, 65536)
+    os.close(following)
+    os.close(leading)
+    assert b"packing" in seen
+    assert b"packing" not in running.stdout

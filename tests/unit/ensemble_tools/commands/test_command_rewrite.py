@@ -1,0 +1,175 @@
+"""`rewrite`: a plain Triton repository, found by AWS's frontend, made whole or not at all."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from google.protobuf import text_format
+from tritonclient.grpc import model_config_pb2 as pb
+
+from ensemble_tools import __main__ as command
+from ensemble_tools.commands import rewrite
+from ensemble_tools.commands.errors import DestinationUnusable, NotPlain
+from ensemble_tools.commands.rewrite import findable
+from ensemble_tools.plan import Form, ServingPlan
+from ensemble_tools.repository import read_repository
+
+ROOT = Path(__file__).parents[4]
+DENSE = ROOT / "examples/merlin/dense/repository"
+#: sagemaker_server.h: what the frontend searches each config.pbtxt for.
+FRONTEND = re.compile(r'platform:(\s)*"ensemble"')
+TENSORS = (
+    'input { name: "i" data_type: TYPE_FP32 dims: 1 } '
+    'output { name: "o" data_type: TYPE_FP32 dims: 1 }'
+)
+
+
+def step(model: str) -> str:
+    return (
+        f'ensemble_scheduling {{ step {{ model_name: "{model}" model_version: -1 '
+        'input_map { key: "i" value: "i" } output_map { key: "o" value: "o" } } }'
+    )
+
+
+def write(root: Path, name: str, config: str) -> Path:
+    (root / name / "1").mkdir(parents=True)
+    (root / name / "1/model.py").write_text("pass")
+    (root / name / "config.pbtxt").write_text(config)
+    return root
+
+
+def found_by_frontend(repository: Path) -> list[str]:
+    """The directories whose config the frontend takes for the ensemble's."""
+    return sorted(
+        path.parent.name
+        for path in repository.glob("*/config.pbtxt")
+        if FRONTEND.search(path.read_text())
+    )
+
+
+def test_export(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An executor export becomes an ensemble of real files under the name that was asked for."""
+    made = tmp_path / "made"
+    assert command.main(["rewrite", str(DENSE), str(made), "--name", "shop"]) == command.SERVED
+    assert sorted(path.name for path in made.iterdir()) == [
+        "shop", "shop.0_transformworkflowtriton", "shop.1_predictpytorchtriton",
+    ]  # fmt: skip
+    assert not any(path.is_symlink() for path in made.rglob("*"))
+    assert found_by_frontend(made) == ["shop"]
+    assert all(any(version.iterdir()) for version in made.glob("*/1"))  # no empty directories
+    for path in made.glob("*/config.pbtxt"):
+        config = text_format.Parse(path.read_text(), pb.ModelConfig())
+        assert config.name in ("", path.parent.name)
+    said = capsys.readouterr().out
+    assert "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME=shop" in said
+    assert "--disable-auto-complete-config" in said
+
+
+def test_payload_is_the_sources(tmp_path: Path) -> None:
+    """Files of the steps come over byte by byte, and no part of the executor does."""
+    command.main(["rewrite", str(DENSE), str(tmp_path / "made")])
+    for name in ("0_transformworkflowtriton", "1_predictpytorchtriton"):
+        for path in (DENSE / name / "1").rglob("*"):
+            copy = tmp_path / "made" / f"made.{name}/1" / path.relative_to(DENSE / name / "1")
+            assert path.is_dir() or copy.read_bytes() == path.read_bytes()
+    assert list(tmp_path.rglob("ensemble.pkl")) == []
+
+
+def test_rewritten_twice(tmp_path: Path) -> None:
+    """What was rewritten is an archive as any other: rewriting it changes names alone."""
+    assert command.main(["rewrite", str(DENSE), str(tmp_path / "one"), "--name", "a"]) == 0
+    assert (
+        command.main(["rewrite", str(tmp_path / "one"), str(tmp_path / "two"), "--name", "b"]) == 0
+    )
+    assert read_repository(tmp_path / "two").entry.name == "b"
+    assert found_by_frontend(tmp_path / "two") == ["b"]
+
+
+@pytest.mark.parametrize(
+    "spelled", ['platform: "ensemble"', "platform:'ensemble'", 'platform : "ens" "emble"', ""]
+)
+def test_delivered_ensembles_are_found(spelled: str, tmp_path: Path) -> None:
+    """However ensembles are spelled, the search finds the outermost and no other."""
+    source = tmp_path / "source"
+    write(source, "m", f'backend: "python" {TENSORS}')
+    write(source, "inner", f'platform: "ensemble" {TENSORS} {step("m")}')
+    write(source, "outer", f"{spelled} {TENSORS} {step('inner')}")
+    made = tmp_path / "made"
+    assert command.main(["rewrite", str(source), str(made), "--name", "e"]) == command.SERVED
+    assert found_by_frontend(made) == ["e"]
+    for path in made.glob("*/config.pbtxt"):
+        assert text_format.Parse(path.read_text(), pb.ModelConfig()).input
+
+
+def test_comment_does_not_mislead_the_search(tmp_path: Path) -> None:
+    """A step whose comment reads like an ensemble is not taken for one."""
+    source = tmp_path / "source"
+    write(source, "m", f'# not platform: "ensemble"\nbackend: "python" {TENSORS}')
+    write(source, "e", f'platform: "ensemble" {TENSORS} {step("m")}')
+    assert command.main(["rewrite", str(source), str(tmp_path / "made")]) == command.SERVED
+    assert found_by_frontend(tmp_path / "made") == ["made"]
+
+
+def test_value_that_misleads_the_search() -> None:
+    """A value that cannot be spelled otherwise is refused, never changed."""
+    text = """parameters { key: "x" value { string_value: 'platform: "ensemble"' } }"""
+    with pytest.raises(DestinationUnusable, match="frontend"):
+        findable(text, Path("config.pbtxt"), entry=False)
+
+
+def test_destination(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An empty directory is filled; one with something in it, or a file, stays as it is."""
+    (tmp_path / "empty").mkdir()
+    assert command.main(["rewrite", str(DENSE), str(tmp_path / "empty")]) == command.SERVED
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/x").touch()
+    (tmp_path / "file").touch()
+    for name in ("full", "file"):
+        assert command.main(["rewrite", str(DENSE), str(tmp_path / name)]) == command.REFUSED
+        assert "it exists and is" in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "file", "full"]
+
+
+def test_nothing_is_left_of_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A disk that fills up, or Ctrl-C, in the middle leaves neither DEST nor hidden pieces."""
+    for error, code in ((OSError(28, "No space left", "x"), 1), (KeyboardInterrupt(), 130)):
+
+        def fail(*_: object, error: BaseException = error) -> None:
+            raise error
+
+        monkeypatch.setattr(rewrite, "_check_result", fail)
+        assert command.main(["rewrite", str(DENSE), str(tmp_path / "made")]) == code
+        assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        ServingPlan("m", Form.EXECUTOR, "m", (), reasons=("an operator runs Python",)),
+        ServingPlan("m", Form.AS_DELIVERED, "m", (), called=("m.other",)),
+    ],
+)
+def test_what_needs_this_container_is_refused(made: ServingPlan) -> None:
+    """An executor, or models that call others by name: a plain server would not load those."""
+    with pytest.raises(NotPlain, match="would not load them"):
+        rewrite._check_plain(Path("archive"), made)
+
+
+def test_inside_the_source(tmp_path: Path) -> None:
+    """DEST inside SOURCE would become a part of it."""
+    shutil.copytree(DENSE, tmp_path / "source")
+    made = tmp_path / "source/made"
+    assert command.main(["rewrite", str(tmp_path / "source"), str(made)]) == command.REFUSED
+    assert not made.exists()
+
+
+def test_incomplete_configs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """AWS's container completes configs, so such an archive is rewritten, with a warning."""
+    source = write(tmp_path / "source", "m", 'backend: "python"')
+    assert command.main(["rewrite", str(source), str(tmp_path / "made")]) == command.SERVED
+    assert "do not switch auto-completion off" in capsys.readouterr().out

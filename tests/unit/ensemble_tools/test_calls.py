@@ -1,0 +1,302 @@
+"""Which models a python model calls by name: found, loaded in order, and which one is meant."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from ensemble_tools.delivered import called_by_name, reachable
+from ensemble_tools.errors import EnsembleInvalid, RepositoryUnusable
+from ensemble_tools.namespace import Namespace
+from ensemble_tools.plan import plan
+from ensemble_tools.publish import publish
+from ensemble_tools.python_files import (
+    MAX_BYTES,
+    MAX_ENTRIES,
+    MAX_FILE_BYTES,
+    PythonFiles,
+    read_python_files,
+)
+from ensemble_tools.repository import read_repository
+
+TENSORS = (
+    'input { name: "i" data_type: TYPE_FP32 dims: 1 } '
+    'output { name: "o" data_type: TYPE_FP32 dims: 1 }'
+)
+PYTHON = f'backend: "python" {TENSORS}'
+REQUEST = "pb_utils.InferenceRequest(model_name=name)\n"
+
+
+def python(root: Path, name: str, source: str = "", parameter: str | None = None) -> Path:
+    """A python model; parameter is the text of one in its config."""
+    more = f'parameters {{ key: "k" value {{ string_value: {parameter!r} }} }}' if parameter else ""
+    (root / name / "1").mkdir(parents=True)
+    (root / name / "config.pbtxt").write_text(f"{PYTHON} {more}")
+    (root / name / "1/model.py").write_text(source)
+    return root
+
+
+def ensemble(root: Path, name: str, *steps: str) -> Path:
+    """An ensemble of steps in a row."""
+    tensors = ["i", *(f"t{number}" for number in range(1, len(steps))), "o"]
+    rows = [
+        f'step {{ model_name: "{step}" model_version: -1 input_map {{ key: "i" value: "{given}" }} '
+        f'output_map {{ key: "o" value: "{made}" }} }}'
+        for step, given, made in zip(steps, tensors, tensors[1:], strict=False)
+    ]
+    (root / name / "1").mkdir(parents=True)
+    (root / name / "config.pbtxt").write_text(
+        f'platform: "ensemble" {TENSORS} ensemble_scheduling {{ {" ".join(rows)} }}'
+    )
+    return root
+
+
+@pytest.mark.parametrize(
+    ("source", "parameter", "calls"),
+    [
+        ('NAME = "b"', None, ("b",)),
+        ("NAMES = ['b', \"c\"]", None, ("b", "c")),
+        ("f(model_name='b')  # and c", None, ("b",)),
+        ('"b or c"', None, None),
+        ('"B", "b.", "/b"', None, None),
+        ('"a"', None, None),
+        ("b = c = 1", None, None),
+        ("", "b", ("b",)),
+        ("", " b ", ("b",)),
+        ("", "b,c", ("b", "c")),
+        ("", "x b\tc", ("b", "c")),
+        ("", '["b", "c"]', ("b", "c")),
+        ("", '{"ranker": "c"}', ("c",)),
+        ("", "bc", None),
+        ("'b'", "c", ("b", "c")),
+        (REQUEST, None, ("b", "c")),
+        (REQUEST + "'b'", None, ("b",)),
+        (REQUEST, "c", ("c",)),
+        ("from triton_python_backend_utils import InferenceRequest as R", None, ("b", "c")),
+        ("# InferenceRequest", None, None),
+        ('"""Receives a list of pb_utils.InferenceRequest."""', None, None),
+    ],
+)
+def test_traces(
+    source: str, parameter: str | None, calls: tuple[str, ...] | None, tmp_path: Path
+) -> None:
+    """A whole string or an item of a parameter is a name; requests without a name may go to all."""
+    python(tmp_path, "a", source, parameter)
+    python(python(tmp_path, "b"), "c")
+    assert read_repository(tmp_path, "a").calls.get("a") == calls
+
+
+def test_steps_are_not_taken_for_called_models(tmp_path: Path) -> None:
+    """A model that may call anything calls what is no ensemble's step."""
+    python(tmp_path, "a", REQUEST)
+    python(python(ensemble(tmp_path, "e", "b"), "b"), "c")
+    assert read_repository(tmp_path, "a").calls == {"a": ("c", "e")}
+
+
+def test_models_of_other_backends_call_nothing(tmp_path: Path) -> None:
+    """Python files beside a model of another backend are its data."""
+    python(python(tmp_path, "a", "'b'"), "b")
+    (tmp_path / "a/config.pbtxt").write_text(f'backend: "pytorch" {TENSORS}')
+    assert read_repository(tmp_path, "a").calls == {}
+
+
+def test_files_beside_the_model_count(tmp_path: Path) -> None:
+    """Names may stand in any .py file of the served version, in packages too, and nowhere else."""
+    python(python(python(tmp_path, "a"), "b"), "c")
+    (tmp_path / "a/1/package/inner").mkdir(parents=True)
+    (tmp_path / "a/1/package/inner/names.py").write_text("'b'")
+    (tmp_path / "a/1/names.txt").write_text("'c'")
+    (tmp_path / "a/0").mkdir()
+    (tmp_path / "a/0/model.py").write_text("'c'")
+    assert read_repository(tmp_path, "a").calls == {"a": ("b",)}
+
+
+# --- what archives may hold
+
+
+HOSTILE = {
+    "no python": b"def (:\n 'b'",
+    "null bytes": b"'b'\0",
+    "no utf-8": b"x = '\xff'",
+    "unknown encoding": b"# coding: nowhere\n'b'",
+    "deep brackets": b"(" * 100_000 + b")" * 100_000,
+    "deep calls": b"x" + b"(x" * 50_000,
+    "deep minus": b"-" * 100_000 + b"1",
+    "deep sum": b"1" + b"+1" * 50_000,
+    "deep attributes": b"x" + b".a" * 50_000,
+    "deep not": b"not " * 50_000 + b"x",
+    "many elifs": b"if x: pass\n" + b"elif x: pass\n" * 20_000,
+    "deep indent": b"".join(b" " * n + b"if x:\n" for n in range(500)),
+    "lambdas": b"lambda: " * 30_000 + b"1",
+    "f-strings": b'f"{' * 1000 + b"x",
+    "large number": b"x = " + b"9" * 200_000,
+    "too large": b"'b'\n" + b"#" * MAX_FILE_BYTES,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.filterwarnings("ignore::SyntaxWarning")
+def test_hostile_files(name: str, tmp_path: Path) -> None:
+    """What is no program of a plausible size says nothing, and takes nothing but a moment."""
+    (tmp_path / "model.py").write_bytes(HOSTILE[name])
+    (tmp_path / "other.py").write_bytes(b"'c'")
+    started = time.monotonic()
+    assert read_python_files(tmp_path) == PythonFiles(frozenset({"c"}))
+    assert time.monotonic() - started < 10
+
+
+def test_many_files(tmp_path: Path) -> None:
+    """All files together are bounded in bytes and in number; those at the top come first."""
+    line = b"# " + b"-" * (MAX_FILE_BYTES - 100) + b"\n"
+    for number in range(MAX_BYTES // MAX_FILE_BYTES + 2):
+        (tmp_path / f"f{number}.py").write_bytes(line + b"'n%d'" % number)
+    found = read_python_files(tmp_path).strings
+    assert found == {f"n{number}" for number in range(MAX_BYTES // MAX_FILE_BYTES)}
+
+
+def test_many_entries(tmp_path: Path) -> None:
+    """Directories without end are not walked to their end."""
+    (tmp_path / "model.py").write_text("'b'")
+    (tmp_path / "data").mkdir()
+    for number in range(MAX_ENTRIES):
+        (tmp_path / f"data/{number}").touch()
+    (tmp_path / "data/late").mkdir()
+    (tmp_path / "data/late/names.py").write_text("'c'")
+    assert read_python_files(tmp_path).strings == {"b"}
+
+
+def test_links_and_what_is_no_file(tmp_path: Path) -> None:
+    """Links to directories are not followed, pipes are not opened, a file may be a link."""
+    (tmp_path / "version").mkdir()
+    (tmp_path / "elsewhere.py").write_text("'b'")
+    (tmp_path / "version/model.py").symlink_to(tmp_path / "elsewhere.py")
+    (tmp_path / "version/loop").symlink_to(tmp_path)
+    (tmp_path / "version/gone.py").symlink_to(tmp_path / "nowhere.py")
+    os.mkfifo(tmp_path / "version/pipe.py")
+    assert read_python_files(tmp_path / "version").strings == {"b"}
+    assert read_python_files(tmp_path / "nowhere") == PythonFiles()
+
+
+def test_long_strings_are_no_names(tmp_path: Path) -> None:
+    """What could not be a directory's name is not kept."""
+    (tmp_path / "model.py").write_text(f"'{'x' * 256}', '{'y' * 255}', b'z', 1")
+    assert read_python_files(tmp_path).strings == {"y" * 255}
+
+
+# --- what is loaded, and in which order
+
+
+def order(root: Path, entry: str | None = None) -> tuple[list[str], list[str]]:
+    """The names of the models of a plan, and those that are called, in their order."""
+    repository = read_repository(root, entry)
+    models = reachable(repository)
+    called = called_by_name(models, repository.calls)
+    return [model.name for model in models], list(called)
+
+
+def test_called_models_come_first(tmp_path: Path) -> None:
+    """Everything that is reached through steps and calls, each model after what it needs."""
+    python(tmp_path, "top", "'e'")
+    python(ensemble(tmp_path, "e", "first", "second"), "first")
+    python(python(tmp_path, "second", "'lookup'"), "lookup")
+    assert order(tmp_path) == (["first", "lookup", "second", "e", "top"], ["lookup", "e"])
+
+
+def test_calls_in_a_circle(tmp_path: Path) -> None:
+    """Models may name each other; the way back is no reason to refuse them."""
+    python(python(tmp_path, "a", "'b'"), "b", "'c'")
+    python(tmp_path, "c", "'b', 'a'")
+    assert order(tmp_path, "a") == (["c", "b", "a"], ["c", "b"])
+
+
+def test_a_step_names_its_ensemble(tmp_path: Path) -> None:
+    """An ensemble's own step that names it does not make it a called model."""
+    python(python(ensemble(tmp_path, "e", "a", "b"), "a"), "b", "'e'")
+    assert order(tmp_path) == (["a", "b", "e"], [])
+    assert order(tmp_path, "b") == (["a", "e", "b"], ["e"])
+
+
+def test_ensembles_in_a_circle_are_refused(tmp_path: Path) -> None:
+    """Calls do not hide an ensemble that contains itself."""
+    python(tmp_path, "top", "'e'")
+    ensemble(ensemble(tmp_path, "e", "f"), "f", "e")
+    with pytest.raises(EnsembleInvalid, match="contains itself"):
+        order(tmp_path, "top")
+
+
+# --- which one is meant
+
+
+def test_entry_model(tmp_path: Path) -> None:
+    """The only model that no other one calls is meant, also over ensembles, at any depth."""
+    python(python(python(tmp_path, "a", "'b', 'c'"), "b"), "c", "'b'")
+    assert read_repository(tmp_path).entry.name == "a"
+    ensemble(tmp_path, "e", "c")
+    assert read_repository(tmp_path).entry.name == "e"  # an ensemble that nothing calls
+    python(tmp_path, "over", "'e'")
+    assert read_repository(tmp_path).entry.name == "over"
+    ensemble(tmp_path, "whole", "over")
+    assert read_repository(tmp_path).entry.name == "whole"
+
+
+@pytest.mark.parametrize("sources", [("", ""), ("'b'", "'a'"), (REQUEST, REQUEST)])
+def test_no_entry_model(sources: tuple[str, str], tmp_path: Path) -> None:
+    """Models beside each other, or models that call each other: nothing says which is meant."""
+    python(python(tmp_path, "a", sources[0]), "b", sources[1])
+    with pytest.raises(RepositoryUnusable, match="one python model that calls the others by name"):
+        read_repository(tmp_path)
+
+
+def test_a_stray_caller_beside_an_ensemble(tmp_path: Path) -> None:
+    """A model that calls a step does not take the ensemble's place."""
+    python(python(ensemble(tmp_path, "e", "s"), "s"), "stray", "'s'")
+    assert read_repository(tmp_path).entry.name == "e"
+
+
+# --- what is published
+
+
+def test_published(tmp_path: Path) -> None:
+    """Callers run behind a generated file, in every version; others are linked as they are."""
+    source = python(python(tmp_path / "archive", "top", "'plus'"), "plus")
+    (source / "top/2").mkdir()
+    (source / "top/2/model.py").write_text("'plus'")
+    (source / "top/2/model_as_delivered.py").write_text("its own")
+    (source / "top/3").mkdir()
+    (source / "top/3/data").touch()
+    (source / "top/config.pbtxt").write_text(
+        f"{PYTHON} version_policy {{ specific {{ versions: 2 }} }}"
+    )
+    serving = tmp_path / "serving"
+    serving.mkdir()
+    made = plan(read_repository(source, "top"), None, Namespace("m.1"))
+    assert (made.entry, made.called) == ("m~.1", ("m~.1.plus",))
+    publish(made, serving)
+    for version, beside in (("1", "model_as_delivered.py"), ("2", "_model_as_delivered.py")):
+        generated = serving / "m~.1" / version / "model.py"
+        assert not generated.is_symlink()
+        lines = generated.read_text().splitlines()
+        assert lines[-2:] == [
+            "_NAMES = {'plus': 'm~.1.plus', 'top': 'm~.1'}",
+            f"_run_delivered({beside!r}, _NAMES)",
+        ]
+        linked = serving / "m~.1" / version / beside
+        assert linked.resolve() == source / "top" / version / "model.py"
+    assert {path.name for path in (serving / "m~.1/3").iterdir()} == {"data"}
+    assert (serving / "m~.1/2/model_as_delivered.py").read_text() == "its own"
+    assert (serving / "m~.1.plus/1/model.py").is_symlink()
+    assert (source / "top/1/model.py").read_text() == "'plus'"
+
+
+def test_named_file(tmp_path: Path) -> None:
+    """The file that default_model_filename names is the one that is wrapped."""
+    source = python(python(tmp_path, "top", "'not this'"), "plus")
+    (source / "top/1/mine.py").write_text("'plus'")
+    (source / "top/config.pbtxt").write_text(f'{PYTHON} default_model_filename: "mine.py"')
+    made = plan(read_repository(source, "top"), None, Namespace("m"))
+    (top,) = (model for model in made.models if model.triton_name == "m")
+    assert [path for path, _ in top.files] == ["1/mine.py"]
+    assert top.links[-1] == ("1/mine_as_delivered.py", source / "top/1/mine.py")

@@ -1,0 +1,15 @@
+"""Answers for tests, from numpy's arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from verification.exchange import Answer
+from verification.tensors import NUMPY_TYPES, Tensor
+
+_DATA_TYPES = {name: data_type for data_type, name in NUMPY_TYPES.items()}
+
+
+def answer(**arrays: Any) -> Answer:
+    """Output name -> array."""
+    return Answer({name: Tensor(_DATA_TYPES[one.dtype.name], one) for name, one in arrays.items()})

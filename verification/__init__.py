@@ -1,0 +1,1 @@
+"""Is the serving form the executor? Both in one tritonserver, asked the same, compared."""

@@ -1,0 +1,233 @@
+"""python -m ensemble_tools verify: hands over to this program, which runs processes."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from container.errors import ContainerError
+from container.settings import Settings, read_settings
+from ensemble_tools import EnsembleToolsError, Rewrite
+from verification.errors import VerificationError
+from verification.forms import read_forms
+from verification.json_report import to_json
+from verification.progress import Progress
+from verification.report import Report
+from verification.request_file import read_requests
+from verification.run import Task, verify
+from verification.text_report import text_lines
+
+EQUAL, DIFFERENT, MISUSED, INTERRUPTED, PIPE_CLOSED, TERMINATED = 0, 1, 2, 130, 141, 143
+#: Of the container's settings, those that say how models are run; ports and the like are our own.
+_HEEDED = (
+    "SERVE_TRITON_SERVER",
+    "SERVE_BACKEND_PYTHON",
+    "SERVE_START_TIMEOUT",
+    "SERVE_LOAD_TIMEOUT",
+    "SAGEMAKER_TRITON_SHM_DEFAULT_BYTE_SIZE",
+    "SAGEMAKER_TRITON_SHM_GROWTH_BYTE_SIZE",
+    "SAGEMAKER_TRITON_TENSORFLOW_VERSION",
+)
+_DESCRIPTION = """\
+Start one tritonserver with an executor export in it twice: Merlin's executor itself, and the form
+that the container serves in its place. Ask both the same and compare every number of every answer.
+Then time both, and measure the memory of their processes.
+
+Unlike `explain` this RUNS the archive's models: do it only with archives that you trust.
+
+Requests are generated from the inputs that the executor declares: ordinary ones, with categories
+that the archive's workflows know, in each of the batch sizes; and edge ones (smallest and largest
+numbers, NaN, unseen categories, empty lists, ...), which may be refused, as long as the serving
+form takes what the executor takes. --requests asks your own instead.
+"""
+_EPILOG = """\
+results:
+  equal                  the same outputs, data types, shapes and numbers (NaN equals NaN)
+  within tolerance       numbers differ, by no more than --tolerance
+  same distribution      answers with chance in them (SoftmaxSampling): the same data types and
+                         shapes, and 100 answers of each drawn from one distribution
+  both refuse            neither answers; both messages are shown
+  the executor refuses, the serving form answers
+                         a note, no failure: there is no number of the executor to differ from
+  different; the serving form refuses, the executor answers; no verdict; not asked
+                         failures
+
+exit codes:
+  0    equal: something was compared and nothing failed; or the archive is no executor export and
+       is served as delivered, so that there is nothing to compare
+  1    different, or refused, or it could not be carried out; the reason is printed
+  2    misuse
+  130  after Ctrl-C; no process and no file is left
+
+environment: the container's settings that say how models are run are heeded
+  ({heeded})
+"""
+
+
+def main(
+    arguments: Sequence[str] | None = None, environment: Mapping[str, str] | None = None
+) -> int:
+    """Run the program; its exit code."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    try:
+        code = _run(options, os.environ if environment is None else environment)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
+    except (VerificationError, ContainerError, EnsembleToolsError, OSError) as error:
+        print(f"error: {_sentence(error)}", file=sys.stderr)
+        return DIFFERENT
+    except _Stopped as stopped:
+        return INTERRUPTED if stopped.number == signal.SIGINT else TERMINATED
+    return code
+
+
+class _Stopped(Exception):
+    def __init__(self, number: int) -> None:
+        self.number = number
+        super().__init__(number)
+
+
+def _run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
+    requests = read_requests(options.requests) if options.requests else None
+    settings = _settings(options, environment)
+    forms = read_forms(options.path, Rewrite(options.rewrite))
+    if forms is None:
+        print(
+            f"{options.path}: verify compares Merlin's executor with the form that is served in "
+            "its place; this archive holds no executor export and is served as delivered"
+        )
+        return EQUAL
+    task = Task(
+        forms, requests, options.seed, options.batches, options.tolerance, not options.skip_timing
+    )
+    report = asyncio.run(_until_signalled(task, settings, environment))
+    if options.format == "json":
+        print(to_json(report))
+    else:
+        for line in text_lines(report):
+            print(line)
+    return exit_code(report)
+
+
+def exit_code(report: Report) -> int:
+    """What the process says."""
+    return EQUAL if report.is_equal else DIFFERENT
+
+
+async def _until_signalled(
+    task: Task, settings: Settings, environment: Mapping[str, str]
+) -> Report:
+    """verify, given up in order on the first SIGINT or SIGTERM; raises _Stopped then."""
+    loop = asyncio.get_running_loop()
+    work = asyncio.ensure_future(verify(task, settings, environment, Progress()))
+    received: list[int] = []
+
+    def stop(number: int) -> None:
+        received.append(number)
+        if len(received) == 1:  # a second one must not interrupt the clearing away
+            work.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop, number)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if received:
+            raise _Stopped(received[0]) from None
+        raise
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+
+def _settings(options: argparse.Namespace, environment: Mapping[str, str]) -> Settings:
+    heeded = {name: environment[name] for name in _HEEDED if name in environment}
+    if options.python is not None:
+        heeded["SERVE_BACKEND_PYTHON"] = str(options.python.absolute())
+    return read_settings(heeded)
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m ensemble_tools verify",
+        description=_DESCRIPTION,
+        epilog=_EPILOG.format(heeded=",\n   ".join(_HEEDED)),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("path", type=Path, help="directory that the archive was extracted into")
+    parser.add_argument(
+        "--requests", type=Path, metavar="FILE",
+        help="JSON: one inference request of the v2 protocol, or a list of them",
+    )  # fmt: skip
+    parser.add_argument(
+        "--batches", type=_batches, default=(1, 5, 100), metavar="N,N,…",
+        help="rows of the generated ordinary requests (default: 1,5,100)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--seed", type=_seed, default=0, help="of the generated requests (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--tolerance", type=_tolerance, default=0.0,
+        help="by how much floats may differ, times the executor's number where that is above 1 "
+        "(default: 0, not at all)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--python", type=Path, metavar="INTERPRETER",
+        help="the models' Python, as SERVE_BACKEND_PYTHON (default: the container's default)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--rewrite", choices=[one.value for one in Rewrite], default=Rewrite.AUTO.value,
+        help="the serving form, as SERVE_REWRITE (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--format", choices=("text", "json"), default="text",
+        help="text for people, json for programs (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--skip-timing", action="store_true", help="compare only: no times, no memory"
+    )
+    return parser
+
+
+def _batches(text: str) -> tuple[int, ...]:
+    try:
+        batches = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        batches = ()
+    if not batches or not all(1 <= rows <= 1_000_000 for rows in batches):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected numbers of rows such as 1,5,100")
+    return tuple(dict.fromkeys(batches))
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal() or not text.isascii():
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number, 0 or more")
+    return int(text)
+
+
+def _tolerance(text: str) -> float:
+    try:
+        tolerance = float(text)
+    except ValueError:
+        tolerance = -1.0
+    if not 0 <= tolerance < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number such as 1e-6, 0 or more")
+    return tolerance
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""Loading a plan and asking its entry model, over the same client that serves invocations."""
+
+from __future__ import annotations
+
+import re
+import time
+
+from ensemble_tools import ServingPlan, publish
+from serve.errors import ServeError, TritonError, TritonTimeout, TritonUnavailable
+from serve.triton_client import refusal
+from serve.triton_messages import Verdict
+from verification.errors import FormUnusable, TritonLost
+from verification.exchange import HEAD_SIZE_HEADER, Answer, Refusal, Reply, Request, decode, encode
+from verification.server import Server
+
+#: A request that takes longer hangs: a wrongly wired ensemble never answers.
+ANSWER_TIMEOUT_S = 30.0
+#: What a model or tritonserver says of a request, as opposed to accidents.
+_JUDGED = {Verdict.CALLER, Verdict.MODEL}
+_LONGEST_MESSAGE = 300
+#: How a traceback names what was raised.
+_RAISED = re.compile(r"[\w.]+(?:Error|Exception): ")
+
+
+class Late(Exception):
+    """No answer within ANSWER_TIMEOUT_S; who did not answer will not answer the next one either."""
+
+    def __init__(self, form: str) -> None:
+        super().__init__(f"the form `{form}` gave no answer within {ANSWER_TIMEOUT_S:g} s")
+
+
+async def load(server: Server, plan: ServingPlan, timeout_s: float) -> float:
+    """Publish and load; the seconds that loading took.
+
+    Raises FormUnusable with Triton's reason, TritonLost.
+    """
+    publish(plan, server.serving)
+    started = time.perf_counter()
+    try:
+        await server.client.load(plan, timeout_s)
+    except TritonUnavailable as error:
+        raise TritonLost(
+            f"tritonserver died while {plan.entry} was loaded", server.last_words()
+        ) from error
+    except ServeError as error:
+        raise FormUnusable(f"the form `{plan.form.value}`", str(error)) from error
+    return time.perf_counter() - started
+
+
+async def ask(server: Server, plan: ServingPlan, request: Request) -> Reply:
+    """One request to the plan's entry model; raises Late, TritonLost."""
+    head, content = encode(request.tensors)
+    headers = [(HEAD_SIZE_HEADER, b"%d" % len(head))]
+    path = f"/v2/models/{plan.entry}/infer".encode()
+    try:
+        answer = await server.client.infer(path, headers, [head, content], ANSWER_TIMEOUT_S)
+    except TritonTimeout as error:
+        raise Late(plan.entry) from error
+    except TritonError as error:
+        raise TritonLost(
+            f"tritonserver died at the request `{request.title}` to {plan.entry}",
+            server.last_words(),
+        ) from error
+    if answer.status != 200:
+        refused = refusal(answer, plan)
+        return Refusal(_sentence(refused.message), refused.verdict in _JUDGED)
+    body = b"".join(answer.body)
+    size = answer.header(HEAD_SIZE_HEADER)
+    try:
+        return Answer(decode(body, int(size) if size else len(body)))
+    except (ValueError, KeyError, TypeError) as error:
+        return Refusal(f"its answer cannot be read ({error})", judged=False)
+
+
+def _sentence(message: str) -> str:
+    """What was wrong, without the way there.
+
+    Of a Python traceback that is the exception; what the python backend says of one ends where its
+    own traceback begins (`At:`); the workflow's model packs one into its line.
+    """
+    said = message.partition("\nAt:\n")[0].strip()
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    raised = [line for line in lines if _RAISED.match(line)]
+    return (raised or lines or [""])[-1].partition(", Traceback: [")[0][:_LONGEST_MESSAGE]

@@ -1,0 +1,104 @@
+"""PURE. Answers with chance in them: equal in distribution?
+
+Each form is asked the same request many times. Shapes and data types must be equal. Where chance
+only changes the order of the executor's values, all of them must be the serving form's, each as
+often. The numbers are compared by the two-sample Kolmogorov-Smirnov test: all of an output's
+together, and those in the first place of each row alone, since rankings are drawn in an order.
+Numbers of one answer may depend on each other, so that each answer counts as one draw. Equal forms
+fail a test at this level in one of a million runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from verification.comparison import Comparison, Difference, Verdict
+from verification.exchange import Answer
+from verification.tensors import STRINGS, Array
+
+#: Merlin's inline operators that draw random numbers (merlin/systems/dag/ops/softmax_sampling.py).
+RANDOM_OPERATORS = frozenset({"SoftmaxSampling"})
+#: How often each form is asked.
+SAMPLES = 100
+_LEVEL = 1e-6
+
+
+def compare_distributions(executor: Sequence[Answer], served: Sequence[Answer]) -> Comparison:
+    """Several answers of each to one request."""
+    names = sorted({name for answer in (*executor, *served) for name in answer.tensors})
+    found = tuple(_compare_output(name, executor, served) for name in names)
+    details = tuple(f"{one.output}: {one.detail}" for one in found if one.detail)
+    same = all(one.equal for one in found)
+    return Comparison(Verdict.SAME_DISTRIBUTION if same else Verdict.DIFFERENT, found, details)
+
+
+def _compare_output(name: str, executor: Sequence[Answer], served: Sequence[Answer]) -> Difference:
+    first, second = _described(name, executor), _described(name, served)
+    if first != second:
+        return Difference(
+            name, first, second, equal=False, absolute=np.inf, relative=np.inf,
+            detail=f"the executor answers {first}, the serving form {second}",
+        )  # fmt: skip
+    drawn, answered = ({_multiset(name, one) for one in answers} for answers in (executor, served))
+    if len(drawn) == 1 and drawn != answered:
+        return Difference(
+            name, first, second, equal=False, absolute=np.nan, relative=np.nan,
+            detail="random, in order only: the serving form has other values than the executor",
+        )  # fmt: skip
+    for what, pick in (("all values", _all), ("first values", _first_of_rows)):
+        apart = _apart(*(_numbers(name, answers, pick) for answers in (executor, served)))
+        limit = _limit(len(executor), len(served))
+        if apart > limit:
+            return Difference(
+                name, first, second, equal=False, absolute=np.nan, relative=np.nan,
+                detail=f"random, in distribution: {what} are {apart:.2f} apart, equal ones at most "
+                f"{limit:.2f}",
+            )  # fmt: skip
+    return Difference(
+        name, first, second, equal=True,
+        detail=f"random: {len(executor)} answers of each, compared by shape"
+        f" and {'by multiset' if len(drawn) == 1 else 'in distribution'}",
+    )  # fmt: skip
+
+
+def _described(name: str, answers: Sequence[Answer]) -> str:
+    found = {str(answer.tensors.get(name, "missing")) for answer in answers}
+    return " or ".join(sorted(found))
+
+
+def _multiset(name: str, answer: Answer) -> tuple[str, ...]:
+    """The values of all rows in one order, as texts: so NaN is itself and strings sort too."""
+    return tuple(sorted(map(repr, answer.tensors[name].array.reshape(-1).tolist())))
+
+
+def _all(array: Array) -> Array:
+    return array.reshape(-1)
+
+
+def _first_of_rows(array: Array) -> Array:
+    return array.reshape(array.shape[0], -1)[:, :1].reshape(-1) if array.size else array
+
+
+def _numbers(name: str, answers: Sequence[Answer], pick: Array) -> Array:
+    arrays = [pick(answer.tensors[name].array) for answer in answers]
+    values = np.concatenate([array.reshape(-1) for array in arrays])
+    if answers[0].tensors[name].data_type == STRINGS:
+        return np.array([int.from_bytes(text[:6].ljust(6, b"\0"), "big") for text in values])
+    return values
+
+
+def _apart(first: Array, second: Array) -> float:
+    """The largest distance between the shares of both that are no larger than a number."""
+    if not len(first) or not len(second):
+        return 0.0
+    first, second = np.sort(first), np.sort(second)  # NaN is sorted as the largest number
+    places = np.concatenate([first, second])
+    shares = [np.searchsorted(one, places, side="right") / len(one) for one in (first, second)]
+    return float(np.abs(shares[0] - shares[1]).max())
+
+
+def _limit(first: int, second: int) -> float:
+    """What as many draws from one distribution stay below."""
+    return float(np.sqrt(-np.log(_LEVEL / 2) / 2 * (first + second) / (first * second)))

@@ -1,0 +1,126 @@
+"""PURE. What is sent and what comes back: requests, answers and refusals, in and out of bytes.
+
+The binary form of the v2 protocol: a JSON head, then the tensors' bytes one after the other.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from verification.tensors import NUMPY_TYPES, STRINGS, Array, Tensor, Tensors, strings
+
+HEAD_SIZE_HEADER = b"inference-header-content-length"
+
+
+@dataclass(frozen=True)
+class Request:
+    """ordinary: it should be answered; others may be refused. rows: None where that is unknown."""
+
+    title: str
+    tensors: Tensors
+    ordinary: bool = True
+    rows: int | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Output name -> tensor."""
+
+    tensors: Tensors
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """No answer. judged: the model or tritonserver said that the request cannot be carried out.
+
+    Otherwise it was an accident: no answer in time, a process that died.
+    """
+
+    message: str
+    judged: bool = True
+
+
+Reply = Answer | Refusal
+
+
+def encode(tensors: Tensors) -> tuple[bytes, bytes]:
+    """Head and bytes of a request that wants a binary answer."""
+    contents = [_to_bytes(tensor) for tensor in tensors.values()]
+    inputs = [
+        {
+            "name": name,
+            "datatype": tensor.data_type,
+            "shape": list(tensor.shape),
+            "parameters": {"binary_data_size": len(content)},
+        }
+        for (name, tensor), content in zip(tensors.items(), contents, strict=True)
+    ]
+    head = json.dumps({"inputs": inputs, "parameters": {"binary_data_output": True}}).encode()
+    return head, b"".join(contents)
+
+
+def decode(body: bytes, head_size: int) -> dict[str, Tensor]:
+    """The tensors of an answer, binary or JSON each; raises ValueError for what is none."""
+    tensors, place = {}, head_size
+    for output in json.loads(body[:head_size])["outputs"]:
+        data_type, shape = str(output["datatype"]), [int(size) for size in output["shape"]]
+        size = output.get("parameters", {}).get("binary_data_size")
+        if size is None:
+            array = from_values(output["data"], data_type, shape)
+        else:
+            array = _from_bytes(body[place : place + size], data_type, shape)
+            place += size
+        tensors[str(output["name"])] = Tensor(data_type, array)
+    return tensors
+
+
+def from_values(values: list[Any], data_type: str, shape: list[int]) -> Array:
+    """JSON's values, nested or flat, as an array; raises ValueError, TypeError or OverflowError."""
+    flat = list(_flat(values))
+    if data_type == STRINGS:
+        texts = [text.encode() for text in flat if isinstance(text, str)]
+        if len(texts) < len(flat):
+            raise TypeError("not all of its values are strings")
+        return strings(texts).reshape(shape)
+    kind = np.dtype(NUMPY_TYPES[data_type])
+    if any(not isinstance(value, int | float) for value in flat):
+        raise TypeError("not all of its values are numbers")
+    if kind.kind in "iu" and any(value != int(value) for value in flat):
+        raise TypeError("not all of its values are whole numbers")
+    return np.array(flat, dtype=kind).reshape(shape)
+
+
+def _flat(values: Any) -> Any:
+    if not isinstance(values, list):
+        yield values
+        return
+    for value in values:
+        yield from _flat(value)
+
+
+def _to_bytes(tensor: Tensor) -> bytes:
+    if tensor.data_type != STRINGS:
+        return bytes(np.ascontiguousarray(tensor.array).tobytes())
+    return b"".join(struct.pack("<I", len(text)) + text for text in tensor.array.reshape(-1))
+
+
+def _from_bytes(content: bytes, data_type: str, shape: list[int]) -> Array:
+    if data_type == STRINGS:
+        return strings(list(_texts(content))).reshape(shape)
+    if data_type == "BF16":  # numpy has no such type: the upper half of a float32
+        halves = np.frombuffer(content, dtype=np.uint16).astype(np.uint32) << 16
+        return halves.view(np.float32).reshape(shape)
+    return np.frombuffer(content, dtype=NUMPY_TYPES[data_type]).reshape(shape)
+
+
+def _texts(content: bytes) -> Any:
+    place = 0
+    while place < len(content):
+        (size,) = struct.unpack_from("<I", content, place)
+        yield content[place + 4 : place + 4 + size]
+        place += 4 + size

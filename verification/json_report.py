@@ -1,0 +1,79 @@
+"""PURE. A report as JSON for programs; `version` counts the changes that would break a reader."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from verification.comparison import Difference
+from verification.report import Cost, Outcome, Report
+
+FORMAT, VERSION = "merlin-sagemaker-verify", 1
+
+
+def to_json(report: Report) -> str:
+    """One object, indented; a number that JSON has no word for is a string."""
+    return json.dumps(document(report), indent=2, allow_nan=False)
+
+
+def document(report: Report) -> dict[str, Any]:
+    """The object."""
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "archive": report.archive,
+        "equal": report.is_equal,
+        "conclusion": report.conclusion,
+        "served_as": report.form,
+        "reasons": list(report.reasons),
+        "notes": list(report.notes),
+        "random_operators": list(report.random),
+        "tolerance": report.tolerance,
+        "requests": [_outcome(outcome) for outcome in report.outcomes],
+        "timed_request": report.timed or None,
+        "costs": [_cost(cost) for cost in report.costs],
+    }
+
+
+def _outcome(outcome: Outcome) -> dict[str, Any]:
+    request, found = outcome.request, outcome.comparison
+    return {
+        "request": request.title,
+        "ordinary": request.ordinary,
+        "rows": request.rows,
+        "inputs": {name: str(tensor) for name, tensor in request.tensors.items()},
+        "result": found.verdict.name.lower(),
+        "failure": found.verdict.is_failure,
+        "outputs": [_difference(one) for one in found.outputs],
+        "details": list(found.details),
+    }
+
+
+def _difference(one: Difference) -> dict[str, Any]:
+    return {
+        "name": one.output,
+        "executor": one.executor,
+        "served": one.served,
+        "equal": one.equal,
+        "largest_absolute_difference": _number(one.absolute),
+        "largest_relative_difference": _number(one.relative),
+    }
+
+
+def _cost(cost: Cost) -> dict[str, Any]:
+    memory, timing = cost.memory, cost.timing
+    return {
+        "form": cost.form,
+        "load_s": cost.load_s,
+        "p50_s": timing.p50 if timing else None,
+        "p95_s": timing.p95 if timing else None,
+        "timed_requests": timing.requests if timing else 0,
+        "processes": memory.processes if memory else None,
+        "resident_bytes": memory.resident if memory else None,
+        "proportional_bytes": memory.proportional if memory else None,
+    }
+
+
+def _number(value: float) -> float | str:
+    return value if math.isfinite(value) else str(value)

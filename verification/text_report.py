@@ -1,0 +1,115 @@
+"""PURE. A report as text for people: sentences around two tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from verification.comparison import Comparison, Difference, Verdict
+from verification.report import Cost, Report
+
+_MIB = 1024 * 1024
+
+
+def text_lines(report: Report) -> Iterator[str]:
+    """Everything."""
+    yield f"archive      {_clean(report.archive)}"
+    yield f"served as    {report.form}"
+    for reason in report.reasons:
+        yield f"because: {_clean(reason)}"
+    for note in report.notes:
+        yield f"note: {_clean(note)}"
+    if report.random:
+        yield (
+            f"random: {', '.join(report.random)} draws random numbers; answers are compared by "
+            "data type, shape and distribution"
+        )
+    yield ""
+    yield from table(
+        ("request", "rows", "answer", "result", "largest difference"),
+        [_request_row(one.request.title, one.request.rows, one.comparison)
+         for one in report.outcomes],
+    )  # fmt: skip
+    yield from _details(report)
+    if report.costs:
+        yield ""
+        yield from _cost_lines(report)
+    yield ""
+    yield report.conclusion
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Columns as wide as their widest cell; the last one is not padded."""
+    widths = [max(len(row[place]) for row in (head, *rows)) for place in range(len(head))]
+    for row in (head, ["-" * width for width in widths], *rows):
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _request_row(title: str, rows: int | None, found: Comparison) -> tuple[str, ...]:
+    answers = ", ".join(f"{_clean(one.output)} {one.executor}" for one in found.outputs) or "-"
+    return (
+        _clean(title),
+        "" if rows is None else str(rows),
+        answers if len(answers) <= 60 else f"{len(found.outputs)} tensors",
+        found.verdict.value,
+        _largest(found),
+    )
+
+
+def _largest(found: Comparison) -> str:
+    compared = found.verdict in (Verdict.EQUAL, Verdict.WITHIN_TOLERANCE, Verdict.DIFFERENT)
+    if not compared or not found.outputs:
+        return "-"
+    worst = max(found.outputs, key=_badness)
+    if math.isnan(worst.absolute):
+        return "-"
+    return "0" if worst.absolute == 0 else f"{worst.absolute:.3g} (relative {worst.relative:.1e})"
+
+
+def _badness(one: Difference) -> float:
+    return math.inf if math.isnan(one.absolute) else one.absolute
+
+
+def _details(report: Report) -> Iterator[str]:
+    """What stands behind a result that is not `equal`; a sentence once, however often it is said."""  # noqa: E501  # one sentence
+    told: dict[tuple[str, ...], list[str]] = {}
+    for outcome in report.outcomes:
+        if outcome.comparison.details:
+            told.setdefault(outcome.comparison.details, []).append(outcome.request.title)
+    for details, titles in told.items():
+        yield ""
+        yield f"{'; '.join(map(_clean, titles))}:"
+        for detail in details:
+            yield f"    {_clean(detail)}"
+
+
+def _cost_lines(report: Report) -> Iterator[str]:
+    yield from table(
+        ("form", "p50", "p95", "memory", "of which own", "processes", "load"),
+        [_cost_row(cost) for cost in report.costs],
+    )
+    if report.timed:
+        timings = [cost.timing.requests for cost in report.costs if cost.timing]
+        yield f"time: {max(timings)} requests `{_clean(report.timed)}` of each, in turns"
+    yield (
+        "memory: resident memory of the python processes (RSS); its own part counts shared pages "
+        "by share (PSS)"
+    )
+
+
+def _cost_row(cost: Cost) -> tuple[str, ...]:
+    memory, timing = cost.memory, cost.timing
+    return (
+        cost.form,
+        f"{timing.p50 * 1000:.2f} ms" if timing else "-",
+        f"{timing.p95 * 1000:.2f} ms" if timing else "-",
+        f"{memory.resident / _MIB:.0f} MiB" if memory else "-",
+        f"{memory.proportional / _MIB:.0f} MiB" if memory and memory.proportional else "-",
+        f"{memory.processes}" if memory else "-",
+        f"{cost.load_s:.2f} s",
+    )
+
+
+def _clean(text: str) -> str:
+    """Names come from archives: what a terminal would obey is shown escaped."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
