@@ -15,6 +15,7 @@ FROM scratch AS sources
 COPY container/ /opt/serve/container/
 COPY serve/ /opt/serve/serve/
 COPY ensemble_tools/ /opt/serve/ensemble_tools/
+COPY verification/ /opt/serve/verification/
 COPY requirements/ /opt/serve/requirements/
 
 # ---- cpu: the embedded tritonserver of the wheel nvidia-pytriton, and Merlin in .venv-merlin -----

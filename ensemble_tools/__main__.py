@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from ensemble_tools.commands import explain, pack, rewrite
+from ensemble_tools.commands import explain, pack, rewrite, verify
 from ensemble_tools.commands.exit_codes import (
     EPILOG,
     INTERRUPTED,
@@ -23,13 +23,16 @@ from ensemble_tools.errors import EnsembleToolsError
 __all__ = ["MISUSED", "REFUSED", "SERVED", "main"]
 
 #: In the order in which --help lists them.
-COMMANDS = (explain, rewrite, pack)
+COMMANDS = (explain, rewrite, verify, pack)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code says how it went (exit_codes.py)."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] == [verify.NAME]:
+        verify.hand_over(words[1:])
     try:
-        options = _parser().parse_args(arguments)
+        options = _parser().parse_args(words)
         code = int(options.run(options))
         sys.stdout.flush()
     except (EnsembleToolsError, OSError) as error:
@@ -58,8 +61,8 @@ def _pipe_closed() -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m ensemble_tools",
-        description="Look at a model archive as the container would, rewrite it, pack it. "
-        "Nothing in an archive is run: its pickles are read as data.",
+        description="Look at a model archive as the container would, rewrite it, verify it, pack "
+        "it. Nothing in an archive is run but by verify: its pickles are read as data.",
         epilog=EPILOG,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")

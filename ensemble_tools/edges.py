@@ -55,7 +55,6 @@ class Kind(Enum):
     PASS_ON = "passes on"
     DENSE = "joins the rows of"
     RAGGED = "splits the rows of"
-    STACK = "stacks"
 
 
 @dataclass(frozen=True)
@@ -123,6 +122,12 @@ def feeds(
     return found
 
 
+def forest_output(config: ModelConfig, spec: TensorSpec) -> TensorSpec:
+    """An output of a forest with the shape that it has: the backend leaves out a last size of 1."""
+    dims = config.full_dims(spec)
+    return _reshaped(spec, dims[:-1] if len(dims) > 1 and dims[-1] == 1 else dims)
+
+
 @dataclass(frozen=True)
 class _Want:
     """What a reader wants of one column: its operator for messages, its schema, its tensors."""
@@ -161,6 +166,7 @@ class _Reader:
     ) -> None:
         self._wiring, self._executor, self._steps, self._path = wiring, executor, steps, path
         self._models = {call.key: call.model_name for call in wiring.calls}
+        self._forests = {call.key for call in wiring.calls if call.stacked}
 
     def call(self, call: Call) -> Feed:
         config = self._steps[call.model_name]
@@ -168,8 +174,7 @@ class _Reader:
         if any(source.producer in self._wiring.inlines for source in call.reads):
             return Feed(call.key, {}, (), True, self._fed_by_merlin(call, specs))
         if call.stacked:
-            conversion = self._stack(call, config, specs)
-            return Feed(call.key, {}, (conversion,), False, conversion.writes)
+            return self._stacked(call, config, specs)
         return self._feed(call.key, specs, list(self._wants(call, config)), call.sources)
 
     def answer(self) -> Feed:
@@ -258,6 +263,9 @@ class _Reader:
             )  # fmt: skip
         # Triton holds requests to their declared shapes, and python models' outputs to nothing.
         checked = model is None or config.backend not in ("python", "")
+        if source.producer in self._forests:
+            specs = tuple(forest_output(config, offered[name]) for name in names)
+            return _Offer(source.producer, specs, False)
         return _Offer(
             source.producer, tuple(_whole(config, offered[name]) for name in names), checked
         )
@@ -340,8 +348,8 @@ class _Reader:
             Kind.RAGGED, want.reader, (want.column,), offer.tensors, writes, dtype, why
         )
 
-    def _stack(self, call: Call, config: ModelConfig, specs: tuple[TensorSpec, ...]) -> Conversion:
-        """The forest operator's matrix: a row for each row, a column for each column."""
+    def _stacked(self, call: Call, config: ModelConfig, specs: tuple[TensorSpec, ...]) -> Feed:
+        """The forest operator's columns, each as it comes: the step that calls it stacks them."""
         if [spec.name for spec in specs] != [MATRIX.name] or specs[0].data_type != "TYPE_FP32":
             raise self._refusal(
                 call.operator, MATRIX.name, f"{call.model_name} does not declare this input alone, "
@@ -355,15 +363,15 @@ class _Reader:
                 "Merlin's executor fails as well",
                 "select the forest's columns in front of it",
             )  # fmt: skip
-        reads = []
+        tensors: dict[str, Tensor] = {}
+        given: list[TensorSpec] = []
         for source in call.stacked:
             want = _Want(call.key, call.operator, source.column, None, specs)
-            reads.append(self._offer(want, source).tensors[0])
-        return Conversion(
-            Kind.STACK, call.key, tuple(source.column for source in call.stacked), tuple(reads),
-            specs, "float32", f"{call.model_name} takes one matrix where there are "
-            f"{len(call.stacked)} columns",
-        )  # fmt: skip
+            offer = self._offer(want, source)
+            tensors[source.column] = offer.tensors[0]
+            spec = offer.specs[0]
+            given.append(TensorSpec(source.column, spec.data_type, spec.dims))
+        return Feed(call.key, tensors, (), False, tuple(given))
 
     def _unfitting(
         self, want: _Want, offer: _Offer, writes: tuple[TensorSpec, ...]
@@ -442,5 +450,5 @@ def _column(tensor: str, declared: Mapping[str, TensorSpec]) -> str:
 
 __all__ = [
     "ANSWER", "TRITON_TYPES", "Column", "Conversion", "Feed", "Kind", "Tensor", "answer_columns",
-    "feeds", "request_columns",
+    "feeds", "forest_output", "request_columns",
 ]  # fmt: skip

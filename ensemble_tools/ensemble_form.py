@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tritonclient.grpc import model_config_pb2 as pb
 
-from ensemble_tools.edges import ANSWER, Conversion, Feed, Kind, Tensor, feeds
+from ensemble_tools.edges import ANSWER, Conversion, Feed, Kind, Tensor, feeds, forest_output
 from ensemble_tools.errors import GraphNotExpressible, GraphNotServable
 from ensemble_tools.model_config import ModelConfig, TensorSpec, data_type_number
 from ensemble_tools.placement import GeneratedStep, Placement, free_name, place
@@ -27,6 +27,7 @@ from ensemble_tools.repository import SourceModel
 from ensemble_tools.steps.sources import (
     ConversionRow,
     convert_source,
+    forest_source,
     front_source,
     merlin_source,
 )
@@ -35,10 +36,11 @@ from ensemble_tools.wiring import Wiring
 
 #: The name of the ensemble behind a front model, as if it were a model of the archive.
 _INNER = "ensemble"
+#: The name of the step that stacks a forest's columns and calls it.
+_FOREST = "forest"
 #: What the templates call the conversions.
 _KINDS = {
     Kind.CAST: "cast", Kind.PASS_ON: "cast", Kind.DENSE: "dense", Kind.RAGGED: "ragged",
-    Kind.STACK: "stack",
 }  # fmt: skip
 _REMEDY = "SERVE_REWRITE=auto serves the executor itself"
 
@@ -61,9 +63,10 @@ class GeneratedModel:
 class EnsembleForm:
     """What is published beside the children, the entry model last.
 
-    step_alone: the child that is the entry model itself, as in a graph of one workflow. called: the
-    generated models that the entry model calls by name. waits: children -> an input that is added
-    to their configs, so that they wait for another step. reasons: why this is no pure ensemble.
+    step_alone: the child that is the entry model itself, as in a graph of one workflow. called:
+    models that generated ones call by name, in the order in which they are to be loaded. waits:
+    children -> an input that is added to their configs, so that they wait for another step.
+    reasons: why this is no pure ensemble.
     """
 
     models: tuple[GeneratedModel, ...]
@@ -136,6 +139,7 @@ class _Builder:
         self._fed, self._placement = fed, placement
         self._triton_name, self._path = triton_name, path
         self._calls = {call.key: call for call in wiring.calls}
+        self._forests = self._forest_names(placement)
         self._waits: dict[str, Tensor] = {}
         self._signals: dict[str, Tensor] = {}
         self._sources = self._all_sources()
@@ -150,6 +154,16 @@ class _Builder:
         self._front = self._front_reasons()
         self._taken = {*config.inputs, *config.outputs}
         self._tensor_names: dict[Tensor, str] = {}
+
+    def _forest_names(self, placement: Placement) -> dict[str, str]:
+        """A call of a forest -> the generated step that makes it."""
+        taken = {*self._steps, *(step.name for step in placement.steps)}
+        names: dict[str, str] = {}
+        for key, call in self._calls.items():
+            if call.stacked:
+                names[key] = free_name(_FOREST, taken)
+                taken.add(names[key])
+        return names
 
     # -- who gives what
 
@@ -177,8 +191,11 @@ class _Builder:
         if tensor.producer is None:
             config, spec = self._config, self._config.inputs[name]
         else:
-            config = self._steps[self._calls[tensor.producer].model_name]
+            call = self._calls[tensor.producer]
+            config = self._steps[call.model_name]
             spec = config.outputs[name]
+            if call.stacked:
+                return forest_output(config, spec)
         return TensorSpec(spec.name, spec.data_type, config.full_dims(spec), spec.optional)
 
     def _front_reasons(self) -> list[str]:
@@ -269,16 +286,18 @@ class _Builder:
             )  # fmt: skip
         self._waits = self._waiting(inner_steps)
         models = [self._generated_model(step) for step in inner_steps]
+        models += [self._forest_model(key, name) for key, name in self._forests.items()]
         ensemble = self._ensemble(inner_steps)
-        called: tuple[str, ...] = ()
+        called = tuple(dict.fromkeys(self._calls[key].model_name for key in self._forests))
         if not self._front:
             models.append(GeneratedModel(None, ensemble))
         else:
-            taken = {*self._steps, *(step.name for step in self._placement.steps)}
+            generated = (step.name for step in self._placement.steps)
+            taken = {*self._steps, *generated, *self._forests.values()}
             inner = free_name(_INNER, taken) if self._calls else ""
             if inner:
                 models.append(GeneratedModel(inner, ensemble))
-                called = (inner,)
+                called = (*called, inner)
             models.append(self._front_model(inner, ensemble, ends))
         waits = {
             self._calls[key].model_name: _input(self._after(key), self._spec(tensor))
@@ -396,6 +415,11 @@ class _Builder:
                 for one in feed.conversions
             ]
         found += [
+            f"{call.model_name}: it takes one matrix in the place of {len(call.stacked)} columns"
+            for call in self._calls.values()
+            if call.stacked
+        ]
+        found += [
             f"{inline.operator}: it runs Python inside Merlin's executor and has no model directory"
             for inline in self._wiring.inlines.values()
         ]
@@ -440,7 +464,7 @@ class _Builder:
             if tensor.producer == name
         ]
         if name in self._calls:
-            model = self._triton_name(self._calls[name].model_name)
+            model = self._triton_name(self._forests.get(name, self._calls[name].model_name))
             inputs = {
                 own: self._name(tensor)
                 for (reader, own), tensor in self._sources.items()
@@ -506,6 +530,26 @@ class _Builder:
             for reader in step.readers
         }
         return GeneratedModel(step.name, config, merlin_source(calls, readers), with_graph=True)
+
+    def _forest_model(self, key: str, name: str) -> GeneratedModel:
+        """A step that stacks what the forest operator is fed with and calls the forest.
+
+        As an ensemble's step the forest, which batches, would be given back without its first
+        dimension for a single row (Triton's ReshapeTensorDims); a call leaves shapes alone.
+        """
+        call, feed = self._calls[key], self._fed[key]
+        outputs = [Tensor(key, output) for output in self._steps[call.model_name].outputs]
+        config = _python_config()
+        config.input.extend(_input(spec.name, spec) for spec in feed.specs)
+        config.output.extend(_output(tensor.name, self._spec(tensor)) for tensor in outputs)
+        columns = [] if feed.merlin else [spec.name for spec in feed.specs]
+        return GeneratedModel(
+            name,
+            config,
+            forest_source(
+                self._triton_name(call.model_name), columns, [tensor.name for tensor in outputs]
+            ),
+        )
 
     def _row(self, step: GeneratedStep, one: Conversion) -> ConversionRow:
         values = one.writes[0]

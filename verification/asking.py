@@ -18,6 +18,7 @@ ANSWER_TIMEOUT_S = 30.0
 #: What a model or tritonserver says of a request, as opposed to accidents.
 _JUDGED = {Verdict.CALLER, Verdict.MODEL}
 _LONGEST_MESSAGE = 300
+_TRACEBACK = "Traceback (most recent call last)"
 #: How a traceback names what was raised.
 _RAISED = re.compile(r"[\w.]+(?:Error|Exception): ")
 
@@ -63,7 +64,7 @@ async def ask(server: Server, plan: ServingPlan, request: Request) -> Reply:
         ) from error
     if answer.status != 200:
         refused = refusal(answer, plan)
-        return Refusal(_sentence(refused.message), refused.verdict in _JUDGED)
+        return Refusal(sentence_of(refused.message), refused.verdict in _JUDGED)
     body = b"".join(answer.body)
     size = answer.header(HEAD_SIZE_HEADER)
     try:
@@ -72,13 +73,18 @@ async def ask(server: Server, plan: ServingPlan, request: Request) -> Reply:
         return Refusal(f"its answer cannot be read ({error})", judged=False)
 
 
-def _sentence(message: str) -> str:
-    """What was wrong, without the way there.
+def sentence_of(message: str) -> str:
+    """What was wrong, without the way there; at most some lines of a terminal.
 
     Of a Python traceback that is the exception; what the python backend says of one ends where its
-    own traceback begins (`At:`); the workflow's model packs one into its line.
+    own traceback begins (`At:`); the workflow's model packs one into its line. Of any other message
+    it is the first line.
     """
     said = message.partition("\nAt:\n")[0].strip()
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    raised = [line for line in lines if _RAISED.match(line)]
-    return (raised or lines or [""])[-1].partition(", Traceback: [")[0][:_LONGEST_MESSAGE]
+    lines = [line.strip() for line in said.splitlines() if line.strip()] or [""]
+    if _TRACEBACK in said:
+        found = [line for line in lines if _RAISED.match(line)] or lines
+        line = found[-1]
+    else:
+        line = lines[0]
+    return line.partition(", Traceback: [")[0][:_LONGEST_MESSAGE]

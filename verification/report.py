@@ -94,7 +94,9 @@ class Report:
             )
             if verdicts[one]
         ]
+        how_equal = f" ({', '.join(ways)})" if ways else ""
+        alike = "alike" if ways else "with the same numbers"
+        others = "".join(f"; {one}" for one in rest)
         return (
-            f"EQUAL{' (' + ', '.join(ways) + ')' if ways else ''}: {answered} of {total} requests "
-            f"are answered by both with the same numbers{'; ' + ', '.join(rest) if rest else ''}"
+            f"EQUAL{how_equal}: {answered} of {total} requests are answered by both {alike}{others}"
         )

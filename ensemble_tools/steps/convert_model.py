@@ -89,19 +89,11 @@ def ragged(arrays, conversion):
     return [astype(values, conversion), offsets.astype("int32")]
 
 
-def stack(arrays, conversion):
-    """Columns of one number a row as the columns of a matrix."""
-    lengths = sorted({array.size for array in arrays})
-    if len(lengths) > 1:
-        raise ValueError(f"they have {lengths} numbers; one number a row is expected of each")
-    return [np.array([array.ravel() for array in arrays]).astype(np.float32).T]
-
-
 def astype(values, conversion):
     return values if conversion["dtype"] is None else values.astype(conversion["dtype"])
 
 
-KINDS = {"cast": cast, "dense": dense, "ragged": ragged, "stack": stack}
+KINDS = {"cast": cast, "dense": dense, "ragged": ragged}
 
 # --- what this model does
 

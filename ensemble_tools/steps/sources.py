@@ -47,6 +47,11 @@ def front_source(
     )  # fmt: skip
 
 
+def forest_source(model: str, columns: list[str], outputs: list[str]) -> str:
+    """The step that calls a forest: model is its Triton name; no columns: the matrix comes made."""
+    return _filled(_template("forest"), {"MODEL": model, "COLUMNS": columns, "OUTPUTS": outputs})
+
+
 def merlin_source(
     calls: Mapping[str, Mapping[str, str]],
     readers: Mapping[str, tuple[tuple[int, ...], Mapping[str, str]]],

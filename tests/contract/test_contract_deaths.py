@@ -196,3 +196,46 @@ def test_wrong_settings(tmp_path: Path) -> None:
         assert "SERVE_LOAD_TIMEOUT" in last
     finally:
         container.close()
+
+
+#: Not at once: 2.51 dies when a step errs while the others are still being started.
+RAISING_LATER = """
+class TritonPythonModel(Each):
+    def answer(self, request, values):
+        time.sleep(0.2)
+        raise ValueError("these values are not welcome")
+"""
+BRANCHED = """platform: "ensemble"
+input { name: "IN" data_type: TYPE_FP32 dims: [-1] }
+output { name: "OUT" data_type: TYPE_FP32 dims: [-1] }
+output { name: "OTHER" data_type: TYPE_FP32 dims: [-1] }
+ensemble_scheduling {
+  step { model_name: "raising" model_version: -1
+    input_map { key: "IN" value: "IN" } output_map { key: "OUT" value: "OTHER" } }
+  step { model_name: "slow" model_version: -1
+    input_map { key: "IN" value: "IN" } output_map { key: "OUT" value: "OUT" } }
+}
+"""
+
+
+def test_unload_after_an_error_beside_a_running_step(
+    triton: Mapping[str, str], tmp_path: Path
+) -> None:
+    """tritonserver never releases such a request; the unload ends all the same, and a new load."""
+    with running(tmp_path, **triton) as container:
+        directory = models.write_archive(
+            container.model_root / "hash/model",
+            {
+                "raising": models.PythonModel(RAISING_LATER),
+                "slow": models.slow(tmp_path / "marker"),
+            },
+        )
+        (directory / "e/1").mkdir(parents=True)
+        (directory / "e/config.pbtxt").write_text(BRANCHED)
+        for _ in range(2):
+            assert container.load("m1", directory).status_code == 200
+            refused = container.invoke("m1", infer([1.0]))
+            assert refused.status_code in (400, 500)  # 2.36 answers everything with 400
+            assert "not welcome" in complaint(refused)
+            assert container.unload("m1").status_code == 200
+            assert container.models() == {}

@@ -48,6 +48,16 @@ class RealTriton:
             self.client.unload_model(name, unload_dependents=True)
         retract(plan, self.repository)
 
+    def held(self, plan: ServingPlan) -> dict[str, str]:
+        """The plan's models that Triton has not let go of, with their states."""
+        index = self.client.get_model_repository_index()
+        names = set(plan.triton_names)
+        return {
+            model.name: model.state
+            for model in index.models
+            if model.name in names and model.state not in ("", "UNAVAILABLE")
+        }
+
     def infer(self, model: str, request: Tensors) -> Tensors:
         """All outputs of the model for the request; raises Triton's error."""
         inputs = []

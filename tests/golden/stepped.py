@@ -245,7 +245,7 @@ def forest() -> Stepped:
     request = {"user": INTS, "item": MORE, "age": FLOATS}
     return Stepped(
         Case(graph.done(), (prepare, trees), (USER, ITEM, AGE), request),
-        Form.STEPPED_ENSEMBLE, ("convert",), ("1_filtriton takes one matrix",),
+        Form.STEPPED_ENSEMBLE, ("forest",), ("1_filtriton: it takes one matrix",),
     )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from tests.unit.verification.answers import answer
 from verification.__main__ import DIFFERENT, EQUAL, MISUSED, exit_code, main
+from verification.asking import sentence_of
 from verification.comparison import Comparison, Verdict, compare
 from verification.exchange import Refusal, Request
 from verification.json_report import to_json
@@ -134,6 +135,32 @@ def test_memory_of_some_models(tmp_path: Path) -> None:
     assert found == Memory(2, 4096 * 1024, 1536 * 1024)
     stub(processes, 6, serving / "b", "")
     assert measure(serving, ("b",), processes) == Memory(1, 2048 * 1024, None)
+
+
+@pytest.mark.parametrize(
+    ("message", "sentence"),
+    [
+        ("unexpected inference input 'a'", "unexpected inference input 'a'"),
+        (
+            "Failed to process the request(s), message: ValueError: no\n\nAt:\n  x(1)",
+            "Failed to process the request(s), message: ValueError: no",
+        ),
+        (
+            "m: Traceback (most recent call last):\n  File x\n    f()\nKeyError: 'a'\n",
+            "KeyError: 'a'",
+        ),
+        (
+            "Traceback (most recent call last):\n  File x\nx.XError: bad\nStack:\n  [bt] (1)\n",
+            "x.XError: bad",
+        ),
+        ("m failed: bad\nStack trace:\n  [bt] (1) x\n", "m failed: bad"),
+        ("Error: - Failed, Traceback: ['  File x\\n']", "Error: - Failed"),
+        ("", ""),
+    ],
+)
+def test_refusals_in_a_sentence(message: str, sentence: str) -> None:
+    """Of what Triton and the models say, the part that says what was wrong."""
+    assert sentence_of(message) == sentence
 
 
 class Terminal(io.StringIO):
