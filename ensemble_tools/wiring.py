@@ -141,6 +141,11 @@ def has_foreign_operators(graph: ExecutorGraph) -> bool:
     return any(not operator.class_name.startswith("merlin.") for operator in _operators(graph))
 
 
+def has_inline_operators(graph: ExecutorGraph) -> bool:
+    """Whether an operator runs Python inside the executor."""
+    return any(_kind(operator) == "inline" for operator in _operators(graph))
+
+
 def _operators(graph: ExecutorGraph) -> Iterator[Operator]:
     """Every operator of the graph and of its subgraphs, of each graph once."""
     seen: set[int] = set()
@@ -222,7 +227,7 @@ class _Run:
         return merged
 
     def _transform(self, node: Node, flow: Flow, place: Place) -> Flow:
-        kind = _operator_kind(node)
+        kind = _kind(node.operator)
         if kind == "selection":
             return self._chosen(node, node.selection or node.operator.selector or (), flow)
         if kind == "subtraction":  # Merlin's selects what the operator's own selector names
@@ -335,7 +340,7 @@ _KINDS = {
 }
 
 
-def _operator_kind(node: Node) -> str:
+def _kind(operator: Operator) -> str:
     """What the operator does; "inline" for every class that is not Merlin's own and known."""
-    module, _, name = node.operator.class_name.rpartition(".")
+    module, _, name = operator.class_name.rpartition(".")
     return _KINDS.get(name, "inline") if module.startswith("merlin.") else "inline"

@@ -25,7 +25,8 @@ from typing import Any
 import httpx
 import numpy as np
 
-from ensemble_tools import Namespace, plan, read_executor_graph, read_repository
+from ensemble_tools import Form, Namespace, plan, read_executor_graph, read_repository
+from ensemble_tools.wiring import has_inline_operators
 from tests.graphs.tensors import (
     REPOSITORY,
     Answer,
@@ -46,6 +47,8 @@ ABSOLUTE = 1e-30
 INVOKE_TIMEOUT_S = 15
 #: What pb_utils.Tensor says of the type that a cast to Merlin's `str` gives.
 STRINGS_FAIL = "Unable to cast Python instance of type <class 'NoneType'>"
+#: The decision on ragged lists into fixed ones (docs/decisions/0010).
+ROWS_UNFIT = re.compile(r"its rows have (\d+) to \1 elements; rows of (?!\1)\d+ elements are")
 HEADER_SIZE = re.compile(r"json-header-size=(\d+)")
 
 
@@ -57,6 +60,7 @@ class Verdict(Enum):
     LOST = "errs though the executor answers"
     LENIENT = "answers though the executor errs"
     SKIPPED = "answers where the executor errs at what the answer does not need"
+    UNFIT = "refuses rows of another length, of which the executor makes other rows"
     REFUSED = "refused though the executor serves"
     BOTH_REFUSE = "refused, and the executor errs at everything"
     EQUAL = "equal"
@@ -64,7 +68,10 @@ class Verdict(Enum):
     @property
     def good(self) -> bool:
         """Is it what must be?"""
-        return self in (Verdict.EQUAL, Verdict.BOTH_REFUSE, Verdict.SKIPPED)
+        return self in _GOOD
+
+
+_GOOD = {Verdict.EQUAL, Verdict.BOTH_REFUSE, Verdict.SKIPPED, Verdict.UNFIT}
 
 
 @dataclass(frozen=True)
@@ -102,15 +109,19 @@ def compare_case(container: Container, directory: Path) -> Result:
 def beside_the_answer(directory: Path, truth: Answers) -> bool:
     """Whether all that the executor errs at is of two kinds that cannot make a number wrong:
 
-    a model whose columns are dropped before the answer, which only the executor runs; and a column
-    of strings, which it cannot pass on in any graph.
+    what is dropped before the answer, a model or an inline operator, which only the executor runs;
+    and a column of strings, which it cannot pass on in any graph.
     """
     repository = read_repository(directory / REPOSITORY)
-    made = plan(repository, read_executor_graph(repository), Namespace("model"))
+    graph = read_executor_graph(repository)
+    assert graph is not None
+    made = plan(repository, graph, Namespace("model"))
+    if made.form in (Form.PURE_ENSEMBLE, Form.STEP_ALONE) and has_inline_operators(graph):
+        return True
     served = {model.source_name for model in made.models}
     dropped = repository.models.keys() - served - {repository.entry.name}
     return all(
-        STRINGS_FAIL in answer.error or any(f"'{name}'" in answer.error for name in dropped)
+        STRINGS_FAIL in answer.error or any(name in answer.error for name in dropped)
         for answer in truth.answers
         if answer.tensors is None
     )
@@ -184,7 +195,7 @@ def judge_answer(
             return Verdict.EQUAL, ""
         return Verdict.LENIENT, f"the executor says: {last_line(expected.error)}"
     if found.tensors is None:
-        return Verdict.LOST, found.error
+        return Verdict.UNFIT if ROWS_UNFIT.search(found.error) else Verdict.LOST, found.error
     difference = difference_of(expected.tensors, found.tensors, random)
     return (Verdict.WRONG, difference) if difference else (Verdict.EQUAL, "")
 
