@@ -90,6 +90,7 @@ class _Container:
 
     def __init__(self, settings: Settings, environment: Mapping[str, str]) -> None:
         self._settings, self._environment = settings, environment
+        self._nvtabular = ""
 
     async def run(self) -> None:
         """Serve until a signal comes or tritonserver cannot be kept alive."""
@@ -99,7 +100,8 @@ class _Container:
         async with AsyncExitStack() as ending:
             work_dir = ending.enter_context(_work_dir(settings.work_dir))
             ports = choose_ports(settings)
-            serving = _join(settings, ports, work_dir / "serving", single_model)
+            repository = work_dir / "serving"
+            serving = _join(settings, ports, repository, single_model, lambda: self._nvtabular)
             server, listening = await self._start_http(serving.app)
             ending.push_async_callback(_drain, server, listening)
             log.info("listening", extra={"port": settings.bind_port})
@@ -154,6 +156,8 @@ class _Container:
     def _command(self, ports: Ports, work_dir: Path) -> TritonCommand:
         runtime = find_runtime(self._settings, work_dir, self._environment)
         log.info("tritonserver found", extra={"path": str(runtime.executable)})
+        if runtime.backend_python is not None:
+            self._nvtabular = runtime.backend_python.nvtabular
         return build_command(
             self._settings,
             runtime,
@@ -234,7 +238,11 @@ def _bind(address: str, port: int) -> socket.socket:
 
 
 def _join(
-    settings: Settings, ports: Ports, serving_repository: Path, single_model: str | None
+    settings: Settings,
+    ports: Ports,
+    serving_repository: Path,
+    single_model: str | None,
+    nvtabular: Callable[[], str],
 ) -> _Serving:
     """Registry, client, lifecycle, invocation and routes, each given what it needs."""
     registry = Registry()
@@ -254,6 +262,7 @@ def _join(
             memory_reserve_bytes=settings.memory_reserve_mb * MIB,
             strict=not settings.auto_complete,
             rewrite=Rewrite(settings.rewrite),
+            nvtabular=nvtabular,
         ),
     )
     invocation = Invocation(

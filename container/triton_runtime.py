@@ -40,11 +40,17 @@ PYTHON_BASED = re.compile(rb"PythonBasedBackend|Python backend based backend")
 
 _QUESTION = """
 import json, sys, sysconfig
+from importlib import metadata
+try:
+    nvtabular = metadata.version("nvtabular")
+except metadata.PackageNotFoundError:
+    nvtabular = ""
 print(json.dumps({
     "version": "%d.%d" % sys.version_info[:2],
     "library_directory": sysconfig.get_config_var("LIBDIR") or "",
     "library": sysconfig.get_config_var("INSTSONAME") or "",
     "prefix": sys.prefix,
+    "nvtabular": nvtabular,
 }))
 """
 
@@ -53,13 +59,15 @@ print(json.dumps({
 class BackendPython:
     """The interpreter whose packages Python models get, as it describes itself.
 
-    `library_directory` holds its libpython; None where it has none of its own there.
+    `library_directory` holds its libpython; None where it has none of its own there. `nvtabular` is
+    the version that it has, empty for none.
     """
 
     executable: Path
     version: str
     prefix: Path
     library_directory: Path | None
+    nvtabular: str = ""
 
 
 @dataclass(frozen=True)
@@ -200,6 +208,7 @@ def ask_interpreter(executable: Path) -> BackendPython:
         version=facts["version"],
         prefix=Path(facts["prefix"]),
         library_directory=libraries if shared and shared.exists() else None,
+        nvtabular=facts["nvtabular"],
     )
 
 

@@ -4,7 +4,8 @@ Triton's python backend lets a model call others (business logic scripting, BLS)
 such calls, and they are made at run time by names that only the archive knows. They are found by
 the traces that names leave:
 
-1. a string in the model's files that is exactly the name of another model of the archive, or
+1. a string in the model's files that is exactly the name of another model of the archive, where
+   these files make requests, or
 2. a value of `parameters` in its config that is one, or that lists some;
 3. when the files make requests and neither of these finds a name, it may call any model of the
    archive: all count that are no ensemble's steps.
@@ -47,7 +48,8 @@ def find_calls(models: Mapping[str, Traces]) -> dict[str, tuple[str, ...]]:
         if model.python is None:
             continue
         others = models.keys() - {name}
-        calls = others & {*model.python.strings, *_parameter_items(model.config)}
+        strings = model.python.strings if model.python.makes_requests else ()
+        calls = others & {*strings, *_parameter_items(model.config)}
         if not calls and model.python.makes_requests:
             calls = others - steps
         if calls or model.python.makes_requests:

@@ -13,9 +13,11 @@ from ensemble_tools.errors import (
     ConfigIncomplete,
     EnsembleInvalid,
     PayloadMissing,
+    ReleaseUnfit,
 )
 from ensemble_tools.model_config import EnsembleStep, ModelConfig
 from ensemble_tools.repository import ModelRepository, SourceModel
+from ensemble_tools.workflow_files import WorkflowFiles
 
 #: Platform (the older word) -> backend, as Triton's model_config_utils derives it.
 _PLATFORM_BACKENDS = {
@@ -34,6 +36,8 @@ _PAYLOADS = {
     "tensorflow": ("model.savedmodel/", "model.graphdef"),
     "openvino": ("model.xml",),
 }
+#: Workflows from before it load in later releases and fail at each request (seen: 23.05 in 23.08).
+_CHANGED = (23, 6)
 #: For models that are published as delivered. An ensemble is never completed, and the edges of an
 #: executor's ensemble are checked here, before any backend could be asked.
 _TURN_ON = "add it, or set SERVE_AUTO_COMPLETE=true to let Triton ask the backend for it"
@@ -133,11 +137,14 @@ def _contains_itself(model: SourceModel, circle: list[str]) -> EnsembleInvalid:
     )
 
 
-def check_servable(model: SourceModel, *, strict: bool, under_executor: bool = False) -> None:
-    """Raise ConfigIncomplete or PayloadMissing when Triton could not load the model.
+def check_servable(
+    model: SourceModel, *, strict: bool, under_executor: bool = False, nvtabular: str = ""
+) -> None:
+    """Raise ConfigIncomplete, PayloadMissing or ReleaseUnfit when the model could not answer.
 
     strict: inputs and outputs must be declared, as without auto-completion. under_executor: the
-    model belongs to an executor's graph, where that is so in any case.
+    model belongs to an executor's graph, where that is so in any case. nvtabular: the version that
+    the models' Python has, empty when it is not known.
     """
     config = model.config
     remedy = _EXPORT_AGAIN if under_executor else _DECLARE if model.is_ensemble else _TURN_ON
@@ -152,6 +159,8 @@ def check_servable(model: SourceModel, *, strict: bool, under_executor: bool = F
         _check_config(model, config, strict, remedy)
     if not model.is_ensemble:
         _check_payload(model, config)
+    if model.workflow is not None:
+        _check_workflow(model, model.workflow, nvtabular)
 
 
 def _check_config(model: SourceModel, config: ModelConfig, strict: bool, remedy: str) -> None:
@@ -192,6 +201,30 @@ def _check_payload(model: SourceModel, config: ModelConfig | None) -> None:
         wanted = " or ".join(expected) or "the model's files"
         shown = ", ".join(sorted(found)[:10]) or "nothing"
         raise PayloadMissing(directory, f"expected {wanted} in it, found {shown}")
+
+
+def _check_workflow(model: SourceModel, workflow: WorkflowFiles, nvtabular: str) -> None:
+    """Raise PayloadMissing or ReleaseUnfit where a workflow would load and fail at requests."""
+    if workflow.missing:
+        raise PayloadMissing(
+            workflow.missing[0],
+            "there is no such file, and the workflow was fitted into it; export it again, or add "
+            "the file",
+        )
+    written, installed = _release(workflow.nvtabular), _release(nvtabular)
+    if written and installed and written < _CHANGED <= installed:
+        raise ReleaseUnfit(
+            model.directory,
+            f"its workflow was written by nvtabular {workflow.nvtabular}, and the models' Python "
+            f"has {nvtabular}, which cannot run workflows from before 23.06",
+            "export it again with Merlin 23.08, or use an image of its own release",
+        )
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """Of a version the numbers of its release, such as (23, 6); none when it is no such version."""
+    parts = version.split(".")[:2]
+    return tuple(map(int, parts)) if all(part.isdigit() for part in parts) else ()
 
 
 def _served_version(model: SourceModel, config: ModelConfig | None) -> int:

@@ -7,6 +7,7 @@ EnsembleToolsError
     ├── ConfigUnreadable     a config.pbtxt that does not parse
     ├── ConfigIncomplete     a config.pbtxt that lacks what strict mode needs
     ├── PayloadMissing       a model directory without what its backend loads
+    ├── ReleaseUnfit         written by a release that the models' Python cannot run
     ├── EnsembleInvalid      an ensemble with a cycle, a missing step or a tensor from nowhere
     ├── GraphUnreadable      an ensemble.pkl that is truncated, foreign or hostile
     ├── GraphNotServable     a graph that Merlin's own executor fails on
@@ -81,6 +82,14 @@ class PayloadMissing(ArchiveError):
     def __init__(self, path: Path, expected: str) -> None:
         self.path = path
         super().__init__(f"{path}: {expected}")
+
+
+class ReleaseUnfit(ArchiveError):
+    """A model that would load and then fail at each request, for the release that wrote it."""
+
+    def __init__(self, path: Path, reason: str, remedy: str) -> None:
+        self.path = path
+        super().__init__(f"{path}: {reason}; {remedy}")
 
 
 class EnsembleInvalid(ArchiveError):

@@ -113,31 +113,36 @@ def plan(
     *,
     strict: bool = True,
     rewrite: Rewrite = Rewrite.AUTO,
+    nvtabular: str = "",
 ) -> ServingPlan:
     """Decide how the archive is served.
 
     graph: the entry model's executor graph, None when it has none. strict: Triton runs without
     auto-completion, so configs must be whole. rewrite: which forms an executor model may take.
-    Raises ArchiveError or IllegalName, and never answers with a plan whose numbers differ from what
-    the archive itself would compute.
+    nvtabular: the version that the models' Python has, empty when it is not known. Raises
+    ArchiveError or IllegalName, and never answers with a plan whose numbers differ from what the
+    archive itself would compute.
     """
     if graph is None:
-        return _as_delivered(repository, namespace, strict)
+        return _as_delivered(repository, namespace, strict, nvtabular)
     check_servable(repository.entry, strict=True, under_executor=True)
     if rewrite is Rewrite.EXECUTOR:
-        return _as_executor(repository, graph, namespace, "SERVE_REWRITE=executor asks for it")
+        reason = "SERVE_REWRITE=executor asks for it"
+        return _as_executor(repository, graph, namespace, reason, nvtabular)
     try:
-        return _as_ensemble(repository, graph, namespace)
+        return _as_ensemble(repository, graph, namespace, nvtabular)
     except GraphNotExpressible as error:
         if rewrite is Rewrite.ENSEMBLE:
             raise
-        return _as_executor(repository, graph, namespace, error.finding)
+        return _as_executor(repository, graph, namespace, error.finding, nvtabular)
 
 
-def _as_delivered(repository: ModelRepository, namespace: Namespace, strict: bool) -> ServingPlan:
+def _as_delivered(
+    repository: ModelRepository, namespace: Namespace, strict: bool, nvtabular: str
+) -> ServingPlan:
     models = reachable(repository)
     for model in models:
-        check_servable(model, strict=strict)
+        check_servable(model, strict=strict, nvtabular=nvtabular)
         check_ensemble(model)
     names = {model.name: namespace.step(model.name) for model in models[:-1]}
     names[repository.entry.name] = namespace.entry
@@ -153,7 +158,7 @@ def _as_delivered(repository: ModelRepository, namespace: Namespace, strict: boo
 
 
 def _as_ensemble(
-    repository: ModelRepository, graph: ExecutorGraph, namespace: Namespace
+    repository: ModelRepository, graph: ExecutorGraph, namespace: Namespace, nvtabular: str
 ) -> ServingPlan:
     executor = repository.entry
     assert executor.config is not None
@@ -168,7 +173,7 @@ def _as_ensemble(
     called = [_child(repository, call.model_name) for call in wiring.calls]
     steps = with_steps(called, repository.models, repository.calls)
     for step in steps:
-        check_servable(step, strict=True, under_executor=True)
+        check_servable(step, strict=True, under_executor=True, nvtabular=nvtabular)
         check_ensemble(step)
     _check_all_known(wiring, repository, steps)
     found = {step.name: step for step in steps}
@@ -198,8 +203,20 @@ def _as_ensemble(
             for name in (*called_by_name((*steps, executor), repository.calls), *form.called)
         ),
         reasons=form.reasons,
-        notes=(*form.notes, *_left_out(repository, {**names, executor.name: namespace.entry})),
+        notes=(
+            *form.notes,
+            *_waits(form),
+            *_left_out(repository, {**names, executor.name: namespace.entry}),
+        ),
         doubts=(*_doubts(steps), *_doubts([executor], "it is not passed on to the ensemble")),
+    )
+
+
+def _waits(form: EnsembleForm) -> tuple[str, ...]:
+    return tuple(
+        f"{name} waits for another step by its input {after.name!r}, which it does not read: "
+        "tritonserver never releases a request in which a step errs while another one runs"
+        for name, after in form.waits.items()
     )
 
 
@@ -265,14 +282,18 @@ def _generated(
 
 
 def _as_executor(
-    repository: ModelRepository, graph: ExecutorGraph, namespace: Namespace, reason: str
+    repository: ModelRepository,
+    graph: ExecutorGraph,
+    namespace: Namespace,
+    reason: str,
+    nvtabular: str,
 ) -> ServingPlan:
     """The executor under the entry model's name, its calls mapped to its children's names."""
     executor = repository.entry
     calls = {**repository.calls, executor.name: _executor_calls(repository, graph)}
     models = reachable(repository, calls)
     for model in models:
-        check_servable(model, strict=True, under_executor=True)
+        check_servable(model, strict=True, under_executor=True, nvtabular=nvtabular)
         check_ensemble(model)
     names = {model.name: namespace.step(model.name) for model in models[:-1]}
     names[executor.name] = namespace.entry

@@ -11,11 +11,14 @@ from ensemble_tools.calls import Traces, find_calls
 from ensemble_tools.errors import ConfigUnreadable, RepositoryUnusable
 from ensemble_tools.model_config import ModelConfig, parse_model_config
 from ensemble_tools.python_files import read_python_files
+from ensemble_tools.workflow_files import WorkflowFiles, read_workflow_files
 
 CONFIG_FILE = "config.pbtxt"
 #: What merlin-systems writes into an executor's config, and where its graph lies in a version.
 EXECUTOR_PLATFORM = "merlin_executor"
 GRAPH_FILE = "ensemble/ensemble.pkl"
+#: Where a workflow step has its workflow, in a version.
+WORKFLOW = "workflow"
 #: What the python backend runs, unless default_model_filename says otherwise.
 PYTHON_FILE = "model.py"
 #: The name of a single model whose directory is the archive's top and whose config has no name.
@@ -37,7 +40,8 @@ class SourceModel:
     config is None when there is no config.pbtxt. entries are the names of all that is in the
     directory. versions are the numeric ones, ascending; payload is what lies in each of them, a
     directory's name ending in `/`; graph_path is the pickled graph of the served version, if the
-    model is Merlin's executor: its config says so, and the graph is there.
+    model is Merlin's executor: its config says so, and the graph is there. workflow is what the
+    served version's NVTabular workflow says of itself, if there is one.
     """
 
     name: str
@@ -47,6 +51,7 @@ class SourceModel:
     versions: tuple[int, ...]
     payload: Mapping[int, frozenset[str]]
     graph_path: Path | None
+    workflow: WorkflowFiles | None = None
 
     @property
     def config_path(self) -> Path:
@@ -191,6 +196,7 @@ def _read_model(directory: Path, *, own_name: bool) -> SourceModel:
         versions=versions,
         payload={version: _payload(directory / str(version)) for version in versions},
         graph_path=_graph_path(directory, config, versions),
+        workflow=_workflow(directory, config, versions),
     )
 
 
@@ -240,6 +246,13 @@ def _served_version(config: ModelConfig | None, versions: Iterable[int]) -> int 
     specific = config.specific_versions if config else None
     served = versions if specific is None else set(specific).intersection(versions)
     return max(served, default=None)
+
+
+def _workflow(
+    directory: Path, config: ModelConfig | None, versions: Iterable[int]
+) -> WorkflowFiles | None:
+    version = _served_version(config, versions)
+    return None if version is None else read_workflow_files(directory / str(version) / WORKFLOW)
 
 
 def _graph_path(

@@ -131,7 +131,7 @@ class Invocation:
         if model.state is State.RELOADING:
             await self._within(deadline, model.settled())
         generation = model.generation
-        answer, body = await send(deadline - time.monotonic())
+        answer, body = await self._sent(model, send, deadline)
         if answer.status == 200:
             return answer, body
         refused = await self._refusal(model, generation, answer, body)
@@ -139,10 +139,20 @@ class Invocation:
             raise _error(model, refused)
         await self._within(deadline, self._revival.revive(model, generation))
         generation = model.generation
-        answer, body = await send(max(0.0, deadline - time.monotonic()))
+        answer, body = await self._sent(model, send, deadline)
         if answer.status != 200:
             raise _error(model, await self._refusal(model, generation, answer, body))
         return answer, body
+
+    async def _sent(
+        self, model: Model, send: Callable[[float], Awaitable[_Sent]], deadline: float
+    ) -> _Sent:
+        try:
+            return await send(max(0.0, deadline - time.monotonic()))
+        except TritonTimeout as error:
+            raise TritonTimeout(
+                f"the invocation of the model {model.name}", self.timeout_s, "SERVE_INVOKE_TIMEOUT"
+            ) from error
 
     async def _within(self, deadline: float, waiting: Awaitable[None]) -> None:
         try:

@@ -49,7 +49,7 @@ class LifecycleSettings:
     """Paths and limits of loading. Times in seconds, memory in bytes.
 
     strict: tritonserver runs without auto-completion of configs. rewrite: the forms that executor
-    models may take.
+    models may take. nvtabular: tells the version that the models' Python has, empty for none.
     """
 
     model_root: Path
@@ -60,6 +60,7 @@ class LifecycleSettings:
     memory_reserve_bytes: int
     strict: bool = True
     rewrite: Rewrite = Rewrite.AUTO
+    nvtabular: Callable[[], str] = str
 
 
 class Lifecycle:
@@ -159,7 +160,12 @@ class Lifecycle:
             graph = read_executor_graph(repository)
             settings = self._settings
             return plan(
-                repository, graph, namespace, strict=settings.strict, rewrite=settings.rewrite
+                repository,
+                graph,
+                namespace,
+                strict=settings.strict,
+                rewrite=settings.rewrite,
+                nvtabular=settings.nvtabular(),
             )
         except EnsembleToolsError as error:
             raise ModelUnusable(str(error)) from error

@@ -113,6 +113,8 @@ _REASON = re.compile(
     re.DOTALL,
 )
 _TRACEBACK = "\n\nAt:"
+#: Merlin's workflow step puts the list of a traceback's lines behind the exception.
+_FORMATTED = ", Traceback: ['"
 
 
 def load_failure_reason(message: str) -> str:
@@ -127,7 +129,7 @@ def load_failure_reason(message: str) -> str:
 
 def one_sentence(message: str) -> str:
     """A message without the places that a traceback names, on one line."""
-    reason = message.partition(_TRACEBACK)[0].rstrip("; \n")
+    reason = message.partition(_TRACEBACK)[0].partition(_FORMATTED)[0].rstrip("; \n")
     lines = [line.strip() for line in reason.splitlines() if line.strip()]
     if any("Traceback (most recent call last)" in line for line in lines):
         lines = lines[-1:]

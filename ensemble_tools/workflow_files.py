@@ -1,0 +1,85 @@
+"""What an exported NVTabular workflow says of itself: the release that wrote it, its files.
+
+Its pickle is read as data. The paths in it are of the machine that exported it; the files lie in
+the workflow's own directory, which Workflow.load puts in their place (nvtabular, Categorify).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from ensemble_tools.inert_pickle import MAX_PICKLE_BYTES, Inert, NotInert, class_name, read_pickle
+
+PICKLE, METADATA, CATEGORIES = "workflow.pkl", "metadata.json", "categories"
+#: The file is some hundred bytes.
+MAX_METADATA_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True)
+class WorkflowFiles:
+    """nvtabular: the version that wrote it, empty when it is not said. missing: files that are not
+    there, by their places in the archive.
+    """
+
+    nvtabular: str = ""
+    missing: tuple[Path, ...] = ()
+
+
+def read_workflow_files(directory: Path) -> WorkflowFiles | None:
+    """Look at a workflow's directory; None when it holds no workflow.
+
+    Raises nothing for what cannot be read: the workflow step says so when it loads.
+    """
+    pickle = directory / PICKLE
+    if not pickle.is_file():
+        return None
+    names = {PurePosixPath(path).name for path in _category_paths(pickle)}
+    places = [directory / CATEGORIES / name for name in sorted(names)]
+    return WorkflowFiles(
+        _nvtabular(directory / METADATA), tuple(place for place in places if not place.is_file())
+    )
+
+
+def _nvtabular(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            found = json.loads(file.read(MAX_METADATA_BYTES))["versions"]["nvtabular"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return ""
+    return found if isinstance(found, str) else ""
+
+
+def _category_paths(pickle: Path) -> Iterator[str]:
+    """The parquet files that Categorify operators were fitted into."""
+    try:
+        with pickle.open("rb") as file:
+            root = read_pickle(file.read(MAX_PICKLE_BYTES))
+    except (OSError, NotInert):
+        return
+    for inert in _objects(root):
+        categories = inert.state.get("categories")
+        if class_name(inert).endswith(".Categorify") and isinstance(categories, dict):
+            paths = (path for path in categories.values() if isinstance(path, str))
+            yield from (path for path in paths if path.endswith(".parquet"))
+
+
+def _objects(root: Any) -> Iterator[Inert]:
+    """Every object that the pickle holds, each once."""
+    seen: set[int] = set()
+    waiting = [root]
+    while waiting:
+        value = waiting.pop()
+        if id(value) in seen or isinstance(value, str | bytes | int | float | type | None):
+            continue
+        seen.add(id(value))
+        if isinstance(value, Inert):
+            yield value
+            waiting.extend(value.state.values())
+        elif isinstance(value, dict):
+            waiting.extend(value.values())
+        elif isinstance(value, list | tuple | set | frozenset):
+            waiting.extend(value)
