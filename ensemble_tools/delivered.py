@@ -6,6 +6,7 @@ then answers nothing for ever (an ensemble whose tensors go in a circle).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from ensemble_tools.errors import (
@@ -223,8 +224,8 @@ def _check_workflow(model: SourceModel, workflow: WorkflowFiles, nvtabular: str)
 
 def _release(version: str) -> tuple[int, ...]:
     """Of a version the numbers of its release, such as (23, 6); none when it is no such version."""
-    parts = version.split(".")[:2]
-    return tuple(map(int, parts)) if all(part.isdigit() for part in parts) else ()
+    found = re.match(r"([0-9]{1,6})(?:\.([0-9]{1,6})(?![0-9])|$)", version)
+    return tuple(int(part) for part in found.groups() if part) if found else ()
 
 
 def _served_version(model: SourceModel, config: ModelConfig | None) -> int:

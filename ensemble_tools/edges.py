@@ -59,10 +59,14 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor and who puts it out: None for the request, a call's key, or a generated step."""
+    """A tensor and who puts it out: None for the request, a call's key, or a generated step.
+
+    reader: whom a generated step's tensor is made for; the name is then that reader's name of it.
+    """
 
     producer: str | None
     name: str
+    reader: str = ""
 
 
 @dataclass(frozen=True)

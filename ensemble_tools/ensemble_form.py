@@ -22,7 +22,13 @@ from tritonclient.grpc import model_config_pb2 as pb
 from ensemble_tools.edges import ANSWER, Conversion, Feed, Kind, Tensor, feeds, forest_output
 from ensemble_tools.errors import GraphNotExpressible, GraphNotServable
 from ensemble_tools.model_config import ModelConfig, TensorSpec, data_type_number
-from ensemble_tools.placement import GeneratedStep, Placement, free_name, place
+from ensemble_tools.placement import (
+    GeneratedStep,
+    Placement,
+    free_name,
+    place,
+    without_idle_calls,
+)
 from ensemble_tools.repository import SourceModel
 from ensemble_tools.steps.sources import (
     ConversionRow,
@@ -49,8 +55,8 @@ _REMEDY = "SERVE_REWRITE=auto serves the executor itself"
 class GeneratedModel:
     """A model that is made: its name in the archive's name space, None for the entry model.
 
-    source: the text of its model.py, None for an ensemble. with_graph: the export's `ensemble/`
-    directory belongs into its version directory.
+    source: the text of its model.py, None for an ensemble. with_graph: what lies beside the
+    executor's own model.py belongs beside it.
     """
 
     name: str | None
@@ -63,12 +69,13 @@ class GeneratedModel:
 class EnsembleForm:
     """What is published beside the children, the entry model last.
 
-    step_alone: the child that is the entry model itself, as in a graph of one workflow. called:
-    models that generated ones call by name, in the order in which they are to be loaded. waits:
-    children -> an input that is added to their configs, so that they wait for another step.
-    reasons: why this is no pure ensemble.
+    calls: the children that are taken over. step_alone: the child that is the entry model itself,
+    as in a graph of one workflow. called: models that generated ones call by name, in the order in
+    which they are to be loaded. waits: children -> an input that is added to their configs, so that
+    they wait for another step. reasons: why this is no pure ensemble.
     """
 
+    calls: tuple[str, ...]
     models: tuple[GeneratedModel, ...]
     step_alone: str | None = None
     called: tuple[str, ...] = ()
@@ -87,11 +94,13 @@ def ensemble_form(
     executor: SourceModel,
     steps: Mapping[str, SourceModel],
     triton_name: Callable[[str], str],
+    called: frozenset[str] = frozenset(),
 ) -> EnsembleForm:
     """The models in the executor's place.
 
     steps: the children by their names in the archive. triton_name: what such a name, a child's or a
-    generated model's, becomes in Triton. Raises GraphNotServable where the executor fails as well,
+    generated model's, becomes in Triton. called: models that python models call by name, whose
+    inputs must stay what they are. Raises GraphNotServable where the executor fails as well,
     GraphNotExpressible where no ensemble does.
     """
     assert executor.config is not None
@@ -99,8 +108,12 @@ def ensemble_form(
     configs = {name: step.config for name, step in steps.items() if step.config is not None}
     _check_batching(wiring, executor, executor.config, configs)
     fed = feeds(wiring, executor.config, configs, path)
+    wiring = without_idle_calls(wiring, fed)
+    fed = {key: feed for key, feed in fed.items() if key == ANSWER or wiring.has_call(key)}
     placement = place(wiring, fed, frozenset(steps), path)
-    return _Builder(wiring, executor.config, configs, fed, placement, triton_name, path).form()
+    return _Builder(
+        wiring, executor.config, configs, fed, placement, triton_name, path, called
+    ).form()
 
 
 def _check_batching(
@@ -134,7 +147,9 @@ class _Builder:
         placement: Placement,
         triton_name: Callable[[str], str],
         path: Path,
+        called: frozenset[str],
     ) -> None:
+        self._called = called
         self._wiring, self._config, self._steps = wiring, config, steps
         self._fed, self._placement = fed, placement
         self._triton_name, self._path = triton_name, path
@@ -177,17 +192,17 @@ class _Builder:
         for step in self._placement.steps:
             for one in step.conversions:
                 for spec in one.writes:
-                    found[one.reader, spec.name] = Tensor(step.name, f"{spec.name}\0{one.reader}")
+                    found[one.reader, spec.name] = Tensor(step.name, spec.name, one.reader)
             for reader in step.readers:
                 for spec in self._fed[reader].specs:
-                    found[reader, spec.name] = Tensor(step.name, f"{spec.name}\0{reader}")
+                    found[reader, spec.name] = Tensor(step.name, spec.name, reader)
         return found
 
     def _spec(self, tensor: Tensor) -> TensorSpec:
         """The declaration of a tensor, with its whole shape."""
-        name, generated, reader = tensor.name.partition("\0")
-        if generated:
-            return self._generated[reader, name]
+        name = tensor.name
+        if tensor.reader:
+            return self._generated[tensor.reader, name]
         if tensor.producer is None:
             config, spec = self._config, self._config.inputs[name]
         else:
@@ -253,9 +268,8 @@ class _Builder:
         if not self._front and tensor in self._outputs:
             return self._outputs[tensor]
         if tensor not in self._tensor_names:
-            own, generated, reader = tensor.name.partition("\0")
-            owner = f"to.{reader}" if generated else tensor.producer
-            name = produced_by(owner.replace(ANSWER, "answer"), own)
+            owner = f"to.{tensor.reader}" if tensor.reader else tensor.producer
+            name = produced_by(owner.replace(ANSWER, "answer"), tensor.name)
             while name in self._taken:
                 name += "."
             self._taken.add(name)
@@ -273,8 +287,9 @@ class _Builder:
     def form(self) -> EnsembleForm:
         alone = self._step_alone()
         if alone is not None:
-            return EnsembleForm((), alone, reasons=tuple(self._front), notes=self._wiring.notes)
-        reasons = [*self._reasons(), *self._front]
+            reasons = tuple(self._front)
+            return EnsembleForm((alone,), (), alone, reasons=reasons, notes=self._wiring.notes)
+        found = [*self._reasons(), *self._front]
         ends = [step for step in self._placement.steps if self._front and self._is_end(step)]
         inner_steps = [step for step in self._placement.steps if step not in ends]
         if self._front and any(step.readers for step in inner_steps):
@@ -305,7 +320,13 @@ class _Builder:
             if key in self._calls
         }
         return EnsembleForm(
-            tuple(models), None, called, waits, tuple(dict.fromkeys(reasons)), self._wiring.notes
+            tuple(dict.fromkeys(call.model_name for call in self._calls.values())),
+            tuple(models),
+            None,
+            called,
+            waits,
+            tuple(dict.fromkeys(found)),
+            self._wiring.notes,
         )
 
     # -- one after the other
@@ -362,6 +383,7 @@ class _Builder:
             alone = sum(call.model_name == other.model_name for other in self._calls.values()) == 1
             if not (
                 alone
+                and call.model_name not in self._called
                 and call.operator.startswith("TransformWorkflow")
                 and config.backend == "python"
                 and "sparse_max" not in config.message.parameters
@@ -500,7 +522,7 @@ class _Builder:
         return declared
 
     def _generated_model(self, step: GeneratedStep) -> GeneratedModel:
-        config = _python_config()
+        config = _python_config(self._config)
         config.input.extend(
             _input(self._name(tensor), self._spec(tensor))
             for tensor in _unique([*self._reads_of(step), *self._waited_for(step.name)])
@@ -529,6 +551,8 @@ class _Builder:
             )
             for reader in step.readers
         }
+        for key, parameter in self._config.message.parameters.items():
+            config.parameters[key].CopyFrom(parameter)  # such as the executor's Python environment
         return GeneratedModel(step.name, config, merlin_source(calls, readers), with_graph=True)
 
     def _forest_model(self, key: str, name: str) -> GeneratedModel:
@@ -539,7 +563,7 @@ class _Builder:
         """
         call, feed = self._calls[key], self._fed[key]
         outputs = [Tensor(key, output) for output in self._steps[call.model_name].outputs]
-        config = _python_config()
+        config = _python_config(self._config)
         config.input.extend(_input(spec.name, spec) for spec in feed.specs)
         config.output.extend(_output(tensor.name, self._spec(tensor)) for tensor in outputs)
         columns = [] if feed.merlin else [spec.name for spec in feed.specs]
@@ -553,7 +577,7 @@ class _Builder:
 
     def _row(self, step: GeneratedStep, one: Conversion) -> ConversionRow:
         values = one.writes[0]
-        writes = [Tensor(step.name, f"{spec.name}\0{one.reader}") for spec in one.writes]
+        writes = [Tensor(step.name, spec.name, one.reader) for spec in one.writes]
         return {
             "kind": _KINDS[one.kind],
             "columns": list(one.columns),
@@ -567,7 +591,7 @@ class _Builder:
     def _front_model(
         self, inner: str, ensemble: pb.ModelConfig, ends: list[GeneratedStep]
     ) -> GeneratedModel:
-        config = _python_config()
+        config = _python_config(self._config)
         config.input.extend(self._config.message.input)
         config.output.extend(self._declared_outputs())
         before = [step for step in ends if step.level == 0]
@@ -586,11 +610,11 @@ class _Builder:
         )
 
 
-def _python_config() -> pb.ModelConfig:
-    return pb.ModelConfig(
-        backend="python",
-        instance_group=[pb.ModelInstanceGroup(kind=pb.ModelInstanceGroup.Kind.KIND_CPU)],
-    )
+def _python_config(executor: ModelConfig) -> pb.ModelConfig:
+    """A generated model's, with as many instances as the executor has: they take its requests."""
+    count = max((group.count for group in executor.message.instance_group), default=0)
+    group = pb.ModelInstanceGroup(kind=pb.ModelInstanceGroup.Kind.KIND_CPU, count=count)
+    return pb.ModelConfig(backend="python", instance_group=[group])
 
 
 def _input(name: str, spec: TensorSpec) -> pb.ModelInput:

@@ -12,7 +12,7 @@ is worth its place; two would be more than the executor is.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ensemble_tools.edges import ANSWER, Conversion, Feed
@@ -80,6 +80,25 @@ def place(
     if merlin is not None:
         steps.append(GeneratedStep("", merlin, readers=readers))
     return Placement(_named(steps, taken), depths)
+
+
+def without_idle_calls(wiring: Wiring, feeds: Mapping[str, Feed]) -> Wiring:
+    """The wiring without idle calls that no inline operator's step comes to.
+
+    Such a step stands in front of the deepest reader that it feeds, and Merlin's code makes every
+    call up to there. Where it feeds the answer, that is all of them.
+    """
+    if not wiring.idle or feeds[ANSWER].merlin:
+        return wiring
+    depths = _depths(wiring)
+    levels = [
+        depths[key] - 1 for key, feed in feeds.items() if feed.merlin and key not in wiring.idle
+    ]
+    last = max(levels, default=0)
+    kept = tuple(
+        call for call in wiring.calls if call.key not in wiring.idle or depths[call.key] <= last
+    )
+    return replace(wiring, calls=kept)
 
 
 def _depths(wiring: Wiring) -> dict[str, int]:

@@ -175,10 +175,13 @@ def _as_ensemble(
     for step in steps:
         check_servable(step, strict=True, under_executor=True, nvtabular=nvtabular)
         check_ensemble(step)
-    _check_all_known(wiring, repository, steps)
+    _check_all_known(wiring, graph, repository, steps)
     found = {step.name: step for step in steps}
-    form = ensemble_form(wiring, executor, found, namespace.step)
+    by_name = frozenset(name for names in repository.calls.values() for name in names)
+    form = ensemble_form(wiring, executor, found, namespace.step, by_name)
     _check_release(form, graph, executor.graph_path)
+    taken = [repository.models[name] for name in form.calls]
+    steps = with_steps(taken, repository.models, repository.calls)
     names = {step.name: namespace.step(step.name) for step in steps}
     if form.step_alone is not None:
         names[form.step_alone] = namespace.entry
@@ -242,17 +245,19 @@ def _check_release(form: EnsembleForm, graph: ExecutorGraph, path: Path) -> None
 
 
 def _check_all_known(
-    wiring: Wiring, repository: ModelRepository, steps: Iterable[SourceModel]
+    wiring: Wiring, graph: ExecutorGraph, repository: ModelRepository, steps: Iterable[SourceModel]
 ) -> None:
     """A user's own operator may call models by itself: then only the executor knows the calls."""
     others = repository.models.keys() - {step.name for step in steps} - {repository.entry.name}
-    if wiring.inlines and others:
-        inline = next(iter(wiring.inlines.values()))
-        raise GraphNotExpressible(
-            repository.graph_path or repository.path, inline.operator, inline.columns,
-            f"this inline operator may call the model {min(others)}, which nothing else calls",
-            "SERVE_REWRITE=auto serves the executor itself",
-        )  # fmt: skip
+    if not wiring.inlines or not (others or (has_foreign_operators(graph) and wiring.calls)):
+        return
+    foreign = [one for one in wiring.inlines.values() if one.foreign] or [*wiring.inlines.values()]
+    may_call = min(others) if others else wiring.calls[0].model_name
+    raise GraphNotExpressible(
+        repository.graph_path or repository.path, foreign[0].operator, foreign[0].columns,
+        f"this inline operator may call the model {may_call} by itself, which only the executor "
+        "lets it do", "SERVE_REWRITE=auto serves the executor itself",
+    )  # fmt: skip
 
 
 def _child(repository: ModelRepository, name: str) -> SourceModel:
@@ -275,9 +280,25 @@ def _generated(
         name,
         model.name or executor.name,
         print_model_config(model.config),
-        (("1/ensemble", executor.graph_path.parent),) if model.with_graph else (),
+        _beside_the_program(executor, executor.graph_path) if model.with_graph else (),
         (1,) if model.source is None else (),
         (("1/model.py", model.source),) if model.source is not None else (),
+    )
+
+
+def _beside_the_program(executor: SourceModel, graph: Path) -> tuple[tuple[str, Path], ...]:
+    """Links to what the executor has: the graph, modules of its operators, its environment."""
+    version = graph.parent.parent
+    inside = sorted(name.rstrip("/") for name in executor.payload[int(version.name)])
+    around = (
+        name
+        for name in executor.entries
+        if name != CONFIG_FILE and name not in map(str, executor.versions)
+    )
+    left_out = {executor.python_file, "__pycache__"}
+    return (
+        *((f"1/{name}", version / name) for name in inside if name not in left_out),
+        *((name, executor.directory / name) for name in around),
     )
 
 

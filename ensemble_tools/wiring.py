@@ -30,6 +30,8 @@ MAX_EVALUATED_COLUMNS = 1_000_000
 
 _EXPORT_AGAIN = "export the graph again with merlin-systems 23.08"
 
+#: Packages whose operators call no model but the one that they name.
+_MERLINS = ("merlin.", "nvtabular.")
 #: Where a node stands: its number in the graph, behind those of the Subgraph nodes around it.
 Place = tuple[int, ...]
 
@@ -76,7 +78,7 @@ class Inline:
     """An operator that runs Python inside the executor.
 
     columns: those it is handed. reads: all that reaches it. models: Triton models that it calls, as
-    a loop over a subgraph may.
+    a loop over a subgraph may. foreign: it is not Merlin's own.
     """
 
     key: str
@@ -84,6 +86,7 @@ class Inline:
     columns: tuple[str, ...]
     reads: tuple[Source, ...]
     models: tuple[str, ...] = ()
+    foreign: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,8 @@ class Wiring:
     """The calls in an order in which each finds its sources, and the answer's columns.
 
     inlines: the inline operators that calls or the answer depend on, by key. columns: the schema of
-    the answer. notes: sentences
+    the answer. idle: calls that nothing in the answer needs, which are here for inline operators:
+    Merlin's own code makes them all. notes: sentences
     about what Merlin leaves open and how it was decided.
     """
 
@@ -100,6 +104,11 @@ class Wiring:
     answer: Mapping[str, Source]
     columns: tuple[Column, ...] = ()
     notes: tuple[str, ...] = ()
+    idle: frozenset[str] = frozenset()
+
+    def has_call(self, key: str) -> bool:
+        """Whether a call has that key."""
+        return any(call.key == key for call in self.calls)
 
 
 class Flow(dict[str, Source]):
@@ -127,6 +136,7 @@ def wire(
         answer,
         graph.output_node.output,
         tuple(run.notes),
+        frozenset(run.calls.keys() - _needed(run, answer)),
     )
 
 
@@ -138,7 +148,7 @@ def called_models(graph: ExecutorGraph) -> tuple[str, ...]:
 
 def has_foreign_operators(graph: ExecutorGraph) -> bool:
     """Whether an operator is not Merlin's own: nothing is known of what it does."""
-    return any(not operator.class_name.startswith("merlin.") for operator in _operators(graph))
+    return any(not operator.class_name.startswith(_MERLINS) for operator in _operators(graph))
 
 
 def has_inline_operators(graph: ExecutorGraph) -> bool:
@@ -161,10 +171,13 @@ def _operators(graph: ExecutorGraph) -> Iterator[Operator]:
 
 
 def _reached(run: _Run, answer: Mapping[str, Source]) -> set[str]:
-    """Calls and inline operators that the answer depends on; the executor runs the others too.
+    """What is taken over: what the answer needs, or with inline operators all of it."""
+    needed = _needed(run, answer)
+    return {*run.calls, *run.inlines} if needed & run.inlines.keys() else needed
 
-    With inline operators Merlin's own code runs parts of the graph, and makes every call in them.
-    """
+
+def _needed(run: _Run, answer: Mapping[str, Source]) -> set[str]:
+    """Calls and inline operators that the answer depends on; the executor runs the others too."""
     reached: set[str] = set()
     waiting = list(answer.values())
     while waiting:
@@ -172,7 +185,7 @@ def _reached(run: _Run, answer: Mapping[str, Source]) -> set[str]:
         if key is not None and key not in reached:
             reached.add(key)
             waiting.extend(run.calls[key].reads if key in run.calls else run.inlines[key].reads)
-    return {*run.calls, *run.inlines} if reached & run.inlines.keys() else reached
+    return reached
 
 
 @dataclass
@@ -307,8 +320,9 @@ class _Run:
         inner = called_models(operator.subgraph) if operator.subgraph else ()
         own = (operator.model_name,) if operator.model_name else ()
         self.inlines[key] = Inline(
-            key, operator.label, node.selection, tuple(flow.values()), (*own, *inner)
-        )
+            key, operator.label, node.selection, tuple(flow.values()), (*own, *inner),
+            not operator.class_name.startswith(_MERLINS),
+        )  # fmt: skip
         return Flow({column.name: Source(key, column.name) for column in node.output})
 
     def _failing(

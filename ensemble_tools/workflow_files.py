@@ -7,6 +7,8 @@ the workflow's own directory, which Workflow.load puts in their place (nvtabular
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -17,6 +19,9 @@ from ensemble_tools.inert_pickle import MAX_PICKLE_BYTES, Inert, NotInert, class
 PICKLE, METADATA, CATEGORIES = "workflow.pkl", "metadata.json", "categories"
 #: The file is some hundred bytes.
 MAX_METADATA_BYTES = 64 * 1024
+#: Longer names are no files' (NAME_MAX, in bytes).
+_MAX_NAME = 255
+_VERSION = re.compile(r"[0-9A-Za-z.+!_-]{1,40}")
 
 
 @dataclass(frozen=True)
@@ -38,10 +43,13 @@ def read_workflow_files(directory: Path) -> WorkflowFiles | None:
     if not pickle.is_file():
         return None
     names = {PurePosixPath(path).name for path in _category_paths(pickle)}
-    places = [directory / CATEGORIES / name for name in sorted(names)]
-    return WorkflowFiles(
-        _nvtabular(directory / METADATA), tuple(place for place in places if not place.is_file())
-    )
+    places = [
+        directory / CATEGORIES / name
+        for name in sorted(names)
+        if len(name) <= _MAX_NAME and name.isprintable()
+    ]
+    missing = tuple(place for place in places if not os.path.isfile(place))
+    return WorkflowFiles(_nvtabular(directory / METADATA), missing)
 
 
 def _nvtabular(path: Path) -> str:
@@ -50,7 +58,7 @@ def _nvtabular(path: Path) -> str:
             found = json.loads(file.read(MAX_METADATA_BYTES))["versions"]["nvtabular"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return ""
-    return found if isinstance(found, str) else ""
+    return found if isinstance(found, str) and _VERSION.fullmatch(found) else ""
 
 
 def _category_paths(pickle: Path) -> Iterator[str]:

@@ -41,6 +41,12 @@ def _compare_output(name: str, executor: Sequence[Answer], served: Sequence[Answ
             name, first, second, equal=False, absolute=np.inf, relative=np.inf,
             detail=f"the executor answers {first}, the serving form {second}",
         )  # fmt: skip
+    if _constant(name, executor) and _exact(name, executor) != _exact(name, served):
+        return Difference(
+            name, first, second, equal=False, absolute=np.nan, relative=np.nan,
+            detail="not random: each answer of the executor is the same, and the serving form "
+            "answers another",
+        )  # fmt: skip
     drawn, answered = ({_multiset(name, one) for one in answers} for answers in (executor, served))
     if len(drawn) == 1 and drawn != answered:
         return Difference(
@@ -61,6 +67,15 @@ def _compare_output(name: str, executor: Sequence[Answer], served: Sequence[Answ
         detail=f"random: {len(executor)} answers of each, compared by shape"
         f" and {'by multiset' if len(drawn) == 1 else 'in distribution'}",
     )  # fmt: skip
+
+
+def _exact(name: str, answers: Sequence[Answer]) -> set[bytes]:
+    """The different answers, each as its values in order."""
+    return {repr(answer.tensors[name].array.tolist()).encode() for answer in answers}
+
+
+def _constant(name: str, answers: Sequence[Answer]) -> bool:
+    return len(_exact(name, answers)) == 1
 
 
 def _described(name: str, answers: Sequence[Answer]) -> str:

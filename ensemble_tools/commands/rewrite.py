@@ -134,6 +134,10 @@ def _check_plain(source: Path, made: ServingPlan) -> None:
     if made.form is Form.EXECUTOR:
         why = f" ({made.reasons[0].rstrip('.')})" if made.reasons else ""
         raise NotPlain(source, f"Merlin's executor itself must run{why}: it calls its models")
+    generated = [model.source_name for model in made.models if model.files]
+    if made.called and made.form is Form.STEPPED_ENSEMBLE:
+        why = made.reasons[0] if made.reasons else "a generated model calls others"
+        raise NotPlain(source, f"{why}; the generated model {generated[-1]} calls others by name")
     if made.called:
         called = ", ".join(made.source_names.get(name, name) for name in made.called[:10])
         raise NotPlain(source, f"models in it call others by name ({called})")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -16,7 +17,7 @@ _REQUEST, _ANSWER = "triton.request", "triton.answer"
 
 
 def triton_side(plan: ServingPlan) -> Side:
-    """The entry model's graph when it is an ensemble, else that model alone and what it calls.
+    """The entry model's graph when it is an ensemble, else that model alone; and what they call.
 
     A generated model in front of an ensemble is drawn twice: above the ensemble's steps, where it
     takes the request, and below them, where it gives the answer.
@@ -26,18 +27,28 @@ def triton_side(plan: ServingPlan) -> Side:
     entry = configs[plan.entry]
     request = Node(_REQUEST, REQUEST, "request", outputs=tensors(entry, entry.input))
     answer = Node(_ANSWER, ANSWER, "answer", outputs=tensors(entry, entry.output))
+    drawn: set[str] = set()
     behind = [name for name in plan.called if configs[name].ensemble_scheduling.step]
     if entry.ensemble_scheduling.step:
         boxes = _ensemble_boxes(entry, models, configs)
         edges = _ensemble_edges(entry, configs, _REQUEST, _ANSWER)
     elif models[plan.entry].files and len(behind) == 1:
         boxes, edges = _front(plan, models, configs, configs[behind[0]])
+        drawn.add(behind[0])
     else:
         boxes = [_box(model_id(plan.entry), models[plan.entry], entry, _entry_kind(plan))]
         called = [_box(model_id(name), models[name], configs[name], "step") for name in plan.called]
         edges = _single_edges(model_id(plan.entry), entry)
         edges += [Edge(boxes[0].id, box.id, calls=True) for box in called]
         boxes += called
+    drawn.update(box.title for box in boxes)
+    beside = [
+        _box(model_id(name), models[name], configs[name], _step_kind(models[name], configs[name]))
+        for name in reversed(plan.called)
+        if name not in drawn
+    ]
+    edges += _calls(boxes, beside, models)
+    boxes += beside
     return Side("What Triton serves", (request, *boxes, answer), tuple(edges))
 
 
@@ -63,15 +74,37 @@ def _front(
     return [before, *_ensemble_boxes(inner, models, configs), after], edges
 
 
+def _calls(
+    boxes: Iterable[Node], called: Iterable[Node], models: Mapping[str, PublishedModel]
+) -> list[Edge]:
+    """From each box whose generated file names a called model; callers come before the called."""
+    callers = [(box, _strings(models[box.title])) for box in boxes]
+    edges = []
+    for box in called:
+        edges += [Edge(one.id, box.id, calls=True) for one, names in callers if box.title in names]
+        callers.append((box, _strings(models[box.title])))
+    return edges
+
+
+def _strings(model: PublishedModel) -> set[str]:
+    nodes = (node for _, text in model.files for node in ast.walk(ast.parse(text)))
+    return {node.value for node in nodes if isinstance(node, ast.Constant)
+            and isinstance(node.value, str)}  # fmt: skip
+
+
 def left_out(side: Side) -> tuple[LeftOut, ...]:
-    """Outputs of steps that no edge carries: an ensemble may not hold what nobody reads."""
+    """Outputs of steps that no edge carries: an ensemble may not hold what nobody reads.
+
+    What a called model puts out, its caller reads.
+    """
+    called = {edge.target for edge in side.edges if edge.calls}
     carried: dict[str, set[str]] = {}
     for edge in side.edges:
         carried.setdefault(edge.source, set()).update(flow.source_name for flow in edge.flows)
     return tuple(
         LeftOut(node.id, unread)
         for node in side.nodes
-        if node.kind in ("step", "generated", "ensemble")
+        if node.kind in ("step", "generated", "ensemble") and node.id not in called
         if (unread := tuple(t.name for t in node.outputs if t.name not in carried.get(node.id, ())))
     )
 

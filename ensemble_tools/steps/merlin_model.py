@@ -12,6 +12,7 @@ from merlin.dag import postorder_iter_nodes
 from merlin.dag.executors import LocalExecutor
 from merlin.systems.dag import Ensemble
 from merlin.systems.dag.runtimes.triton import TritonExecutorRuntime
+from merlin.systems.dag.runtimes.triton.ops.operator import TritonOperator
 from merlin.systems.triton.conversions import tensor_names, tensor_table_to_triton_response
 from merlin.table import TensorTable
 
@@ -19,8 +20,28 @@ from merlin.table import TensorTable
 class Asked(BaseException):
     """The graph has come to a call whose answer is not here: what it asks is what is wanted."""
 
-    def __init__(self, model, inputs):
-        self.model, self.inputs = model, inputs
+    def __init__(self, operator, inputs):
+        self.operator, self.inputs = operator, inputs
+
+
+class Calling:
+    """Which of the graph's own calls is being made; answers: model -> what it answered."""
+
+    def __init__(self):
+        self.operator, self.answers = None, {}
+
+    def watch(self, operator):
+        """Know when the operator, one that calls a model, is at work."""
+        transform = operator.transform
+
+        def watched(*arguments, **named):
+            self.operator = operator
+            try:
+                return transform(*arguments, **named)
+            finally:
+                self.operator = None
+
+        operator.transform = watched
 
 
 class _OfEither(type):
@@ -30,17 +51,22 @@ class _OfEither(type):
         return isinstance(instance, cls.real)
 
 
-def call_class(real, answers):
-    """The class in the place of pb_utils.InferenceRequest: answers from `answers`, or raises."""
+def call_class(real, calling):
+    """The class in the place of pb_utils.InferenceRequest: answers what is there, or raises."""
 
     class Call(metaclass=_OfEither):
         def __init__(self, model_name, requested_output_names, inputs, **_):
             self.model_name, self.inputs = model_name, inputs
 
         def exec(self):
-            if self.model_name in answers:
-                return answers[self.model_name]
-            raise Asked(self.model_name, self.inputs)
+            if calling.operator is None:
+                raise RuntimeError(
+                    f"an operator of the graph calls the model {self.model_name!r} by itself; "
+                    "SERVE_REWRITE=executor serves such graphs"
+                )
+            if self.model_name in calling.answers:
+                return calling.answers[self.model_name]
+            raise Asked(calling.operator, self.inputs)
 
     Call.real = real
     return Call
@@ -55,22 +81,26 @@ class TritonPythonModel:
         output = self.ensemble.graph.output_node
         for node in list(postorder_iter_nodes(output, flatten_subgraphs=True)):
             node.op.load_artifacts(str(version / "ensemble"))
-        self.answers = {}
-        pb_utils.InferenceRequest = call_class(pb_utils.InferenceRequest, self.answers)
+        self.calling = Calling()
+        for node in postorder_iter_nodes(output, flatten_subgraphs=True):
+            if isinstance(node.op, TritonOperator):
+                self.calling.watch(node.op)
+        pb_utils.InferenceRequest = call_class(pb_utils.InferenceRequest, self.calling)
 
     def execute(self, requests):
         return [self.answer(request) for request in requests]
 
     def answer(self, request):
         tensors = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
-        self.answers.clear()
         for model, outputs in CALLS.items():
             given = [pb_utils.Tensor(name, tensors[own]) for name, own in outputs.items()]
-            self.answers[model] = pb_utils.InferenceResponse(given)
+            self.calling.answers[model] = pb_utils.InferenceResponse(given)
         try:
             made = {reader: self.fed(place, tensors) for reader, (place, _) in READERS.items()}
         except Exception as error:
             return pb_utils.InferenceResponse(error=pb_utils.TritonError(str(error)))
+        finally:
+            self.calling.answers.clear()
         return pb_utils.InferenceResponse(
             [
                 pb_utils.Tensor(own, made[reader][name])
@@ -95,8 +125,9 @@ class TritonPythonModel:
         try:
             LocalExecutor()._execute_node(in_post_order(graph)[place[-1]], table)
         except Asked as asked:
-            return {tensor.name(): tensor.as_numpy() for tensor in asked.inputs}
-        raise RuntimeError(f"the graph's operator at {place} called no model")
+            if asked.operator is in_post_order(graph)[place[-1]].op:
+                return {tensor.name(): tensor.as_numpy() for tensor in asked.inputs}
+        raise RuntimeError(f"the graph's operator at {place} did not come to call its model")
 
 
 def reaching(node, table):

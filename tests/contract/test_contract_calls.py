@@ -241,7 +241,7 @@ def test_words_of_a_caller_reload_nothing(container: Container, archive: Archive
     source = """
 class TritonPythonModel(Each):
     def answer(self, request, values):
-        self.called = "one"
+        self.calls = pb_utils.InferenceRequest, "one"
         raise ValueError("Stub process 'm1.one_0_0' is not healthy")
 """
     directory = archive(top=models.PythonModel(source), one=models.adder(1))

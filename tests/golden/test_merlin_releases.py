@@ -1,8 +1,9 @@
 """Real exports of merlin-systems 0.8 to 23.06: read as their release reads them, planned, served.
 
 merlin_releases/export.py made them, each with its release's own packages, and says with which. The
-models' environment here is 23.08's. Of the older model.py files it runs 23.06's and no others, so
-that the numbers of the rest were compared in an environment of their release (export.py).
+models' environment here is 23.08's. Of the older workflows and model.py files it runs 23.06's and
+no others, so that the numbers of the rest were compared in an environment of their release
+(export.py).
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from ensemble_tools.errors import GraphNotServable
+from ensemble_tools.errors import GraphNotServable, ReleaseUnfit
 from ensemble_tools.executor_graph import Column, ExecutorGraph
 from ensemble_tools.graph_reader import read_executor_graph
 from ensemble_tools.model_config import ModelConfig, parse_model_config
 from ensemble_tools.namespace import Namespace
-from ensemble_tools.plan import Form, ServingPlan, plan
+from ensemble_tools.plan import Form, Rewrite, ServingPlan, plan
 from ensemble_tools.repository import ModelRepository, read_repository
 from ensemble_tools.wiring import wire
 from tests.support.container import Container, running
@@ -247,17 +248,54 @@ def test_nvidia_wires_alike(case: str) -> None:
 SERVED = [f"23.06_{case}_executor" for case in ("dense", "fixed", "ragged", "workflow")]
 #: What stands in the way in 23.08's environment: modules that moved, attributes that came later.
 NOT_SERVED = {
-    "0.8_workflow_ensemble": r"merlin\.systems\.workflow\.hugectr",
     "0.8_filter_ensemble": "DictArray",
     "0.8_filter_executor": "DictArray",
-    "0.9_workflow_ensemble": r"merlin\.systems\.workflow\.hugectr",
     "0.9_filter_ensemble": r"merlin\.systems\.dag\.op_runner",
-    "0.9_workflow_executor": r"merlin\.systems\.workflow\.hugectr",
-    "23.02_workflow_executor": r"merlin\.systems\.workflow\.hugectr",
-    "23.04_dense_executor": "_all",
-    "23.05_dense_executor": "Failed to categorical encode column user_id",
     "23.06_filter_executor": r"merlin\.systems\.dag\.node",
 }
+#: What 23.08's nvtabular loads and then fails on at each request, or does not load.
+UNFIT = [
+    name
+    for name in NAMES
+    if not name.startswith("23.06") and [*(HERE / name / "repository").glob("*/1/workflow")]
+    if name not in NOT_SERVABLE
+]
+
+#: What is said of them.
+_UNFIT = (
+    r"/\d_\w+: its workflow was written by nvtabular {}, and the models' Python has 23\.\S+, which "
+    r"cannot run workflows from before 23\.06; export it again with Merlin 23\.08, or use"
+)
+
+
+def written_by(name: str) -> str:
+    """The version of nvtabular that wrote the workflow."""
+    (said,) = (HERE / name / "repository").glob("*/1/workflow/metadata.json")
+    return str(json.loads(said.read_text())["versions"]["nvtabular"])
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_unfit_release(name: str) -> None:
+    """A workflow from before 23.06 is refused for models' Python since then, and for no other."""
+    repository = repository_of(name)
+    graph = read_executor_graph(repository)
+    for rewrite in (Rewrite.AUTO, Rewrite.EXECUTOR):
+        with pytest.raises(ReleaseUnfit) as error:
+            plan(repository, graph, Namespace("model"), rewrite=rewrite, nvtabular="23.8.0")
+        assert re.search(_UNFIT.format(re.escape(written_by(name))), str(error.value))
+    for installed in ("", "23.5.0", "23.05.00", "unknown"):
+        made = plan(repository, graph, Namespace("model"), nvtabular=installed)
+        assert made.entry == "model"
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_fit_release(name: str) -> None:
+    """23.06's workflows run in later releases."""
+    repository = repository_of(name)
+    graph = read_executor_graph(repository)
+    for installed in ("23.6.0", "23.8.0", "24.1"):
+        made = plan(repository, graph, Namespace("model"), nvtabular=installed)
+        assert made.form is Form.PURE_ENSEMBLE
 
 
 @pytest.fixture(scope="module")
@@ -291,3 +329,12 @@ def test_no_number_from_another_release(name: str, container: Container) -> None
     assert answer.status_code in (400, 500)
     (said,) = answer.json().values()
     assert re.search(NOT_SERVED[name], said), said
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_unfit_release_is_refused_at_load(name: str, container: Container) -> None:
+    """The container asks the models' Python for its nvtabular, and says so before anything runs."""
+    answer = container.load("model", HERE / name / "repository")
+    assert answer.status_code == 400, answer.text
+    (said,) = answer.json().values()
+    assert re.search(_UNFIT.format(re.escape(written_by(name))), said), said

@@ -30,6 +30,11 @@ PYTHON = f'backend: "python" {TENSORS}'
 REQUEST = "pb_utils.InferenceRequest(model_name=name)\n"
 
 
+def calling(*names: str) -> str:
+    """The source of a model that makes requests and holds these names."""
+    return REQUEST + "".join(f"NAME = {name!r}\n" for name in names)
+
+
 def python(root: Path, name: str, source: str = "", parameter: str | None = None) -> Path:
     """A python model; parameter is the text of one in its config."""
     more = f'parameters {{ key: "k" value {{ string_value: {parameter!r} }} }}' if parameter else ""
@@ -57,13 +62,16 @@ def ensemble(root: Path, name: str, *steps: str) -> Path:
 @pytest.mark.parametrize(
     ("source", "parameter", "calls"),
     [
-        ('NAME = "b"', None, ("b",)),
-        ("NAMES = ['b', \"c\"]", None, ("b", "c")),
-        ("f(model_name='b')  # and c", None, ("b",)),
-        ('"b or c"', None, None),
-        ('"B", "b.", "/b"', None, None),
-        ('"a"', None, None),
-        ("b = c = 1", None, None),
+        (REQUEST + 'NAME = "b"', None, ("b",)),
+        (REQUEST + "NAMES = ['b', \"c\"]", None, ("b", "c")),
+        ("InferenceRequest(model_name='b')  # and c", None, ("b",)),
+        (REQUEST + '"b or c"', None, ("b", "c")),
+        (REQUEST + '"B", "b.", "/b"', None, ("b", "c")),
+        (REQUEST + '"a"', None, ("b", "c")),
+        (REQUEST + "b = 1", None, ("b", "c")),
+        ("getattr(pb_utils, 'InferenceRequest')(model_name='c')", None, ("c",)),
+        ("open('names.txt', 'b')", None, None),
+        ("NAMES = ['b', \"c\"]", None, None),
         ("", "b", ("b",)),
         ("", " b ", ("b",)),
         ("", "b,c", ("b", "c")),
@@ -71,7 +79,8 @@ def ensemble(root: Path, name: str, *steps: str) -> Path:
         ("", '["b", "c"]', ("b", "c")),
         ("", '{"ranker": "c"}', ("c",)),
         ("", "bc", None),
-        ("'b'", "c", ("b", "c")),
+        ("'b'", "c", ("c",)),
+        (REQUEST + "'b'", "c", ("b", "c")),
         (REQUEST, None, ("b", "c")),
         (REQUEST + "'b'", None, ("b",)),
         (REQUEST, "c", ("c",)),
@@ -83,7 +92,10 @@ def ensemble(root: Path, name: str, *steps: str) -> Path:
 def test_traces(
     source: str, parameter: str | None, calls: tuple[str, ...] | None, tmp_path: Path
 ) -> None:
-    """A whole string or an item of a parameter is a name; requests without a name may go to all."""
+    """A whole string of a model that makes requests, or an item of a parameter, is a name.
+
+    Requests without a name may go to all.
+    """
     python(tmp_path, "a", source, parameter)
     python(python(tmp_path, "b"), "c")
     assert read_repository(tmp_path, "a").calls.get("a") == calls
@@ -98,20 +110,30 @@ def test_steps_are_not_taken_for_called_models(tmp_path: Path) -> None:
 
 def test_models_of_other_backends_call_nothing(tmp_path: Path) -> None:
     """Python files beside a model of another backend are its data."""
-    python(python(tmp_path, "a", "'b'"), "b")
+    python(python(tmp_path, "a", calling("b")), "b")
     (tmp_path / "a/config.pbtxt").write_text(f'backend: "pytorch" {TENSORS}')
     assert read_repository(tmp_path, "a").calls == {}
 
 
 def test_files_beside_the_model_count(tmp_path: Path) -> None:
     """Names may stand in any .py file of the served version, in packages too, and nowhere else."""
-    python(python(python(tmp_path, "a"), "b"), "c")
+    python(python(python(tmp_path, "a", REQUEST), "b"), "c")
     (tmp_path / "a/1/package/inner").mkdir(parents=True)
     (tmp_path / "a/1/package/inner/names.py").write_text("'b'")
     (tmp_path / "a/1/names.txt").write_text("'c'")
     (tmp_path / "a/0").mkdir()
     (tmp_path / "a/0/model.py").write_text("'c'")
     assert read_repository(tmp_path, "a").calls == {"a": ("b",)}
+
+
+def test_opened_for_appending(tmp_path: Path) -> None:
+    """The mode of a file is no call of the sibling that has its name: both stand side by side."""
+    python(tmp_path, "logs", 'with open("log.txt", "a") as file:\n    file.write("b")\n')
+    python(python(tmp_path, "a"), "b")
+    repository = read_repository(tmp_path, "logs")
+    assert repository.calls == {}
+    made = plan(repository, None, Namespace("m"))
+    assert (made.triton_names, made.called) == (("m",), ())
 
 
 # --- what archives may hold
@@ -199,29 +221,29 @@ def order(root: Path, entry: str | None = None) -> tuple[list[str], list[str]]:
 
 def test_called_models_come_first(tmp_path: Path) -> None:
     """Everything that is reached through steps and calls, each model after what it needs."""
-    python(tmp_path, "top", "'e'")
+    python(tmp_path, "top", calling("e"))
     python(ensemble(tmp_path, "e", "first", "second"), "first")
-    python(python(tmp_path, "second", "'lookup'"), "lookup")
+    python(python(tmp_path, "second", calling("lookup")), "lookup")
     assert order(tmp_path) == (["first", "lookup", "second", "e", "top"], ["lookup", "e"])
 
 
 def test_calls_in_a_circle(tmp_path: Path) -> None:
     """Models may name each other; the way back is no reason to refuse them."""
-    python(python(tmp_path, "a", "'b'"), "b", "'c'")
-    python(tmp_path, "c", "'b', 'a'")
+    python(python(tmp_path, "a", calling("b")), "b", calling("c"))
+    python(tmp_path, "c", calling("b", "a"))
     assert order(tmp_path, "a") == (["c", "b", "a"], ["c", "b"])
 
 
 def test_a_step_names_its_ensemble(tmp_path: Path) -> None:
     """An ensemble's own step that names it does not make it a called model."""
-    python(python(ensemble(tmp_path, "e", "a", "b"), "a"), "b", "'e'")
+    python(python(ensemble(tmp_path, "e", "a", "b"), "a"), "b", calling("e"))
     assert order(tmp_path) == (["a", "b", "e"], [])
     assert order(tmp_path, "b") == (["a", "e", "b"], ["e"])
 
 
 def test_ensembles_in_a_circle_are_refused(tmp_path: Path) -> None:
     """Calls do not hide an ensemble that contains itself."""
-    python(tmp_path, "top", "'e'")
+    python(tmp_path, "top", calling("e"))
     ensemble(ensemble(tmp_path, "e", "f"), "f", "e")
     with pytest.raises(EnsembleInvalid, match="contains itself"):
         order(tmp_path, "top")
@@ -232,17 +254,17 @@ def test_ensembles_in_a_circle_are_refused(tmp_path: Path) -> None:
 
 def test_entry_model(tmp_path: Path) -> None:
     """The only model that no other one calls is meant, also over ensembles, at any depth."""
-    python(python(python(tmp_path, "a", "'b', 'c'"), "b"), "c", "'b'")
+    python(python(python(tmp_path, "a", calling("b", "c")), "b"), "c", calling("b"))
     assert read_repository(tmp_path).entry.name == "a"
     ensemble(tmp_path, "e", "c")
     assert read_repository(tmp_path).entry.name == "e"  # an ensemble that nothing calls
-    python(tmp_path, "over", "'e'")
+    python(tmp_path, "over", calling("e"))
     assert read_repository(tmp_path).entry.name == "over"
     ensemble(tmp_path, "whole", "over")
     assert read_repository(tmp_path).entry.name == "whole"
 
 
-@pytest.mark.parametrize("sources", [("", ""), ("'b'", "'a'"), (REQUEST, REQUEST)])
+@pytest.mark.parametrize("sources", [("", ""), (calling("b"), calling("a")), (REQUEST, REQUEST)])
 def test_no_entry_model(sources: tuple[str, str], tmp_path: Path) -> None:
     """Models beside each other, or models that call each other: nothing says which is meant."""
     python(python(tmp_path, "a", sources[0]), "b", sources[1])
@@ -252,7 +274,7 @@ def test_no_entry_model(sources: tuple[str, str], tmp_path: Path) -> None:
 
 def test_a_stray_caller_beside_an_ensemble(tmp_path: Path) -> None:
     """A model that calls a step does not take the ensemble's place."""
-    python(python(ensemble(tmp_path, "e", "s"), "s"), "stray", "'s'")
+    python(python(ensemble(tmp_path, "e", "s"), "s"), "stray", calling("s"))
     assert read_repository(tmp_path).entry.name == "e"
 
 
@@ -261,9 +283,9 @@ def test_a_stray_caller_beside_an_ensemble(tmp_path: Path) -> None:
 
 def test_published(tmp_path: Path) -> None:
     """Callers run behind a generated file, in every version; others are linked as they are."""
-    source = python(python(tmp_path / "archive", "top", "'plus'"), "plus")
+    source = python(python(tmp_path / "archive", "top", calling("plus")), "plus")
     (source / "top/2").mkdir()
-    (source / "top/2/model.py").write_text("'plus'")
+    (source / "top/2/model.py").write_text(calling("plus"))
     (source / "top/2/model_as_delivered.py").write_text("its own")
     (source / "top/3").mkdir()
     (source / "top/3/data").touch()
@@ -288,13 +310,13 @@ def test_published(tmp_path: Path) -> None:
     assert {path.name for path in (serving / "m~.1/3").iterdir()} == {"data"}
     assert (serving / "m~.1/2/model_as_delivered.py").read_text() == "its own"
     assert (serving / "m~.1.plus/1/model.py").is_symlink()
-    assert (source / "top/1/model.py").read_text() == "'plus'"
+    assert (source / "top/1/model.py").read_text() == calling("plus")
 
 
 def test_named_file(tmp_path: Path) -> None:
     """The file that default_model_filename names is the one that is wrapped."""
     source = python(python(tmp_path, "top", "'not this'"), "plus")
-    (source / "top/1/mine.py").write_text("'plus'")
+    (source / "top/1/mine.py").write_text(calling("plus"))
     (source / "top/config.pbtxt").write_text(f'{PYTHON} default_model_filename: "mine.py"')
     made = plan(read_repository(source, "top"), None, Namespace("m"))
     (top,) = (model for model in made.models if model.triton_name == "m")

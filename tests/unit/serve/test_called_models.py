@@ -28,7 +28,7 @@ QUOTED = [
 
 async def load(on: Joined) -> None:
     """The model m: `top` calls `plus` and `minus`."""
-    for name, source in (("top", "'plus', 'minus'"), ("plus", ""), ("minus", "")):
+    for name, source in (("top", "InferenceRequest, 'plus', 'minus'"), ("plus", ""), ("minus", "")):
         version = on.root / "a" / name / "1"
         version.mkdir(parents=True)
         (version / "model.py").write_text(source)

@@ -57,7 +57,8 @@ async def test_binary_goes_there_and_back(tmp_path: Path) -> None:
          ServeError, "nowhere"),
         ({"garbage": True}, TritonUnavailable, "no HTTP"),
         ({"close_mid_answer": True}, TritonUnavailable, "ended"),
-        ({"hang": True}, TritonTimeout, "1 s; raise SERVE_INVOKE_TIMEOUT"),
+        ({"hang": True}, TritonTimeout,
+         "the invocation of the model m took longer than 1 s; raise SERVE_INVOKE_TIMEOUT"),
     ],
     ids=[
         "unexpected input", "parse", "415", "own words", "raised", "memory", "queue", "bls",

@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serve.exhaustion import means_exhaustion
-from serve.triton_messages import Verdict, dead_model, judge, load_failure_reason
+from serve.triton_messages import (
+    Verdict,
+    dead_model,
+    judge,
+    load_failure_reason,
+    one_sentence,
+)
 
 NAMES = ("m.step", "m")
 #: What a caller would like to be taken for.
@@ -248,3 +254,18 @@ def test_a_dead_stub_names_its_model(instance: str, named: str | None) -> None:
     """By its instance; the longest name that fits, since names may end in numbers as well."""
     message = f"in ensemble 'm', Stub process '{instance}' is not healthy."
     assert dead_model(message, ["m", "m_1", "m.step"]) == named
+
+
+@pytest.mark.parametrize("frames", ["import x", "raise ValueError('it\\'s')"])
+def test_merlins_list_of_a_traceback(frames: str) -> None:
+    """Merlin's workflow step sends the places as a Python list behind the exception."""
+    listed = [f'  File "/r/m/1/model.py", line 3, in execute\n    {frames}\n']
+    said = f"Error: <class 'KeyError'> - 'user_id', Traceback: {listed}"
+    assert one_sentence(said) == "Error: <class 'KeyError'> - 'user_id'"
+    assert one_sentence(said + "\n\nAt:\n  /r/m/1/model.py(9): execute\n") == one_sentence(said)
+
+
+def test_a_sentence_about_a_traceback_stays() -> None:
+    """Only the list is cut; what a model says in other words is its own."""
+    said = "no Traceback: [1, 2], Traceback: none"
+    assert one_sentence(said) == said

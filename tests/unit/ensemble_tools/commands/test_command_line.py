@@ -10,6 +10,9 @@ import struct
 import subprocess
 import sys
 import termios
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,12 +25,25 @@ DENSE = ROOT / "examples/merlin/dense/repository"
 COMMANDS = ("explain", "rewrite", "pack")
 
 
-def started(*arguments: str, **options: object) -> subprocess.Popen[bytes]:
-    running: subprocess.Popen[bytes] = subprocess.Popen(
-        [sys.executable, "-m", "ensemble_tools", *arguments],
-        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options,  # type: ignore[call-overload]  # pass-through
-    )  # fmt: skip
-    return running
+@contextmanager
+def started(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """The program, as a shell in front starts it; it is over, and its pipes closed, at the end.
+
+    A background job ignores SIGINT, and so would the program if it inherited that.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        running = subprocess.Popen(
+            [sys.executable, "-m", "ensemble_tools", *arguments],
+            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+    finally:
+        signal.signal(signal.SIGINT, before)
+    with running:
+        try:
+            yield running
+        finally:
+            running.kill()
 
 
 @pytest.mark.parametrize(
@@ -111,8 +127,8 @@ def test_packed_archive(name: str, tmp_path: Path, capsys: pytest.CaptureFixture
 
 def test_as_a_program() -> None:
     """It runs, and nothing is on stderr."""
-    running = started("explain", str(DENSE))
-    out, err = running.communicate(timeout=60)
+    with started("explain", str(DENSE)) as running:
+        out, err = running.communicate(timeout=60)
     assert (running.returncode, err) == (command.SERVED, b"")
     assert out.startswith(b"archive ")
 
@@ -140,11 +156,14 @@ def test_interrupted(number: signal.Signals, code: int, tmp_path: Path) -> None:
     (source / "m/config.pbtxt").write_text('backend: "python"')
     with (source / "m/1/model.py").open("wb") as file:
         file.truncate(20 * 2**30)  # a hole: minutes of work, no space
-    running = started("pack", str(source), "-o", str(made / "a.tar.gz"), "--no-check")
-    while not list(made.iterdir()):
-        assert running.poll() is None, running.communicate()
-    running.send_signal(number)
-    _, err = running.communicate(timeout=60)
+    with started("pack", str(source), "-o", str(made / "a.tar.gz"), "--no-check") as running:
+        until = time.monotonic() + 60
+        while not list(made.iterdir()):
+            assert running.poll() is None, running.communicate()
+            assert time.monotonic() < until, "nothing is packed"
+            time.sleep(0.01)
+        running.send_signal(number)
+        _, err = running.communicate(timeout=60)
     assert (running.returncode, err) == (code, b"")
     assert list(made.iterdir()) == []
 

@@ -20,10 +20,14 @@ from ensemble_tools.commands.picture import Edge, Node, Picture, Side
 from ensemble_tools.commands.picture_of import picture_of
 from ensemble_tools.errors import GraphNotExpressible
 from ensemble_tools.executor_graph import ExecutorGraph
+from ensemble_tools.graph_reader import read_executor_graph
+from ensemble_tools.namespace import Namespace
+from ensemble_tools.plan import Rewrite, plan
 from ensemble_tools.repository import read_repository
 from tests.golden.archives import PREDICTOR, Graph, Step, column, write_executor
 from tests.golden.cases import CASES, Case, nested_subgraph, predictor, workflow
 
+FOREST = Path(__file__).parents[4] / "examples/merlin/forest_xgboost/repository"
 USER, CLICK = column("user"), column("click", "float32")
 
 
@@ -91,6 +95,24 @@ def test_cast_is_an_edges_own(tmp_path: Path) -> None:
     casts = [flow for edge in found.merlin.edges for flow in edge.flows if flow.is_cast]
     assert [(flow.given, flow.wanted) for flow in casts] == [("int32", "int64")]
     assert found.refused_at == ("merlin.2",)
+
+
+@pytest.mark.parametrize("rewrite", [Rewrite.AUTO, Rewrite.EXECUTOR])
+def test_who_calls_the_forest(rewrite: Rewrite) -> None:
+    """A forest is a box that the generated step, or the executor, calls; its answer is read."""
+    repository = read_repository(FOREST)
+    graph = read_executor_graph(repository)
+    made = plan(repository, graph, Namespace("model"), rewrite=rewrite)
+    found = picture_of(Archive(repository, graph, plan=made), "model")
+    assert found.triton is not None
+    titles = {node.id: node.title for node in found.triton.nodes}
+    called = [(titles[edge.source], titles[edge.target])
+              for edge in found.triton.edges if edge.calls]  # fmt: skip
+    caller = "model.forest" if rewrite is Rewrite.AUTO else "model"
+    assert [pair for pair in called if "fil" in pair[1]] == [(caller, "model.1_filtriton")]
+    assert len(called) == (1 if rewrite is Rewrite.AUTO else 2)
+    assert found.left_out == ()
+    assert ("merlin.2", "triton.model.model.1_filtriton") in found.correspondences
 
 
 # --- large graphs -------------------------------------------------------------------------------

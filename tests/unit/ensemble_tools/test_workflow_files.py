@@ -1,0 +1,231 @@
+"""What a workflow's directory says of itself, and what is refused for it before anything runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ensemble_tools.errors import PayloadMissing, ReleaseUnfit
+from ensemble_tools.graph_reader import read_executor_graph
+from ensemble_tools.namespace import Namespace
+from ensemble_tools.plan import Form, Rewrite, ServingPlan, plan
+from ensemble_tools.repository import read_repository
+from ensemble_tools.workflow_files import (
+    MAX_METADATA_BYTES,
+    WorkflowFiles,
+    read_workflow_files,
+)
+
+EXPORT = Path(__file__).parents[3] / "examples/merlin/dense/repository"
+WORKFLOW = "0_transformworkflowtriton/1/workflow"
+CATEGORIES = f"{WORKFLOW}/categories"
+
+
+@pytest.fixture
+def export(tmp_path: Path) -> Path:
+    """A copy of a real export."""
+    return Path(shutil.copytree(EXPORT, tmp_path / "export"))
+
+
+def planned(root: Path, nvtabular: str = "23.8.0", rewrite: Rewrite = Rewrite.AUTO) -> ServingPlan:
+    repository = read_repository(root)
+    graph = read_executor_graph(repository)
+    return plan(repository, graph, Namespace("model"), rewrite=rewrite, nvtabular=nvtabular)
+
+
+def categorify(categories: Any) -> bytes:
+    """A pickle with an object of nvtabular's class, which is not there when it is read."""
+    state = pickle.dumps({"categories": categories}, protocol=2)
+    body = state[2:].removesuffix(b".")  # without PROTO and STOP
+    # A list keeps the memo's numbers in order: the class has none.
+    return b"\x80\x02](cnvtabular.ops.categorify\nCategorify\n)\x81" + body + b"be."
+
+
+def test_real_export() -> None:
+    """The release that wrote it is known, and every file that it was fitted into is there."""
+    assert read_workflow_files(EXPORT / WORKFLOW) == WorkflowFiles("23.08.00")
+    assert planned(EXPORT).form is Form.PURE_ENSEMBLE
+
+
+def test_no_workflow(tmp_path: Path) -> None:
+    """A directory without a workflow, and none at all."""
+    assert read_workflow_files(tmp_path) is None
+    assert read_workflow_files(tmp_path / "nowhere") is None
+    (tmp_path / "workflow.pkl").mkdir()
+    assert read_workflow_files(tmp_path) is None
+
+
+# --- category files
+
+
+@pytest.mark.parametrize("rewrite", [Rewrite.AUTO, Rewrite.EXECUTOR])
+def test_category_file_gone(rewrite: Rewrite, export: Path) -> None:
+    """A load is refused with the file's name: the workflow would fail at each request."""
+    gone = export / CATEGORIES / "unique.user_id.parquet"
+    gone.unlink()
+    with pytest.raises(PayloadMissing) as error:
+        planned(export, rewrite=rewrite)
+    assert str(error.value) == (
+        f"{gone}: there is no such file, and the workflow was fitted into it; export it again, or "
+        "add the file"
+    )
+
+
+def test_category_file_gone_as_delivered(export: Path, tmp_path: Path) -> None:
+    """A workflow that is an archive of its own is looked at in the same way."""
+    shutil.rmtree(export / CATEGORIES)
+    alone = tmp_path / "alone"
+    shutil.move(export / "0_transformworkflowtriton", alone / "w")
+    with pytest.raises(PayloadMissing, match=r"unique\.item_id\.parquet: there is no such file"):
+        planned(alone)
+
+
+def test_other_versions_do_not_count(export: Path) -> None:
+    """The served version's workflow answers; an older one may be broken."""
+    model = export / "0_transformworkflowtriton"
+    shutil.copytree(model / "1", model / "2")
+    shutil.rmtree(model / "1/workflow/categories")
+    assert planned(export).form is Form.PURE_ENSEMBLE
+    shutil.rmtree(model / "2/workflow/categories")
+    with pytest.raises(PayloadMissing, match="/2/workflow/categories/"):
+        planned(export)
+
+
+@pytest.mark.parametrize(
+    ("categories", "missing"),
+    [
+        ({"a": "/far/away/categories/unique.a.parquet"}, ["unique.a.parquet"]),
+        ({"a": "../../../etc/x.parquet", "b": "x.parquet"}, ["x.parquet"]),
+        ({"a": "/tmp/x.txt", "b": 3, "c": None}, []),
+        (["x.parquet"], []),
+        (None, []),
+    ],
+)
+def test_category_paths(categories: Any, missing: list[str], tmp_path: Path) -> None:
+    """Files are looked for in the workflow's own directory, whatever path was pickled."""
+    (tmp_path / "workflow.pkl").write_bytes(categorify(categories))
+    found = read_workflow_files(tmp_path)
+    assert found == WorkflowFiles("", tuple(tmp_path / "categories" / one for one in missing))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["x" * 5000 + ".parquet", "x" * 2**20 + ".parquet", "a\0b.parquet", "\udc80.parquet",
+     "two\nlines.parquet"],
+)  # fmt: skip
+def test_names_that_are_no_files(name: str, tmp_path: Path) -> None:
+    """A name that no message could show is not looked for."""
+    (tmp_path / "workflow.pkl").write_bytes(categorify({"a": f"/far/{name}"}))
+    assert read_workflow_files(tmp_path) == WorkflowFiles()
+
+
+def test_name_that_is_too_long_in_bytes(tmp_path: Path) -> None:
+    """A name of 255 characters may have more bytes than a file's name: then it is missing."""
+    name = "é" * 240 + ".parquet"
+    (tmp_path / "workflow.pkl").write_bytes(categorify({"a": name}))
+    assert read_workflow_files(tmp_path) == WorkflowFiles("", (tmp_path / "categories" / name,))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"no pickle",
+        pickle.dumps(1)[:-1],
+        b"cos\nsystem\n(S'touch made-by-a-pickle'\ntR.",
+        b"]" * 2_000_000,
+        categorify({"a": "x.parquet"})[:-20],
+    ],
+)
+def test_hostile_pickle(data: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing runs, nothing is raised; what is wrong with it, the step itself says at its load."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "workflow.pkl").write_bytes(data)
+    assert read_workflow_files(tmp_path) == WorkflowFiles()
+    assert os.listdir(tmp_path) == ["workflow.pkl"]
+
+
+def test_pickle_that_holds_itself(tmp_path: Path) -> None:
+    """Circles and deep lists are walked once."""
+    circle: list[Any] = []
+    circle.append(circle)
+    (tmp_path / "workflow.pkl").write_bytes(pickle.dumps(circle))
+    assert read_workflow_files(tmp_path) == WorkflowFiles()
+    (tmp_path / "workflow.pkl").write_bytes(b"(l" * 50_000 + b"a" * 49_999 + b".")
+    assert read_workflow_files(tmp_path) == WorkflowFiles()
+
+
+# --- the release that wrote it
+
+
+def metadata(version: Any) -> str:
+    return json.dumps({"versions": {"nvtabular": version}})
+
+
+@pytest.mark.parametrize(
+    ("said", "version"),
+    [
+        (metadata("23.05.00"), "23.05.00"),
+        (metadata("nightly"), "nightly"),
+        (metadata(23.05), ""),
+        (metadata(None), ""),
+        (metadata(["23.05"]), ""),
+        ('{"versions": "23.05"}', ""),
+        ('{"versions": {}}', ""),
+        ("{}", ""),
+        ("[]", ""),
+        ("null", ""),
+        ("", ""),
+        ("{", ""),
+        ("[" * 60_000, ""),
+        (metadata("x" * MAX_METADATA_BYTES), ""),
+        ("\xff", ""),
+    ],
+)
+def test_metadata(said: str, version: str, export: Path) -> None:
+    """A file that says something else, or nothing, is no reason to refuse the model."""
+    (export / WORKFLOW / "metadata.json").write_bytes(said.encode("latin-1"))
+    found = read_workflow_files(export / WORKFLOW)
+    assert found == WorkflowFiles(version)
+    if version == "23.05.00":
+        with pytest.raises(ReleaseUnfit, match=r"written by nvtabular 23\.05\.00"):
+            planned(export)
+    else:
+        assert planned(export).form is Form.PURE_ENSEMBLE
+
+
+def test_metadata_gone(export: Path) -> None:
+    """Nobody knows which release wrote it: it is served."""
+    (export / WORKFLOW / "metadata.json").unlink()
+    assert read_workflow_files(export / WORKFLOW) == WorkflowFiles()
+    assert planned(export).form is Form.PURE_ENSEMBLE
+
+
+@pytest.mark.parametrize(
+    "version",
+    ["23.x.y", "²3.05", "9" * 5000 + ".1", "9" * 30, "24", "", "23.", ".", "-1.0", "23.05\n",
+     "23.05." + "x" * 5000, "23.05.\udc80", "v23.05", "23.6.0+cpu"],
+)  # fmt: skip
+def test_odd_versions(version: str, export: Path) -> None:
+    """What is no older release, or no version at all, refuses nothing."""
+    (export / WORKFLOW / "metadata.json").write_text(metadata(version))
+    assert planned(export).form is Form.PURE_ENSEMBLE
+
+
+@pytest.mark.parametrize("version", ["1.8.1", "23", "23.5", "23.05.00", "23.5.0+cpu", "23.05.dev1"])
+def test_older_versions(version: str, export: Path) -> None:
+    """The sentence names the model, both versions and the remedy."""
+    (export / WORKFLOW / "metadata.json").write_text(metadata(version))
+    with pytest.raises(ReleaseUnfit) as error:
+        planned(export)
+    assert str(error.value) == (
+        f"{export / '0_transformworkflowtriton'}: its workflow was written by nvtabular {version}, "
+        "and the models' Python has 23.8.0, which cannot run workflows from before 23.06; export "
+        "it again with Merlin 23.08, or use an image of its own release"
+    )
