@@ -67,7 +67,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(options: argparse.Namespace) -> int:
     """Read, draw, write; the exit code says whether the archive can be served."""
-    chosen = options.format or _by_name(options.output) or "text"
+    chosen: str = options.format or _by_name(options.output)
+    if not chosen:
+        known = ", ".join(sorted(_SUFFIXES))
+        options.misuse(f"{options.output}: no format goes by this ending; use {known}, or --format")
     if chosen == "png" and options.output is None and sys.stdout.isatty():
         options.misuse("a PNG is no text for a terminal: name a file with -o")
     archive = read_archive(
@@ -113,8 +116,10 @@ def _drawn(picture: Picture, chosen: str) -> bytes:
     return png(drawing)
 
 
-def _by_name(output: Path | None) -> str | None:
-    return _SUFFIXES.get(output.suffix.lower()) if output else None
+def _by_name(output: Path | None) -> str:
+    """The format that the file's name asks for: text without an ending, empty for another one."""
+    suffix = output.suffix.lower() if output else ""
+    return _SUFFIXES.get(suffix, "") if suffix else "text"
 
 
 def _write_out(content: bytes) -> None:

@@ -241,3 +241,12 @@ def test_terminal_is_safe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     printed = capsys.readouterr().out
     assert "a\\x1b[2J" in printed
     assert "\x1b" not in printed
+
+
+def test_unknown_ending(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A picture of a kind that is not made is refused, and not written as text."""
+    with pytest.raises(SystemExit) as ended:
+        command.main(["explain", str(DENSE), "-o", str(tmp_path / "picture.jpg")])
+    assert ended.value.code == command.MISUSED
+    assert "picture.jpg: no format goes by this ending; use " in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
