@@ -143,7 +143,8 @@ def test_the_wheel_is_overlaid_and_left_alone(tmp_path: Path) -> None:
 
 def test_the_wheel_without_a_fitting_stub_is_refused(tmp_path: Path) -> None:
     """The message names the versions that would do."""
-    facts = {"version": "3.99", "library_directory": "", "library": "", "prefix": "/p"}
+    facts = dict.fromkeys(("library_directory", "library", "prefix", "nvtabular"), "")
+    facts["version"] = "3.99"
     strange = executable(tmp_path / "python3", f"#!/bin/sh\necho '{json.dumps(facts)}'\n")
     settings = read_settings({"SERVE_BACKEND_PYTHON": str(strange)})
     with pytest.raises(RuntimeUnusable, match=r"no stub for Python 3\.99.*3\.11"):
