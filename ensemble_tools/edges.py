@@ -21,7 +21,6 @@ from enum import Enum
 from pathlib import Path
 
 from ensemble_tools.errors import GraphNotServable
-from ensemble_tools.executor_graph import Column
 from ensemble_tools.model_config import ModelConfig, TensorSpec
 from ensemble_tools.tensor_names import column_of, ragged_tensors
 from ensemble_tools.wiring import MATRIX, Call, Source, Wiring
@@ -450,9 +449,3 @@ def _column(tensor: str, declared: Mapping[str, TensorSpec]) -> str:
     """The column of a declared tensor; only a pair of values and offsets is a ragged column."""
     column = column_of(tensor)
     return column if all(name in declared for name in ragged_tensors(column)) else tensor
-
-
-__all__ = [
-    "ANSWER", "TRITON_TYPES", "Column", "Conversion", "Feed", "Kind", "Tensor", "answer_columns",
-    "feeds", "forest_output", "request_columns",
-]  # fmt: skip

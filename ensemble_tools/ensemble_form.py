@@ -109,7 +109,8 @@ def ensemble_form(
     _check_batching(wiring, executor, executor.config, configs)
     fed = feeds(wiring, executor.config, configs, path)
     wiring = without_idle_calls(wiring, fed)
-    fed = {key: feed for key, feed in fed.items() if key == ANSWER or wiring.has_call(key)}
+    kept = {ANSWER, *(call.key for call in wiring.calls)}
+    fed = {key: feed for key, feed in fed.items() if key in kept}
     placement = place(wiring, fed, frozenset(steps), path)
     return _Builder(
         wiring, executor.config, configs, fed, placement, triton_name, path, called
@@ -156,7 +157,6 @@ class _Builder:
         self._calls = {call.key: call for call in wiring.calls}
         self._forests = self._forest_names(placement)
         self._waits: dict[str, Tensor] = {}
-        self._signals: dict[str, Tensor] = {}
         self._sources = self._all_sources()
         self._generated: dict[tuple[str, str], TensorSpec] = {
             (reader, spec.name): spec
@@ -335,19 +335,22 @@ class _Builder:
         """Step -> the tensor that it waits for, so that no two that may err run side by side."""
         waits: dict[str, Tensor] = {}
         behind: dict[str, set[str]] = {}
+        names = (*self._calls, *(step.name for step in generated))
+        signals = {name: tensor for name in names if (tensor := self._signal(name)) is not None}
         last: str | None = None
-        for step, needed in self._in_order(generated):
+        for step, needed in self._in_order(generated, signals):
             behind[step] = needed.union(*(behind[name] for name in needed))
-            signal = self._signal(step, generated)
-            if signal is None:
+            if step not in signals:
                 continue
             if last is not None and last not in behind[step]:
-                waits[step] = self._signals[last]
+                waits[step] = signals[last]
                 behind[step] |= {last, *behind[last]}
-            last, self._signals[step] = step, signal
+            last = step
         return waits
 
-    def _in_order(self, generated: list[GeneratedStep]) -> list[tuple[str, set[str]]]:
+    def _in_order(
+        self, generated: list[GeneratedStep], signals: Mapping[str, Tensor]
+    ) -> list[tuple[str, set[str]]]:
         """Every step behind those it needs, with these; among the ready ones signals come first."""
         steps = {step.name: step for step in generated}
         waiting = {
@@ -366,13 +369,11 @@ class _Builder:
         ordered: dict[str, set[str]] = {}
         while waiting:
             ready = [name for name, needed in waiting.items() if needed <= ordered.keys()]
-            chosen = next(
-                (name for name in ready if self._signal(name, generated) is not None), ready[0]
-            )
+            chosen = next((name for name in ready if name in signals), ready[0])
             ordered[chosen] = waiting.pop(chosen)
         return list(ordered.items())
 
-    def _signal(self, name: str, generated: list[GeneratedStep]) -> Tensor | None:
+    def _signal(self, name: str) -> Tensor | None:
         """A tensor of the step that others can wait for, if it may err and can wait itself.
 
         One number a row, so that its shape is sure: what else is declared, Triton never checked.

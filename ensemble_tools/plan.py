@@ -29,7 +29,7 @@ from ensemble_tools.executor_graph import ExecutorGraph
 from ensemble_tools.model_config import print_model_config
 from ensemble_tools.namespace import Namespace
 from ensemble_tools.repository import CONFIG_FILE, ModelRepository, SourceModel
-from ensemble_tools.steps.named_calls import named_calls_source
+from ensemble_tools.steps.sources import named_calls_source
 from ensemble_tools.wiring import Wiring, called_models, has_foreign_operators, wire
 
 

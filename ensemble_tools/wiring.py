@@ -106,10 +106,6 @@ class Wiring:
     notes: tuple[str, ...] = ()
     idle: frozenset[str] = frozenset()
 
-    def has_call(self, key: str) -> bool:
-        """Whether a call has that key."""
-        return any(call.key == key for call in self.calls)
-
 
 class Flow(dict[str, Source]):
     """Columns by name, in the executor's order; ordered says whether that has one."""
@@ -129,14 +125,16 @@ def wire(
     run = _Run(path)
     computed = run.graph(graph, Flow({column: Source(None, column) for column in request}), ())
     answer = {column: source for column, source in computed.items() if column in answered}
-    reached = _reached(run, answer)
+    needed = _needed(run, answer)
+    # With inline operators Merlin's own code runs parts of the graph, and makes every call in them.
+    reached = {*run.calls, *run.inlines} if needed & run.inlines.keys() else needed
     return Wiring(
         tuple(call for key, call in run.calls.items() if key in reached),
         {key: inline for key, inline in run.inlines.items() if key in reached},
         answer,
         graph.output_node.output,
         tuple(run.notes),
-        frozenset(run.calls.keys() - _needed(run, answer)),
+        frozenset(run.calls.keys() - needed),
     )
 
 
@@ -168,12 +166,6 @@ def _operators(graph: ExecutorGraph) -> Iterator[Operator]:
                 yield node.operator
                 if node.operator.subgraph is not None:
                     waiting.append(node.operator.subgraph)
-
-
-def _reached(run: _Run, answer: Mapping[str, Source]) -> set[str]:
-    """What is taken over: what the answer needs, or with inline operators all of it."""
-    needed = _needed(run, answer)
-    return {*run.calls, *run.inlines} if needed & run.inlines.keys() else needed
 
 
 def _needed(run: _Run, answer: Mapping[str, Source]) -> set[str]:

@@ -52,6 +52,15 @@ def forest_source(model: str, columns: list[str], outputs: list[str]) -> str:
     return _filled(_template("forest"), {"MODEL": model, "COLUMNS": columns, "OUTPUTS": outputs})
 
 
+def named_calls_source(delivered: str, names: Mapping[str, str]) -> str:
+    """The file that stands in for the delivered one, which lies beside it under that name.
+
+    names: the models that it may call, by their names in the archive -> their Triton names.
+    """
+    filled = _filled(_template("named_calls"), {"_NAMES": dict(names)})
+    return f"{filled}_run_delivered({delivered!r}, _NAMES)\n"
+
+
 def merlin_source(
     calls: Mapping[str, Mapping[str, str]],
     readers: Mapping[str, tuple[tuple[int, ...], Mapping[str, str]]],

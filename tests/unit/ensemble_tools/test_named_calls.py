@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ensemble_tools.steps.named_calls import named_calls_source
+from ensemble_tools.steps.sources import named_calls_source
 
 NAMES = {"one": "m.one", "m": "m.m", "top": "m"}
 
