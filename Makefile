@@ -4,11 +4,12 @@
 PYTHON ?= $(firstword $(shell command -v python3.11) $(shell command -v python3) python3)
 
 # What is installed is known by its locks' content: a checkout that only touches them costs nothing.
-server_locks := $(addprefix requirements/,server.txt dev.txt)
+server_locks := $(addprefix requirements/,server.txt simulator.txt dev.txt)
 triton_lock := requirements/triton.txt
 triton_2_36_lock := requirements/triton-2.36.txt
 models_locks := $(addprefix requirements/,build.txt torch.txt torch-cuda.txt models.txt)
 frameworks_lock := requirements/frameworks.txt
+aws_lock := requirements/aws.txt
 digest = $(shell cat $(1) | sha256sum | cut -c 1-12)
 
 server := .venv/.installed-$(call digest,$(server_locks))
@@ -16,6 +17,7 @@ triton := .venv/.tritonserver-$(call digest,$(triton_lock))
 triton_2_36 := .triton/2.36/.installed-$(call digest,$(triton_2_36_lock))
 models := .venv-merlin/.installed-$(call digest,$(models_locks))
 frameworks := .venv-frameworks/.installed-$(call digest,$(frameworks_lock))
+aws := .venv-aws/.installed-$(call digest,$(aws_lock))
 
 quietly := requirements/quietly.sh
 pip := -m pip --disable-pip-version-check --no-input
@@ -24,25 +26,28 @@ venv := -m venv --clear
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint exports fuzz-graphs lock clean
+.PHONY: help setup demo test test-docker lint exports fuzz-graphs lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-setup: $(server) $(triton) $(triton_2_36) $(models) $(frameworks)  ## makes .venv, .venv-merlin, .venv-frameworks and .triton; does nothing the second time
+setup: $(server) $(triton) $(triton_2_36) $(models) $(frameworks) $(aws)  ## makes .venv, .venv-merlin, .venv-frameworks, .venv-aws and .triton; does nothing the second time
 
 demo: setup  ## starts the container, loads two Merlin exports, invokes them, stops
 	@.venv/bin/python examples/demo.py
 
-test: lint  ## the whole suite, after lint
-	.venv/bin/python -m pytest -n 2 --dist loadscope
+test: lint  ## the suite, after lint: all that needs no Docker
+	.venv/bin/python -m pytest -n 2 --dist loadscope --ignore tests/docker
+
+test-docker: setup  ## builds the images, runs them and the compose stack; needs Docker, or root and dockerd
+	.venv/bin/python -m pytest tests/docker
 
 lint: setup  ## ruff, mypy, the arrows between the rooms, the Dockerfile
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports
-	.venv/bin/hadolint Dockerfile
+	.venv/bin/hadolint Dockerfile tests/docker/stand_in/Dockerfile
 
 exports: setup  ## trains and exports examples/merlin anew, in place
 	.venv-merlin/bin/python examples/merlin/export.py examples/merlin
@@ -55,34 +60,34 @@ lock:  ## requirements/*.in -> *.txt; needs uv
 	requirements/lock.sh
 
 clean:  ## removes what setup made
-	rm -rf .venv .venv-merlin .venv-frameworks .triton .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-merlin .venv-frameworks .venv-aws .triton .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 # A changed lock makes its environment anew, so that nothing stays in it that the lock no longer names.
 
 $(server):
-	@echo '[1/6] checking what the system has ($(PYTHON))'
+	@echo '[1/7] checking what the system has ($(PYTHON))'
 	@command -v $(PYTHON) > /dev/null || { echo 'Python 3.11 is missing: install python3.11'; exit 1; }
 	@$(PYTHON) requirements/check_system.py
-	@echo '[2/6] .venv: the server, the tests and the checks'
+	@echo '[2/7] .venv: the server, the simulator, the tests and the checks'
 	@$(PYTHON) $(venv) .venv
 	@$(quietly) .venv/bin/python $(pip) $(install) $(addprefix -r ,$(server_locks))
 	@touch $@
 
 # --no-deps: only the tritonserver inside the wheel is wanted.
 $(triton): $(server)
-	@echo '[3/6] .venv: tritonserver 2.51 (55 MB)'
+	@echo '[3/7] .venv: tritonserver 2.51 (55 MB)'
 	@$(quietly) .venv/bin/python $(pip) $(install) --no-deps -r $(triton_lock)
 	@touch $@
 
 $(triton_2_36): | $(server)
-	@echo '[4/6] .triton/2.36: tritonserver 2.36, for the contract tests (40 MB)'
+	@echo '[4/7] .triton/2.36: tritonserver 2.36, for the contract tests (40 MB)'
 	@rm -rf $(@D)
 	@$(quietly) .venv/bin/python $(pip) $(install) --no-deps --target $(@D) -r $(triton_2_36_lock)
 	@touch $@
 
 # torch first: the CPU build where pip finds it, else PyPI's. The rest then asks for no other.
 $(models): | $(server)
-	@echo '[5/6] .venv-merlin: Merlin 23.08, Transformers4Rec and torch (1.7 GB on disk)'
+	@echo '[5/7] .venv-merlin: Merlin 23.08, Transformers4Rec and torch (1.7 GB on disk)'
 	@$(PYTHON) $(venv) .venv-merlin
 	@$(quietly) .venv-merlin/bin/python $(pip) $(install) -r requirements/build.txt
 	@requirements/install_torch.sh .venv-merlin/bin/python $(pip) $(install)
@@ -91,11 +96,18 @@ $(models): | $(server)
 
 # What is not here comes from the models' environment, which Python searches after this one.
 $(frameworks): | $(models)
-	@echo '[6/6] .venv-frameworks: tensorflow, xgboost and lightgbm, beside .venv-merlin (1 GB on disk)'
+	@echo '[6/7] .venv-frameworks: tensorflow, xgboost and lightgbm, beside .venv-merlin (1 GB on disk)'
 	@$(PYTHON) $(venv) --without-pip .venv-frameworks
 	@cd .venv-frameworks/lib/python3.11/site-packages && \
 		echo ../../../../.venv-merlin/lib/python3.11/site-packages > models.pth
 	@$(quietly) .venv-merlin/bin/python $(pip) --python .venv-frameworks/bin/python \
 		$(install) --no-deps -r $(frameworks_lock)
+	@touch $@
+
+# The environment is the callers' own: no other package of this project is seen from it.
+$(aws): | $(server)
+	@echo '[7/7] .venv-aws: the AWS command line and the SageMaker SDK, for the tests (440 MB on disk)'
+	@$(PYTHON) $(venv) --without-pip .venv-aws
+	@$(quietly) .venv/bin/python $(pip) --python .venv-aws/bin/python $(install) -r $(aws_lock)
 	@touch $@
 	@echo 'setup is complete'

@@ -12,9 +12,11 @@ models="--python-version 3.11 --python-platform x86_64-manylinux_2_28"
 pytriton="--python-version 3.11 --python-platform x86_64-manylinux_2_35 --no-deps"
 
 compile $server server.in -o server.txt
+compile $server simulator.in -o simulator.txt
 compile $server dev.in -o dev.txt
 compile $models --allow-unsafe build.in -o build.txt
 compile $models --no-deps frameworks.in -o frameworks.txt
+compile $models aws.in -o aws.txt
 compile $pytriton triton.in -o triton.txt
 compile $pytriton triton-2.36.in -o triton-2.36.txt
 

@@ -46,14 +46,23 @@ class SageMakerTriton:
         return self.http.delete(f"/models/{name}")
 
 
-@contextlib.contextmanager
-def sagemaker_triton(directory: Path) -> Iterator[SageMakerTriton]:
-    """A server without models, until the end of the block; its log is directory/log."""
+@dataclass(frozen=True)
+class FrontendCommand:
+    """How one is started, and what its stubs' shared memory is called."""
+
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+    port: str
+    shm_prefix: str
+
+
+def frontend_command(directory: Path, port: str | None = None) -> FrontendCommand:
+    """With an empty model repository in directory; on a free port, where none is given."""
     empty = directory / "empty"
     empty.mkdir(parents=True)
     settings = read_settings({})
     runtime = find_runtime(settings, directory / "work", os.environ)
-    port = choose_ports(settings).http
+    own_port = choose_ports(settings).http
     prefix = shm_prefix_for(os.getpid(), secrets.token_hex(4))
     ours = build_command(
         settings, runtime, choose_ports(settings), empty, os.environ, gpu_count=0, shm_prefix=prefix
@@ -67,7 +76,7 @@ def sagemaker_triton(directory: Path) -> Iterator[SageMakerTriton]:
         "--model-control-mode=explicit",
         "--model-namespacing=true",
         f"--model-repository={empty}",
-        f"--sagemaker-port={port}",
+        f"--sagemaker-port={port or own_port}",
         *(argument for argument in ours.argv if argument.startswith(_KEPT)),
     )
     environment = {
@@ -75,11 +84,20 @@ def sagemaker_triton(directory: Path) -> Iterator[SageMakerTriton]:
         "SAGEMAKER_TRITON_PING_MODE": "live",
         "SAGEMAKER_MULTI_MODEL": "true",
     }
+    return FrontendCommand(argv, environment, port or str(own_port), prefix)
+
+
+@contextlib.contextmanager
+def sagemaker_triton(directory: Path) -> Iterator[SageMakerTriton]:
+    """A server without models, until the end of the block; its log is directory/log."""
+    frontend = frontend_command(directory)
     with (directory / "log").open("wb") as log:
-        process = subprocess.Popen(argv, env=environment, stdout=log, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(
+            frontend.argv, env=frontend.environment, stdout=log, stderr=subprocess.STDOUT
+        )
     try:
         with httpx.Client(
-            base_url=f"http://127.0.0.1:{port}", timeout=CALL_TIMEOUT_S, trust_env=False
+            base_url=f"http://127.0.0.1:{frontend.port}", timeout=CALL_TIMEOUT_S, trust_env=False
         ) as http:
             until(lambda: _is_live(http), "tritonserver's SageMaker frontend is live")
             yield SageMakerTriton(http)
@@ -90,7 +108,7 @@ def sagemaker_triton(directory: Path) -> Iterator[SageMakerTriton]:
         finally:
             process.kill()
             process.wait(STOP_TIMEOUT_S)
-            remove_shared_memory(prefix)
+            remove_shared_memory(frontend.shm_prefix)
 
 
 def _is_live(http: httpx.Client) -> bool:

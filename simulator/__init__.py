@@ -1,0 +1,1 @@
+"""A local SageMaker: the platform's side of the multi-model contract, for laptops and tests."""

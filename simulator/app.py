@@ -1,0 +1,71 @@
+"""The application: the runtime API, the page and the metrics over one endpoint that runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Protocol
+
+from fastapi import FastAPI
+from starlette.routing import Mount
+
+from simulator.cloudwatch import CloudWatchMetrics, metrics_routes
+from simulator.endpoint import Endpoint
+from simulator.page_routes import page_routes
+from simulator.runtime_api import UnknownOperation, runtime_routes
+
+#: Between two looks at the memory of each instance: what the page draws.
+_GAUGE_EVERY_S = 1.0
+
+
+class Runner(Protocol):
+    """Keeps one or more instances going."""
+
+    async def run(self) -> None:
+        """Until cancelled, or until nothing is left to keep going."""
+
+    async def stop(self) -> None:
+        """End what it started, in the time the platform gives it."""
+
+
+def build_app(endpoint: Endpoint, runners: Sequence[Runner], ending: asyncio.Event) -> FastAPI:
+    """The simulator's ASGI application; its instances run from its start to its end.
+
+    ending is set by whoever serves it when that begins to stop: event streams end then.
+    """
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        tasks = [asyncio.create_task(runner.run()) for runner in runners]
+        tasks.append(asyncio.create_task(_gauge(endpoint)))
+        try:
+            yield
+        finally:
+            await asyncio.gather(*(runner.stop() for runner in runners))
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*(instance.close() for instance in endpoint.instances))
+
+    metrics = CloudWatchMetrics(endpoint.log, endpoint)
+    return FastAPI(
+        title=f"A local SageMaker: {endpoint.endpoint_name}",
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=lifespan,
+        routes=[
+            *page_routes(endpoint, endpoint.log, ending, endpoint.rules.memory_threshold),
+            *metrics_routes(metrics),
+            *runtime_routes(endpoint, endpoint.rules, endpoint.log),
+            Mount("/", UnknownOperation()),
+        ],
+    )
+
+
+async def _gauge(endpoint: Endpoint) -> None:
+    while True:
+        await asyncio.gather(*(i.holdings.read_memory() for i in endpoint.instances))
+        await asyncio.sleep(_GAUGE_EVERY_S)

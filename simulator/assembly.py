@@ -1,0 +1,126 @@
+"""The endpoint's parts, joined: the only place where they are built."""
+
+from __future__ import annotations
+
+import shlex
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from simulator.app import Runner
+from simulator.archives import ArchiveStore
+from simulator.attached import AttachedInstances, Attachment
+from simulator.container_client import ContainerClient
+from simulator.docker_memory import DockerGauge
+from simulator.endpoint import Endpoint
+from simulator.events import EventLog
+from simulator.holdings import Budget, Holdings
+from simulator.instance import Instance
+from simulator.model_disk import ModelDisk
+from simulator.processes import OUR_CONTAINER, Launch, ProcessInstance
+from simulator.rules import Rules
+
+#: Where `python -m container` is found.
+_CHECKOUT = Path(__file__).parents[1]
+_SINGLE = "single-model"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be played; attachments in the place of processes where there are any."""
+
+    endpoint_name: str
+    rules: Rules
+    budget: Budget
+    work_dir: Path
+    instances: int = 1
+    container: str | None = None
+    single_model: str | None = None
+    attachments: tuple[Attachment, ...] = ()
+    docker_socket: str | None = None
+
+
+def assemble(
+    wanted: Wanted, store: ArchiveStore, log: EventLog
+) -> tuple[Endpoint, Sequence[Runner]]:
+    """The endpoint, and what keeps its instances going.
+
+    Blocks while a single model's archive is fetched; raises what that raises.
+    """
+    multi_model = wanted.single_model is None
+    endpoint = Endpoint(wanted.endpoint_name, multi_model, store.description, wanted.rules, log)
+    parts = _Parts(wanted, store, log)
+    if wanted.attachments:
+        return endpoint, [
+            AttachedInstances(attachment, parts.attached, endpoint, wanted.rules)
+            for attachment in wanted.attachments
+        ]
+    runners = [parts.process(f"instance-{number + 1}") for number in range(wanted.instances)]
+    for runner in runners:
+        endpoint.join(runner.instance)
+    return endpoint, runners
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What instances are made of."""
+
+    wanted: Wanted
+    store: ArchiveStore
+    log: EventLog
+
+    def attached(self, name: str, url: str, attachment: Attachment) -> Instance:
+        """A container that runs already."""
+        instance = self._instance(name, url, ModelDisk(attachment.root, attachment.seen_as))
+        if self.wanted.docker_socket is not None:
+            address = urlsplit(url).hostname or ""
+            instance.holdings.gauge = DockerGauge(self.wanted.docker_socket, address)
+        return instance
+
+    def process(self, name: str) -> ProcessInstance:
+        """A container that is a process of this machine."""
+        wanted, port = self.wanted, _free_port()
+        root = wanted.work_dir / name / "models"
+        disk = ModelDisk(root)
+        instance = self._instance(name, f"http://127.0.0.1:{port}", disk)
+        launch = Launch(
+            _command(wanted.container, port, root),
+            {
+                "SAGEMAKER_BIND_TO_PORT": str(port),
+                "SERVE_BIND_ADDRESS": "127.0.0.1",
+                "SERVE_MODEL_ROOT": str(root),
+                **self._mode(disk),
+            },
+            _CHECKOUT if wanted.container is None else None,
+            wanted.work_dir / f"{name}.log",
+        )
+        return ProcessInstance(instance, launch, wanted.rules, wanted.single_model is None)
+
+    def _mode(self, disk: ModelDisk) -> dict[str, str]:
+        """The environment of multi-model mode, or of a model that lies there from the start."""
+        if self.wanted.single_model is None:
+            return {"SAGEMAKER_MULTI_MODEL": "true"}
+        limits, unheard = self.wanted.rules.extraction, lambda kind, fields: None
+        disk.fetch(self.wanted.single_model, _SINGLE, self.store, limits, bool, unheard)
+        return {"SERVE_SINGLE_MODEL_DIR": str(disk.directory(_SINGLE))}
+
+    def _instance(self, name: str, url: str, disk: ModelDisk) -> Instance:
+        rules, multi_model = self.wanted.rules, self.wanted.single_model is None
+        client = ContainerClient(url, rules)
+        holdings = Holdings(name, client, disk, self.store, rules, self.wanted.budget, self.log)
+        return Instance(name, client, holdings, rules, self.log, multi_model)
+
+
+def _command(given: str | None, port: int, root: Path) -> Sequence[str]:
+    """The container's command with what it cannot know filled in."""
+    if given is None:
+        return OUR_CONTAINER
+    words = shlex.split(given)
+    return [word.replace("{port}", str(port)).replace("{models}", str(root)) for word in words]
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])

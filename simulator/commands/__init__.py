@@ -1,0 +1,1 @@
+"""The simulator's commands: each adds its parser and runs."""

@@ -1,0 +1,61 @@
+"""The memory of containers beside the simulator, asked from the Docker engine.
+
+Needs the engine's socket. Without it an instance's memory is not known, and only the container's
+own 507 makes room.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+
+import docker
+from docker.errors import DockerException
+from docker.models.containers import Container
+
+from simulator.memory import Reading, shared_out
+
+_KIB = 1024
+
+
+class DockerGauge:
+    """The container that has an address in one of the engine's networks."""
+
+    def __init__(self, socket: str, address: str) -> None:
+        self._socket, self._address = socket, address
+        self._client: docker.DockerClient | None = None
+        self._container: Container | None = None
+
+    async def read(self, model_names: Collection[str]) -> Reading:
+        """Asked in a thread: the engine answers in some 10 ms."""
+        return await asyncio.to_thread(self._read, frozenset(model_names))
+
+    def _read(self, model_names: frozenset[str]) -> Reading:
+        try:
+            container = self._container = self._container or self._found()
+            if container is None:
+                return Reading()
+            used = _used(container)
+            # docker's own ps: resident size in KiB, shared pages included.
+            top = container.top(ps_args="-eo pid,rss,args")["Processes"]
+        except (DockerException, OSError, KeyError, TypeError):
+            self._container = None  # it may have been made anew
+            return Reading()
+        seen = [(args, int(rss) * _KIB) for _, rss, args in top]
+        return Reading(used, shared_out(seen, model_names).by_model)
+
+    def _found(self) -> Container | None:
+        if self._client is None:
+            self._client = docker.DockerClient(base_url=self._socket)
+        for container in self._client.containers.list():
+            networks = container.attrs["NetworkSettings"]["Networks"].values()
+            if self._address in {network["IPAddress"] for network in networks}:
+                return container
+        return None
+
+
+def _used(container: Container) -> int:
+    """As `docker stats` has it: without the page cache that can be given back."""
+    memory = container.stats(stream=False, one_shot=True)["memory_stats"]
+    given_back = memory["stats"].get("inactive_file", memory["stats"].get("total_inactive_file", 0))
+    return int(memory["usage"]) - int(given_back)

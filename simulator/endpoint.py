@@ -1,0 +1,158 @@
+"""The endpoint: one invocation goes to the instance that should answer it, and is told of."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from simulator.container_client import InstanceGone
+from simulator.errors import NoInstance
+from simulator.events import EventLog
+from simulator.instance import Instance, Passage
+from simulator.requests import Answer, ClosingParts, Invocation, StreamedAnswer
+from simulator.routing import route
+from simulator.rules import Rules
+from simulator.view import EndpointView, InstanceState
+from simulator.wire_errors import wire_error
+
+Given = TypeVar("Given", Answer, StreamedAnswer)
+
+
+@dataclass
+class Endpoint:
+    """A multi-model endpoint, or a single-model one; instances come and go."""
+
+    endpoint_name: str
+    multi_model: bool
+    models: str
+    rules: Rules
+    log: EventLog
+
+    def __post_init__(self) -> None:
+        self._instances: dict[str, Instance] = {}
+
+    def join(self, instance: Instance) -> None:
+        """An instance belongs to the endpoint from now on."""
+        self._instances[instance.name] = instance
+
+    def leave(self, name: str) -> None:
+        """An instance is gone for good."""
+        self._instances.pop(name, None)
+
+    @property
+    def instances(self) -> tuple[Instance, ...]:
+        """Every instance, in service or not."""
+        return tuple(self._instances.values())
+
+    def view(self) -> EndpointView:
+        """The endpoint as it stands now."""
+        return EndpointView(
+            self.endpoint_name,
+            self.multi_model,
+            self.models,
+            self.rules.cache.value,
+            self.log.last,
+            tuple(instance.view() for instance in self._instances.values()),
+        )
+
+    async def invoke(self, invocation: Invocation) -> Answer:
+        """InvokeEndpoint. Raises what errors.py says."""
+        teller = _Teller(self, invocation)
+        answer = await self._routed(invocation, teller, Instance.invoke)
+        teller.answered(answer.status)
+        return answer
+
+    async def invoke_stream(self, invocation: Invocation) -> StreamedAnswer:
+        """InvokeEndpointWithResponseStream; told of when the last part was read, or closed."""
+        teller = _Teller(self, invocation)
+        answer = await self._routed(invocation, teller, Instance.invoke_stream)
+
+        async def ended(error: Exception | None) -> None:
+            await answer.parts.aclose()
+            if error is None:
+                teller.answered(answer.status)
+            else:
+                teller.failed(error)
+
+        return replace(answer, parts=ClosingParts(aiter(answer.parts), ended))
+
+    async def _routed(
+        self,
+        invocation: Invocation,
+        teller: _Teller,
+        ask: Callable[[Instance, Invocation, Passage], Awaitable[Given]],
+    ) -> Given:
+        try:
+            return await self._first_that_answers(invocation, teller.passage, ask)
+        except Exception as error:
+            teller.failed(error)
+            raise
+
+    async def _first_that_answers(
+        self,
+        invocation: Invocation,
+        passage: Passage,
+        ask: Callable[[Instance, Invocation, Passage], Awaitable[Given]],
+    ) -> Given:
+        gone: set[str] = set()
+        while True:
+            instance = await self._chosen(invocation.target_model or "", gone)
+            passage.instance = instance.name
+            try:
+                return await ask(instance, invocation, passage)
+            except InstanceGone:
+                gone.add(instance.name)
+
+    async def _chosen(self, target_model: str, gone: set[str]) -> Instance:
+        candidates = [
+            instance.candidate(target_model)
+            for instance in self._instances.values()
+            if instance.state is InstanceState.IN_SERVICE and instance.name not in gone
+        ]
+        chosen = route(candidates, self.rules.busy_at)
+        if chosen is None:
+            raise NoInstance(self._why_none())
+        if chosen.copy_to is not None and self.multi_model:
+            await self._instances[chosen.copy_to].prepare(target_model)
+        return self._instances[chosen.name]
+
+    def _why_none(self) -> str:
+        states = "; ".join(
+            f"{instance.name} {instance.state.value}"
+            + (f" ({instance.message})" if instance.message else "")
+            for instance in self._instances.values()
+        )
+        return f"No instance of {self.endpoint_name} is in service: {states or 'there is none'}."
+
+
+class _Teller:
+    """The one event that each invocation ends with."""
+
+    def __init__(self, endpoint: Endpoint, invocation: Invocation) -> None:
+        self._endpoint, self._invocation = endpoint, invocation
+        self.passage = Passage()
+
+    def answered(self, status: int) -> None:
+        """The container's answer went to the caller."""
+        self._tell("invoked", status)
+
+    def failed(self, error: Exception) -> None:
+        """The caller got an error."""
+        wire = wire_error(error, self._endpoint.endpoint_name)
+        self._tell("invocation_failed", wire.status, error=wire.name, message=str(error))
+
+    def _tell(self, kind: str, status: int, **fields: str) -> None:
+        self._endpoint.log.tell(
+            kind,
+            self.passage.instance,
+            target_model=self._invocation.target_model,
+            status=status,
+            seconds=time.monotonic() - self.passage.start,
+            cold=self.passage.cold_s > 0,
+            cold_seconds=self.passage.cold_s,
+            waiting_seconds=self.passage.waiting_s,
+            request_id=self._invocation.request_id,
+            **fields,
+        )

@@ -1,0 +1,114 @@
+"""What happens at the endpoint, as it happens: kept for a while, and told to who listens.
+
+One event is one fact. Its fields are plain values, so that a page, a metric and a test read the
+same thing. Kinds and their fields:
+
+    instance_starting   pid?                        a container process was started
+    instance_in_service seconds                     /ping and /models answered for the first time,
+                                                    or again
+    instance_unhealthy  message                     it gets no requests until it answers again
+    instance_ended      message                     its process ended, or it left
+    download_started    target_model
+    download_finished   target_model seconds bytes
+    download_failed     target_model message
+    extracted           target_model seconds bytes
+    extraction_failed   target_model message
+    load_started        target_model
+    loaded              target_model seconds memory?          bytes; None where not known
+    load_failed         target_model seconds status message   status 0: no answer
+    unload_started      target_model reason   "memory" (above the threshold), "507", "not cached",
+                                              "stopping"
+    unloaded            target_model seconds reason
+    unload_failed       target_model status message
+    lost                target_model message   the container no longer lists a model it had loaded
+    deleted             target_model bytes     its archive left the disk, which was full
+    invoked             target_model? status seconds cold request_id   status 200; seconds from the
+                                              caller's request to the answer's end
+                        cold_seconds          how long the model took to be there (0.0 when warm)
+                        waiting_seconds       until the container was asked
+    invocation_failed   target_model? status seconds cold error message request_id
+                                              error is the exception's name on the wire
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+#: Plain values only, so that an event is JSON as it stands.
+Value = str | int | float | bool | None
+
+
+@dataclass(frozen=True)
+class Event:
+    """One fact: the sequence number (from 1, without gaps), seconds since the epoch, the rest."""
+
+    sequence: int
+    at: float
+    kind: str
+    instance: str | None
+    fields: Mapping[str, Value]
+
+    def as_json(self) -> dict[str, Value]:
+        """The event as one flat object."""
+        return {
+            "sequence": self.sequence,
+            "at": self.at,
+            "kind": self.kind,
+            "instance": self.instance,
+            **self.fields,
+        }
+
+
+class EventLog:
+    """The last events and who listens. Called from the event loop's thread only."""
+
+    def __init__(self, kept: int = 5000, clock: Callable[[], float] = time.time) -> None:
+        self._kept: deque[Event] = deque(maxlen=kept)
+        self._clock, self._last = clock, 0
+        self._listeners: set[Callable[[Event], None]] = set()
+
+    def tell(self, kind: str, instance: str | None = None, **fields: Value) -> Event:
+        """Something happened; every listener has heard of it when this returns."""
+        self._last += 1
+        event = Event(self._last, self._clock(), kind, instance, MappingProxyType(fields))
+        self._kept.append(event)
+        for listener in tuple(self._listeners):
+            listener(event)
+        return event
+
+    def since(self, sequence: int) -> tuple[Event, ...]:
+        """The kept events after that one, oldest first."""
+        return tuple(event for event in self._kept if event.sequence > sequence)
+
+    @property
+    def last(self) -> int:
+        """The sequence number of the newest event; 0 before the first."""
+        return self._last
+
+    def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
+        """Call listener with each event from now on; returns what ends that."""
+        self._listeners.add(listener)
+        return lambda: self._listeners.discard(listener)
+
+    async def follow(self, sequence: int) -> AsyncIterator[Event]:
+        """The events after that one: the kept ones, then each as it happens, without end.
+
+        A follower that does not keep up loses nothing until it is more than the log's length
+        behind; then it continues with the oldest event that is kept.
+        """
+        news = asyncio.Event()
+        stop = self.listen(lambda _: news.set())
+        try:
+            while True:
+                news.clear()
+                for event in self.since(sequence):
+                    sequence = event.sequence
+                    yield event
+                await news.wait()
+        finally:
+            stop()

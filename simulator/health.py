@@ -1,0 +1,62 @@
+"""Polling a container as the platform does: /ping, and /models beside it.
+
+AWS: /ping answers 200 within 2 s; an endpoint fails when the container lists no models
+(pytorch/serve#397: a 404 there ends it), or is not healthy within its start-up window.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+
+from simulator.container_client import InstanceGone
+from simulator.errors import ContainerFailed
+from simulator.instance import Instance
+from simulator.rules import Rules
+from simulator.view import InstanceState
+
+#: Between two looks at a container that does not serve yet, or no more.
+_LOOK_S = 0.2
+
+
+async def keep_watch(instance: Instance, rules: Rules, multi_model: bool) -> None:
+    """Poll until the start-up window is over without success; else until cancelled."""
+    start, failures = time.monotonic(), 0
+    while True:
+        instance.look.clear()
+        trouble = await _trouble(instance, multi_model)
+        if trouble is None:
+            failures = 0
+            instance.serve(time.monotonic() - start)
+        elif instance.state is InstanceState.IN_SERVICE:
+            failures += 1
+            if failures >= rules.unhealthy_after:
+                start = time.monotonic()
+                instance.suspect(trouble)
+        elif time.monotonic() - start > rules.startup_s:
+            return instance.end(
+                f"not healthy within {rules.startup_s:g} s: {trouble}", InstanceState.FAILED
+            )
+        await _until_next(instance, rules, failures)
+
+
+async def _trouble(instance: Instance, multi_model: bool) -> str | None:
+    if not await instance.client.is_well():
+        return "GET /ping is not answered with 200 in time"
+    if not multi_model:
+        return None
+    before = instance.holdings.loads()
+    try:
+        listed = await instance.client.loaded()
+    except (ContainerFailed, InstanceGone) as error:
+        return f"GET /models is not answered with a listing: {error}"
+    if listed is not None:
+        instance.holdings.reconcile(before, listed)
+    return None
+
+
+async def _until_next(instance: Instance, rules: Rules, failures: int) -> None:
+    serves = instance.state is InstanceState.IN_SERVICE and not failures
+    with suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(instance.look.wait(), rules.ping_every_s if serves else _LOOK_S)

@@ -1,0 +1,100 @@
+"""The endpoint as a process of this machine, for as long as a replay lasts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from simulator.replay.settings import Settings
+
+#: The checkout, or wherever the simulator is installed: the child finds it there, too.
+ROOT = Path(__file__).parents[2]
+#: Its containers have 30 s to end (contract.md), one beside the other.
+STOP_S = 45.0
+#: How much of its output stands in a message.
+_TAIL = 3000
+
+
+class LocalEndpoint:
+    """A running endpoint. Its own output is in log."""
+
+    def __init__(self, process: subprocess.Popen[bytes], url: str, log: Path) -> None:
+        self._process, self.url, self._log = process, url, log
+
+    def gone(self) -> str | None:
+        """Why it does not run any more; None while it does."""
+        code = self._process.poll()
+        if code is None:
+            return None
+        tail = self._log.read_text(errors="replace")[-_TAIL:]
+        return f"the endpoint's process ended with exit code {code}; it said:\n{tail}"
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """Where the archives lie, and where the endpoint works and its containers' logs are."""
+
+    archives: Path
+    work: Path
+
+
+def up_command(settings: Settings, scratch: Scratch, port: int) -> list[str]:
+    """`python -m simulator up` for a folder of archives."""
+    options = {
+        "--models": str(scratch.archives),
+        "--work-dir": str(scratch.work),
+        "--endpoint-name": settings.endpoint_name,
+        "--port": str(port),
+        "--instances": str(settings.instances),
+        "--memory": settings.memory,
+        "--disk": settings.disk,
+    }
+    given = [word for name, value in options.items() if value is not None for word in (name, value)]
+    return [sys.executable, "-m", "simulator", "up", *given]
+
+
+@contextmanager
+def started(command: Sequence[str], port: int, log: Path) -> Iterator[LocalEndpoint]:
+    """The command's process; it and everything in its group has ended when the block is left."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            env={**os.environ, "PYTHONPATH": _with_root(os.environ.get("PYTHONPATH"))},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            # Ctrl-C is for the replay, which then stops the endpoint in order.
+            start_new_session=True,
+        )
+    try:
+        yield LocalEndpoint(process, f"http://127.0.0.1:{port}", log)
+    finally:
+        _end(process)
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens on now."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def _with_root(path: str | None) -> str:
+    return os.pathsep.join(filter(None, (str(ROOT), path)))
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """SIGTERM and its time; SIGKILL for the group after that, and for what the group left."""
+    if process.poll() is None:
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(STOP_S)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

@@ -1,0 +1,159 @@
+"""The endpoint seen from outside while it is asked: its events, and its state each second.
+
+The event stream is the source of facts: what was a cache hit, what was loaded and what left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from typing import Any
+
+import httpx
+
+from simulator.replay.errors import EndpointTrouble
+from simulator.replay.measuring import ENDINGS
+from simulator.replay.samples import Look
+
+#: Between two looks at the state.
+LOOK_EVERY_S = 1.0
+#: For one look, and for the first bytes of the stream.
+_ANSWER_S = 10.0
+#: Quiet streams say something every 15 s (a comment); beyond this the connection is dead.
+_QUIET_S = 60.0
+#: Before a broken stream is asked for again.
+_AGAIN_S = 0.2
+
+Event = Mapping[str, Any]
+
+
+class Observer:
+    """Events and looks since begin(). One event loop."""
+
+    def __init__(self, url: str) -> None:
+        timeout = httpx.Timeout(_ANSWER_S, read=_QUIET_S)
+        self._http = httpx.AsyncClient(base_url=url, timeout=timeout, trust_env=False)
+        self.events: list[Event] = []
+        self.looks: list[Look] = []
+        self.missed = 0
+        self.hits = self.asked = 0
+        self._last = 0
+        self._started = 0.0
+        self._ended: set[str] = set()
+        self._news = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def state(self) -> Mapping[str, Any] | None:
+        """The endpoint's state now; None without an answer."""
+        try:
+            response = await self._http.get("/simulator/state", timeout=_ANSWER_S)
+            answer = response.json() if response.status_code == 200 else None
+        except (httpx.TransportError, ValueError):
+            return None
+        return answer if isinstance(answer, dict) else None
+
+    async def begin(self) -> None:
+        """From now on everything is noted. Raises EndpointTrouble where nothing is to be seen."""
+        first = await self.state()
+        if first is None:
+            raise EndpointTrouble(
+                f"{self._http.base_url}: found no /simulator/state, expected an endpoint that "
+                "`python -m simulator up` plays; check --endpoint-url."
+            )
+        self._last, self._started = int(first["sequence"]), time.monotonic()
+        self.looks.append(Look(0.0, first))
+        self._tasks = [asyncio.create_task(self._follow()), asyncio.create_task(self._look())]
+
+    async def heard_of(self, request_ids: Collection[str], timeout_s: float) -> bool:
+        """Whether the stream has told the end of these requests; waits for that so long."""
+        deadline = time.monotonic() + timeout_s
+        while not self._ended.issuperset(request_ids):
+            self._news.clear()
+            try:
+                await asyncio.wait_for(self._news.wait(), deadline - time.monotonic())
+            except (asyncio.TimeoutError, TimeoutError):  # two classes before Python 3.11
+                return False
+        return True
+
+    async def close(self) -> None:
+        """A last look; then nothing is noted any more."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._tasks:
+            await self._note_look()
+        await self._http.aclose()
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            await self._note_look()
+
+    async def _note_look(self) -> None:
+        state = await self.state()
+        if state is not None:
+            self.looks.append(Look(time.monotonic() - self._started, state))
+
+    async def _follow(self) -> None:
+        while True:
+            # A broken stream is asked for again, after the last event that came.
+            with suppress(httpx.TransportError):
+                await self._follow_once()
+            await asyncio.sleep(_AGAIN_S)
+
+    async def _follow_once(self) -> None:
+        headers = {"Accept": "text/event-stream", "Last-Event-ID": str(self._last)}
+        async with self._http.stream("GET", "/simulator/events", headers=headers) as response:
+            async for line in response.aiter_lines():
+                if line.startswith("data:"):
+                    self._note(json.loads(line[len("data:") :]))
+
+    def _note(self, event: Event) -> None:
+        sequence = int(event["sequence"])
+        if sequence <= self._last:
+            return
+        self.missed += sequence - self._last - 1
+        self._last = sequence
+        self.events.append(event)
+        if event["kind"] in ENDINGS:
+            self._ended.add(str(event.get("request_id")))
+            self.asked += 1
+            self.hits += not event.get("cold")
+        self._news.set()
+
+
+async def until_in_service(
+    observer: Observer, expected_name: str, gone: Callable[[], str | None], timeout_s: float
+) -> None:
+    """Return as soon as every instance is in service. Raises EndpointTrouble.
+
+    gone says why waiting is in vain, or None.
+    """
+    deadline = time.monotonic() + timeout_s
+    seen: deque[str] = deque(["no answer"], maxlen=1)
+    while time.monotonic() < deadline:
+        if reason := gone():
+            raise EndpointTrouble(reason)
+        state = await observer.state()
+        if state is not None and _all_in_service(state, expected_name, seen):
+            return
+        await asyncio.sleep(_AGAIN_S)
+    raise EndpointTrouble(
+        f"found {seen[0]} after {timeout_s:g} s, expected every instance in service; "
+        "look into the endpoint's own output."
+    )
+
+
+def _all_in_service(state: Mapping[str, Any], expected_name: str, seen: deque[str]) -> bool:
+    if state["endpoint_name"] != expected_name:
+        raise EndpointTrouble(
+            f"found an endpoint named {state['endpoint_name']}, expected {expected_name}; "
+            "correct --endpoint-name."
+        )
+    instances = state["instances"]
+    seen.append(", ".join(f"{one['name']} {one['state']}" for one in instances) or "no instance")
+    return bool(instances) and all(one["state"] == "in service" for one in instances)

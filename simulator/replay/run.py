@@ -1,0 +1,268 @@
+"""One replay from the archives to the report. Here the rooms are joined; nothing is decided."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from simulator.replay.asking import Asking
+from simulator.replay.copies import (
+    SUFFIX,
+    Advance,
+    Variant,
+    asking_for,
+    copy_names,
+    find_variants,
+    write_copies,
+)
+from simulator.replay.errors import EndpointTrouble, Interrupted
+from simulator.replay.live_line import show
+from simulator.replay.load import Load
+from simulator.replay.local_endpoint import Scratch, free_port, started, up_command
+from simulator.replay.machine import machine, versions
+from simulator.replay.observing import Observer, until_in_service
+from simulator.replay.quantities import seconds, share
+from simulator.replay.runtime import Runtime
+from simulator.replay.samples import Recording
+from simulator.replay.settings import Settings
+from simulator.replay.summary import Setting, is_good, summarise
+from simulator.replay.traffic import plan, zipf_shares
+
+GOOD, NOT_GOOD, INTERRUPTED = 0, 1, 130  # 130: what shells say after Ctrl-C
+
+#: AWS's start-up window in practice; the containers' own window ends before.
+START_S = 500.0
+#: For the stream to tell the end of requests that are answered.
+_EVENTS_S = 5.0
+#: Between two looks whether the endpoint's process lives.
+_LIVES_EVERY_S = 0.5
+
+#: What starts an endpoint for a folder of archives on a port; tests put another one in.
+Command = Callable[[Settings, Scratch, int], Sequence[str]]
+
+
+def replay(settings: Settings, report: Path, command: Command = up_command) -> int:
+    """All of it; the report's folder is made. Returns the exit code, raises ReplayError.
+
+    0 when everything that was planned was sent and each answer was right, 1 when not, 130 after an
+    interruption, of which there is a report if traffic had begun.
+    """
+    names = copy_names(settings.models)
+    variants = find_variants(settings.model, settings.request) if settings.model else ()
+    report.mkdir(parents=True, exist_ok=True)
+    logs = None if settings.endpoint else report / "logs"
+    with _endpoint(settings, names, variants, logs, command) as (url, gone):
+        recording = asyncio.run(_record(settings, names, asking_for(names, variants), url, gone))
+    setting = Setting(
+        settings,
+        [name + SUFFIX for name in names],
+        zipf_shares(settings.models, settings.zipf),
+        str(settings.model or "the replay's own, which answers its name"),
+        machine(),
+        versions(logs),
+    )
+    write_report(report, setting, recording)
+    if recording.interrupted == Interrupted.REASON:
+        return INTERRUPTED
+    return GOOD if is_good(recording) else NOT_GOOD
+
+
+def make_archives(settings: Settings, folder: Path) -> None:
+    """The archives only, in a folder that is made, for an endpoint that somebody else runs."""
+    variants = find_variants(settings.model, settings.request) if settings.model else ()
+    folder.mkdir(parents=True, exist_ok=True)
+    _write_archives(copy_names(settings.models), variants, folder)
+
+
+def write_report(folder: Path, setting: Setting, recording: Recording) -> None:
+    """report.json and report.html."""
+    # Only here: matplotlib takes a second to import.
+    from simulator.replay.figures import figures
+    from simulator.replay.page import page
+
+    summary = summarise(setting, recording)
+    (folder / "report.json").write_text(json.dumps(summary, indent=1) + "\n", "utf-8")
+    (folder / "report.html").write_text(page(summary, figures(summary, recording)), "utf-8")
+    latency, ratio = summary["latency_s"], summary["hit_ratio"]
+    for kind in ("warm", "cold"):
+        if latency[kind]["count"]:
+            p50, p99 = seconds(latency[kind]["p50"]), seconds(latency[kind]["p99"])
+            _say(f"{kind}: {latency[kind]['count']} requests, p50 {p50}, p99 {p99}")
+    _say(
+        f"hit ratio {'-' if ratio is None else share(ratio)}, "
+        f"{summary['loading']['evictions']} evictions, "
+        f"{sum(kind['count'] for kind in summary['failures'])} failures, "
+        f"{len(recording.not_sent)} not sent"
+    )
+    for kind in summary["failures"]:
+        _say(f"  {kind['count']} x {kind['name']}: {kind['example']}")
+    _say(f"report: {folder / 'report.html'}")
+
+
+@contextmanager
+def _endpoint(
+    settings: Settings,
+    names: tuple[str, ...],
+    variants: tuple[Variant, ...],
+    logs: Path | None,
+    command: Command,
+) -> Iterator[tuple[str, Callable[[], str | None]]]:
+    """(url, what says why it is gone) of the given endpoint, or of one made for this replay."""
+    if settings.endpoint or logs is None:
+        assert settings.endpoint is not None, "an endpoint of ours has logs"
+        yield settings.endpoint.url, lambda: None
+        return
+    logs.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="replay-") as folder:
+        scratch = Scratch(Path(folder) / "archives", Path(folder) / "endpoint")
+        for made in (scratch.archives, scratch.work):
+            made.mkdir()
+        _write_archives(names, variants, scratch.archives)
+        port = free_port()
+        try:
+            with started(command(settings, scratch, port), port, logs / "endpoint.log") as endpoint:
+                yield endpoint.url, endpoint.gone
+        finally:
+            for written in scratch.work.glob("*.log"):
+                shutil.copyfile(written, logs / written.name)
+
+
+def _write_archives(names: tuple[str, ...], variants: tuple[Variant, ...], folder: Path) -> None:
+    began = time.monotonic()
+    with _progress("archives", len(names)) as advance:
+        write_copies(names, variants, folder, advance)
+    _say(f"{len(names)} archives made in {seconds(time.monotonic() - began)}")
+
+
+@contextmanager
+def _progress(title: str, total: int) -> Iterator[Advance]:
+    """A bar on a terminal, nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda count: None
+        return
+    from tqdm import tqdm  # only people at a terminal pay for its import
+
+    with tqdm(total=total, desc=title, leave=False) as bar:
+        yield bar.update
+
+
+@dataclass
+class _Stop:
+    """Set once, with the first reason."""
+
+    event: asyncio.Event = field(default_factory=asyncio.Event)
+    reason: str | None = None
+
+    def set(self, reason: str) -> None:
+        self.reason = self.reason or reason
+        self.event.set()
+
+
+async def _record(
+    settings: Settings,
+    names: tuple[str, ...],
+    asking: Asking,
+    url: str,
+    gone: Callable[[], str | None],
+) -> Recording:
+    """The traffic on an endpoint that may still be starting."""
+    arrivals = plan(
+        settings.rps,
+        settings.duration_s,
+        zipf_shares(settings.models, settings.zipf),
+        settings.seed,
+    )
+    runtime = Runtime(url, settings.endpoint_name)
+    load = Load(runtime, asking, [name + SUFFIX for name in names], settings.outstanding)
+    observer = Observer(url)
+    try:
+        async with _stopping(gone) as stop:
+            await _until_ready(observer, settings.endpoint_name, gone, stop)
+            await observer.begin()
+            started_at = time.time()
+            async with _beside(show(load, observer, settings.duration_s)):
+                await load.run(arrivals, stop.event)
+            elapsed = load.elapsed
+            await _all_told(load, observer, gone)
+    finally:
+        await observer.close()
+        await runtime.close()
+    return Recording(
+        started_at,
+        elapsed,
+        load.planned,
+        load.samples,
+        load.not_sent,
+        observer.events,
+        observer.looks,
+        observer.missed,
+        stop.reason,
+    )
+
+
+async def _until_ready(
+    observer: Observer, name: str, gone: Callable[[], str | None], stop: _Stop
+) -> None:
+    began = time.monotonic()
+    await until_in_service(observer, name, lambda: stop.reason or gone(), START_S)
+    _say(f"endpoint {name} in service after {seconds(time.monotonic() - began)}")
+
+
+async def _all_told(load: Load, observer: Observer, gone: Callable[[], str | None]) -> None:
+    if gone() is None:
+        ids = {sample.request_id for sample in load.samples if sample.request_id}
+        await observer.heard_of(ids, _EVENTS_S)
+
+
+@asynccontextmanager
+async def _stopping(gone: Callable[[], str | None]) -> AsyncIterator[_Stop]:
+    """Ctrl-C, SIGTERM and the endpoint's end stop the traffic; a second Ctrl-C stops at once."""
+    stop, loop = _Stop(), asyncio.get_running_loop()
+
+    def interrupt(number: signal.Signals) -> None:
+        stop.set(Interrupted.REASON)
+        loop.remove_signal_handler(number)
+
+    signals = (signal.SIGINT, signal.SIGTERM)
+    for number in signals:
+        loop.add_signal_handler(number, interrupt, number)
+    try:
+        async with _beside(_watch(gone, stop)):
+            yield stop
+    except EndpointTrouble as trouble:
+        if stop.reason == Interrupted.REASON:
+            raise Interrupted from trouble
+        raise
+    finally:
+        for number in signals:
+            loop.remove_signal_handler(number)
+
+
+async def _watch(gone: Callable[[], str | None], stop: _Stop) -> None:
+    while (reason := gone()) is None:  # noqa: ASYNC110 # a process that ends sets no event
+        await asyncio.sleep(_LIVES_EVERY_S)
+    stop.set(reason)
+
+
+@asynccontextmanager
+async def _beside(work: Coroutine[object, object, None]) -> AsyncIterator[None]:
+    """The work goes on for as long as the block lasts."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def _say(sentence: str) -> None:
+    print(sentence, file=sys.stderr, flush=True)

@@ -1,0 +1,44 @@
+"""What one replay does, settled before it begins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+#: The endpoint's name where the replay starts it.
+OWN_ENDPOINT = "replay"
+
+
+@dataclass(frozen=True)
+class RunningEndpoint:
+    """An endpoint that somebody else runs, with the archives in its store."""
+
+    url: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Settings:
+    """rps is the mean rate of arrivals; zipf the exponent, 0 being every model alike.
+
+    memory and disk are handed to the endpoint as they were written (4GB); outstanding bounds the
+    requests that wait for an answer at one time.
+    """
+
+    models: int = 200
+    zipf: float = 1.1
+    rps: float = 50.0
+    duration_s: float = 60.0
+    seed: int = 1
+    outstanding: int = 512
+    instances: int = 1
+    memory: str | None = None
+    disk: str | None = None
+    model: Path | None = None
+    request: Path | None = None
+    endpoint: RunningEndpoint | None = None
+
+    @property
+    def endpoint_name(self) -> str:
+        """The name that requests are addressed to."""
+        return self.endpoint.name if self.endpoint else OWN_ENDPOINT

@@ -1,0 +1,49 @@
+"""One target model on one instance: the record that bringing, asking and unloading share."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from simulator.eviction import Held
+from simulator.view import ModelState, ModelView
+
+
+@dataclass
+class Resident:
+    """state is None while nothing of it is here. Written by its instance's event loop only."""
+
+    target_model: str
+    model_name: str
+    state: ModelState | None = None
+    memory: int | None = None  # bytes, of its processes, while loaded
+    needed: int | None = None  # bytes, the most it was seen to use
+    disk: int = 0
+    wanted: int = 0  # callers that wait for it or ask it
+    invocations: int = 0
+    last_used: float = 0.0
+    loads: int = 0  # successful ones: tells one load from the next
+    bringing: asyncio.Task[None] | None = field(default=None, repr=False)
+    leaving: asyncio.Task[None] | None = field(default=None, repr=False)
+
+    def as_held(self) -> Held | None:
+        """What eviction decides on; None while nothing of it is here."""
+        if self.state is None:
+            return None
+        wanted = self.wanted > 0 or self.bringing is not None
+        return Held(self.target_model, self.state, wanted, self.last_used, self.memory, self.disk)
+
+    def as_view(self) -> ModelView | None:
+        """What the page draws; None while nothing of it is here."""
+        if self.state is None:
+            return None
+        return ModelView(
+            self.target_model,
+            self.model_name,
+            self.state,
+            self.memory,
+            self.disk,
+            self.wanted,
+            self.invocations,
+            self.last_used or None,
+        )

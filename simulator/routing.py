@@ -1,0 +1,49 @@
+"""Which instance answers: a pure decision over what each of them holds.
+
+AWS ("How multi-model endpoints work"): later requests for a model go to an instance that has it;
+where that one is busy, another instance loads a copy; where an instance is gone, so do the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An instance in service, seen from one target model. memory is used/limit, None: not known."""
+
+    name: str
+    has_model: bool
+    model_in_flight: int
+    in_flight: int
+    models: int
+    memory: float | None
+
+
+@dataclass(frozen=True)
+class Route:
+    """The instance that answers, and the one that should load a copy meanwhile, if any."""
+
+    name: str
+    copy_to: str | None = None
+
+
+def route(candidates: Sequence[Candidate], busy_at: int) -> Route | None:
+    """Where a request goes; None without an instance in service."""
+    holders = [candidate for candidate in candidates if candidate.has_model]
+    others = [candidate for candidate in candidates if not candidate.has_model]
+    if not holders:
+        return Route(min(others, key=_emptiness).name) if others else None
+    least_busy = min(
+        holders, key=lambda candidate: (candidate.model_in_flight, candidate.in_flight)
+    )
+    if others and least_busy.model_in_flight >= busy_at:
+        return Route(least_busy.name, copy_to=min(others, key=_emptiness).name)
+    return Route(least_busy.name)
+
+
+def _emptiness(candidate: Candidate) -> tuple[float, int, int, str]:
+    """Most free memory first, then fewest models and requests; the name makes it a fixed choice."""
+    return (candidate.memory or 0.0, candidate.models, candidate.in_flight, candidate.name)

@@ -1,0 +1,70 @@
+"""The platform's rules: time-outs, limits and choices, each with its source."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+MIB = 1024**2
+GIB = 1024**3
+
+
+class CacheSetting(Enum):
+    """ModelCacheSetting of AWS's MultiModelConfig."""
+
+    ENABLED = "Enabled"
+    DISABLED = "Disabled"
+
+
+class WithoutMemory(Enum):
+    """What the caller gets when eviction did not make room; AWS does not say."""
+
+    MODEL_ERROR = "model-error"
+    SERVICE_UNAVAILABLE = "service-unavailable"
+
+
+@dataclass(frozen=True)
+class ExtractionLimits:
+    """What an archive may bring; beyond it is refused before it is written."""
+
+    total_bytes: int = 20 * GIB
+    members: int = 100_000
+    #: Extracted bytes per byte of the archive, once more than ratio_from_bytes were written.
+    ratio: float = 1000.0
+    ratio_from_bytes: int = 64 * MIB
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Seconds, bytes and counts. Defaults are SageMaker's where it documents them."""
+
+    # AWS, "InvokeEndpoint": 60 s; contract.
+    invoke_timeout_s: float = 60.0
+    # AWS, "Custom container contract for multi-model endpoints": load and unload 360 s.
+    load_timeout_s: float = 360.0
+    unload_timeout_s: float = 360.0
+    # A caller waits as long for a cold model as for an answer; then ModelNotReadyException.
+    cold_wait_s: float = 60.0
+    # AWS, "Use your own inference code": /ping within 2 s; a socket is accepted within 250 ms.
+    ping_timeout_s: float = 2.0
+    connect_timeout_s: float = 0.25
+    ping_every_s: float = 5.0
+    # Failed pings in a row until an instance gets no requests.
+    unhealthy_after: int = 3
+    # ContainerStartupHealthCheckTimeoutInSeconds' default is 8 minutes in practice.
+    startup_s: float = 480.0
+    stop_s: float = 30.0
+    # AWS, "InvokeEndpoint": 6 MB of body (quota); TargetModel 1 to 1024 printable characters.
+    payload_bytes: int = 6 * 1024 * 1024
+    target_model_characters: int = 1024
+    # Memory used, of the limit, above which a load unloads others first. AWS does not say.
+    memory_threshold: float = 0.9
+    # How often room is made for one load or one invocation before the caller is told.
+    evictions_per_call: int = 32
+    without_memory: WithoutMemory = WithoutMemory.MODEL_ERROR
+    cache: CacheSetting = CacheSetting.ENABLED
+    # Requests in flight of one model on each of its instances that make another one load it too.
+    busy_at: int = 4
+    # How often a container that ended is started again, in a row without getting healthy.
+    restarts: int = 3
+    extraction: ExtractionLimits = ExtractionLimits()

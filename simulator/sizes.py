@@ -1,0 +1,18 @@
+"""Sizes as people write them: 4GB, 512MB."""
+
+from __future__ import annotations
+
+import re
+
+_UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
+
+
+def read_size(text: str) -> int:
+    """Bytes; GB is 2**30, as docker has it. Raises ValueError with a sentence."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    if found is None:
+        raise ValueError(f"found {text!r}, expected a size such as 4GB or 512MB")
+    size = int(float(found[1]) * _UNITS[found[2].upper()])
+    if size <= 0:
+        raise ValueError(f"found {text!r}, expected more than nothing")
+    return size

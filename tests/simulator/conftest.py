@@ -1,0 +1,46 @@
+"""A runtime API for each test, and one for all the tests that only read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.simulator.runtime_server import FakeEndpoint, Served, serving
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    """A multi-model endpoint's runtime API, of this test's own."""
+    with serving(FakeEndpoint()) as running:
+        yield running
+
+
+@pytest.fixture
+def single() -> Iterator[Served]:
+    """A single-model endpoint's runtime API, of this test's own."""
+    with serving(FakeEndpoint(multi_model=False)) as running:
+        yield running
+
+
+@pytest.fixture
+def aws_environment(tmp_path: Path) -> dict[str, str]:
+    """What the AWS clients read: credentials that are nobody's, and no files of the user's."""
+    return {
+        "AWS_ACCESS_KEY_ID": "nobody",
+        "AWS_SECRET_ACCESS_KEY": "nothing",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_CONFIG_FILE": str(tmp_path / "no-config"),
+        "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "no-credentials"),
+        "AWS_PAGER": "",
+        "HOME": str(tmp_path),
+        "PATH": "/usr/bin:/bin",
+        "SAGEMAKER_SUPPRESS_V2_WARNING": "1",
+        # Python's own settings of this run must not reach another environment's Python.
+        "PYTHONNOUSERSITE": "1",
+        "NO_PROXY": "127.0.0.1",
+    }

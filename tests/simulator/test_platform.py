@@ -1,0 +1,446 @@
+"""The platform's behaviour, against a container with knobs: `python -m simulator up`, for real."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.container import until
+from tests.support.simulator import FAKE_CONTAINER, Simulator, archive, fake_model, simulator
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    """A folder of archives, empty."""
+    folder = tmp_path / "archives"
+    folder.mkdir()
+    return folder
+
+
+def _answer(response: httpx.Response) -> Any:
+    assert response.status_code == 200, response.text
+    return response.json()["answer"]
+
+
+def _error(response: httpx.Response) -> tuple[int, str]:
+    return response.status_code, response.headers["x-amzn-errortype"]
+
+
+def _together(count: int, call: Callable[[int], Any]) -> list[Any]:
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(call, range(count)))
+
+
+def _fits(count: int) -> str:
+    return f"{FAKE_CONTAINER} --capacity {count}"
+
+
+# -- coming
+
+
+def test_a_model_comes_in_order_and_once_however_many_wait(models: Path, tmp_path: Path) -> None:
+    """Download, extraction, load, invocation: in this order, once for eight callers at a time."""
+    fake_model(models, "a.tar.gz", load_seconds=0.3)
+    with simulator(models, tmp_path / "log") as played:
+        answers = _together(8, lambda _: _answer(played.invoke("a.tar.gz")))
+        assert answers == ["a.tar.gz"] * 8
+        kinds = [event["kind"] for event in played.events() if event.get("target_model")]
+        coming = ["download_started", "download_finished", "extracted", "load_started", "loaded"]
+        assert kinds == [*coming, *["invoked"] * 8]
+        assert all(event["cold"] for event in played.kinds("invoked"))
+        assert played.fake()["faults"] == []
+
+
+def test_a_model_that_is_there_is_asked_at_once(models: Path, tmp_path: Path) -> None:
+    """The second invocation is warm, and brings nothing."""
+    fake_model(models, "sub/a.tar.gz")
+    with simulator(models, tmp_path / "log") as played:
+        for _ in range(2):
+            assert _answer(played.invoke("sub/a.tar.gz")) == "sub/a.tar.gz"
+        assert [event["cold"] for event in played.kinds("invoked")] == [True, False]
+        assert len(played.kinds("download_started", "load_started")) == 2
+
+
+def test_body_and_headers_pass_through(models: Path, tmp_path: Path) -> None:
+    """The container's bytes and custom attributes are the caller's."""
+    fake_model(models, "a.tar.gz")
+    with simulator(models, tmp_path / "log") as played:
+        answer = played.boto3_client().invoke_endpoint(
+            EndpointName="test", TargetModel="a.tar.gz", Body=b"\x00\xff", ContentType="x/y"
+        )
+        assert json.loads(answer["Body"].read())["echo"] == "\x00\xff"
+        assert answer["CustomAttributes"] == "seen"
+        assert answer["InvokedProductionVariant"] == "AllTraffic"
+
+
+def test_a_slow_load_goes_on_while_its_caller_is_told_to_wait(models: Path, tmp_path: Path) -> None:
+    """ModelNotReadyException after the wait; the load is not begun again, and then answers."""
+    fake_model(models, "a.tar.gz", load_seconds=1.5)
+    with simulator(models, tmp_path / "log", "--cold-wait", "0.3") as played:
+        assert _error(played.invoke("a.tar.gz")) == (429, "ModelNotReadyException")
+        until(lambda: played.states() == {"a.tar.gz": "loaded"}, "it is loaded")
+        assert _answer(played.invoke("a.tar.gz")) == "a.tar.gz"
+        assert len(played.kinds("load_started")) == 1
+
+
+def test_a_replaced_archive_does_not_touch_the_copy(models: Path, tmp_path: Path) -> None:
+    """What is extracted stays what is served."""
+    fake_model(models, "a.tar.gz")
+    with simulator(models, tmp_path / "log") as played:
+        played.invoke("a.tar.gz")
+        archive(models / "a.tar.gz", {"answer.json": b'{"answer": "new"}'})
+        assert _answer(played.invoke("a.tar.gz")) == "a.tar.gz"
+
+
+# -- room
+
+
+def test_a_507_unloads_the_least_recently_used_and_keeps_its_archive(
+    models: Path, tmp_path: Path
+) -> None:
+    """Two fit: the third takes the place of the one asked longest ago, which stays on disk."""
+    for name in "abc":
+        fake_model(models, name)
+    with simulator(models, tmp_path / "log", container=_fits(2)) as played:
+        for name in ("a", "b", "a", "c"):
+            assert _answer(played.invoke(name)) == name
+        assert played.states() == {"a": "loaded", "b": "on disk", "c": "loaded"}
+        assert [event["reason"] for event in played.kinds("unloaded")] == ["507"]
+        assert _answer(played.invoke("b")) == "b"
+        fetched = Counter(event["target_model"] for event in played.kinds("download_started"))
+        assert fetched == {"a": 1, "b": 1, "c": 1}
+
+
+def test_memory_above_the_threshold_unloads_before_the_load(models: Path, tmp_path: Path) -> None:
+    """Three models of 60 MiB in 256 MiB: the container never says 507, and never has four."""
+    for number in range(6):
+        fake_model(models, f"m{number}", mebibytes=60)
+    with simulator(models, tmp_path / "log", "--memory", "256MB") as played:
+        for number in range(6):
+            assert _answer(played.invoke(f"m{number}")) == f"m{number}"
+            assert played.instance()["memory_used"] < 256 * 2**20
+        assert {event["reason"] for event in played.kinds("unloaded")} == {"memory"}
+        assert "loaded" in played.states().values()
+        assert played.kinds("load_failed") == []
+
+
+def test_without_anything_to_unload_the_caller_gets_the_containers_507(
+    models: Path, tmp_path: Path
+) -> None:
+    """ModelError with the container's status and message; no endless trying."""
+    fake_model(models, "a")
+    with simulator(models, tmp_path / "log", container=_fits(0)) as played:
+        refused = played.invoke("a")
+        assert _error(refused) == (424, "ModelError")
+        assert refused.json()["OriginalStatusCode"] == 507
+        assert "0 models fit" in refused.json()["OriginalMessage"]
+        assert len(played.kinds("load_started")) == 1
+
+
+def test_what_the_caller_gets_without_memory_is_a_setting(models: Path, tmp_path: Path) -> None:
+    """--without-memory service-unavailable, since AWS does not say."""
+    fake_model(models, "a")
+    options = ("--without-memory", "service-unavailable")
+    with simulator(models, tmp_path / "log", *options, container=_fits(0)) as played:
+        assert _error(played.invoke("a")) == (503, "ServiceUnavailable")
+
+
+def test_room_is_made_a_bounded_number_of_times(models: Path, tmp_path: Path) -> None:
+    """A model that never fits costs the others that many places, and no more."""
+    for name in "abcd":
+        fake_model(models, name)
+    fake_model(models, "giant", load_status=507)
+    with simulator(models, tmp_path / "log", "--evictions", "2") as played:
+        for name in "abcd":
+            played.invoke(name)
+        refused = played.invoke("giant")
+        assert refused.json()["OriginalStatusCode"] == 507
+        assert Counter(played.states().values())["loaded"] == 2
+        assert _answer(played.invoke("d")) == "d"
+
+
+def test_an_invocation_that_lacks_memory_makes_room_and_is_tried_again(
+    models: Path, tmp_path: Path
+) -> None:
+    """507 on invoke: another model is unloaded, then the same request is answered."""
+    fake_model(models, "other")
+    fake_model(models, "hungry", needs_alone=True)
+    with simulator(models, tmp_path / "log") as played:
+        played.invoke("other")
+        assert _answer(played.invoke("hungry")) == "hungry"
+        assert played.states()["other"] == "on disk"
+
+
+def test_a_full_disk_lets_go_of_what_is_not_loaded_first(models: Path, tmp_path: Path) -> None:
+    """With room for two archives on disk and one model in memory, the oldest archive leaves."""
+    for name in "abc":
+        fake_model(models, name, padding="x" * 100_000)
+    options = ("--disk", "250KB")
+    with simulator(models, tmp_path / "log", *options, container=_fits(1)) as played:
+        for name in "abc":
+            assert _answer(played.invoke(name)) == name
+        assert played.states() == {"b": "on disk", "c": "loaded"}
+        assert [event["target_model"] for event in played.kinds("deleted")] == ["a"]
+        assert played.instance()["disk_used"] <= 250 * 1024
+
+
+def test_an_archive_larger_than_the_disk_is_refused_and_harms_nobody(
+    models: Path, tmp_path: Path
+) -> None:
+    """InternalFailure that names the budget; the loaded model stays."""
+    fake_model(models, "small")
+    fake_model(models, "large", padding="x" * 500_000)
+    with simulator(models, tmp_path / "log", "--disk", "250KB") as played:
+        played.invoke("small")
+        refused = played.invoke("large")
+        assert _error(refused) == (500, "InternalFailure")
+        assert "disk" in refused.text
+        assert played.states() == {"small": "loaded"}
+
+
+def test_without_the_cache_a_model_leaves_after_its_answer(models: Path, tmp_path: Path) -> None:
+    """ModelCacheSetting=Disabled: unloaded and deleted; the next invocation is cold again."""
+    fake_model(models, "a")
+    with simulator(models, tmp_path / "log", "--cache", "Disabled") as played:
+        for _ in range(2):
+            assert _answer(played.invoke("a")) == "a"
+            until(lambda: played.states() == {}, "it has left")
+        assert [event["cold"] for event in played.kinds("invoked")] == [True, True]
+        assert [event["reason"] for event in played.kinds("unloaded")] == ["not cached"] * 2
+
+
+# -- load
+
+
+def test_many_callers_on_more_models_than_fit(models: Path, tmp_path: Path) -> None:
+    """32 callers, 50 models, memory for 10: no failure, no wrong answer, no model loaded twice."""
+    for number in range(50):
+        fake_model(models, f"m{number}", load_seconds=0.02, invoke_seconds=0.01)
+    with simulator(models, tmp_path / "log", container=_fits(10)) as played:
+
+        def caller(seed: int) -> list[str]:
+            names = [f"m{(seed * 7 + step * step * 3) % 50}" for step in range(20)]
+            return [name for name in names if _answer(played.invoke(name)) != name]
+
+        assert _together(32, caller) == [[]] * 32
+        assert played.fake()["faults"] == []
+        assert played.kinds("invocation_failed") == []
+        assert len(played.kinds("invoked")) == 640
+        assert len(played.kinds("unloaded")) > 40
+
+
+def test_a_model_that_callers_wait_for_is_not_unloaded_before_they_are_answered(
+    models: Path, tmp_path: Path
+) -> None:
+    """One fits, two slow models asked at once: one after the other, each loaded once."""
+    for name in "ab":
+        fake_model(models, name, load_seconds=0.1, invoke_seconds=0.3)
+    with simulator(models, tmp_path / "log", container=_fits(1)) as played:
+        assert _together(2, lambda n: _answer(played.invoke("ab"[n]))) == ["a", "b"]
+        assert played.fake()["faults"] == []
+        assert len(played.kinds("loaded")) == 2
+
+
+def test_a_busy_model_gets_a_second_copy(models: Path, tmp_path: Path) -> None:
+    """Above --busy-at requests in flight another instance loads it, and then answers too."""
+    fake_model(models, "a", invoke_seconds=0.2)
+    with simulator(models, tmp_path / "log", "--busy-at", "2", instances=2) as played:
+        played.invoke("a")
+        for _ in range(4):
+            _together(6, lambda _: _answer(played.invoke("a")))
+        answering = {event["instance"] for event in played.kinds("invoked")}
+        assert answering == {"instance-1", "instance-2"}
+        assert len(played.kinds("loaded")) == 2
+
+
+def test_models_are_spread_over_instances_and_asked_where_they_are(
+    models: Path, tmp_path: Path
+) -> None:
+    """Four models, two instances: two on each; every later request goes where its model is."""
+    for name in "abcd":
+        fake_model(models, name)
+    with simulator(models, tmp_path / "log", instances=2) as played:
+        for name in "abcdabcd":
+            assert _answer(played.invoke(name)) == name
+        assert [len(played.states(number)) for number in (0, 1)] == [2, 2]
+        assert len(played.kinds("loaded")) == 4
+
+
+# -- faults
+
+
+def test_a_killed_instance_fails_what_it_held_and_nothing_else(
+    models: Path, tmp_path: Path
+) -> None:
+    """What was in its hands: ModelError, 5xx. All later ones are answered, by the other at first."""
+    fake_model(models, "slow", invoke_seconds=3)
+    fake_model(models, "a")
+    with simulator(models, tmp_path / "log", "--busy-at", "99", instances=2) as played:
+        held: list[httpx.Response] = []
+        call = threading.Thread(target=lambda: held.append(played.invoke("slow")))
+        call.start()
+        until(lambda: played.states() == {"slow": "loaded"}, "the slow model is asked")
+        until(lambda: played.instance()["models"][0]["invocations"] == 1, "it has the request")
+        os.kill(played.fake()["pid"], signal.SIGKILL)
+        for _ in range(20):
+            assert _answer(played.invoke("a")) == "a"
+        call.join()
+        assert _error(held[0]) == (424, "ModelError")
+        assert held[0].json()["ErrorCode"] == "INTERNAL_FAILURE_FROM_MODEL"
+        until(lambda: played.in_service(2), "the instance is back")
+        assert played.kinds("instance_ended")[0]["message"].startswith(
+            "the container ended with signal 9"
+        )
+        assert len(played.kinds("invocation_failed")) == 1
+
+
+def test_without_an_instance_in_service_the_endpoint_says_so(models: Path, tmp_path: Path) -> None:
+    """ServiceUnavailable with what the instance does; once it is back, answers."""
+    fake_model(models, "a")
+    with simulator(models, tmp_path / "log") as played:
+        played.invoke("a")
+        pid = played.fake()["pid"]
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: not Path(f"/proc/{pid}").exists(), "it has ended")
+        refused = played.invoke("a")
+        assert _error(refused) == (503, "ServiceUnavailable")
+        assert "instance-1" in refused.json()["Message"]
+        until(lambda: played.in_service(1), "the instance is back")
+        assert _answer(played.invoke("a")) == "a"
+
+
+def test_a_container_that_keeps_dying_is_given_up(models: Path, tmp_path: Path) -> None:
+    """After its restarts the instance has failed, with the container's last words."""
+    command = "python3 -c \"raise SystemExit('no model here')\""
+    with simulator(models, tmp_path / "log", container=command, instances=0) as played:
+        until(lambda: played.instance()["state"] == "failed", "it is given up")
+        assert "no model here" in played.instance()["message"]
+        assert len(played.kinds("instance_starting")) == 4
+        assert _error(played.invoke("a")) == (503, "ServiceUnavailable")
+
+
+def test_models_that_the_container_lost_are_brought_again(models: Path, tmp_path: Path) -> None:
+    """A container that forgot its models: the caller is answered all the same."""
+    fake_model(models, "a")
+    with simulator(models, tmp_path / "log", "--ping-every", "60") as played:
+        played.invoke("a")
+        httpx.post(f"{played.instance()['url']}/fake/forget")
+        assert _answer(played.invoke("a")) == "a"
+        assert len(played.kinds("lost")) == 1
+        assert len(played.kinds("download_started")) == 1
+
+
+def test_a_lost_model_is_noticed_by_the_poll(models: Path, tmp_path: Path) -> None:
+    """GET /models is polled beside /ping: what is not in it is not loaded."""
+    fake_model(models, "a")
+    with simulator(models, tmp_path / "log") as played:
+        played.invoke("a")
+        httpx.post(f"{played.instance()['url']}/fake/forget")
+        until(lambda: played.states() == {"a": "on disk"}, "it is noticed")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("missing", None, "Failed to download model data"),
+        ("no-tar", b"this is no archive", "Failed to extract model data"),
+        ("empty", b"", "Failed to extract model data"),
+    ],
+)
+def test_a_bad_archive_is_the_callers_to_know_and_the_next_model_works(
+    models: Path, tmp_path: Path, name: str, content: bytes | None, says: str
+) -> None:
+    """ValidationError in the platform's words; nothing of it stays."""
+    fake_model(models, "good")
+    if content is not None:
+        (models / name).write_bytes(content)
+    with simulator(models, tmp_path / "log") as played:
+        refused = played.invoke(name)
+        assert _error(refused) == (400, "ValidationError")
+        assert says in refused.json()["Message"]
+        assert _answer(played.invoke("good")) == "good"
+        assert played.states() == {"good": "loaded"}
+
+
+def test_a_truncated_archive_is_never_loaded(models: Path, tmp_path: Path) -> None:
+    """Half a download is no model; when the archive is whole, it works without a restart."""
+    whole = fake_model(models, "a", padding="".join(map(str, range(50_000)))).read_bytes()
+    (models / "a").write_bytes(whole[: len(whole) // 2])
+    with simulator(models, tmp_path / "log") as played:
+        assert _error(played.invoke("a")) == (400, "ValidationError")
+        assert played.fake()["calls"] == []
+        (models / "a").write_bytes(whole)
+        assert _answer(played.invoke("a")) == "a"
+
+
+def test_a_model_that_does_not_load_brings_the_containers_message(
+    models: Path, tmp_path: Path
+) -> None:
+    """ModelError, the container's status and words; the next model works."""
+    fake_model(models, "bad", load_status=400)
+    fake_model(models, "good")
+    with simulator(models, tmp_path / "log") as played:
+        refused = played.invoke("bad")
+        assert _error(refused) == (424, "ModelError")
+        assert refused.json()["OriginalStatusCode"] == 400
+        assert refused.json()["ErrorCode"] == "CLIENT_ERROR_FROM_MODEL"
+        assert "it says so" in refused.json()["OriginalMessage"]
+        assert _answer(played.invoke("good")) == "good"
+
+
+def test_an_invocation_that_takes_too_long_has_status_0(models: Path, tmp_path: Path) -> None:
+    """ModelError with OriginalStatusCode 0, as SageMaker's 60 s limit has it."""
+    fake_model(models, "slow", invoke_seconds=5)
+    with simulator(models, tmp_path / "log", "--invoke-timeout", "0.3") as played:
+        refused = played.invoke("slow")
+        assert _error(refused) == (424, "ModelError")
+        assert refused.json()["OriginalStatusCode"] == 0
+
+
+def test_a_models_own_error_reaches_the_caller(models: Path, tmp_path: Path) -> None:
+    """The container's 500 is INTERNAL_FAILURE_FROM_MODEL, its body the original message."""
+    fake_model(models, "a", invoke_status=500)
+    with simulator(models, tmp_path / "log") as played:
+        refused = played.invoke("a").json()
+        assert (refused["OriginalStatusCode"], refused["ErrorCode"]) == (
+            500,
+            "INTERNAL_FAILURE_FROM_MODEL",
+        )
+        assert "the model failed" in refused["OriginalMessage"]
+
+
+# -- the end
+
+
+def test_it_ends_in_time_and_leaves_nothing(models: Path, tmp_path: Path) -> None:
+    """SIGTERM with a load under way: exit code 0, no process, no file."""
+    fake_model(models, "a", load_seconds=30)
+    work = tmp_path / "work"
+    with simulator(models, tmp_path / "log", "--work-dir", str(work)) as played:
+        pid = played.fake()["pid"]
+        call = threading.Thread(target=lambda: _ignored(played))
+        call.start()
+        until(lambda: played.states() == {"a": "loading"}, "it loads")
+        start = time.monotonic()
+        assert played.stop() == 0
+        assert time.monotonic() - start < 15
+        call.join()
+        assert not Path(f"/proc/{pid}").exists()
+        assert not list(work.rglob(".arriving/*"))
+
+
+def _ignored(played: Simulator) -> None:
+    with contextlib.suppress(httpx.TransportError):
+        played.invoke("a")

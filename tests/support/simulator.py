@@ -1,0 +1,177 @@
+"""A simulator that runs, as `python -m simulator up` starts it, and what a caller needs of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import boto3
+import httpx
+from botocore.config import Config
+
+from tests.support.container import CALL_TIMEOUT_S, ROOT, STOP_TIMEOUT_S, until
+
+FAKE_CONTAINER = f"{sys.executable} {ROOT / 'tests/fakes/mme_container.py'} --port {{port}}"
+ENDPOINT = "test"
+
+
+@dataclass
+class Simulator:
+    """One that runs. Requests are sent as boto3 sends them, with or without it."""
+
+    process: subprocess.Popen[bytes]
+    url: str
+    log_path: Path
+    http: httpx.Client = field(init=False)
+
+    def __post_init__(self) -> None:
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
+        self.http = httpx.Client(
+            base_url=self.url, timeout=CALL_TIMEOUT_S, limits=limits, trust_env=False
+        )
+
+    def invoke(self, target: str | None, body: bytes = b"{}", **headers: str) -> httpx.Response:
+        """POST /endpoints/{name}/invocations."""
+        named = {"X-Amzn-SageMaker-Target-Model": target} if target is not None else {}
+        return self.http.post(
+            f"/endpoints/{ENDPOINT}/invocations",
+            content=body,
+            headers={"Content-Type": "application/json", **named, **headers},
+        )
+
+    def boto3_client(self, **config: Any) -> Any:
+        """An unmodified client of the runtime API."""
+        return boto3.client(
+            "sagemaker-runtime",
+            endpoint_url=self.url,
+            region_name="us-east-1",
+            aws_access_key_id="a",
+            aws_secret_access_key="b",
+            config=Config(read_timeout=CALL_TIMEOUT_S, **config),
+        )
+
+    def state(self) -> dict[str, Any]:
+        """The endpoint as it stands."""
+        answer: dict[str, Any] = self.http.get("/simulator/state").json()
+        return answer
+
+    def instance(self, number: int = 0) -> dict[str, Any]:
+        """One instance as it stands."""
+        answer: dict[str, Any] = self.state()["instances"][number]
+        return answer
+
+    def states(self, number: int = 0) -> dict[str, str]:
+        """Target model → where it is, on one instance."""
+        return {m["target_model"]: m["state"] for m in self.instance(number)["models"]}
+
+    def fake(self, number: int = 0) -> dict[str, Any]:
+        """What a fake container of an instance has seen."""
+        answer: dict[str, Any] = httpx.get(f"{self.instance(number)['url']}/fake").json()
+        return answer
+
+    def events(self) -> list[dict[str, Any]]:
+        """All that happened until now."""
+        last, seen = self.state()["sequence"], []
+        if not last:
+            return []
+        with self.http.stream("GET", "/simulator/events", headers={"Last-Event-ID": "0"}) as lines:
+            for line in lines.iter_lines():
+                if line.startswith("data:"):
+                    seen.append(json.loads(line[5:]))
+                    if seen[-1]["sequence"] >= last:
+                        break
+        return seen
+
+    def kinds(self, *kinds: str) -> list[dict[str, Any]]:
+        """The events of these kinds."""
+        return [event for event in self.events() if event["kind"] in kinds]
+
+    def in_service(self, count: int = 1) -> bool:
+        """That many instances take requests."""
+        states = [instance["state"] for instance in self.state()["instances"]]
+        return states.count("in service") >= count  # 0: it answers
+
+    def stop(self) -> int:
+        """SIGTERM; its exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(STOP_TIMEOUT_S)
+
+
+@contextlib.contextmanager
+def simulator(
+    models: Path | str,
+    log_path: Path,
+    *options: str,
+    container: str | None = FAKE_CONTAINER,
+    instances: int = 1,
+    environment: Mapping[str, str] = {},
+) -> Iterator[Simulator]:
+    """Started, that many instances in service (0: not waited for), stopped after the block."""
+    command = [sys.executable, "-m", "simulator", "up", "--models", str(models), "--port", "0"]
+    command += ["--endpoint-name", ENDPOINT, "--ping-every", "0.3", *options]
+    if "--instance" not in options:
+        command += ["--instances", str(instances or 1)]
+    if container is not None and "--instance" not in options:
+        command += ["--container", container]
+    with log_path.open("wb") as log:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env={**os.environ, **environment}, stdout=log, stderr=log
+        )
+    try:
+        until(lambda: _url(process, log_path) is not None, "the simulator listens")
+        url = _url(process, log_path)
+        assert url is not None
+        started = Simulator(process, url, log_path)
+        with started.http:
+            until(lambda: started.in_service(instances), f"in service; its log is {log_path}")
+            yield started
+            if process.poll() is None:
+                assert started.stop() == 0, log_path.read_text()
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait(STOP_TIMEOUT_S)
+
+
+def _url(process: subprocess.Popen[bytes], log_path: Path) -> str | None:
+    said = log_path.read_text()
+    assert process.poll() is None, f"{shlex.join(map(str, process.args))}\n{said}"  # type: ignore[arg-type]
+    found = re.search(r" at (http://\S+) ", said)
+    return found[1] if found else None
+
+
+def fake_model(folder: Path, name: str, **model: Any) -> Path:
+    """An archive for the fake container; its answer is its name."""
+    return archive(folder / name, {"answer.json": json.dumps({"answer": name, **model}).encode()})
+
+
+def archive(path: Path, files: Mapping[str, bytes]) -> Path:
+    """A .tar.gz with these files."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w:gz", compresslevel=1) as tar:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, BytesIO(content))
+    return path
+
+
+def archive_of(path: Path, directory: Path) -> Path:
+    """A .tar.gz of what lies in a directory."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w:gz", compresslevel=1) as tar:
+        for child in sorted(directory.iterdir()):
+            tar.add(child, child.name)
+    return path

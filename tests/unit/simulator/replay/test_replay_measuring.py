@@ -1,0 +1,146 @@
+"""Arithmetic over samples and events."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simulator.replay import measuring, quantities
+from simulator.replay.samples import Look, Sample
+
+_VALUES = st.lists(st.floats(0, 1e3), min_size=1, max_size=200)
+
+
+def event(
+    kind: str, at: float = 0.0, instance: str | None = "a", **fields: object
+) -> measuring.Event:
+    return {"kind": kind, "at": at, "instance": instance, **fields}
+
+
+def sample(error: str | None = None, message: str = "") -> Sample:
+    return Sample(0, 0, 1.0, 1.5, 3.0, 200, error, message)
+
+
+@given(_VALUES, st.sampled_from([0, 50, 90, 99, 100]))
+def test_percentiles_are_numpys(values: list[float], percent: float) -> None:
+    """The same definition: between neighbours in proportion."""
+    found = measuring.percentile(sorted(values), percent)
+    assert found == pytest.approx(np.percentile(values, percent), rel=1e-9, abs=1e-12)
+
+
+def test_a_spread_of_nothing_has_no_numbers() -> None:
+    """No values, no percentiles; not zeros."""
+    assert measuring.spread([]) == measuring.Spread(0)
+    assert measuring.spread([2.0, 1.0]) == measuring.Spread(2, 1.5, 1.9, 1.99, 2.0)
+
+
+def test_latency_counts_from_when_a_request_was_due() -> None:
+    """Time that a request waits to be sent is waited by its caller."""
+    assert sample().latency == 2.0
+
+
+def test_the_hit_ratio_is_of_all_requests_that_ended() -> None:
+    """Failed ones that found their model loaded are hits, too; without requests there is none."""
+    cold = measuring.coldness(
+        [
+            event("invoked", cold=True, request_id="1"),
+            event("invoked", cold=False, request_id="2"),
+            event("invocation_failed", cold=False, request_id="3"),
+            event("loaded", target_model="m"),
+        ]
+    )
+    assert cold == {"1": True, "2": False, "3": False}
+    assert measuring.hit_ratio(cold.values()) == pytest.approx(2 / 3)
+    assert measuring.hit_ratio([]) is None
+
+
+def test_failures_are_counted_by_name_with_the_first_message() -> None:
+    """The most frequent first."""
+    samples = [sample(), sample("A", "one"), sample("B", "two"), sample("B", "three")]
+    assert measuring.failures(samples) == (
+        measuring.Kind("B", 2, "two"),
+        measuring.Kind("A", 1, "one"),
+    )
+
+
+def test_evictions_make_room_and_nothing_else_does() -> None:
+    """Unloads at the end, or for the cache setting, are none."""
+    reasons = ("memory", "507", "507", "stopping", "not cached")
+    assert measuring.evictions([event("unloaded", reason=reason) for reason in reasons]) == 3
+
+
+def test_loaded_models_are_followed_through_every_event() -> None:
+    """From the state at the start: loads, unloads, losses and the end of an instance."""
+    models = [
+        {"target_model": "x", "state": "loaded"},
+        {"target_model": "y", "state": "on disk"},
+    ]
+    first = {"instances": [{"name": "a", "models": models}]}
+    events = [
+        event("loaded", 11.0, target_model="y"),
+        event("loaded", 12.0, target_model="y"),  # nothing new
+        event("unloaded", 13.0, target_model="x"),
+        event("lost", 14.0, target_model="y"),
+        event("loaded", 15.0, "b", target_model="z"),
+        event("instance_ended", 16.0, "b"),
+        event("invoked", 17.0, None, target_model="z"),
+    ]
+    found = measuring.loaded_over_time(first, events, started=10.0)
+    assert found["a"] == measuring.Steps((0.0, 1.0, 3.0, 4.0), (1, 2, 1, 0))
+    assert found["b"] == measuring.Steps((5.0, 6.0), (1, 0))
+
+
+def test_memory_that_cannot_be_seen_is_left_out() -> None:
+    """Looks without a number are no zeros."""
+    looks = [
+        Look(at, {"instances": [{"name": "a", "memory_used": used}]})
+        for at, used in ((0.0, None), (1.0, 5), (2.0, 7))
+    ]
+    assert measuring.memory_over_time(looks) == {"a": ([1.0, 2.0], [5, 7])}
+
+
+@given(st.lists(st.floats(-1, 200), max_size=50), st.floats(0.5, 150))
+def test_bins_lose_nothing(times: list[float], seconds: float) -> None:
+    """Each time is in one bin, the early and late ones too."""
+    width = measuring.bin_width(seconds)
+    counts = measuring.per_bin(times, width, seconds)
+    assert sum(counts) == len(times)
+    assert len(counts) <= 120
+
+
+def test_troubles_name_the_model_or_the_instance() -> None:
+    """Events of trouble are counted, with who had it."""
+    events = [
+        event("load_failed", target_model="m", message="no weights"),
+        event("instance_ended", message="killed"),
+        event("loaded", target_model="m"),
+    ]
+    assert measuring.troubles(events) == (
+        measuring.Kind("load_failed", 1, "m: no weights"),
+        measuring.Kind("instance_ended", 1, "a: killed"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (0.0000421, "42.1 µs"),
+        (0.0042, "4.2 ms"),
+        (0.9996, "1 s"),
+        (0.9994, "999 ms"),
+        (1234.5, "1234 s"),
+    ],
+)
+def test_durations_have_three_digits_and_a_unit(value: float, words: str) -> None:
+    """Never an exponent."""
+    assert quantities.seconds(value) == words
+
+
+@pytest.mark.parametrize(
+    ("value", "words"), [(0, "0 B"), (4 * 2**30, "4 GiB"), (1500, "1.46 KiB"), (2**50, "1024 TiB")]
+)
+def test_sizes_are_in_powers_of_1024(value: float, words: str) -> None:
+    """As --memory is read."""
+    assert quantities.size(value) == words

@@ -1,0 +1,228 @@
+"""The whole replay as a process of its own, against an endpoint process without containers."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from simulator.commands import replay as command
+from simulator.replay.copies import copy_names
+from simulator.replay.errors import EndpointTrouble
+from simulator.replay.local_endpoint import Scratch, free_port, started, up_command
+from simulator.replay.runtime import Runtime
+from simulator.replay.settings import Settings
+
+ROOT = Path(__file__).parents[4]
+FAKE = "tests.unit.simulator.replay.fake_endpoint"
+WAIT_S = 90.0
+
+#: A replay whose endpoint is the fake one: its folder of archives is checked before it starts.
+_SCRIPT = f"""
+import sys
+from pathlib import Path
+from simulator.replay.run import replay
+from simulator.replay.settings import Settings
+
+def command(settings, scratch, port):
+    assert len(list(scratch.archives.glob("*.tar.gz"))) == settings.models
+    (scratch.work / "instance-1.log").write_text("| server_version | 2.51.0 |")
+    return [sys.executable, "-m", "{FAKE}", "--port", str(port), *sys.argv[3:]]
+
+settings = Settings(models=20, rps=40.0, duration_s=float(sys.argv[2]))
+sys.exit(replay(settings, Path(sys.argv[1]), command))
+"""
+
+
+@pytest.fixture
+def begin(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
+    """Starts a replay of so many seconds; temporary files are made below tmp_path/tmp."""
+    (tmp_path / "tmp").mkdir()
+
+    def process(seconds: float, *knobs: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-c", _SCRIPT, str(tmp_path / "report"), str(seconds), *knobs],
+            cwd=ROOT,
+            env={**os.environ, "TMPDIR": str(tmp_path / "tmp")},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    return process
+
+
+def report(tmp_path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((tmp_path / "report/report.json").read_text("utf-8"))
+    return found
+
+
+def fakes_below(pid: int) -> list[str]:
+    """Processes of the fake endpoint that have this parent, or lost it."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (entry / "cmdline").read_text().split("\0")
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+        if FAKE in words and parent in (1, pid):
+            found.append(entry.name)
+    return found
+
+
+def finish(process: subprocess.Popen[str], tmp_path: Path) -> tuple[int, str]:
+    """Exit code and output; nothing of the replay is left."""
+    _, said = process.communicate(timeout=WAIT_S)
+    assert not list((tmp_path / "tmp").iterdir())
+    assert not fakes_below(process.pid)
+    return process.returncode, said
+
+
+def test_a_good_replay_ends_with_zero(begin: Any, tmp_path: Path) -> None:
+    """All sent, all right: exit code 0, both reports, no process and no file left."""
+    code, said = finish(begin(3, "--room", "8", "--load", "0.01"), tmp_path)
+    assert code == 0, said
+    found = report(tmp_path)
+    assert found["good"]
+    assert found["requests"]["right"] == found["requests"]["planned"] > 60
+    assert found["hits"] + found["misses"] == found["requests"]["sent"]
+    assert found["loading"]["evictions"] > 0
+    assert found["measuring"]["events_missed"] == found["measuring"]["requests_without_event"] == 0
+    assert found["versions"]["tritonserver"] == "2.51.0"
+    assert (tmp_path / "report/report.html").stat().st_size > 10_000
+    assert "hit ratio" in said
+
+
+@pytest.mark.parametrize(
+    ("knob", "name"), [("--fails-at", "ModelError"), ("--lies-at", "WrongAnswer")]
+)
+def test_one_failure_is_enough_for_one(begin: Any, tmp_path: Path, knob: str, name: str) -> None:
+    """A single failed request, or a single answer of another model, is exit code 1."""
+    code, said = finish(begin(1, knob, "5"), tmp_path)
+    assert code == 1, said
+    assert [(kind["name"], kind["count"]) for kind in report(tmp_path)["failures"]] == [(name, 1)]
+    assert name in said
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_leaves_a_report_and_nothing_else(
+    begin: Any, tmp_path: Path, number: signal.Signals
+) -> None:
+    """Ctrl-C and SIGTERM in mid-traffic: exit code 130 and the report of what was measured."""
+    process = begin(600, "--stalls-at", "3", "--stall", "60")
+    for line in process.stderr:
+        if "in service" in line:
+            break
+    time.sleep(1.0)  # some traffic; how much does not matter
+    process.send_signal(number)
+    code, said = finish(process, tmp_path)
+    assert code == 130, said
+    found = report(tmp_path)
+    assert found["interrupted"] == "interrupted"
+    assert found["requests"]["planned"] == found["requests"]["sent"]
+    assert found["requests"]["unfinished"] <= 1
+
+
+def test_an_endpoint_that_dies_ends_the_replay(begin: Any, tmp_path: Path) -> None:
+    """The traffic stops, the report says why, and the exit code is 1."""
+    process = begin(600)
+    for line in process.stderr:
+        if "in service" in line:
+            break
+    (fake,) = fakes_below(process.pid)
+    os.kill(int(fake), signal.SIGKILL)
+    code, said = finish(process, tmp_path)
+    assert code == 1, said
+    assert "exit code -9" in report(tmp_path)["interrupted"]
+
+
+def test_an_endpoint_that_does_not_start_is_said(tmp_path: Path) -> None:
+    """With what it wrote; the process's folder of archives is gone."""
+    words = [sys.executable, "-c", "raise SystemExit('no tritonserver here')"]
+    with started(words, free_port(), tmp_path / "log") as endpoint:
+        deadline = time.monotonic() + WAIT_S
+        while (gone := endpoint.gone()) is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    assert "exit code 1" in gone
+    assert "no tritonserver here" in gone
+
+
+def test_the_endpoints_options_are_handed_on(tmp_path: Path) -> None:
+    """Sizes as they were written; what was not given is left to `up`."""
+    words = up_command(
+        Settings(instances=2, memory="4GB"), Scratch(tmp_path / "a", tmp_path / "w"), 1234
+    )
+    assert words[1:4] == ["-m", "simulator", "up"]
+    options = dict(zip(words[4::2], words[5::2], strict=True))
+    assert options == {
+        "--models": str(tmp_path / "a"),
+        "--work-dir": str(tmp_path / "w"),
+        "--endpoint-name": "replay",
+        "--port": "1234",
+        "--instances": "2",
+        "--memory": "4GB",
+    }
+
+
+def cli(*words: str) -> int:
+    parser = argparse.ArgumentParser()
+    command.add_parser(parser.add_subparsers())
+    options = parser.parse_args(["replay", *words])
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        return int(options.run(options))
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--models", "0"),
+        ("--rps", "nan"),
+        ("--zipf", "-1"),
+        ("--endpoint-url", "http://127.0.0.1:1"),
+        ("--request", "r.json"),
+        ("--model", "/nonexistent"),
+        ("--endpoint-url", "http://h", "--endpoint-name", "n", "--memory", "4GB"),
+    ],
+)
+def test_a_wrong_command_line_is_refused(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 2, before anything is made or started."""
+    with pytest.raises(SystemExit) as exit_code:
+        cli(*words)
+    assert exit_code.value.code == 2
+    assert capsys.readouterr().err
+
+
+def test_archives_alone_can_be_made(tmp_path: Path) -> None:
+    """For an endpoint that is started by other means; the folder is made."""
+    assert cli("--models", "3", "--archives-only", str(tmp_path / "new")) == 0
+    names = sorted(path.name for path in (tmp_path / "new").iterdir())
+    assert names == [f"{name}.tar.gz" for name in copy_names(3)]
+
+
+def test_what_prevents_a_replay_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 1 and the sentence on stderr, no traceback."""
+    assert cli("--model", str(tmp_path), "--report", str(tmp_path / "report")) == 1
+    assert "expected a Triton model repository" in capsys.readouterr().err
+
+
+def test_another_service_is_no_endpoint() -> None:
+    """A URL that cannot be asked is refused by name."""
+    with pytest.raises(EndpointTrouble, match="expected http://HOST:PORT"):
+        Runtime("https://example.test", "x")

@@ -1,0 +1,43 @@
+"""Whose memory is whose."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+
+from simulator.memory import NoGauge, ProcessTreeGauge, Reading, shared_out
+from tests.support.container import until
+
+
+def test_a_process_belongs_to_the_model_in_its_command_line() -> None:
+    """The rest is the server's: counted in the sum, and nobody's."""
+    seen = [("tritonserver", 100), ("stub /models/ab12/1/model.py", 20), ("stub ab12.step", 3)]
+    assert shared_out(seen, {"ab12", "cd34"}) == Reading(123, {"ab12": 23})
+
+
+def test_a_tree_of_processes_is_read() -> None:
+    """A child's memory counts, and by the name in its command line."""
+    hold = "held = bytearray(b'x' * 50 * 2**20); print('ready', flush=True); input()"
+    child = subprocess.Popen(
+        [sys.executable, "-c", hold, "model-ab12"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"ready\n"
+        reading = asyncio.run(ProcessTreeGauge(os.getpid()).read(["model-ab12"]))
+    finally:
+        child.communicate(b"\n")
+    assert 50 * 2**20 < reading.by_model["model-ab12"] < 100 * 2**20
+    assert reading.used is not None
+    assert reading.used > reading.by_model["model-ab12"]
+
+
+def test_a_process_that_ended_uses_nothing() -> None:
+    """A gauge never raises: an instance may end while it is read."""
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    until(lambda: not os.path.exists(f"/proc/{ended.pid}"), "it is gone")
+    assert asyncio.run(ProcessTreeGauge(ended.pid).read(["a"])) == Reading(0)
+    assert asyncio.run(NoGauge().read(["a"])) == Reading(None)
