@@ -1,15 +1,18 @@
-# A SageMaker serving container for NVIDIA Merlin. Two targets:
+# A SageMaker serving container for NVIDIA Merlin, and the local SageMaker beside it. Three targets:
 #
 #   docker build -t merlin-sagemaker .                      NVIDIA's Merlin/Triton image, for GPUs
 #   docker build -t merlin-sagemaker:cpu --target cpu .     plain Python, for laptops and tests
+#   docker build -t merlin-sagemaker:simulator --target simulator .
 #
-# Both run `python -m container serve`; `docker run IMAGE serve` is what SageMaker does.
-# BuildKit builds the one target; the legacy builder makes `cpu` on the way to the default one.
+# The first two run `python -m container serve`; `docker run IMAGE serve` is what SageMaker does.
+# BuildKit builds the one target; the legacy builder makes those that stand above it, too.
+# What is installed comes before our own code, and of requirements/ only the files that it is
+# installed from, so that other changes cost no installation.
 
 ARG BASE_IMAGE=nvcr.io/nvidia/merlin/merlin-pytorch:23.12
 ARG CPU_BASE=python:3.11-slim-bookworm
 
-# ---- what both targets carry ---------------------------------------------------------------------
+# ---- what both serving targets carry -------------------------------------------------------------
 
 FROM scratch AS sources
 COPY container/ /opt/serve/container/
@@ -18,15 +21,39 @@ COPY ensemble_tools/ /opt/serve/ensemble_tools/
 COPY verification/ /opt/serve/verification/
 COPY requirements/ /opt/serve/requirements/
 
+# ---- simulator: the platform's side, for docker-compose.yml ---------------------------------------
+
+# hadolint ignore=DL3006
+FROM ${CPU_BASE} AS simulator
+ARG PIP_INDEX_URL
+ARG PIP_EXTRA_INDEX_URL
+ARG PIP_FIND_LINKS
+WORKDIR /opt/simulator
+COPY requirements/simulator.txt requirements/
+RUN python3 -m venv .venv \
+ && .venv/bin/python -m pip install --no-cache-dir --require-hashes -r requirements/simulator.txt \
+ && find .venv -depth -type d -name tests -exec rm -r {} + \
+ && .venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > purelib \
+ && echo /opt/simulator > "$(cat purelib)/simulator.pth" \
+ && rm purelib
+COPY simulator/ simulator/
+EXPOSE 8080
+ENTRYPOINT ["/opt/simulator/.venv/bin/python", "-I", "-m", "simulator"]
+CMD ["--help"]
+
 # ---- cpu: the embedded tritonserver of the wheel nvidia-pytriton, and Merlin in .venv-merlin -----
 
 # hadolint ignore=DL3006
-FROM ${CPU_BASE} AS cpu
+FROM ${CPU_BASE} AS cpu-packages
 # Where pip finds torch's CPU build; without one of them PyPI's is taken, with CUDA, several GB.
+ARG PIP_INDEX_URL
 ARG PIP_EXTRA_INDEX_URL
 ARG PIP_FIND_LINKS
 WORKDIR /opt/serve
-COPY --from=sources /opt/serve/requirements/ requirements/
+COPY requirements/check_system.py requirements/install_torch.sh requirements/quietly.sh \
+     requirements/build.txt requirements/torch.txt requirements/torch-cuda.txt \
+     requirements/models.txt requirements/
+# Wheels bring their own tests and torch its C++ headers: 300 MB that no model asks for.
 RUN python3 requirements/check_system.py \
  && python3 -m venv .venv-merlin \
  && .venv-merlin/bin/python -m pip install --no-cache-dir --require-hashes \
@@ -34,15 +61,21 @@ RUN python3 requirements/check_system.py \
  && requirements/install_torch.sh .venv-merlin/bin/python -m pip install --no-cache-dir \
         --require-hashes \
  && .venv-merlin/bin/python -m pip install --no-cache-dir --require-hashes --no-build-isolation \
-        -r requirements/models.txt
+        -r requirements/models.txt \
+ && find .venv-merlin -depth -type d \
+        \( -name tests -o -path '*/torch/test' -o -path '*/torch/include' \) -exec rm -r {} +
 # The server's environment is its own: Merlin is held to protobuf 3 and numpy 1.
+COPY requirements/server.txt requirements/triton.txt requirements/
 RUN python3 -m venv .venv \
  && .venv/bin/python -m pip install --no-cache-dir --require-hashes -r requirements/server.txt \
  && .venv/bin/python -m pip install --no-cache-dir --require-hashes --no-deps \
         -r requirements/triton.txt \
+ && find .venv -depth -type d -name tests -exec rm -r {} + \
  && .venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > purelib \
  && echo /opt/serve > "$(cat purelib)/serve.pth" \
  && rm purelib
+
+FROM cpu-packages AS cpu
 COPY --from=sources /opt/serve/ /opt/serve/
 LABEL com.amazonaws.sagemaker.capabilities.multi-models=true \
       com.amazonaws.sagemaker.capabilities.accept-bind-to-port=true
@@ -54,8 +87,11 @@ CMD ["serve"]
 
 # hadolint ignore=DL3006
 FROM ${BASE_IMAGE} AS gpu
+ARG PIP_INDEX_URL
+ARG PIP_EXTRA_INDEX_URL
+ARG PIP_FIND_LINKS
 WORKDIR /opt/serve
-COPY --from=sources /opt/serve/requirements/ requirements/
+COPY requirements/server.txt requirements/
 # NVIDIA's image lacks ensurepip, so its own pip installs into the server's environment. It also
 # sets PYTHONPATH, which puts its old protobuf, numpy and typing_extensions before the environment's
 # own: pip and (by -I) the server must not see it.

@@ -66,7 +66,9 @@ class _Connection:
                 raise Closed("the connection was closed without a whole answer")
             parser.feed_data(data)
         answer.status = parser.get_status_code()
-        return answer, parser.should_keep_alive()
+        # RFC 9112, 9.3. The parser's own word is no more to be had after the end of the message.
+        closing = answer.headers.get("connection", "").lower() == "close"
+        return answer, parser.get_http_version() == "1.1" and not closing
 
 
 class Http1:

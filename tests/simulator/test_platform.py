@@ -284,7 +284,7 @@ def test_models_are_spread_over_instances_and_asked_where_they_are(
 def test_a_killed_instance_fails_what_it_held_and_nothing_else(
     models: Path, tmp_path: Path
 ) -> None:
-    """What was in its hands: ModelError, 5xx. All later ones are answered, by the other at first."""
+    """What was in its hands: ModelError, 5xx. All later ones are answered, by the other one."""
     fake_model(models, "slow", invoke_seconds=3)
     fake_model(models, "a")
     with simulator(models, tmp_path / "log", "--busy-at", "99", instances=2) as played:

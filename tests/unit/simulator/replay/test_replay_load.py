@@ -121,7 +121,7 @@ async def test_an_answer_that_breaks_off_is_a_failure() -> None:
             async with load_on(f"http://{host}:{port}") as load:
                 await run(load, at_once(1))
         found.append(load.samples[0].error)
-    assert found == ["Closed", "Closed", "HttpParserInvalidMethodError"]
+    assert found == ["Closed", "Closed", "HttpParserError"]
 
 
 async def test_what_may_not_be_sent_is_counted() -> None:
