@@ -180,8 +180,9 @@ def _changed(before: os.stat_result, after: os.stat_result) -> bool:
 def s3_client(endpoint_url: str | None, read_timeout_s: float = READ_TIMEOUT_S) -> Any:
     """A boto3 client of S3 whose every wait is bounded.
 
-    With an endpoint url, buckets are in the path (a local S3 has no name per bucket), and without
-    credentials the requests go unsigned. Raises PlatformFailed where boto3's settings are wrong.
+    With an endpoint url buckets are in the path (botocore's choice, as a local S3 has no name per
+    bucket), and requests without credentials go unsigned. Raises PlatformFailed where boto3's
+    settings are wrong.
     """
     try:
         session = boto3.Session()
@@ -190,7 +191,6 @@ def s3_client(endpoint_url: str | None, read_timeout_s: float = READ_TIMEOUT_S) 
             connect_timeout=CONNECT_TIMEOUT_S,
             read_timeout=read_timeout_s,
             retries={"total_max_attempts": _ATTEMPTS, "mode": "standard"},
-            s3={"addressing_style": "path"} if endpoint_url else None,
             signature_version=UNSIGNED if unsigned else None,
         )
         return session.client("s3", endpoint_url=endpoint_url, config=config)

@@ -5,14 +5,13 @@ times are microseconds, utilizations percent. What CloudWatch keeps as a statist
 sample count) is a summary here, what it only adds up a counter, to whose name Prometheus appends
 _total. InstanceName is empty where no instance had a part in it.
 
-Not there, since the simulator does not measure it: CPUUtilization, GPUUtilization and
-GPUMemoryUtilization.
+Not there, since the simulator does not measure it: GPUUtilization and GPUMemoryUtilization.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
@@ -26,7 +25,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from simulator.events import Event, EventLog, Value
-from simulator.view import EndpointView, InstanceState, InstanceView, ModelState
+from simulator.view import EndpointView, InstanceState, InstanceView, ModelState, Viewed
 
 #: The dimensions of AWS's metrics, and with InstanceName those of its enhanced ones.
 LABELS = ("EndpointName", "VariantName", "InstanceName")
@@ -54,8 +53,8 @@ SUMMARIES: Mapping[str, str] = {
 COUNTERS: Mapping[str, str] = {
     "Invocations": "InvokeEndpoint requests.",
     "InvocationsPerInstance": "InvokeEndpoint requests, each divided by the instances in service.",
-    "Invocation4XXErrors": "InvokeEndpoint requests that ended with a 4xx status.",
-    "Invocation5XXErrors": "InvokeEndpoint requests that ended with a 5xx status.",
+    "Invocation4XXErrors": "InvokeEndpoint requests that container or platform ended with 4xx.",
+    "Invocation5XXErrors": "InvokeEndpoint requests that container or platform ended with 5xx.",
     "InvocationModelErrors": "Invocations of a container that did not answer with a 2xx status.",
 }
 
@@ -66,14 +65,6 @@ _SERVING: Mapping[str, bool] = {
     "instance_unhealthy": False,
     "instance_ended": False,
 }
-
-
-class Viewed(Protocol):
-    """What can be looked at: the endpoint, or in tests a stand-in."""
-
-    def view(self) -> EndpointView:
-        """The endpoint as it stands now; does not block."""
-        ...
 
 
 class CloudWatchMetrics:
@@ -170,10 +161,12 @@ def _answered(fields: Mapping[str, Value]) -> Iterator[tuple[str, float]]:
 
 
 def _failed(fields: Mapping[str, Value]) -> Iterator[tuple[str, float]]:
-    status = int(_number(fields["status"]))
+    # AWS counts the container's status: its ModelError is a 424 to the caller, whatever it was.
+    original = fields.get("original_status")
+    status = int(_number(fields["status"] if original is None else original))
     if 400 <= status < 500:
         yield "Invocation4XXErrors", 1.0
-    elif status >= 500:
+    elif status >= 500 or status == 0:  # 0: it did not answer in time
         yield "Invocation5XXErrors", 1.0
     if fields["error"] == "ModelError":
         yield "InvocationModelErrors", 1.0
@@ -188,6 +181,7 @@ def _cache(fields: Mapping[str, Value]) -> Iterator[tuple[str, float]]:
 
 def _gauges(view: EndpointView) -> Iterator[Metric]:
     yield _gauge(view, "LoadedModelCount", "Models loaded.", _loaded)
+    yield _gauge(view, "CPUUtilization", "Percent of one core in use.", _cpu)
     yield _gauge(view, "MemoryUtilization", "Percent of the memory limit in use.", _memory)
     yield _gauge(view, "DiskUtilization", "Percent of the disk budget in use.", _disk)
 
@@ -205,6 +199,10 @@ def _gauge(
 
 def _loaded(instance: InstanceView) -> float:
     return float(sum(model.state is ModelState.LOADED for model in instance.models))
+
+
+def _cpu(instance: InstanceView) -> float | None:
+    return instance.cpu_percent
 
 
 def _memory(instance: InstanceView) -> float | None:

@@ -6,16 +6,18 @@ own 507 makes room.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any
 
 import docker
 from docker.errors import DockerException
 from docker.models.containers import Container
 
-from simulator.memory import Reading, shared_out
+from simulator.memory import CpuMeter, Reading, shared_out
+from simulator.threads import in_thread
 
 _KIB = 1024
+_NANOSECONDS = 1_000_000_000
 
 
 class DockerGauge:
@@ -25,24 +27,27 @@ class DockerGauge:
         self._socket, self._address = socket, address
         self._client: docker.DockerClient | None = None
         self._container: Container | None = None
+        self._cpu = CpuMeter()
 
     async def read(self, model_names: Collection[str]) -> Reading:
         """Asked in a thread: the engine answers in some 10 ms."""
-        return await asyncio.to_thread(self._read, frozenset(model_names))
+        return await in_thread(lambda: self._read(frozenset(model_names)))
 
     def _read(self, model_names: frozenset[str]) -> Reading:
         try:
             container = self._container = self._container or self._found()
             if container is None:
                 return Reading()
-            used = _used(container)
+            stats = container.stats(stream=False, one_shot=True)
+            cpu = stats["cpu_stats"]["cpu_usage"]["total_usage"] / _NANOSECONDS
             # docker's own ps: resident size in KiB, shared pages included.
             top = container.top(ps_args="-eo pid,rss,args")["Processes"]
         except (DockerException, OSError, KeyError, TypeError):
             self._container = None  # it may have been made anew
             return Reading()
         seen = [(args, int(rss) * _KIB) for _, rss, args in top]
-        return Reading(used, shared_out(seen, model_names).by_model)
+        by_model = shared_out(seen, model_names).by_model
+        return Reading(_used(stats), by_model, self._cpu.percent(cpu))
 
     def _found(self) -> Container | None:
         if self._client is None:
@@ -54,8 +59,8 @@ class DockerGauge:
         return None
 
 
-def _used(container: Container) -> int:
+def _used(stats: Mapping[str, Any]) -> int:
     """As `docker stats` has it: without the page cache that can be given back."""
-    memory = container.stats(stream=False, one_shot=True)["memory_stats"]
+    memory = stats["memory_stats"]
     given_back = memory["stats"].get("inactive_file", memory["stats"].get("total_inactive_file", 0))
     return int(memory["usage"]) - int(given_back)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from simulator.container_client import InstanceGone
-from simulator.errors import NoInstance
-from simulator.events import EventLog
+from simulator.errors import ContainerFailed, NoInstance
+from simulator.events import EventLog, Value
 from simulator.instance import Instance, Passage
 from simulator.requests import Answer, ClosingParts, Invocation, StreamedAnswer
 from simulator.routing import route
@@ -141,9 +141,16 @@ class _Teller:
     def failed(self, error: Exception) -> None:
         """The caller got an error."""
         wire = wire_error(error, self._endpoint.endpoint_name)
-        self._tell("invocation_failed", wire.status, error=wire.name, message=str(error))
+        original = error.status if isinstance(error, ContainerFailed) else None
+        self._tell(
+            "invocation_failed",
+            wire.status,
+            error=wire.name,
+            message=str(error),
+            original_status=original,
+        )
 
-    def _tell(self, kind: str, status: int, **fields: str) -> None:
+    def _tell(self, kind: str, status: int, **fields: Value) -> None:
         self._endpoint.log.tell(
             kind,
             self.passage.instance,

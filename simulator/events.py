@@ -28,6 +28,10 @@ same thing. Kinds and their fields:
                         waiting_seconds       until the container was asked
     invocation_failed   target_model? status seconds cold error message request_id
                                               error is the exception's name on the wire
+                        original_status       the container's status, where it is the container's
+                                              error; 0: it did not answer in time
+
+A text of the container longer than TEXT_CHARACTERS is cut.
 """
 
 from __future__ import annotations
@@ -38,6 +42,9 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+
+#: What a message may take in the log, which keeps thousands of them.
+TEXT_CHARACTERS = 16_384
 
 #: Plain values only, so that an event is JSON as it stands.
 Value = str | int | float | bool | None
@@ -75,7 +82,8 @@ class EventLog:
     def tell(self, kind: str, instance: str | None = None, **fields: Value) -> Event:
         """Something happened; every listener has heard of it when this returns."""
         self._last += 1
-        event = Event(self._last, self._clock(), kind, instance, MappingProxyType(fields))
+        cut = {name: _cut(value) for name, value in fields.items()}
+        event = Event(self._last, self._clock(), kind, instance, MappingProxyType(cut))
         self._kept.append(event)
         for listener in tuple(self._listeners):
             listener(event)
@@ -112,3 +120,9 @@ class EventLog:
                 await news.wait()
         finally:
             stop()
+
+
+def _cut(value: Value) -> Value:
+    if isinstance(value, str) and len(value) > TEXT_CHARACTERS:
+        return f"{value[:TEXT_CHARACTERS]}… ({len(value)} characters)"
+    return value

@@ -37,6 +37,8 @@ _METADATA_BYTES = 1024 * 1024
 _LENGTH_DIGITS = 10
 _PAX_KEYS = (b"path", b"linkpath", b"size")
 _PAX_SPARSE = b"GNU.sparse."
+#: NAME_MAX of Linux and macOS. A link may be made to a longer name, and breaks who looks at it.
+_NAME_BYTES = 255
 #: Folders within folders: far above any model's, and below what Python's rmtree can remove.
 _DEPTH = 100
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -448,6 +450,8 @@ def _check_target(link: _Member) -> None:
     """The link's text alone stays inside; what it means through other links is seen later."""
     if not link.target or "\0" in link.target:
         raise NotExtractable(f"The link {link.name} has the target {_shown(link.target)}.")
+    if any(len(os.fsencode(part)) > _NAME_BYTES for part in link.target.split("/")):
+        raise NotExtractable(f"The link {link.name} leads to a name that no file can have.")
     if link.target.startswith("/") or _lowest(link) < 0:
         raise _leads_out(link)
 

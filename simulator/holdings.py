@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
@@ -37,12 +36,13 @@ from simulator.model_disk import ModelDisk
 from simulator.resident import Resident
 from simulator.rules import Rules
 from simulator.target_model import model_name_for
+from simulator.threads import in_thread
 from simulator.view import ModelState
 
 LACKS_MEMORY = 507
 NOT_FOUND = 404
 ALREADY_LOADED = 409
-#: Archives that are fetched and extracted at the same time, and directories that are deleted.
+#: Archives that are fetched and extracted at the same time.
 _DOWNLOADS_AT_ONCE = 8
 
 
@@ -84,7 +84,7 @@ class Holdings:
         self._moves = 0
         self._room = asyncio.Lock()
         self._freed = asyncio.Event()
-        self._workers = ThreadPoolExecutor(_DOWNLOADS_AT_ONCE, thread_name_prefix=instance)
+        self._threads = asyncio.Semaphore(_DOWNLOADS_AT_ONCE)
 
     # -- looking
 
@@ -186,7 +186,8 @@ class Holdings:
             ).disk_bytes
 
         try:
-            resident.disk = await loop.run_in_executor(self._workers, fetch)
+            async with self._threads:
+                resident.disk = await in_thread(fetch)
         except BaseException:
             resident.state = None
             raise
@@ -349,8 +350,7 @@ class Holdings:
 
     async def _delete(self, resident: Resident) -> None:
         resident.state = None
-        loop = asyncio.get_running_loop()
-        freed = await loop.run_in_executor(self._workers, self._disk.remove, resident.model_name)
+        freed = await in_thread(lambda: self._disk.remove(resident.model_name))
         resident.disk = 0
         self._tell("deleted", target_model=resident.target_model, bytes=freed)
 
@@ -383,12 +383,11 @@ class Holdings:
         self._freed.set()
 
     async def stop(self) -> None:
-        """End what is under way; nothing of it is waited for longer than its threads need."""
+        """End what is under way; its threads are not waited for."""
         self._stopping = True
         for resident in self._residents.values():
             if resident.bringing is not None:
                 resident.bringing.cancel()
-        self._workers.shutdown(wait=False, cancel_futures=True)
 
     # -- telling
 

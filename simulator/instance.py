@@ -88,6 +88,7 @@ class Instance:
             self.holdings.budget.disk,
             self._in_flight,
             tuple(sorted(models, key=lambda model: model.target_model)),
+            self.holdings.reading.cpu_percent,
         )
 
     # -- invocations

@@ -8,20 +8,26 @@ server's own, models that live in its process among it.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import psutil
 
+from simulator.threads import in_thread
+
 
 @dataclass(frozen=True)
 class Reading:
-    """used is None where it cannot be seen; by_model has the models with processes of their own."""
+    """used is None where it cannot be seen; by_model has the models with processes of their own.
+
+    cpu_percent is of one core, since the reading before; None at the first.
+    """
 
     used: int | None = None
     by_model: Mapping[str, int] = field(default_factory=dict)
+    cpu_percent: float | None = None
 
 
 class MemoryGauge(Protocol):
@@ -44,10 +50,11 @@ class ProcessTreeGauge:
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
+        self._cpu = CpuMeter()
 
     async def read(self, model_names: Collection[str]) -> Reading:
         """Read in a thread: a hundred processes take some ms."""
-        return await asyncio.to_thread(self._read, frozenset(model_names))
+        return await in_thread(lambda: self._read(frozenset(model_names)))
 
     def _read(self, model_names: frozenset[str]) -> Reading:
         try:
@@ -55,7 +62,9 @@ class ProcessTreeGauge:
             processes = [root, *root.children(recursive=True)]
         except psutil.Error:
             return Reading(used=0)
-        return shared_out(filter(None, map(_seen, processes)), model_names)
+        seen = list(filter(None, map(_seen, processes)))
+        reading = shared_out(((command, size) for command, size, _ in seen), model_names)
+        return replace(reading, cpu_percent=self._cpu.percent(sum(cpu for *_, cpu in seen)))
 
 
 def shared_out(seen: Iterable[tuple[str, int]], model_names: Collection[str]) -> Reading:
@@ -69,9 +78,26 @@ def shared_out(seen: Iterable[tuple[str, int]], model_names: Collection[str]) ->
     return Reading(used, by_model)
 
 
-def _seen(process: psutil.Process) -> tuple[str, int] | None:
+class CpuMeter:
+    """Seconds of CPU at one time and the next, as percent of one core."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._before: tuple[float, float] | None = None
+
+    def percent(self, cpu_s: float) -> float | None:
+        """Since the call before; None at the first. Processes that ended are not missed below 0."""
+        now, before = self._clock(), self._before
+        self._before = (now, cpu_s)
+        if before is None or now <= before[0]:
+            return None
+        return max(0.0, 100.0 * (cpu_s - before[1]) / (now - before[0]))
+
+
+def _seen(process: psutil.Process) -> tuple[str, int, float] | None:
+    """Command line, bytes, seconds of CPU."""
     try:
-        memory = process.memory_info()
-        return " ".join(process.cmdline()), memory.rss - memory.shared
+        memory, cpu = process.memory_info(), process.cpu_times()
+        return " ".join(process.cmdline()), memory.rss - memory.shared, cpu.user + cpu.system
     except psutil.Error:
         return None

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import asdict
 from enum import Enum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
@@ -22,7 +22,7 @@ from starlette.routing import Route
 
 from simulator.events import Event, EventLog
 from simulator.rules import Rules
-from simulator.view import EndpointView, InstanceState
+from simulator.view import EndpointView, InstanceState, Viewed
 
 #: Where the page's files lie.
 PAGE = Path(__file__).parent / "page"
@@ -63,14 +63,6 @@ LIVE_HEADERS: Mapping[str, str] = {
     "Cache-Control": "no-store, no-transform",
     "X-Accel-Buffering": "no",
 }
-
-
-class Viewed(Protocol):
-    """What can be looked at: the endpoint, or in tests a stand-in."""
-
-    def view(self) -> EndpointView:
-        """The endpoint as it stands now; does not block."""
-        ...
 
 
 def page_routes(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Protocol
 
 
 class ModelState(Enum):
@@ -42,7 +43,10 @@ class ModelView:
 
 @dataclass(frozen=True)
 class InstanceView:
-    """One container. memory_used is None where it cannot be seen; limits are None where unset."""
+    """One container. Memory and CPU are None where they cannot be seen, limits where unset.
+
+    cpu_percent is of one core, as AWS has it: above 100 where several are busy.
+    """
 
     name: str
     url: str
@@ -54,6 +58,7 @@ class InstanceView:
     disk_budget: int | None
     in_flight: int
     models: tuple[ModelView, ...]
+    cpu_percent: float | None = None
 
 
 @dataclass(frozen=True)
@@ -66,3 +71,11 @@ class EndpointView:
     cache: str
     sequence: int
     instances: tuple[InstanceView, ...]
+
+
+class Viewed(Protocol):
+    """What can be looked at: the endpoint, or in tests a stand-in."""
+
+    def view(self) -> EndpointView:
+        """The endpoint as it stands now; does not block."""
+        ...

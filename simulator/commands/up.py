@@ -248,7 +248,9 @@ def _rules(options: argparse.Namespace) -> Rules:
 
 def _work_dir(options: argparse.Namespace, stack: ExitStack) -> Path:
     if options.work_dir is None:
-        return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="simulator-")))
+        # A download that was left behind may still write: its file is gone all the same.
+        temporary = tempfile.TemporaryDirectory(prefix="simulator-", ignore_cleanup_errors=True)
+        return Path(stack.enter_context(temporary))
     work_dir: Path = options.work_dir.absolute()
     work_dir.mkdir(parents=True, exist_ok=True)
     return work_dir

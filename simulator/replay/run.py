@@ -189,6 +189,7 @@ async def _record(
             await _until_ready(observer, settings.endpoint_name, gone, stop)
             await observer.begin()
             started_at = time.time()
+            _say(f"traffic: {len(arrivals)} requests in {settings.duration_s:g} s")
             async with _beside(show(load, observer, settings.duration_s)):
                 await load.run(arrivals, stop.event)
             elapsed = load.elapsed

@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,7 +20,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support.container import until
+from tests.support.container import ROOT, until
 from tests.support.simulator import FAKE_CONTAINER, Simulator, archive, fake_model, simulator
 
 
@@ -41,6 +44,14 @@ def _error(response: httpx.Response) -> tuple[int, str]:
 def _together(count: int, call: Callable[[int], Any]) -> list[Any]:
     with ThreadPoolExecutor(count) as pool:
         return list(pool.map(call, range(count)))
+
+
+#: What boto3 asks for, whatever it is.
+_AWS = {
+    "AWS_ACCESS_KEY_ID": "a",
+    "AWS_SECRET_ACCESS_KEY": "b",
+    "AWS_DEFAULT_REGION": "us-east-1",
+}
 
 
 def _fits(count: int) -> str:
@@ -419,6 +430,68 @@ def test_a_models_own_error_reaches_the_caller(models: Path, tmp_path: Path) -> 
             "INTERNAL_FAILURE_FROM_MODEL",
         )
         assert "the model failed" in refused["OriginalMessage"]
+
+
+# -- S3
+
+
+@pytest.fixture
+def s3(models: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """A local S3 in a process of its own, filled from the folder; and its url."""
+    fake_model(models, "a.tar.gz")
+    fake_model(models, "b.tar.gz")
+    command = [sys.executable, "-m", "simulator", "s3", "--port", "0", "--bucket", "models"]
+    process = subprocess.Popen(
+        [*command, "--fill", str(models), "--prefix", "shop"], cwd=ROOT, stdout=subprocess.PIPE
+    )
+    try:
+        assert process.stdout is not None
+        lines = iter(process.stdout.readline, b"")
+        url = next(found[0] for line in lines if (found := re.search(r"http://\S+:\d+", str(line))))
+        until(lambda: httpx.get(f"{url}/-/ready").status_code == 200, "it is filled")
+        yield process, url
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_archives_from_s3_and_an_s3_that_is_slow_and_then_down(
+    s3: tuple[subprocess.Popen[bytes], str], tmp_path: Path
+) -> None:
+    """Slow: ModelNotReadyException, and the model is there when S3 is. Down: InternalFailure.
+
+    What is loaded is answered all the time.
+    """
+    process, url = s3
+    options = ("--s3-endpoint-url", url, "--cold-wait", "1")
+    with simulator("s3://models/shop", tmp_path / "log", *options, environment=_AWS) as played:
+        assert _error(played.invoke("missing.tar.gz")) == (400, "ValidationError")
+        assert _answer(played.invoke("a.tar.gz")) == "a.tar.gz"
+        process.send_signal(signal.SIGSTOP)
+        assert _error(played.invoke("b.tar.gz")) == (429, "ModelNotReadyException")
+        assert _answer(played.invoke("a.tar.gz")) == "a.tar.gz"
+        process.send_signal(signal.SIGCONT)
+        until(lambda: played.states()["b.tar.gz"] == "loaded", "the slow one came")
+        process.kill()
+        process.wait()
+        refused = played.invoke("c.tar.gz")
+        assert _error(refused) == (500, "InternalFailure")
+        assert url in refused.text or "S3" in refused.text
+        assert _answer(played.invoke("b.tar.gz")) == "b.tar.gz"
+
+
+def test_an_s3_that_hangs_does_not_hold_the_end(
+    s3: tuple[subprocess.Popen[bytes], str], tmp_path: Path
+) -> None:
+    """SIGTERM while a download waits for an answer that does not come: exit code 0, in time."""
+    process, url = s3
+    options = ("--s3-endpoint-url", url, "--cold-wait", "0.5")
+    with simulator("s3://models/shop", tmp_path / "log", *options, environment=_AWS) as played:
+        process.send_signal(signal.SIGSTOP)
+        assert _error(played.invoke("a.tar.gz")) == (429, "ModelNotReadyException")
+        start = time.monotonic()
+        assert played.stop() == 0
+        assert time.monotonic() - start < 10
 
 
 # -- the end

@@ -68,10 +68,16 @@ def invoked(log: EventLog, instance: str, *, cold: bool, seconds: float, waiting
     )  # fmt: skip
 
 
-def failed(log: EventLog, status: int, error: str, instance: str | None = "instance-1") -> None:
+def failed(
+    log: EventLog,
+    status: int,
+    error: str,
+    instance: str | None = "instance-1",
+    original: int | None = None,
+) -> None:
     log.tell(
         "invocation_failed", instance, target_model="a.tar.gz", status=status, seconds=0.1,
-        cold=False, error=error, message="no", request_id="r",
+        cold=False, error=error, message="no", request_id="r", original_status=original,
     )  # fmt: skip
 
 
@@ -133,7 +139,7 @@ def test_a_single_models_endpoint_has_no_cache(log: EventLog, metrics: CloudWatc
 def test_invocations_and_errors_are_counted(log: EventLog, metrics: CloudWatchMetrics) -> None:
     """Failed ones are invocations too; only the container's errors are the model's."""
     invoked(log, "instance-1", cold=False, seconds=1, waiting=0)
-    failed(log, 424, "ModelError")
+    failed(log, 424, "ModelError", original=400)
     failed(log, 503, "ServiceUnavailable", instance=None)
     found = samples(metrics)
     assert found["Invocations_total", "instance-1"] == 2
@@ -142,6 +148,17 @@ def test_invocations_and_errors_are_counted(log: EventLog, metrics: CloudWatchMe
     assert found["Invocation5XXErrors_total", ""] == 1
     assert found["InvocationModelErrors_total", "instance-1"] == 1
     assert ("InvocationModelErrors_total", "") not in found
+
+
+@pytest.mark.parametrize("original", [500, 507, 0])
+def test_a_model_error_counts_by_the_containers_status(
+    log: EventLog, metrics: CloudWatchMetrics, original: int
+) -> None:
+    """The caller's 424 says nothing of it; a container that did not answer counts as 5xx."""
+    failed(log, 424, "ModelError", original=original)
+    found = samples(metrics)
+    assert found["Invocation5XXErrors_total", "instance-1"] == 1
+    assert ("Invocation4XXErrors_total", "instance-1") not in found
 
 
 def test_an_invocation_is_shared_by_the_instances_in_service(

@@ -52,3 +52,13 @@ async def test_a_follower_gets_every_event_once_in_order() -> None:
             log.tell("b")
     await asyncio.wait_for(following, 5)
     assert seen == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_long_text_is_cut() -> None:
+    """The log keeps thousands of events: a container's message may not fill the memory."""
+    log = EventLog()
+    log.tell("load_failed", message="x" * 1_000_000)
+    kept = log.since(0)[0].fields["message"]
+    assert isinstance(kept, str)
+    assert kept.endswith("… (1000000 characters)")
+    assert len(kept) < 17_000

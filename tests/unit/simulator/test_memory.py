@@ -6,8 +6,9 @@ import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 
-from simulator.memory import NoGauge, ProcessTreeGauge, Reading, shared_out
+from simulator.memory import CpuMeter, NoGauge, ProcessTreeGauge, Reading, shared_out
 from tests.support.container import until
 
 
@@ -41,3 +42,13 @@ def test_a_process_that_ended_uses_nothing() -> None:
     until(lambda: not os.path.exists(f"/proc/{ended.pid}"), "it is gone")
     assert asyncio.run(ProcessTreeGauge(ended.pid).read(["a"])) == Reading(0)
     assert asyncio.run(NoGauge().read(["a"])) == Reading(None)
+
+
+def test_cpu_is_percent_of_one_core_since_the_reading_before() -> None:
+    """Three seconds of CPU in two are 150 %; the first reading says nothing."""
+    times: Iterator[float] = iter([10.0, 12.0, 13.0])
+    meter = CpuMeter(lambda: next(times))
+    assert meter.percent(5.0) is None
+    assert meter.percent(8.0) == 150.0
+    # A process of the sum has ended.
+    assert meter.percent(1.0) == 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator.replay import measuring, quantities
@@ -23,6 +23,7 @@ def sample(error: str | None = None, message: str = "") -> Sample:
     return Sample(0, 0, 1.0, 1.5, 3.0, 200, error, message)
 
 
+@settings(deadline=None)  # machines that others use too
 @given(_VALUES, st.sampled_from([0, 50, 90, 99, 100]))
 def test_percentiles_are_numpys(values: list[float], percent: float) -> None:
     """The same definition: between neighbours in proportion."""
@@ -101,6 +102,7 @@ def test_memory_that_cannot_be_seen_is_left_out() -> None:
     assert measuring.memory_over_time(looks) == {"a": ([1.0, 2.0], [5, 7])}
 
 
+@settings(deadline=None)  # machines that others use too
 @given(st.lists(st.floats(-1, 200), max_size=50), st.floats(0.5, 150))
 def test_bins_lose_nothing(times: list[float], seconds: float) -> None:
     """Each time is in one bin, the early and late ones too."""

@@ -1,0 +1,51 @@
+"""An engine, and the images built in it: once for all tests of this folder.
+
+Run them in one process (make test-docker): each process of pytest-xdist would start its own engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import docker
+import pytest
+
+from tests.docker.engine import NoEngine, running_engine
+from tests.docker.images import Built, build_images
+
+#: A build from nothing is 3 min, and the first test that wants an image waits for it.
+BUILD_AND_TEST_S = 1800
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The limit of a test holds its fixtures, too: whichever comes first builds the images."""
+    for item in items:
+        if "tests/docker" in item.path.as_posix():
+            item.add_marker(pytest.mark.timeout(BUILD_AND_TEST_S))
+
+
+@pytest.fixture(scope="session")
+def host() -> Iterator[str]:
+    """The engine's address. Without an engine the tests fail: they are the check of the images."""
+    try:
+        with running_engine() as address:
+            yield address
+    except NoEngine as error:
+        raise pytest.fail.Exception(str(error), pytrace=False) from None
+
+
+@pytest.fixture(scope="session")
+def engine(host: str) -> Iterator[docker.DockerClient]:
+    """The engine, by its SDK."""
+    client = docker.DockerClient(base_url=host, timeout=120)
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="session")
+def images(host: str) -> Built:
+    """All images, built by the Dockerfile."""
+    try:
+        return build_images(host)
+    except NoEngine as error:
+        raise pytest.fail.Exception(str(error), pytrace=False) from None
