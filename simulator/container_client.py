@@ -6,9 +6,16 @@ container that keeps it can be asked, NVIDIA's own SageMaker frontend among them
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
 
-import httpx
+import aiohttp
 
 from simulator.errors import ContainerFailed
 from simulator.requests import Answer, ClosingParts, StreamedAnswer
@@ -22,10 +29,22 @@ _KEPT_IDLE_S = 2.0
 TARGET_MODEL = "X-Amzn-SageMaker-Target-Model"
 #: The listing is read in pages where the container has them.
 _PAGE = 1000
+#: Headers that aiohttp would add: what a container is asked is the caller's, and nothing else.
+_NOT_ADDED = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
+_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+#: What aiohttp raises, and the time-out that it leaves to asyncio.
+_TROUBLE = (aiohttp.ClientError, asyncio.TimeoutError)
 
 
 class InstanceGone(Exception):
     """The container does not take requests: this one did not reach it and may go to another."""
+
+
+@dataclass(frozen=True)
+class _Whole:
+    status: int
+    body: bytes
+    headers: Mapping[str, str]
 
 
 class ContainerClient:
@@ -33,24 +52,25 @@ class ContainerClient:
 
     def __init__(self, url: str, rules: Rules) -> None:
         self.url, self._rules = url, rules
-        limits = httpx.Limits(
-            max_connections=None, max_keepalive_connections=None, keepalive_expiry=_KEPT_IDLE_S
+
+    @cached_property
+    def _http(self) -> aiohttp.ClientSession:
+        """Made at the first call: a session belongs to the loop that runs."""
+        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEPT_IDLE_S)
+        return aiohttp.ClientSession(
+            connector=connector, skip_auto_headers=_NOT_ADDED, cookie_jar=aiohttp.DummyCookieJar()
         )
-        self._http = httpx.AsyncClient(base_url=url, limits=limits, trust_env=False)
 
     async def close(self) -> None:
         """Close every connection."""
-        await self._http.aclose()
+        await self._http.close()
 
     async def is_well(self) -> bool:
         """GET /ping answers 200 in time."""
         try:
-            response = await self._http.get(
-                "/ping", timeout=self._timeout(self._rules.ping_timeout_s)
-            )
-        except httpx.TransportError:
+            return (await self._whole("GET", "/ping", self._rules.ping_timeout_s)).status == 200
+        except _TROUBLE:
             return False
-        return response.status_code == 200
 
     async def loaded(self) -> frozenset[str] | None:
         """The names in GET /models, all pages of them; None where one has no name.
@@ -62,7 +82,7 @@ class ContainerClient:
         while True:
             query = {"limit": str(_PAGE), **({"next_page_token": token} if token else {})}
             page = await self._call(
-                "list", "GET", "/models", self._rules.ping_timeout_s, params=query
+                "list", "GET", "/models", self._rules.ping_timeout_s, query=query
             )
             named, token = _listing(page)
             names.update(named)
@@ -76,8 +96,8 @@ class ContainerClient:
             "POST",
             "/models",
             self._rules.load_timeout_s,
-            json={"model_name": model_name, "url": url},
-            headers=_sent({TARGET_MODEL: target_model}),
+            body=json.dumps({"model_name": model_name, "url": url}).encode(),
+            headers={"Content-Type": "application/json", TARGET_MODEL: target_model},
         )
 
     async def unload(self, model_name: str, target_model: str) -> None:
@@ -87,67 +107,89 @@ class ContainerClient:
             "DELETE",
             f"/models/{model_name}",
             self._rules.unload_timeout_s,
-            headers=_sent({TARGET_MODEL: target_model}),
+            headers={TARGET_MODEL: target_model},
         )
 
     async def invoke(self, path: str, body: bytes, headers: Mapping[str, str]) -> Answer:
         """POST to an invocation path: the whole answer, if it is a good one."""
-        response = await self._call(
-            "invoke",
-            "POST",
-            path,
-            self._rules.invoke_timeout_s,
-            content=body,
-            headers=_sent(headers),
+        whole = await self._call(
+            "invoke", "POST", path, self._rules.invoke_timeout_s, body=body, headers=headers
         )
-        return Answer(response.status_code, response.content, dict(response.headers))
+        return Answer(whole.status, whole.body, whole.headers)
 
     async def invoke_stream(
         self, path: str, body: bytes, headers: Mapping[str, str]
     ) -> StreamedAnswer:
         """POST to an invocation path: the answer's parts as they come, if it is a good one."""
-        timeout = self._timeout(self._rules.invoke_timeout_s)
-        request = self._http.build_request(
-            "POST", path, content=body, headers=_sent(headers), timeout=timeout
-        )
-        try:
-            response = await self._http.send(request, stream=True)
-            if response.status_code >= 300:
-                await response.aread()
-        except httpx.TransportError as error:
-            raise _translated("invoke", error) from error
-        _raise_unless_good("invoke", response)
-        parts = ClosingParts(response.aiter_raw(), lambda _: response.aclose(), _while_streaming)
-        return StreamedAnswer(response.status_code, parts, dict(response.headers))
+        seconds = self._rules.invoke_timeout_s
+        with _translating("invoke"):
+            response = await self._send("POST", path, seconds, body=body, headers=headers)
+            if response.status >= 300:
+                async with response:
+                    _raise_unless_good("invoke", await _read(response))
+
+        async def ended(_: Exception | None) -> None:
+            response.close()
+
+        parts = ClosingParts(response.content.iter_any(), ended, _while_streaming)
+        return StreamedAnswer(response.status, parts, _lowered(response))
 
     async def _call(
-        self, doing: str, method: str, path: str, seconds: float, **request: object
-    ) -> httpx.Response:
-        try:
-            response = await self._http.request(
-                method,
-                path,
-                timeout=self._timeout(seconds),
-                **request,  # type: ignore[arg-type]
+        self,
+        doing: str,
+        method: str,
+        path: str,
+        seconds: float,
+        *,
+        body: bytes | None = None,
+        headers: Mapping[str, str] = _NO_HEADERS,
+        query: Mapping[str, str] = _NO_HEADERS,
+    ) -> _Whole:
+        with _translating(doing):
+            whole = await self._whole(
+                method, path, seconds, body=body, headers=headers, query=query
             )
-        except httpx.TransportError as error:
-            raise _translated(doing, error) from error
-        _raise_unless_good(doing, response)
-        return response
+        _raise_unless_good(doing, whole)
+        return whole
 
-    def _timeout(self, seconds: float) -> httpx.Timeout:
-        return httpx.Timeout(seconds, connect=self._rules.connect_timeout_s, pool=None)
+    async def _whole(self, method: str, path: str, seconds: float, **request: Any) -> _Whole:
+        async with await self._send(method, path, seconds, **request) as response:
+            return await _read(response)
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        seconds: float,
+        *,
+        body: bytes | None = None,
+        headers: Mapping[str, str] = _NO_HEADERS,
+        query: Mapping[str, str] = _NO_HEADERS,
+    ) -> aiohttp.ClientResponse:
+        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=self._rules.connect_timeout_s)
+        return await self._http.request(
+            method,
+            f"{self.url}{path}",
+            data=body,
+            headers=headers,
+            params=query,
+            timeout=timeout,
+            allow_redirects=False,
+        )
 
 
-def _sent(headers: Mapping[str, str]) -> dict[bytes, bytes]:
-    """As they arrived: HTTP's headers are read as Latin-1 (RFC 9110, 5.5)."""
-    return {name.encode("latin-1"): value.encode("latin-1") for name, value in headers.items()}
+@contextmanager
+def _translating(doing: str) -> Iterator[None]:
+    try:
+        yield
+    except _TROUBLE as error:
+        raise _translated(doing, error) from error
 
 
-def _translated(doing: str, error: httpx.TransportError) -> Exception:
-    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout):
+def _translated(doing: str, error: Exception) -> Exception:
+    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
         return InstanceGone(f"it takes no connections ({type(error).__name__})")
-    if isinstance(error, httpx.TimeoutException):
+    if isinstance(error, asyncio.TimeoutError):
         return ContainerFailed(doing, 0, f"the container did not answer in time ({doing})")
     if doing == "invoke":
         # The request was in its hands: sending it again could do its work twice.
@@ -155,18 +197,27 @@ def _translated(doing: str, error: httpx.TransportError) -> Exception:
     return InstanceGone(f"it closed the connection ({doing})")
 
 
-def _raise_unless_good(doing: str, response: httpx.Response) -> None:
-    if response.status_code >= 300:
-        raise ContainerFailed(doing, response.status_code, response.text)
-
-
 def _while_streaming(error: Exception) -> Exception:
-    return _translated("invoke", error) if isinstance(error, httpx.TransportError) else error
+    return _translated("invoke", error) if isinstance(error, _TROUBLE) else error
 
 
-def _listing(response: httpx.Response) -> tuple[list[str | None], str | None]:
+async def _read(response: aiohttp.ClientResponse) -> _Whole:
+    return _Whole(response.status, await response.read(), _lowered(response))
+
+
+def _lowered(response: aiohttp.ClientResponse) -> Mapping[str, str]:
+    return {name.lower(): value for name, value in response.headers.items()}
+
+
+def _raise_unless_good(doing: str, whole: _Whole) -> None:
+    if whole.status >= 300:
+        raise ContainerFailed(doing, whole.status, whole.body.decode(errors="replace"))
+
+
+def _listing(page: _Whole) -> tuple[list[str | None], str | None]:
     try:
-        answer = response.json()
+        answer = json.loads(page.body)
         return [model.get("modelName") for model in answer["models"]], answer.get("nextPageToken")
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise ContainerFailed("list", response.status_code, response.text) from None
+        text = page.body.decode(errors="replace")
+        raise ContainerFailed("list", page.status, text) from None

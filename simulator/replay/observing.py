@@ -11,9 +11,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from functools import cached_property
 from typing import Any
 
-import httpx
+import aiohttp
 
 from simulator.replay.errors import EndpointTrouble
 from simulator.replay.measuring import ENDINGS
@@ -28,6 +29,9 @@ _QUIET_S = 60.0
 #: Before a broken stream is asked for again.
 _AGAIN_S = 0.2
 
+#: What a connection may end with.
+_TROUBLE = (aiohttp.ClientError, OSError, asyncio.TimeoutError)
+
 Event = Mapping[str, Any]
 
 
@@ -35,8 +39,7 @@ class Observer:
     """Events and looks since begin(). One event loop."""
 
     def __init__(self, url: str) -> None:
-        timeout = httpx.Timeout(_ANSWER_S, read=_QUIET_S)
-        self._http = httpx.AsyncClient(base_url=url, timeout=timeout, trust_env=False)
+        self._url = url.rstrip("/")
         self.events: list[Event] = []
         self.looks: list[Look] = []
         self.missed = 0
@@ -47,12 +50,17 @@ class Observer:
         self._news = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
+    @cached_property
+    def _http(self) -> aiohttp.ClientSession:
+        """Made at the first look: a session belongs to the loop that runs."""
+        return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_ANSWER_S))
+
     async def state(self) -> Mapping[str, Any] | None:
         """The endpoint's state now; None without an answer."""
         try:
-            response = await self._http.get("/simulator/state", timeout=_ANSWER_S)
-            answer = response.json() if response.status_code == 200 else None
-        except (httpx.TransportError, ValueError):
+            async with self._http.get(f"{self._url}/simulator/state") as response:
+                answer = await response.json() if response.status == 200 else None
+        except (*_TROUBLE, ValueError):
             return None
         return answer if isinstance(answer, dict) else None
 
@@ -61,7 +69,7 @@ class Observer:
         first = await self.state()
         if first is None:
             raise EndpointTrouble(
-                f"{self._http.base_url}: found no /simulator/state, expected an endpoint that "
+                f"{self._url}: found no /simulator/state, expected an endpoint that "
                 "`python -m simulator up` plays; check --endpoint-url."
             )
         self._last, self._started = int(first["sequence"]), time.monotonic()
@@ -86,7 +94,7 @@ class Observer:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._tasks:
             await self._note_look()
-        await self._http.aclose()
+        await self._http.close()
 
     async def _look(self) -> None:
         while True:
@@ -101,16 +109,18 @@ class Observer:
     async def _follow(self) -> None:
         while True:
             # A broken stream is asked for again, after the last event that came.
-            with suppress(httpx.TransportError):
+            with suppress(*_TROUBLE):
                 await self._follow_once()
             await asyncio.sleep(_AGAIN_S)
 
     async def _follow_once(self) -> None:
         headers = {"Accept": "text/event-stream", "Last-Event-ID": str(self._last)}
-        async with self._http.stream("GET", "/simulator/events", headers=headers) as response:
-            async for line in response.aiter_lines():
-                if line.startswith("data:"):
-                    self._note(json.loads(line[len("data:") :]))
+        timeout = aiohttp.ClientTimeout(sock_connect=_ANSWER_S, sock_read=_QUIET_S)
+        events = self._http.get(f"{self._url}/simulator/events", headers=headers, timeout=timeout)
+        async with events as response:
+            async for line in response.content:
+                if line.startswith(b"data:"):
+                    self._note(json.loads(line[len(b"data:") :]))
 
     def _note(self, event: Event) -> None:
         sequence = int(event["sequence"])

@@ -8,16 +8,18 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from urllib.parse import quote, urlsplit
 
-import httptools
+import aiohttp
 
 from simulator.replay.errors import EndpointTrouble
-from simulator.replay.http1 import Http1, HttpAnswer
 
 #: Longer than the platform lets a caller wait (60 s for the model, 60 s for its answer), so that
 #: the endpoint's own verdict is seen.
 PATIENCE_S = 150.0
+#: Shorter than servers keep idle connections (uvicorn: 5 s), so that none is used as it closes.
+_KEPT_IDLE_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -38,8 +40,18 @@ class Runtime:
         parts = urlsplit(url)
         if parts.scheme != "http" or not parts.hostname:
             raise EndpointTrouble(f"--endpoint-url: found {url}, expected http://HOST:PORT")
-        self._http = Http1(parts.hostname, parts.port or 80)
-        self._path = f"{parts.path}/endpoints/{quote(endpoint_name, safe='')}/invocations"
+        self._url = f"{url.rstrip('/')}/endpoints/{quote(endpoint_name, safe='')}/invocations"
+
+    @cached_property
+    def _http(self) -> aiohttp.ClientSession:
+        """Made at the first call: a session belongs to the loop that runs.
+
+        aiohttp, since httpx's pool looks at every connection for every request (10 ms of CPU each
+        with 500 in flight, as measured here), which the latencies would have in them.
+        """
+        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEPT_IDLE_S)
+        timeout = aiohttp.ClientTimeout(total=PATIENCE_S)
+        return aiohttp.ClientSession(connector=connector, timeout=timeout)
 
     async def close(self) -> None:
         """Close every connection."""
@@ -52,22 +64,22 @@ class Runtime:
             "X-Amzn-SageMaker-Target-Model": target_model,
         }
         try:
-            answer = await asyncio.wait_for(self._http.post(self._path, headers, body), PATIENCE_S)
-        except (asyncio.TimeoutError, TimeoutError):  # two classes before Python 3.11
+            async with self._http.post(self._url, headers=headers, data=body) as answer:
+                return _reply(answer, await answer.read())
+        except asyncio.TimeoutError:
             return Reply(0, error="TimedOut", message=f"no answer within {PATIENCE_S:g} s")
-        except (OSError, httptools.HttpParserError) as error:
+        except (aiohttp.ClientError, OSError) as error:
             return Reply(0, error=type(error).__name__, message=str(error) or "no answer")
-        return _reply(answer)
 
 
-def _reply(answer: HttpAnswer) -> Reply:
+def _reply(answer: aiohttp.ClientResponse, body: bytes) -> Reply:
     request_id = answer.headers.get("x-amzn-requestid")
     if answer.status == 200:
-        return Reply(200, bytes(answer.body), request_id=request_id)
+        return Reply(200, body, request_id=request_id)
     # Services may append a URI after a colon: the AWS JSON protocol's error renaming.
     error = answer.headers.get("x-amzn-errortype", "").partition(":")[0]
     name = error or f"HTTP {answer.status}"
-    return Reply(answer.status, b"", name, _message(bytes(answer.body)), request_id)
+    return Reply(answer.status, b"", name, _message(body), request_id)
 
 
 def _message(body: bytes) -> str:

@@ -87,7 +87,7 @@ async def test_an_endpoint_that_is_not_there_is_a_failure_of_each_request() -> N
     async with load_on(url) as load:
         await run(load, at_once(2))
     assert [(sample.status, sample.error) for sample in load.samples] == [
-        (0, "ConnectionRefusedError")
+        (0, "ClientConnectorError")
     ] * 2
 
 
@@ -121,7 +121,7 @@ async def test_an_answer_that_breaks_off_is_a_failure() -> None:
             async with load_on(f"http://{host}:{port}") as load:
                 await run(load, at_once(1))
         found.append(load.samples[0].error)
-    assert found == ["Closed", "Closed", "HttpParserError"]
+    assert found == ["ClientPayloadError", "ServerDisconnectedError", "ClientResponseError"]
 
 
 async def test_what_may_not_be_sent_is_counted() -> None:
