@@ -42,6 +42,8 @@ from simulator.view import ModelState
 LACKS_MEMORY = 507
 NOT_FOUND = 404
 ALREADY_LOADED = 409
+#: How long a reading of the memory stands for what is there, where nothing hangs on it.
+_FRESH_S = 1.0
 #: Archives that are fetched and extracted at the same time.
 _DOWNLOADS_AT_ONCE = 8
 
@@ -81,6 +83,7 @@ class Holdings:
         self.reading = Reading()
         self._stopping = False
         self._residents: dict[str, Resident] = {}
+        self._read_at = 0.0
         self._moves = 0
         self._room = asyncio.Lock()
         self._freed = asyncio.Event()
@@ -112,14 +115,16 @@ class Holdings:
         """Look at the instance's memory now."""
         loaded = {r.model_name: r for r in self._residents.values() if r.state is ModelState.LOADED}
         self.reading = await self.gauge.read(loaded.keys())
+        self._read_at = time.monotonic()
         for name, resident in loaded.items():
             size = self.reading.by_model.get(name)
             if size is not None and resident.state is ModelState.LOADED:
                 resident.memory, resident.needed = size, max(size, resident.needed or 0)
 
     async def _weighing(self) -> _Weighing:
-        """The memory before a load."""
-        await self.read_memory()
+        """The memory before a load; the reading of a moment ago is as good."""
+        if time.monotonic() - self._read_at > _FRESH_S:
+            await self.read_memory()
         self._moves += 1
         return _Weighing(self.reading.used, self._moves)
 

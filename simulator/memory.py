@@ -13,8 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-import psutil
-
+from simulator.proc import anonymous_bytes, command_line, tree
 from simulator.threads import in_thread
 
 
@@ -51,20 +50,22 @@ class ProcessTreeGauge:
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._cpu = CpuMeter()
+        self._commands: dict[tuple[int, int], str] = {}
 
     async def read(self, model_names: Collection[str]) -> Reading:
-        """Read in a thread: a hundred processes take some ms."""
+        """Read in a thread: two hundred processes take some ms."""
         return await in_thread(lambda: self._read(frozenset(model_names)))
 
     def _read(self, model_names: frozenset[str]) -> Reading:
-        try:
-            root = psutil.Process(self._pid)
-            processes = [root, *root.children(recursive=True)]
-        except psutil.Error:
-            return Reading(used=0)
-        seen = list(filter(None, map(_seen, processes)))
-        reading = shared_out(((command, size) for command, size, _ in seen), model_names)
-        return replace(reading, cpu_percent=self._cpu.percent(sum(cpu for *_, cpu in seen)))
+        family = tree(self._pid)
+        self._commands = {
+            process.identity: self._commands.get(process.identity) or command_line(process.pid)
+            for process in family
+        }
+        sizes = ((self._commands[p.identity], anonymous_bytes(p.pid)) for p in family)
+        reading = shared_out(sizes, model_names)
+        cpu = sum(process.cpu_s for process in family)
+        return replace(reading, cpu_percent=self._cpu.percent(cpu))
 
 
 def shared_out(seen: Iterable[tuple[str, int]], model_names: Collection[str]) -> Reading:
@@ -92,12 +93,3 @@ class CpuMeter:
         if before is None or now <= before[0]:
             return None
         return max(0.0, 100.0 * (cpu_s - before[1]) / (now - before[0]))
-
-
-def _seen(process: psutil.Process) -> tuple[str, int, float] | None:
-    """Command line, bytes, seconds of CPU."""
-    try:
-        memory, cpu = process.memory_info(), process.cpu_times()
-        return " ".join(process.cmdline()), memory.rss - memory.shared, cpu.user + cpu.system
-    except psutil.Error:
-        return None
