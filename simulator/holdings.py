@@ -149,6 +149,7 @@ class Holdings:
         finally:
             resident.wanted -= 1
             self._freed.set()
+            self._forget(resident)
 
     # -- coming
 
@@ -164,6 +165,13 @@ class Holdings:
         if not task.cancelled():
             task.exception()  # each caller has it; without one left nobody asks for it
         self._freed.set()
+        self._forget(resident)
+
+    def _forget(self, resident: Resident) -> None:
+        """Names that nothing stands behind are not kept: callers may make up any number of them."""
+        idle = resident.bringing is None and resident.leaving is None and not resident.wanted
+        if idle and resident.state is None:
+            self._residents.pop(resident.target_model, None)
 
     async def _bring(self, resident: Resident) -> None:
         if resident.leaving is not None:
@@ -332,6 +340,7 @@ class Holdings:
     def _left(self, resident: Resident) -> None:
         resident.leaving = None
         self._freed.set()
+        self._forget(resident)
 
     async def _unload(self, resident: Resident, reason: str) -> None:
         resident.state = ModelState.UNLOADING

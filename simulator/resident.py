@@ -11,7 +11,10 @@ from simulator.view import ModelState, ModelView
 
 @dataclass
 class Resident:
-    """state is None while nothing of it is here. Written by its instance's event loop only."""
+    """state is None while nothing of it is here. Written by its instance's event loop only.
+
+    A record is one model's for as long as somebody holds it: forgotten only when nobody does.
+    """
 
     target_model: str
     model_name: str
