@@ -87,6 +87,7 @@ class Holdings:
         self._moves = 0
         self._room = asyncio.Lock()
         self._freed = asyncio.Event()
+        self._loads = asyncio.Semaphore(rules.loads_at_once)
         self._threads = asyncio.Semaphore(_DOWNLOADS_AT_ONCE)
 
     # -- looking
@@ -237,8 +238,7 @@ class Holdings:
         weighing = await self._weighing()
         start = time.monotonic()
         try:
-            url = self._disk.url(resident.model_name)
-            await self._client.load(resident.model_name, url, resident.target_model)
+            await self._loaded(resident)
         except (ContainerFailed, InstanceGone) as error:
             if status_of(error) != ALREADY_LOADED:
                 resident.state = ModelState.ON_DISK
@@ -257,6 +257,11 @@ class Holdings:
             seconds=seconds,
             memory=resident.memory,
         )
+
+    async def _loaded(self, resident: Resident) -> None:
+        url = self._disk.url(resident.model_name)
+        async with self._loads:
+            await self._client.load(resident.model_name, url, resident.target_model)
 
     # -- making room
 

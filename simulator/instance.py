@@ -215,9 +215,13 @@ class Instance:
         """A container was started, or is waited for."""
         self.state, self.message = InstanceState.STARTING, "starting"
 
+    def stop(self) -> None:
+        """It gets no more requests, and is not asked how it is."""
+        self.state, self.message = InstanceState.STOPPED, "stopping"
+
     def serve(self, seconds: float) -> None:
         """It is well: it gets requests."""
-        if self.state is not InstanceState.IN_SERVICE:
+        if self.state not in (InstanceState.IN_SERVICE, InstanceState.STOPPED):
             self.state, self.message = InstanceState.IN_SERVICE, ""
             self.tell("instance_in_service", seconds=seconds)
 

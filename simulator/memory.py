@@ -57,12 +57,11 @@ class ProcessTreeGauge:
         return await in_thread(lambda: self._read(frozenset(model_names)))
 
     def _read(self, model_names: frozenset[str]) -> Reading:
-        family = tree(self._pid)
-        self._commands = {
-            process.identity: self._commands.get(process.identity) or command_line(process.pid)
-            for process in family
-        }
-        sizes = ((self._commands[p.identity], anonymous_bytes(p.pid)) for p in family)
+        family, known = tree(self._pid), self._commands
+        # Another reading may go on in another thread: what is known is replaced, never changed.
+        commands = {p.identity: known.get(p.identity) or command_line(p.pid) for p in family}
+        self._commands = commands
+        sizes = ((commands[p.identity], anonymous_bytes(p.pid)) for p in family)
         reading = shared_out(sizes, model_names)
         cpu = sum(process.cpu_s for process in family)
         return replace(reading, cpu_percent=self._cpu.percent(cpu))

@@ -63,6 +63,7 @@ class ProcessInstance:
     async def stop(self) -> None:
         """SIGTERM, and SIGKILL to the whole of it when it takes longer than the platform waits."""
         self._stopping = True
+        self.instance.stop()
         if self._process is None or self._process.returncode is not None:
             return
         self._signal(signal.SIGTERM, group=False)

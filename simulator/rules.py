@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from enum import Enum
 
 MIB = 1024**2
 GIB = 1024**3
+CORES = os.cpu_count() or 1
 
 
 class CacheSetting(Enum):
@@ -67,6 +69,9 @@ class Rules:
     cache: CacheSetting = CacheSetting.ENABLED
     # Requests in flight of one model on each of its instances that make another one load it too.
     busy_at: int = 4
+    # Loads that one container is asked for at the same time. AWS does not say; more than its cores
+    # do make each of them wait for all, and the warm requests beside them.
+    loads_at_once: int = 2 * CORES
     # How often a container that ended is started again, in a row without getting healthy.
     restarts: int = 3
     extraction: ExtractionLimits = ExtractionLimits()

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from simulator.replay.errors import Interrupted, ReplayError
-from simulator.replay.run import INTERRUPTED, NOT_GOOD, make_archives, replay
 from simulator.replay.settings import RunningEndpoint, Settings
 
 _EPILOG = """\
@@ -49,6 +48,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(options: argparse.Namespace) -> int:
     """The replay that the options ask for; what keeps it from being done is said on stderr."""
+    # Its plots take half a second to import, which `up` and `s3` need not wait for.
+    from simulator.replay.run import INTERRUPTED, NOT_GOOD, make_archives, replay
+
     settings = _settings(options)
     # Before the traffic, too, SIGTERM clears away what was made.
     signal.signal(signal.SIGTERM, signal.default_int_handler)

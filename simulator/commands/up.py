@@ -149,6 +149,14 @@ def _how(group: argparse._ArgumentGroup) -> None:
         metavar="N",
         help="requests of one model on each of its instances that make another load a copy",
     )
+    group.add_argument(
+        "--loads-at-once",
+        type=_count,
+        default=_DEFAULTS.loads_at_once,
+        metavar="N",
+        help="loads that an instance does at the same time (twice the cores: "
+        f"{_DEFAULTS.loads_at_once})",
+    )
     group.add_argument("--max-payload", type=_size, default=_DEFAULTS.payload_bytes, metavar="6MB")
     _seconds(group, "--invoke-timeout", _DEFAULTS.invoke_timeout_s, "for the container's answer")
     _seconds(group, "--cold-wait", _DEFAULTS.cold_wait_s, "until ModelNotReadyException")
@@ -243,6 +251,7 @@ def _rules(options: argparse.Namespace) -> Rules:
         without_memory=WithoutMemory(options.without_memory),
         cache=CacheSetting(options.cache),
         busy_at=options.busy_at,
+        loads_at_once=options.loads_at_once,
     )
 
 

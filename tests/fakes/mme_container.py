@@ -31,6 +31,7 @@ class FakeContainer:
         self.capacity = capacity
         self.models: dict[str, tuple[str, dict[str, Any]]] = {}
         self.loading: set[str] = set()
+        self.most_loading = 0
         self.asked: dict[str, int] = {}
         self.calls: list[list[Any]] = []
         self.faults: list[str] = []
@@ -57,6 +58,7 @@ class FakeContainer:
         if len(self.models) + len(self.loading) >= self.capacity:
             return JSONResponse({"error": f"no memory: {self.capacity} models fit"}, 507)
         self.loading.add(name)
+        self.most_loading = max(self.most_loading, len(self.loading))
         await asyncio.sleep(model.get("load_seconds", 0))
         self.loading.discard(name)
         if (status := model.get("load_status", 200)) != 200:
@@ -95,7 +97,14 @@ class FakeContainer:
         return JSONResponse(answer, headers={"X-Amzn-SageMaker-Custom-Attributes": "seen"})
 
     async def report(self, _: Request) -> Response:
-        return JSONResponse({"calls": self.calls, "faults": self.faults, "pid": os.getpid()})
+        return JSONResponse(
+            {
+                "calls": self.calls,
+                "faults": self.faults,
+                "most_loading": self.most_loading,
+                "pid": os.getpid(),
+            }
+        )
 
     async def forget(self, _: Request) -> Response:
         """The models are gone, as after a restart that nobody noticed."""

@@ -264,6 +264,17 @@ def test_a_model_that_callers_wait_for_is_not_unloaded_before_they_are_answered(
         assert len(played.kinds("loaded")) == 2
 
 
+def test_loads_at_once_are_bounded(models: Path, tmp_path: Path) -> None:
+    """--loads-at-once 2: of six cold models never more than two are with the container."""
+    for number in range(6):
+        fake_model(models, f"m{number}", load_seconds=0.2)
+    with simulator(models, tmp_path / "log", "--loads-at-once", "2") as played:
+        assert _together(6, lambda n: _answer(played.invoke(f"m{n}"))) == [
+            f"m{n}" for n in range(6)
+        ]
+        assert played.fake()["most_loading"] == 2
+
+
 def test_a_busy_model_gets_a_second_copy(models: Path, tmp_path: Path) -> None:
     """Above --busy-at requests in flight another instance loads it, and then answers too."""
     fake_model(models, "a", invoke_seconds=0.2)

@@ -52,3 +52,27 @@ def test_cpu_is_percent_of_one_core_since_the_reading_before() -> None:
     assert meter.percent(8.0) == 150.0
     # A process of the sum has ended.
     assert meter.percent(1.0) == 0.0
+
+
+def test_two_readings_at_once_do_not_disturb_each_other() -> None:
+    """Processes come and go, and readings overlap: neither fails, each sees its own."""
+    gauge = ProcessTreeGauge(os.getpid())
+
+    async def read_often() -> None:
+        for _ in range(60):
+            assert (await gauge.read(["a"])).used
+
+    async def start_often() -> None:
+        for _ in range(30):
+            process = await asyncio.create_subprocess_exec("sleep", "0.01")
+            await process.wait()
+
+    async def both() -> None:
+        await asyncio.gather(*(read_often() for _ in range(4)), *(start_often() for _ in range(6)))
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        asyncio.run(both())
+    finally:
+        sys.setswitchinterval(interval)
