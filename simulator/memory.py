@@ -58,9 +58,14 @@ class ProcessTreeGauge:
 
     def _read(self, model_names: frozenset[str]) -> Reading:
         family, known = tree(self._pid), self._commands
-        # Another reading may go on in another thread: what is known is replaced, never changed.
         commands = {p.identity: known.get(p.identity) or command_line(p.pid) for p in family}
-        self._commands = commands
+        # Kept only where a model is named: between its fork and its exec a process has its parent's
+        # command line. Another reading may go on in another thread: replaced, never changed.
+        self._commands = {
+            identity: command
+            for identity, command in commands.items()
+            if any(name in command for name in model_names)
+        }
         sizes = ((commands[p.identity], anonymous_bytes(p.pid)) for p in family)
         reading = shared_out(sizes, model_names)
         cpu = sum(process.cpu_s for process in family)

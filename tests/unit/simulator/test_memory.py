@@ -35,6 +35,27 @@ def test_a_tree_of_processes_is_read() -> None:
     assert reading.used > reading.by_model["model-ab12"]
 
 
+def test_a_process_that_becomes_a_models_is_the_models() -> None:
+    """A stub is its parent's copy until it executes itself: what was seen before does not count."""
+    become = "import os, sys; print('ready', flush=True); input(); os.execv(sys.executable, " + (
+        "[sys.executable, '-c', 'print(1, flush=True); input()', 'model-ab12'])"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", become], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        gauge, name = ProcessTreeGauge(os.getpid()), "ab12"
+        assert child.stdout.readline() == b"ready\n"
+        before = asyncio.run(gauge.read(["other-model"]))
+        child.stdin.write(b"\n")
+        assert child.stdout.readline() == b"1\n"
+        after = asyncio.run(gauge.read([name]))
+        child.communicate(b"\n")
+    assert before.by_model == {}
+    assert name in after.by_model
+
+
 def test_a_process_that_ended_uses_nothing() -> None:
     """A gauge never raises: an instance may end while it is read."""
     ended = subprocess.Popen([sys.executable, "-c", ""])
