@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
 
@@ -27,8 +28,10 @@ _KEPT_IDLE_S = 2.0
 #: The archive's name goes with every call about a model, as on SageMaker: containers log it, and
 #: Triton's own frontend (before server#8923) loads and asks models by it.
 TARGET_MODEL = "X-Amzn-SageMaker-Target-Model"
-#: The listing is read in pages where the container has them.
-_PAGE = 1000
+#: The listing is read in pages where the container has them; one that does not end is no listing.
+_PAGE, _PAGES = 1000, 100
+#: All pages together may take this many times what one may.
+_LISTING_TIMES = 5
 #: Headers that aiohttp would add: what a container is asked is the caller's, and nothing else.
 _NOT_ADDED = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
@@ -77,9 +80,15 @@ class ContainerClient:
 
         Triton's own frontend lists nameless models for moments while others are unloaded.
         """
+        with _translating("list"):
+            seconds = self._rules.ping_timeout_s * _LISTING_TIMES
+            names = await asyncio.wait_for(self._listed(), seconds)
+        return None if None in names else frozenset(name for name in names if name)
+
+    async def _listed(self) -> set[str | None]:
         names: set[str | None] = set()
         token: str | None = None
-        while True:
+        for _ in range(_PAGES):
             query = {"limit": str(_PAGE), **({"next_page_token": token} if token else {})}
             page = await self._call(
                 "list", "GET", "/models", self._rules.ping_timeout_s, query=query
@@ -87,7 +96,8 @@ class ContainerClient:
             named, token = _listing(page)
             names.update(named)
             if not token:
-                return None if None in names else frozenset(name for name in names if name)
+                return names
+        raise ContainerFailed("list", 200, f"the listing has more than {_PAGES} pages")
 
     async def load(self, model_name: str, url: str, target_model: str) -> None:
         """POST /models; done when the model can be invoked."""
@@ -105,7 +115,7 @@ class ContainerClient:
         await self._call(
             "unload",
             "DELETE",
-            f"/models/{model_name}",
+            f"/models/{quote(model_name, safe='')}",
             self._rules.unload_timeout_s,
             headers={TARGET_MODEL: target_model},
         )
@@ -191,8 +201,9 @@ def _translated(doing: str, error: Exception) -> Exception:
         return InstanceGone(f"it takes no connections ({type(error).__name__})")
     if isinstance(error, asyncio.TimeoutError):
         return ContainerFailed(doing, 0, f"the container did not answer in time ({doing})")
-    if doing == "invoke":
-        # The request was in its hands: sending it again could do its work twice.
+    if doing in ("invoke", "load"):
+        # It was in its hands: sent again, an invocation could do its work twice, and an archive
+        # that kills its container would kill every one.
         return ContainerFailed(doing, 500, "the container closed the connection without an answer")
     return InstanceGone(f"it closed the connection ({doing})")
 
@@ -217,7 +228,14 @@ def _raise_unless_good(doing: str, whole: _Whole) -> None:
 def _listing(page: _Whole) -> tuple[list[str | None], str | None]:
     try:
         answer = json.loads(page.body)
-        return [model.get("modelName") for model in answer["models"]], answer.get("nextPageToken")
+        token = answer.get("nextPageToken")
+        if not isinstance(token, str | None):
+            raise TypeError
+        return [_name(model.get("modelName")) for model in answer["models"]], token
     except (ValueError, KeyError, TypeError, AttributeError):
         text = page.body.decode(errors="replace")
         raise ContainerFailed("list", page.status, text) from None
+
+
+def _name(given: object) -> str | None:
+    return given if isinstance(given, str) else None

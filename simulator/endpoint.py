@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -96,16 +96,16 @@ class Endpoint:
         passage: Passage,
         ask: Callable[[Instance, Invocation, Passage], Awaitable[Given]],
     ) -> Given:
-        gone: set[str] = set()
+        gone: dict[str, str] = {}
         while True:
             instance = await self._chosen(invocation.target_model or "", gone)
             passage.instance = instance.name
             try:
                 return await ask(instance, invocation, passage)
-            except InstanceGone:
-                gone.add(instance.name)
+            except InstanceGone as error:
+                gone[instance.name] = str(error)
 
-    async def _chosen(self, target_model: str, gone: set[str]) -> Instance:
+    async def _chosen(self, target_model: str, gone: Mapping[str, str]) -> Instance:
         candidates = [
             instance.candidate(target_model)
             for instance in self._instances.values()
@@ -113,18 +113,18 @@ class Endpoint:
         ]
         chosen = route(candidates, self.rules.busy_at)
         if chosen is None:
-            raise NoInstance(self._why_none())
+            raise NoInstance(self._why_none(gone))
         if chosen.copy_to is not None and self.multi_model:
             await self._instances[chosen.copy_to].prepare(target_model)
         return self._instances[chosen.name]
 
-    def _why_none(self) -> str:
-        states = "; ".join(
-            f"{instance.name} {instance.state.value}"
-            + (f" ({instance.message})" if instance.message else "")
-            for instance in self._instances.values()
-        )
-        return f"No instance of {self.endpoint_name} is in service: {states or 'there is none'}."
+    def _why_none(self, gone: Mapping[str, str]) -> str:
+        states = []
+        for instance in self._instances.values():
+            why = gone.get(instance.name) or instance.message
+            states.append(f"{instance.name} {instance.state.value}" + (f" ({why})" if why else ""))
+        listed = "; ".join(states) or "there is none"
+        return f"No instance of {self.endpoint_name} takes the request: {listed}."
 
 
 class _Teller:

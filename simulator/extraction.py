@@ -174,7 +174,7 @@ def _most_bytes(archive_bytes: int, limits: ExtractionLimits) -> int:
 
 def _too_large(limit: int) -> NotExtractable:
     return NotExtractable(
-        f"It would take more than {limit} bytes on disk, the most that an archive of its size may."
+        f"It would take more than {limit} bytes on disk, the most that it may take."
     )
 
 

@@ -16,6 +16,8 @@ from simulator.instance import Instance
 from simulator.rules import Rules
 from simulator.view import InstanceState
 
+#: Between two looks at a container in service after one that failed.
+_AGAIN_S = 1.0
 #: Between two looks at a container that does not serve yet, or no more.
 _LOOK_S = 0.2
 
@@ -23,7 +25,7 @@ _LOOK_S = 0.2
 async def keep_watch(instance: Instance, rules: Rules, multi_model: bool) -> None:
     """Poll until the start-up window is over without success; else until cancelled."""
     start, failures = time.monotonic(), 0
-    while True:
+    while not instance.stopped:
         instance.look.clear()
         trouble = await _trouble(instance, multi_model)
         if trouble is None:
@@ -34,11 +36,15 @@ async def keep_watch(instance: Instance, rules: Rules, multi_model: bool) -> Non
             if failures >= rules.unhealthy_after:
                 start = time.monotonic()
                 instance.suspect(trouble)
-        elif time.monotonic() - start > rules.startup_s:
-            return instance.end(
-                f"not healthy within {rules.startup_s:g} s: {trouble}", InstanceState.FAILED
-            )
+        elif not instance.stopped and _late(start, rules):
+            instance.fail(f"not healthy within {rules.startup_s:g} s: {trouble}")
+            return
         await _until_next(instance, rules, failures)
+
+
+def _late(start: float, rules: Rules) -> bool:
+    """Whether the start-up window is over."""
+    return time.monotonic() - start > rules.startup_s
 
 
 async def _trouble(instance: Instance, multi_model: bool) -> str | None:
@@ -57,6 +63,10 @@ async def _trouble(instance: Instance, multi_model: bool) -> str | None:
 
 
 async def _until_next(instance: Instance, rules: Rules, failures: int) -> None:
-    serves = instance.state is InstanceState.IN_SERVICE and not failures
+    wait_s = rules.ping_every_s
+    if instance.state is not InstanceState.IN_SERVICE:
+        wait_s = _LOOK_S
+    elif failures:
+        wait_s = min(_AGAIN_S, wait_s)
     with suppress(asyncio.TimeoutError):
-        await asyncio.wait_for(instance.look.wait(), rules.ping_every_s if serves else _LOOK_S)
+        await asyncio.wait_for(instance.look.wait(), wait_s)

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Collection, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from simulator.archives import ArchiveStore
 from simulator.container_client import ContainerClient, InstanceGone
@@ -34,7 +34,7 @@ from simulator.eviction import (
 from simulator.memory import MemoryGauge, NoGauge, Reading
 from simulator.model_disk import ModelDisk
 from simulator.resident import Resident
-from simulator.rules import Rules
+from simulator.rules import CacheSetting, Rules
 from simulator.target_model import model_name_for
 from simulator.threads import in_thread
 from simulator.view import ModelState
@@ -44,6 +44,9 @@ NOT_FOUND = 404
 ALREADY_LOADED = 409
 #: How long a reading of the memory stands for what is there, where nothing hangs on it.
 _FRESH_S = 1.0
+#: How long a wish waits for a model in use to become idle: the threshold of the memory, the budget
+#: of the disk. What cannot do without waits for load_timeout_s.
+_WISH_S = 0.5
 #: Archives that are fetched and extracted at the same time.
 _DOWNLOADS_AT_ONCE = 8
 
@@ -84,9 +87,12 @@ class Holdings:
         self._stopping = False
         self._residents: dict[str, Resident] = {}
         self._read_at = 0.0
+        self._looking = asyncio.Lock()
         self._moves = 0
         self._room = asyncio.Lock()
-        self._freed = asyncio.Event()
+        self._disk_room = asyncio.Lock()
+        self._changed = asyncio.Event()
+        self._departures = 0
         self._loads = asyncio.Semaphore(rules.loads_at_once)
         self._threads = asyncio.Semaphore(_DOWNLOADS_AT_ONCE)
 
@@ -113,10 +119,12 @@ class Holdings:
         return self._disk.used()
 
     async def read_memory(self) -> None:
-        """Look at the instance's memory now."""
-        loaded = {r.model_name: r for r in self._residents.values() if r.state is ModelState.LOADED}
-        self.reading = await self.gauge.read(loaded.keys())
-        self._read_at = time.monotonic()
+        """Look at the instance's memory now; one look at a time, so that none overtakes another."""
+        async with self._looking:
+            states = self._residents.values()
+            loaded = {r.model_name: r for r in states if r.state is ModelState.LOADED}
+            self.reading = await self.gauge.read(loaded.keys())
+            self._read_at = time.monotonic()
         for name, resident in loaded.items():
             size = self.reading.by_model.get(name)
             if size is not None and resident.state is ModelState.LOADED:
@@ -149,8 +157,7 @@ class Holdings:
             yield
         finally:
             resident.wanted -= 1
-            self._freed.set()
-            self._forget(resident)
+            self._settle(resident)
 
     # -- coming
 
@@ -163,28 +170,44 @@ class Holdings:
 
     def _brought(self, resident: Resident, task: asyncio.Task[None]) -> None:
         resident.bringing = None
-        if not task.cancelled():
-            task.exception()  # each caller has it; without one left nobody asks for it
-        self._freed.set()
-        self._forget(resident)
-
-    def _forget(self, resident: Resident) -> None:
-        """Names that nothing stands behind are not kept: callers may make up any number of them."""
-        idle = resident.bringing is None and resident.leaving is None and not resident.wanted
-        if idle and resident.state is None:
-            self._residents.pop(resident.target_model, None)
+        # Each caller has the exception; without one left nobody asks for it.
+        if not task.cancelled() and task.exception() is not None:
+            resident.failed_at = time.monotonic()
+        self._settle(resident)
 
     async def _bring(self, resident: Resident) -> None:
-        if resident.leaving is not None:
+        while resident.leaving is not None:
             await asyncio.wait([resident.leaving])
         if resident.state is None:
-            await self._fetch(resident)
+            await self._arrive(resident)
         if resident.state is ModelState.ON_DISK:
             await self._load_with_room(resident)
 
+    async def _arrive(self, resident: Resident) -> None:
+        """Onto the disk; away again while others need its place there, and then once more."""
+        deadline = time.monotonic() + self._rules.load_timeout_s
+        while True:
+            await self._fetch(resident)
+            async with self._disk_room:
+                if await self._make_disk_room(resident):
+                    return
+                needed = resident.disk
+                await self._delete(resident)
+            others = [held for held in self._held() if held.disk]
+            over = time.monotonic() > deadline
+            if needed > (self.budget.disk or 0) or not others or over:
+                raise PlatformFailed(
+                    f"The disk of {self._instance} is full: {resident.target_model} needs "
+                    f"{needed:,} bytes of {self.budget.disk:,}; give it more, or ask fewer models "
+                    "at once."
+                )
+            await self._change(deadline)
+
     async def _fetch(self, resident: Resident) -> None:
         resident.state = ModelState.DOWNLOADING
-        loop = asyncio.get_running_loop()
+        loop, limits = asyncio.get_running_loop(), self._rules.extraction
+        if self.budget.disk is not None:
+            limits = replace(limits, total_bytes=min(limits.total_bytes, self.budget.disk))
 
         def told(kind: str, fields: Mapping[str, Value]) -> None:
             loop.call_soon_threadsafe(lambda: self._tell(kind, **fields))
@@ -194,7 +217,7 @@ class Holdings:
                 resident.target_model,
                 resident.model_name,
                 self._store,
-                self._rules.extraction,
+                limits,
                 lambda: self._stopping,
                 told,
             ).disk_bytes
@@ -206,24 +229,28 @@ class Holdings:
             resident.state = None
             raise
         resident.state = ModelState.ON_DISK
-        await self._make_disk_room(resident)
 
     async def _load_with_room(self, resident: Resident) -> None:
         async with self._room:
             await self._make_memory_room(resident)
             resident.state = ModelState.LOADING
+        since = self._departures
         try:
             await self._load(resident)
         except ContainerFailed as error:
             if error.status != LACKS_MEMORY:
                 raise
-            await self._load_after_unloading(resident, error)
+            await self._load_after_unloading(resident, error, since)
 
-    async def _load_after_unloading(self, resident: Resident, error: ContainerFailed) -> None:
+    async def _load_after_unloading(
+        self, resident: Resident, error: ContainerFailed, since: int
+    ) -> None:
+        deadline = time.monotonic() + self._rules.load_timeout_s
         async with self._room:
             for _ in range(self._rules.evictions_per_call):
-                if not await self._unload_one("507", resident):
+                if not await self._has_left("507", resident, since, deadline):
                     break
+                since = self._departures
                 try:
                     return await self._load(resident)
                 except ContainerFailed as again:
@@ -234,51 +261,64 @@ class Holdings:
 
     async def _load(self, resident: Resident) -> None:
         resident.state = ModelState.LOADING
-        self._tell("load_started", target_model=resident.target_model)
+        try:
+            async with self._loads:
+                await self._load_now(resident)
+        except BaseException:
+            resident.state = ModelState.ON_DISK
+            self._changed.set()
+            raise
+
+    async def _load_now(self, resident: Resident) -> None:
+        target = resident.target_model
+        self._tell("load_started", target_model=target)
         weighing = await self._weighing()
         start = time.monotonic()
         try:
-            await self._loaded(resident)
+            url = self._disk.url(resident.model_name)
+            await self._client.load(resident.model_name, url, target)
         except (ContainerFailed, InstanceGone) as error:
             if status_of(error) != ALREADY_LOADED:
-                resident.state = ModelState.ON_DISK
                 seconds = time.monotonic() - start
                 self._tell_failure("load_failed", resident, error, seconds=seconds)
                 raise
-        except BaseException:
-            resident.state = ModelState.ON_DISK
-            raise
         seconds = time.monotonic() - start
         resident.state, resident.loads = ModelState.LOADED, resident.loads + 1
         await self._weigh(resident, weighing)
-        self._tell(
-            "loaded",
-            target_model=resident.target_model,
-            seconds=seconds,
-            memory=resident.memory,
-        )
-
-    async def _loaded(self, resident: Resident) -> None:
-        url = self._disk.url(resident.model_name)
-        async with self._loads:
-            await self._client.load(resident.model_name, url, resident.target_model)
+        self._tell("loaded", target_model=target, seconds=seconds, memory=resident.memory)
 
     # -- making room
 
-    async def make_room_beside(self, resident: Resident) -> bool:
-        """Unload one other model, for an invocation that lacked memory; False: there is none."""
-        async with self._room:
-            return await self._unload_one("507", resident)
+    def departures(self) -> int:
+        """How many models have left the memory: another number later means that there was room."""
+        return self._departures
+
+    async def room_beside(self, resident: Resident, since: int) -> bool:
+        """For an invocation that lacked memory: whether another model has left since then.
+
+        While its caller waits here, the model may itself be what leaves for another one, and is
+        then brought again: two that have no room beside each other would else wait for ever.
+        """
+        deadline = time.monotonic() + self._rules.load_timeout_s
+        resident.waiting += 1
+        self._changed.set()
+        try:
+            async with self._room:
+                return await self._has_left("507", resident, since, deadline)
+        finally:
+            resident.waiting -= 1
 
     async def _make_memory_room(self, resident: Resident) -> None:
-        """Down to the threshold as far as it goes; the container has the last word."""
+        """Down to the threshold, as far as what is idle goes; the container has the last word."""
         if self.budget.memory is None:
             return
+        deadline = time.monotonic() + _WISH_S
         for _ in range(self._rules.evictions_per_call):
+            since = self._departures
             await self.read_memory()
-            if self._fits(resident, self.budget.memory) or not await self._unload_one(
-                "memory", resident
-            ):
+            if self._fits(resident, self.budget.memory):
+                return
+            if not await self._has_left("memory", resident, since, deadline):
                 return
 
     def _fits(self, resident: Resident, limit: int) -> bool:
@@ -289,65 +329,85 @@ class Holdings:
         coming = sum(expected_memory(r.needed, held) for r in (resident, *loading))
         return has_room(self.reading.used, limit, self._rules.memory_threshold, coming)
 
-    async def _make_disk_room(self, resident: Resident) -> None:
-        budget = self.budget.disk
+    async def _make_disk_room(self, resident: Resident) -> bool:
+        """Whether the disk is within its budget, after what nobody wants was deleted."""
+        budget, deadline = self.budget.disk, time.monotonic() + _WISH_S
         while budget is not None and self._disk.used() > budget:
-            if resident.disk > budget or not await self._free_disk(resident):
-                needed = resident.disk
-                await self.delete(resident)
-                raise PlatformFailed(
-                    f"The disk of {self._instance} is full: {resident.target_model} needs "
-                    f"{needed:,} bytes of {budget:,}; give it more, or ask fewer models at once."
-                )
-
-    async def _free_disk(self, keep: Resident) -> bool:
-        victim = first_to_delete(self._held(), (keep.target_model,))
-        if victim is not None:
-            await self.delete(self._residents[victim])
-            return True
-        async with self._room:
-            return await self._unload_one("disk", keep)
-
-    async def _unload_one(self, reason: str, keep: Resident) -> bool:
-        """Unload the least recently used model, waiting for one that is in use; False: none is."""
-        deadline = time.monotonic() + self._rules.load_timeout_s
-        while time.monotonic() < deadline:
-            held = self._held()
-            victim = first_to_unload(held, (keep.target_model,))
-            if victim is not None:
-                await self.unload(self._residents[victim], reason)
-                return True
-            if not may_become_free(held, (keep.target_model,)):
+            victim = first_to_delete(self._held(), (resident.target_model,))
+            if resident.disk > budget:
                 return False
-            self._freed.clear()
-            with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._freed.wait(), deadline - time.monotonic())
-        return False
+            if victim is not None:
+                await self.delete(self._residents[victim])
+                continue
+            async with self._room:
+                if not await self._has_left("disk", resident, self._departures, deadline):
+                    return False
+        return True
+
+    async def _has_left(self, reason: str, keep: Resident, since: int, deadline: float) -> bool:
+        """Whether a model has left the memory since then: the least recently used is made to.
+
+        Waits until the deadline for one that is in use; False where there is none, or none leaves.
+        """
+        kept = {keep.target_model}
+        while self._departures == since:
+            held = self._held()
+            victim = first_to_unload(held, kept)
+            if victim is not None:
+                kept.add(victim)  # where it fails to leave, the next one is tried
+                await self.unload(self._residents[victim], reason)
+            elif time.monotonic() >= deadline or not may_become_free(held, kept):
+                return False
+            else:
+                await self._change(deadline)
+        return True
+
+    async def _change(self, deadline: float) -> None:
+        """Until something came, left or failed, or until the deadline."""
+        self._changed.clear()
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), max(0.0, deadline - time.monotonic()))
 
     # -- leaving
 
     async def unload(self, resident: Resident, reason: str) -> None:
-        """DELETE /models/{name}, once; the archive stays on disk."""
-        await self._leave(resident, lambda: self._unload(resident, reason))
+        """DELETE /models/{name}, once; the archive stays on disk. Its failure is an event."""
+        await asyncio.shield(self._leave(resident, self._unload(resident, reason)))
 
     async def delete(self, resident: Resident) -> None:
         """Remove an archive that is not loaded from the disk."""
-        await self._leave(resident, lambda: self._delete(resident))
+        await asyncio.shield(self._leave(resident, self._delete(resident)))
 
-    async def _leave(
-        self, resident: Resident, going: Callable[[], Coroutine[None, None, None]]
-    ) -> None:
-        if resident.leaving is None:
-            resident.leaving = asyncio.create_task(going())
-            resident.leaving.add_done_callback(lambda _: self._left(resident))
-        await asyncio.shield(resident.leaving)
+    def _leave(self, resident: Resident, going: Coroutine[None, None, bool]) -> asyncio.Task[bool]:
+        if resident.leaving is not None:
+            going.close()
+            return resident.leaving
+        resident.leaving = asyncio.create_task(going)
+        resident.leaving.add_done_callback(lambda task: self._left(resident, task))
+        return resident.leaving
 
-    def _left(self, resident: Resident) -> None:
+    def _left(self, resident: Resident, task: asyncio.Task[bool]) -> None:
         resident.leaving = None
-        self._freed.set()
-        self._forget(resident)
+        self._changed.set()
+        if not task.cancelled() and task.exception() is None and task.result():
+            self._settle(resident)
 
-    async def _unload(self, resident: Resident, reason: str) -> None:
+    def _settle(self, resident: Resident) -> None:
+        """What happens to a model that nobody wants any more, and nobody brings or removes."""
+        self._changed.set()
+        if not resident.idle or self._stopping:
+            return
+        if resident.state is None:
+            # Callers may make up any number of names.
+            self._residents.pop(resident.target_model, None)
+        elif self._rules.cache is CacheSetting.DISABLED:
+            loaded = resident.state is ModelState.LOADED
+            self._leave(
+                resident,
+                self._unload(resident, "not cached") if loaded else self._delete(resident),
+            )
+
+    async def _unload(self, resident: Resident, reason: str) -> bool:
         resident.state = ModelState.UNLOADING
         self._moves += 1
         target = resident.target_model
@@ -355,23 +415,29 @@ class Holdings:
         start = time.monotonic()
         try:
             await self._client.unload(resident.model_name, target)
-        except ContainerFailed as error:
-            if error.status != NOT_FOUND:
+        except (ContainerFailed, InstanceGone) as error:
+            if status_of(error) != NOT_FOUND:
                 # Still loaded, as far as anybody knows; the next one in line is tried before it.
                 resident.state, resident.last_used = ModelState.LOADED, time.time()
                 self._tell_failure("unload_failed", resident, error)
-                return
-        except InstanceGone as error:
-            self._tell_failure("unload_failed", resident, error)
-        resident.state, resident.memory = ModelState.ON_DISK, None
+                return False
+        self._depart(resident)
         seconds = time.monotonic() - start
         self._tell("unloaded", target_model=target, seconds=seconds, reason=reason)
+        return True
 
-    async def _delete(self, resident: Resident) -> None:
+    def _depart(self, resident: Resident) -> None:
+        resident.state, resident.memory = ModelState.ON_DISK, None
+        self._departures += 1
+        self._read_at = 0.0  # what was read counts the model
+        self._changed.set()
+
+    async def _delete(self, resident: Resident) -> bool:
         resident.state = None
         freed = await in_thread(lambda: self._disk.remove(resident.model_name))
         resident.disk = 0
         self._tell("deleted", target_model=resident.target_model, bytes=freed)
+        return True
 
     # -- what the container says of itself
 
@@ -389,17 +455,15 @@ class Holdings:
 
     def lose(self, resident: Resident, message: str) -> None:
         """The container has a model no more that it had loaded."""
-        resident.state, resident.memory = ModelState.ON_DISK, None
+        self._depart(resident)
         self._tell("lost", target_model=resident.target_model, message=message)
-        self._freed.set()
 
     def lose_all(self) -> None:
         """The container ended: nothing is loaded, everything is still on disk."""
         for resident in self._residents.values():
             if resident.state is ModelState.LOADED:
-                resident.state, resident.memory = ModelState.ON_DISK, None
+                self._depart(resident)
         self.reading = Reading()
-        self._freed.set()
 
     async def stop(self) -> None:
         """End what is under way; its threads are not waited for."""

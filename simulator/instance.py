@@ -16,9 +16,11 @@ from simulator.holdings import LACKS_MEMORY, NOT_FOUND, Holdings
 from simulator.requests import Answer, ClosingParts, Invocation, StreamedAnswer
 from simulator.resident import Resident
 from simulator.routing import Candidate
-from simulator.rules import CacheSetting, Rules, WithoutMemory
+from simulator.rules import Rules, WithoutMemory
 from simulator.view import InstanceState, InstanceView, ModelState
 
+#: Before another try at a second copy that failed to come: its callers are answered meanwhile.
+_COPY_AGAIN_S = 30.0
 #: How often a model that the container lost is brought again for one invocation.
 _BROUGHT_AGAIN = 2
 
@@ -56,18 +58,17 @@ class Instance:
         #: Set when it is worth looking at the container before the next poll.
         self.look = asyncio.Event()
         self._in_flight = 0
-        self._after: set[asyncio.Task[None]] = set()
 
     # -- what the router and the page see
 
     def candidate(self, target_model: str) -> Candidate:
         """This instance as the router sees it for one target model."""
         resident = self.holdings.known(target_model)
-        coming = resident is not None and resident.bringing is not None
         used, limit = self.holdings.reading.used, self.holdings.budget.memory
         return Candidate(
             self.name,
-            has_model=coming or (resident is not None and resident.state is ModelState.LOADED),
+            loaded=resident is not None and resident.state is ModelState.LOADED,
+            coming=resident is not None and resident.bringing is not None,
             model_in_flight=resident.wanted if resident else 0,
             in_flight=self._in_flight,
             models=sum(r.state is not None for r in self.holdings.residents()),
@@ -117,8 +118,10 @@ class Instance:
 
     async def prepare(self, target_model: str) -> None:
         """Bring a model here that nobody waits for: a second copy. Its failures are events."""
-        if self.holdings.of(target_model).state is not ModelState.LOADED:
-            self.holdings.bring(self.holdings.of(target_model))
+        resident = self.holdings.of(target_model)
+        failed = resident.failed_at
+        if failed is None or time.monotonic() - failed > _COPY_AGAIN_S:
+            self.holdings.bring(resident)
 
     @contextmanager
     def _asked(self, target_model: str | None) -> Iterator[Resident | None]:
@@ -130,7 +133,6 @@ class Instance:
             resident = self.holdings.of(target_model)
             with self.holdings.wanted(resident):
                 yield resident
-            self._after_use(resident)
         finally:
             self._in_flight -= 1
 
@@ -142,6 +144,7 @@ class Instance:
         losses = evictions = 0
         while True:
             await self._present(resident, passage)
+            since = self.holdings.departures()
             resident.invocations += 1
             try:
                 path = f"/models/{resident.model_name}/invoke"
@@ -153,7 +156,7 @@ class Instance:
                         continue
                 if error.status == LACKS_MEMORY and evictions < self._rules.evictions_per_call:
                     evictions += 1
-                    if await self.holdings.make_room_beside(resident):
+                    if await self.holdings.room_beside(resident, since):
                         continue
                 raise self._without_memory(error) from error
 
@@ -168,7 +171,7 @@ class Instance:
         if not done:
             raise ModelNotReady(resident.target_model, self._rules.cold_wait_s)
         if task.cancelled():
-            raise NoInstance(f"{self.name} is stopping")
+            raise InstanceGone("it is stopping")
         if (error := task.exception()) is not None:
             raise self._without_memory(error)
 
@@ -185,7 +188,10 @@ class Instance:
     async def _lost(self, resident: Resident) -> bool:
         """Whether the container has a model no more; a model may answer 404 on its own account."""
         before = self.holdings.loads()
-        listed = await self.client.loaded()
+        try:
+            listed = await self.client.loaded()
+        except (ContainerFailed, InstanceGone):
+            return False
         if listed is not None:
             self.holdings.reconcile(before, listed)
         return resident.state is not ModelState.LOADED
@@ -196,20 +202,12 @@ class Instance:
             return NoInstance(f"no instance has the memory for this model: {error}")
         return error
 
-    def _after_use(self, resident: Resident) -> None:
-        """ModelCacheSetting=Disabled: a model leaves as soon as nobody wants it."""
-        if self._rules.cache is CacheSetting.DISABLED and not resident.wanted:
-            task = asyncio.create_task(self._discard(resident))
-            self._after.add(task)
-            task.add_done_callback(self._after.discard)
-
-    async def _discard(self, resident: Resident) -> None:
-        if resident.state is ModelState.LOADED and not resident.wanted:
-            await self.holdings.unload(resident, "not cached")
-        if resident.state is ModelState.ON_DISK and not resident.wanted:
-            await self.holdings.delete(resident)
-
     # -- health
+
+    @property
+    def stopped(self) -> bool:
+        """It is being stopped, or was."""
+        return self.state is InstanceState.STOPPED
 
     def start(self) -> None:
         """A container was started, or is waited for."""
@@ -236,6 +234,10 @@ class Instance:
         self.state, self.message = state, message
         self.holdings.lose_all()
         self.tell("instance_ended", message=message)
+
+    def fail(self, message: str) -> None:
+        """Its start-up window is over, and it is not healthy."""
+        self.end(message, InstanceState.FAILED)
 
     async def close(self) -> None:
         """Let go of everything; the container is somebody else's to stop."""

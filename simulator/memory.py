@@ -83,17 +83,27 @@ def shared_out(seen: Iterable[tuple[str, int]], model_names: Collection[str]) ->
     return Reading(used, by_model)
 
 
+#: The kernel counts in ticks of 10 ms: over less the percentage is noise.
+_CPU_OVER_S = 0.5
+
+
 class CpuMeter:
     """Seconds of CPU at one time and the next, as percent of one core."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._before: tuple[float, float] | None = None
+        self._percent: float | None = None
 
     def percent(self, cpu_s: float) -> float | None:
-        """Since the call before; None at the first. Processes that ended are not missed below 0."""
+        """Over the last half second or more; None at the first call.
+
+        Processes that ended take their seconds along: the difference is never below 0.
+        """
         now, before = self._clock(), self._before
+        if before is not None and now - before[0] < _CPU_OVER_S:
+            return self._percent
         self._before = (now, cpu_s)
-        if before is None or now <= before[0]:
-            return None
-        return max(0.0, 100.0 * (cpu_s - before[1]) / (now - before[0]))
+        if before is not None:
+            self._percent = max(0.0, 100.0 * (cpu_s - before[1]) / (now - before[0]))
+        return self._percent

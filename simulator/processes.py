@@ -44,56 +44,72 @@ class ProcessInstance:
         self.instance, self._launch, self._rules = instance, launch, rules
         self._multi_model = multi_model
         self._process: asyncio.subprocess.Process | None = None
+        self._starting = asyncio.Lock()
         self._stopping = False
 
     async def run(self) -> None:
         """Start the container, again when it ends, until stopped or its restarts are used up."""
         ends = 0
         while not self._stopping:
-            message, served = await self._one_life()
+            served = await self._one_life()
             ends = 1 if served else ends + 1
-            if self._stopping:
+            if self._stopping or ends > self._rules.restarts:
                 return
-            if ends > self._rules.restarts:
-                self.instance.end(message, InstanceState.FAILED)
-                return
-            self.instance.end(message, InstanceState.STARTING)
+            self.instance.start()
             await asyncio.sleep(_PAUSE_S * ends)
 
     async def stop(self) -> None:
         """SIGTERM, and SIGKILL to the whole of it when it takes longer than the platform waits."""
         self._stopping = True
         self.instance.stop()
-        if self._process is None or self._process.returncode is not None:
+        async with self._starting:
+            process = self._process
+        if process is None or process.returncode is not None:
             return
-        self._signal(signal.SIGTERM, group=False)
+        self._signal(process, signal.SIGTERM, group=False)
         try:
-            await asyncio.wait_for(self._process.wait(), self._rules.stop_s)
+            await asyncio.wait_for(process.wait(), self._rules.stop_s)
         except asyncio.TimeoutError:
-            self._signal(signal.SIGKILL, group=True)
-            await self._process.wait()
+            self._signal(process, signal.SIGKILL, group=True)
+            await process.wait()
 
-    async def _one_life(self) -> tuple[str, bool]:
-        """From its start to its end: why it ended, and whether it was ever in service."""
-        try:
-            self._process = await self._started()
-        except OSError as error:
-            return f"{self._launch.command[0]} does not start: {error}", False
-        instance, since = self.instance, time.monotonic()
-        instance.start()
-        instance.holdings.gauge = ProcessTreeGauge(self._process.pid)
-        instance.tell("instance_starting", pid=self._process.pid)
+    async def _one_life(self) -> bool:
+        """From its start to its end, which is told; whether it was ever in service."""
+        process, since = await self._begun(), time.monotonic()
+        if process is None:
+            return False
+        instance = self.instance
+        instance.holdings.gauge = ProcessTreeGauge(process.pid)
+        instance.tell("instance_starting", pid=process.pid)
         watch = asyncio.create_task(keep_watch(instance, self._rules, self._multi_model))
-        over = asyncio.create_task(self._process.wait())
-        await asyncio.wait({watch, over}, return_when=asyncio.FIRST_COMPLETED)
-        served = instance.state in (InstanceState.IN_SERVICE, InstanceState.UNHEALTHY)
-        if not over.done():  # the start-up window is over
-            self._signal(signal.SIGKILL, group=True)
-        watch.cancel()
-        code = await over
-        instance.holdings.gauge = NoGauge()
-        self._signal(signal.SIGKILL, group=True)
-        return self._end(code, time.monotonic() - since), served
+        try:
+            over = asyncio.create_task(process.wait())
+            await asyncio.wait({watch, over}, return_when=asyncio.FIRST_COMPLETED)
+            served = instance.state in (InstanceState.IN_SERVICE, InstanceState.UNHEALTHY)
+            late = instance.state is InstanceState.FAILED
+            if late:
+                self._signal(process, signal.SIGKILL, group=True)
+            code = await over
+        finally:
+            watch.cancel()
+            instance.holdings.gauge = NoGauge()
+            # What is left of it: stubs, or all of it when this was cancelled.
+            self._signal(process, signal.SIGKILL, group=True)
+        if not late and not self._stopping:
+            instance.fail(self._end(code, time.monotonic() - since))
+        return served
+
+    async def _begun(self) -> asyncio.subprocess.Process | None:
+        """The process; None where it does not start, which is told, or is not to start any more."""
+        async with self._starting:
+            if self._stopping:
+                return None
+            try:
+                self._process = await self._started()
+            except OSError as error:
+                self.instance.fail(f"{self._launch.command[0]} does not start: {error}")
+                return None
+            return self._process
 
     async def _started(self) -> asyncio.subprocess.Process:
         with self._launch.log.open("ab") as log:
@@ -108,17 +124,28 @@ class ProcessInstance:
                 start_new_session=True,
             )
 
-    def _signal(self, number: signal.Signals, *, group: bool) -> None:
+    @staticmethod
+    def _signal(
+        process: asyncio.subprocess.Process, number: signal.Signals, *, group: bool
+    ) -> None:
         """A process of the group may be left when its leader is gone, a stub for instance."""
-        assert self._process is not None
         with contextlib.suppress(ProcessLookupError):
             if group:
-                os.killpg(self._process.pid, number)
+                os.killpg(process.pid, number)
             else:
-                self._process.send_signal(number)
+                process.send_signal(number)
 
     def _end(self, code: int, seconds: float) -> str:
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
-        words = self._launch.log.read_bytes()[-_LAST_WORDS:].decode(errors="replace").strip()
-        last = words.splitlines()[-1] if words else "it wrote nothing"
-        return f"the container ended with {how} after {seconds:.1f} s: {last} ({self._launch.log})"
+        said = f"the container ended with {how} after {seconds:.1f} s: "
+        return (
+            said + (_last_line(self._launch.log) or "it wrote nothing") + f" ({self._launch.log})"
+        )
+
+
+def _last_line(log: Path) -> str:
+    """The last line that says something, of the end of a log that may be long."""
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - _LAST_WORDS))
+        lines = file.read().decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else ""

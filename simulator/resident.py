@@ -23,17 +23,24 @@ class Resident:
     needed: int | None = None  # bytes, the most it was seen to use
     disk: int = 0
     wanted: int = 0  # callers that wait for it or ask it
+    waiting: int = 0  # those of them that wait for others to make room
     invocations: int = 0
     last_used: float = 0.0
+    failed_at: float | None = None  # when bringing it last failed, by the monotonic clock
     loads: int = 0  # successful ones: tells one load from the next
     bringing: asyncio.Task[None] | None = field(default=None, repr=False)
-    leaving: asyncio.Task[None] | None = field(default=None, repr=False)
+    leaving: asyncio.Task[bool] | None = field(default=None, repr=False)
+
+    @property
+    def idle(self) -> bool:
+        """Nobody wants it, and nobody brings it here or takes it away."""
+        return not self.wanted and self.bringing is None and self.leaving is None
 
     def as_held(self) -> Held | None:
         """What eviction decides on; None while nothing of it is here."""
         if self.state is None:
             return None
-        wanted = self.wanted > 0 or self.bringing is not None
+        wanted = self.wanted > self.waiting or self.bringing is not None
         return Held(self.target_model, self.state, wanted, self.last_used, self.memory, self.disk)
 
     def as_view(self) -> ModelView | None:

@@ -12,10 +12,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Candidate:
-    """An instance in service, seen from one target model. memory is used/limit, None: not known."""
+    """An instance in service, seen from one target model.
+
+    coming: the model is being brought there. memory is used/limit, None: not known.
+    """
 
     name: str
-    has_model: bool
+    loaded: bool
+    coming: bool
     model_in_flight: int
     in_flight: int
     models: int
@@ -32,14 +36,17 @@ class Route:
 
 def route(candidates: Sequence[Candidate], busy_at: int) -> Route | None:
     """Where a request goes; None without an instance in service."""
-    holders = [candidate for candidate in candidates if candidate.has_model]
-    others = [candidate for candidate in candidates if not candidate.has_model]
-    if not holders:
-        return Route(min(others, key=_emptiness).name) if others else None
-    least_busy = min(
-        holders, key=lambda candidate: (candidate.model_in_flight, candidate.in_flight)
-    )
-    if others and least_busy.model_in_flight >= busy_at:
+    loaded = [candidate for candidate in candidates if candidate.loaded]
+    coming = [candidate for candidate in candidates if candidate.coming and not candidate.loaded]
+    others = [
+        candidate for candidate in candidates if not candidate.coming and not candidate.loaded
+    ]
+    if not loaded:
+        # Those who wait for a model wait together.
+        fitting = coming or others
+        return Route(min(fitting, key=_emptiness).name) if fitting else None
+    least_busy = min(loaded, key=lambda candidate: (candidate.model_in_flight, candidate.in_flight))
+    if others and not coming and least_busy.model_in_flight >= busy_at:
         return Route(least_busy.name, copy_to=min(others, key=_emptiness).name)
     return Route(least_busy.name)
 

@@ -2,7 +2,11 @@
 
 A model is a directory with answer.json: {"answer": ..., "load_status": 200, "load_seconds": 0,
 "invoke_seconds": 0, "invoke_status": 200, "mebibytes": 0 (held while loaded), "needs_alone": false
-(507 on invoke beside another model)}. An invocation answers {"answer": ..., "echo": body}.
+(507 on invoke beside another model), "late_507": false (a load waits load_seconds before its 507),
+"unload_status": 200, "unload_seconds": 0, "dies_on_load": false, "dies_on_invoke": false (the
+process kills itself in the middle)}. An invocation answers {"answer": ..., "echo": body}; with
+"parts": [text, ...] it answers them chunked, "part_seconds" before each one but the first, and the
+connection breaks after "breaks_after" of them.
 Knobs on the command line: --capacity models until 507. What happened is at GET /fake: the calls in
 order, and the faults that a platform must not make (loads at once of one model, loads of what is
 loaded, directories that are not whole).
@@ -14,14 +18,21 @@ import argparse
 import asyncio
 import json
 import os
+import signal
+import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+
+
+class _Broken(Exception):
+    """Raised in mid-answer: the server closes the connection without the answer's end."""
 
 
 class FakeContainer:
@@ -55,12 +66,17 @@ class FakeContainer:
         if name in self.models or name in self.loading:
             self.faults.append(f"{name} is loaded twice")
             return JSONResponse({"error": "already loaded"}, 409)
-        if len(self.models) + len(self.loading) >= self.capacity:
-            return JSONResponse({"error": f"no memory: {self.capacity} models fit"}, 507)
+        late = model.get("late_507", False)
+        if not late and len(self.models) + len(self.loading) >= self.capacity:
+            return self._no_memory()
         self.loading.add(name)
         self.most_loading = max(self.most_loading, len(self.loading))
         await asyncio.sleep(model.get("load_seconds", 0))
+        if model.get("dies_on_load"):
+            _die()
         self.loading.discard(name)
+        if late and len(self.models) + len(self.loading) >= self.capacity:
+            return self._no_memory()
         if (status := model.get("load_status", 200)) != 200:
             return JSONResponse({"error": "the model does not load: it says so"}, status)
         # Every page is written to, so that it counts.
@@ -68,14 +84,21 @@ class FakeContainer:
         self.models[name] = (url, model)
         return JSONResponse({})
 
+    def _no_memory(self) -> Response:
+        return JSONResponse({"error": f"no memory: {self.capacity} models fit"}, 507)
+
     async def unload(self, request: Request) -> Response:
         name = request.path_params["name"]
         if name not in self.models:
             return JSONResponse({"error": "not loaded"}, 404)
-        self.calls.append(["unload", self.models[name][1]["answer"]])
+        model = self.models[name][1]
+        self.calls.append(["unload", model["answer"]])
         if self.asked.get(name):
             self.faults.append(f"{name} is unloaded while it is asked")
-        del self.models[name]
+        await asyncio.sleep(model.get("unload_seconds", 0))
+        if (status := model.get("unload_status", 200)) != 200:
+            return JSONResponse({"error": "the model does not unload: it says so"}, status)
+        self.models.pop(name, None)
         return JSONResponse({})
 
     async def invoke(self, request: Request) -> Response:
@@ -85,9 +108,14 @@ class FakeContainer:
         model = self.models[name][1]
         if model.get("needs_alone") and len(self.models) > 1:
             return JSONResponse({"error": "no memory for this request"}, 507)
+        if "parts" in model:
+            headers = {"X-Amzn-SageMaker-Custom-Attributes": "seen"}
+            return StreamingResponse(self._parts(name, model), headers=headers)
         self.asked[name] = self.asked.get(name, 0) + 1
         try:
             await asyncio.sleep(model.get("invoke_seconds", 0))
+            if model.get("dies_on_invoke"):
+                _die()
         finally:
             self.asked[name] -= 1
         if (status := model.get("invoke_status", 200)) != 200:
@@ -95,6 +123,19 @@ class FakeContainer:
         answer = {"answer": model["answer"], "echo": (await request.body()).decode("latin-1")}
         answer["pid"] = str(os.getpid())
         return JSONResponse(answer, headers={"X-Amzn-SageMaker-Custom-Attributes": "seen"})
+
+    async def _parts(self, name: str, model: dict[str, Any]) -> AsyncIterator[bytes]:
+        self.asked[name] = self.asked.get(name, 0) + 1
+        try:
+            for number, part in enumerate(model["parts"]):
+                await asyncio.sleep(model.get("part_seconds", 0) if number else 0)
+                if number == model.get("breaks_after"):
+                    raise _Broken(f"{name} breaks after {number} parts: it says so")
+                yield part.encode()
+            if model.get("breaks_after") == len(model["parts"]):
+                raise _Broken(f"{name} breaks before its end: it says so")
+        finally:
+            self.asked[name] -= 1
 
     async def report(self, _: Request) -> Response:
         return JSONResponse(
@@ -112,11 +153,16 @@ class FakeContainer:
         return Response()
 
 
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def main() -> None:
     """Serve until SIGTERM."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--capacity", type=int, default=1000)
+    parser.add_argument("--goodbye", type=Path, help="written a second after the end was asked for")
     options = parser.parse_args()
     fake = FakeContainer(options.capacity)
     app = Starlette(
@@ -130,7 +176,12 @@ def main() -> None:
             Route("/fake/forget", fake.forget, methods=["POST"]),
         ]
     )
+    # uvicorn raises the signal again when it has stopped for it.
+    signal.signal(signal.SIGTERM, lambda *_: None)
     uvicorn.run(app, port=options.port, log_level="warning", timeout_graceful_shutdown=1)
+    if options.goodbye is not None:
+        time.sleep(1)
+        options.goodbye.write_text("goodbye")
 
 
 if __name__ == "__main__":

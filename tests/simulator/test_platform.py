@@ -210,14 +210,14 @@ def test_a_full_disk_lets_go_of_what_is_not_loaded_first(models: Path, tmp_path:
 def test_an_archive_larger_than_the_disk_is_refused_and_harms_nobody(
     models: Path, tmp_path: Path
 ) -> None:
-    """InternalFailure that names the budget; the loaded model stays."""
+    """ValidationError that names the budget, before it is on the disk; the loaded model stays."""
     fake_model(models, "small")
     fake_model(models, "large", padding="x" * 500_000)
     with simulator(models, tmp_path / "log", "--disk", "250KB") as played:
         played.invoke("small")
         refused = played.invoke("large")
-        assert _error(refused) == (500, "InternalFailure")
-        assert "disk" in refused.text
+        assert _error(refused) == (400, "ValidationError")
+        assert "256000 bytes on disk" in refused.text
         assert played.states() == {"small": "loaded"}
 
 

@@ -10,7 +10,8 @@ from simulator.routing import Candidate, Route, route
 
 def _candidate(name: str, **facts: object) -> Candidate:
     plain: dict[str, object] = {
-        "has_model": False,
+        "loaded": False,
+        "coming": False,
         "model_in_flight": 0,
         "in_flight": 0,
         "models": 0,
@@ -26,7 +27,7 @@ def test_no_instance_no_route() -> None:
 
 def test_the_holder_answers() -> None:
     """An instance that has the model is asked, however full it is."""
-    chosen = route([_candidate("a"), _candidate("b", has_model=True, models=9, memory=1.0)], 4)
+    chosen = route([_candidate("a"), _candidate("b", loaded=True, models=9, memory=1.0)], 4)
     assert chosen == Route("b")
 
 
@@ -39,15 +40,26 @@ def test_the_emptiest_gets_a_new_model() -> None:
 
 def test_the_least_busy_holder_answers() -> None:
     """Of two copies the one with fewer requests of the model is asked."""
-    busy = _candidate("a", has_model=True, model_in_flight=3)
-    assert route([busy, _candidate("b", has_model=True, model_in_flight=1)], 4) == Route("b")
+    busy = _candidate("a", loaded=True, model_in_flight=3)
+    assert route([busy, _candidate("b", loaded=True, model_in_flight=1)], 4) == Route("b")
 
 
 def test_a_copy_is_made_where_every_holder_is_busy() -> None:
     """The holder answers this one; the other instance loads a copy for the next ones."""
-    busy = _candidate("a", has_model=True, model_in_flight=4)
+    busy = _candidate("a", loaded=True, model_in_flight=4)
     assert route([busy, _candidate("b")], 4) == Route("a", copy_to="b")
     assert route([busy], 4) == Route("a")
+
+
+def test_a_copy_that_is_coming_gets_no_requests_yet() -> None:
+    """It would make warm callers wait; and it stops a further copy."""
+    busy, coming = _candidate("a", loaded=True, model_in_flight=9), _candidate("b", coming=True)
+    assert route([busy, coming, _candidate("c")], 4) == Route("a")
+
+
+def test_callers_of_a_cold_model_wait_where_it_comes() -> None:
+    """Not each on an instance of its own."""
+    assert route([_candidate("a"), _candidate("b", coming=True, models=9)], 4) == Route("b")
 
 
 @given(
@@ -55,6 +67,7 @@ def test_a_copy_is_made_where_every_holder_is_busy() -> None:
         st.builds(
             Candidate,
             st.sampled_from("abcdef"),
+            st.booleans(),
             st.booleans(),
             st.integers(0, 9),
             st.integers(0, 9),
@@ -72,7 +85,8 @@ def test_a_route_keeps_its_promises(candidates: list[Candidate], busy_at: int) -
     if chosen is None:
         return
     by_name = {candidate.name: candidate for candidate in candidates}
-    assert by_name[chosen.name].has_model or not any(c.has_model for c in candidates)
+    assert by_name[chosen.name].loaded or not any(c.loaded for c in candidates)
     if chosen.copy_to is not None:
         assert by_name[chosen.name].model_in_flight >= busy_at
-        assert not by_name[chosen.copy_to].has_model
+        assert not by_name[chosen.copy_to].loaded
+        assert not any(c.coming and not c.loaded for c in candidates)
