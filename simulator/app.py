@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Protocol
 
@@ -29,16 +29,22 @@ class Runner(Protocol):
         """End what it started, in the time the platform gives it."""
 
 
-def build_app(endpoint: Endpoint, runners: Sequence[Runner], ending: asyncio.Event) -> FastAPI:
+def build_app(
+    endpoint: Endpoint,
+    runners: Sequence[Runner],
+    ending: asyncio.Event,
+    failed: Callable[[BaseException], None],
+) -> FastAPI:
     """The simulator's ASGI application; its instances run from its start to its end.
 
-    ending is set by whoever serves it when that begins to stop: event streams end then.
+    ending is set by whoever serves it when that begins to stop: event streams end then. failed
+    hears of what a runner fails with: nothing keeps its instances going any more.
     """
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        tasks = [asyncio.create_task(runner.run()) for runner in runners]
-        tasks.append(asyncio.create_task(_gauge(endpoint)))
+        tasks = [_started(runner.run(), failed) for runner in runners]
+        tasks.append(_started(_gauge(endpoint), failed))
         try:
             yield
         finally:
@@ -63,6 +69,18 @@ def build_app(endpoint: Endpoint, runners: Sequence[Runner], ending: asyncio.Eve
             Mount("/", UnknownOperation()),
         ],
     )
+
+
+def _started(
+    work: Coroutine[None, None, None], failed: Callable[[BaseException], None]
+) -> asyncio.Task[None]:
+    def ended(task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            failed(error)
+
+    task = asyncio.create_task(work)
+    task.add_done_callback(ended)
+    return task
 
 
 async def _gauge(endpoint: Endpoint) -> None:

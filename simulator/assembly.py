@@ -103,6 +103,7 @@ class _Parts:
         if self.wanted.single_model is None:
             return {"SAGEMAKER_MULTI_MODEL": "true"}
         limits, unheard = self.wanted.rules.extraction, lambda kind, fields: None
+        disk.remove(_SINGLE)  # of an earlier run in the same --work-dir
         disk.fetch(self.wanted.single_model, _SINGLE, self.store, limits, bool, unheard)
         return {"SERVE_SINGLE_MODEL_DIR": str(disk.directory(_SINGLE))}
 

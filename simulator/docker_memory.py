@@ -18,6 +18,9 @@ from simulator.threads import in_thread
 
 _KIB = 1024
 _NANOSECONDS = 1_000_000_000
+#: An engine that does not answer (requests' errors are OSErrors), or with something else than it
+#: should: while a container starts or ends, its figures are empty or missing.
+_TROUBLE = (DockerException, OSError, LookupError, TypeError, ValueError, AttributeError)
 
 
 class DockerGauge:
@@ -36,15 +39,16 @@ class DockerGauge:
     def _read(self, model_names: frozenset[str]) -> Reading:
         try:
             container = self._container = self._container or self._found()
-            if container is None:
-                return Reading()
-            stats = container.stats(stream=False, one_shot=True)
-            cpu = stats["cpu_stats"]["cpu_usage"]["total_usage"] / _NANOSECONDS
-            # docker's own ps: resident size in KiB, shared pages included.
-            top = container.top(ps_args="-eo pid,rss,args")["Processes"]
-        except (DockerException, OSError, KeyError, TypeError):
+            return Reading() if container is None else self._seen(container, model_names)
+        except _TROUBLE:
             self._container = None  # it may have been made anew
             return Reading()
+
+    def _seen(self, container: Container, model_names: frozenset[str]) -> Reading:
+        stats = container.stats(stream=False, one_shot=True)
+        cpu = stats["cpu_stats"]["cpu_usage"]["total_usage"] / _NANOSECONDS
+        # docker's own ps: resident size in KiB, shared pages included.
+        top = container.top(ps_args="-eo pid,rss,args")["Processes"]
         seen = [(args, int(rss) * _KIB) for _, rss, args in top]
         by_model = shared_out(seen, model_names).by_model
         return Reading(_used(stats), by_model, self._cpu.percent(cpu))

@@ -42,6 +42,9 @@ class Rules:
 
     # AWS, "InvokeEndpoint": 60 s; contract.
     invoke_timeout_s: float = 60.0
+    # A stream's reader that takes nothing for so long is left: its model could not be unloaded. AWS
+    # does not say; as long as an answer may take.
+    stream_stall_s: float = 60.0
     # AWS, "Custom container contract for multi-model endpoints": load and unload 360 s.
     load_timeout_s: float = 360.0
     unload_timeout_s: float = 360.0

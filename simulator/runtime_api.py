@@ -5,7 +5,8 @@ Signatures are neither needed nor looked at.
 
 When the caller goes away: while the body arrives, there is no invocation yet, and none is made.
 After that an invocation goes on to its end, as on SageMaker; a stream is closed, and with it the
-connection to the container.
+connection to the container. A reader of a stream that takes nothing for rules.stream_stall_s is
+taken for one that went away.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from starlette.requests import ClientDisconnect, Request
@@ -73,7 +75,7 @@ class Endpoint(Protocol):
 def runtime_routes(endpoint: Endpoint, rules: Rules, log: EventLog) -> list[Route]:
     """Everything under /endpoints/; refused requests are told to the log."""
     whole = _Operation(endpoint, rules, log, WHOLE_FIELDS, _whole)
-    stream = _Operation(endpoint, rules, log, STREAM_FIELDS, _stream)
+    stream = _Operation(endpoint, rules, log, STREAM_FIELDS, partial(_stream, rules))
     return [
         Route("/endpoints/{name}/invocations", whole, methods=["POST"]),
         Route("/endpoints/{name}/invocations-response-stream", stream, methods=["POST"]),
@@ -200,12 +202,12 @@ async def _whole(endpoint: Endpoint, invocation: Invocation) -> ASGIApp:
     return Response(answer.body, headers=headers)
 
 
-async def _stream(endpoint: Endpoint, invocation: Invocation) -> ASGIApp:
+async def _stream(rules: Rules, endpoint: Endpoint, invocation: Invocation) -> ASGIApp:
     answer = await endpoint.invoke_stream(invocation)
     headers = _answered_headers(answer.headers, _STREAM_ANSWERED, invocation.request_id)
     headers["Content-Type"] = MEDIA_TYPE
     headers["X-Amzn-SageMaker-Content-Type"] = _content_type(answer.headers)
-    return _EventStream(answer.parts, headers)
+    return _EventStream(answer.parts, headers, rules.stream_stall_s)
 
 
 def _answered_headers(
@@ -236,10 +238,11 @@ def _error_response(wire: WireError, request_id: str) -> Response:
 
 @dataclass(frozen=True)
 class _EventStream:
-    """The answer's parts as events while they come; closed when the caller goes away."""
+    """The answer's parts as events while they come; closed when the caller goes away, or stalls."""
 
     parts: Parts
     headers: Mapping[str, str]
+    stall_s: float
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         sending = asyncio.ensure_future(self._send(send))
@@ -259,8 +262,27 @@ class _EventStream:
         await send({"type": "http.response.start", "status": 200, "headers": raw})
         async with aclosing(_messages(self.parts)) as messages:
             async for message in messages:
-                await send({"type": "http.response.body", "body": message, "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+                with _cancelled_after(self.stall_s):
+                    await send({"type": "http.response.body", "body": message, "more_body": True})
+        with _cancelled_after(self.stall_s):
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+@contextmanager
+def _cancelled_after(seconds: float) -> Iterator[None]:
+    """The task is cancelled when the block takes longer. wait_for may lose another's cancelling."""
+    task = asyncio.current_task()
+    assert task is not None
+
+    def stalled() -> None:
+        _logger.warning("a stream's reader took nothing for %g s: it is left", seconds)
+        task.cancel()
+
+    timer = asyncio.get_running_loop().call_later(seconds, stalled)
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 async def _messages(parts: Parts) -> AsyncGenerator[bytes, None]:

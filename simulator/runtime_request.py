@@ -23,6 +23,7 @@ _ANY_TYPE = "*/*"
 _SHOWN_CHARACTERS = 80
 
 _TARGET_MODEL = "x-amzn-sagemaker-target-model"
+_PASSED_TARGET_MODEL = "X-Amzn-SageMaker-Target-Model"
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ _BOTH: Mapping[str, Field] = {
     ),
     # boto3's stream call has no TargetModel, but curl can send it.
     # Its length is check_target_model's.
-    _TARGET_MODEL: Field("TargetModel", *_TEXT, "X-Amzn-SageMaker-Target-Model"),
+    _TARGET_MODEL: Field("TargetModel", *_TEXT, _PASSED_TARGET_MODEL),
     "x-amzn-sagemaker-target-variant": Field("TargetVariant", *_NAME),
     "x-amzn-sagemaker-target-container-hostname": Field("TargetContainerHostname", *_NAME),
     "x-amzn-sagemaker-inference-id": Field(
@@ -112,7 +113,11 @@ def accept(
             members[field.member] = value
             passed |= {} if field.passed_as is None else {field.passed_as: value}
     _check_routing(members, played)
-    return Accepted(_target_model(members.get("TargetModel"), played, request_id), passed)
+    target_model = _target_model(members.get("TargetModel"), played, request_id)
+    if target_model is not None:
+        # As it is loaded and told of: without the slash that a caller may begin it with.
+        passed[_PASSED_TARGET_MODEL] = target_model
+    return Accepted(target_model, passed)
 
 
 def named_target_model(headers: Mapping[str, str], rules: Rules) -> str | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
+import math
 import signal
 import socket
 import sys
@@ -22,12 +24,13 @@ from simulator.assembly import Wanted, assemble
 from simulator.attached import Attachment, read_attachment
 from simulator.console import console
 from simulator.endpoint import Endpoint
-from simulator.errors import SimulatorError
+from simulator.errors import PlatformFailed, SimulatorError
 from simulator.events import EventLog
 from simulator.holdings import Budget
 from simulator.rules import CacheSetting, Rules, WithoutMemory
 from simulator.sizes import read_size
 
+_logger = logging.getLogger(__name__)
 _DEFAULTS = Rules()
 
 
@@ -41,7 +44,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=partial(_checked_run, parser))
     _what(parser.add_argument_group("the endpoint"))
     _where(parser.add_argument_group("instances"))
     _how(parser.add_argument_group("the platform's rules"))
@@ -69,7 +72,7 @@ def _what(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--endpoint-name", default="local", metavar="NAME", help="default: local")
     group.add_argument("--host", default="127.0.0.1", help="address to listen at (127.0.0.1)")
-    group.add_argument("--port", type=int, default=8090, help="default: 8090; 0: any free one")
+    group.add_argument("--port", type=_port, default=8090, help="default: 8090; 0: any free one")
     group.add_argument(
         "--single-model",
         metavar="ARCHIVE",
@@ -78,7 +81,7 @@ def _what(group: argparse._ArgumentGroup) -> None:
 
 
 def _where(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--instances", type=_count, default=1, metavar="N", help="default: 1")
+    group.add_argument("--instances", type=_count, metavar="N", help="default: 1")
     group.add_argument(
         "--container",
         metavar="COMMAND",
@@ -115,7 +118,7 @@ def _how(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--memory-threshold",
-        type=float,
+        type=_share,
         default=_DEFAULTS.memory_threshold,
         metavar="0.9",
         help="part of --memory above which a load unloads other models first",
@@ -169,7 +172,40 @@ def _how(group: argparse._ArgumentGroup) -> None:
 
 def _seconds(group: argparse._ArgumentGroup, name: str, default: float, what: str) -> None:
     group.add_argument(
-        name, type=float, default=default, metavar="S", help=f"seconds {what} ({default:g})"
+        name, type=_duration, default=default, metavar="S", help=f"seconds {what} ({default:g})"
+    )
+
+
+def _checked_run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+    refused = _against_each_other(options)
+    if refused is not None:
+        parser.error(refused)
+    return run(options)
+
+
+def _against_each_other(options: argparse.Namespace) -> str | None:
+    """Why these options cannot be had together; None where they can."""
+    if not options.instance:
+        if options.docker_socket is not None:
+            return "--docker-socket is for the containers of --instance: give that, too"
+        return None
+    for name in ("instances", "container", "work_dir", "single_model"):
+        if getattr(options, name) is not None:
+            return (
+                f"--{name.replace('_', '-')} is for containers that are started here, and "
+                "--instance for those that run already: leave one of them out"
+            )
+    return _shared_folder(options.instance)
+
+
+def _shared_folder(attachments: Sequence[Attachment]) -> str | None:
+    roots = [attachment.root.resolve() for attachment in attachments]
+    shared = next((root for root in roots if roots.count(root) > 1), None)
+    if shared is None:
+        return None
+    return (
+        f"{shared} is the folder of more than one --instance, and each empties its own: "
+        "give each container another (a host name of several containers needs one only)"
     )
 
 
@@ -205,9 +241,15 @@ class _Server(uvicorn.Server):
 
 
 def _serve(endpoint: Endpoint, runners: Sequence[Runner], listening: socket.socket) -> None:
-    ending = asyncio.Event()
+    """Until a signal, or until a runner fails: then raises what it failed with."""
+    ending, failures = asyncio.Event(), list[BaseException]()
+
+    def failed(error: BaseException) -> None:
+        failures.append(error)
+        server.should_exit = True
+
     config = uvicorn.Config(
-        build_app(endpoint, runners, ending),
+        build_app(endpoint, runners, ending, failed),
         # asyncio's own loop: it starts processes without running Python in a forked child.
         loop="asyncio",
         http="httptools",
@@ -219,7 +261,18 @@ def _serve(endpoint: Endpoint, runners: Sequence[Runner], listening: socket.sock
     # uvicorn raises a signal again once it has stopped for it: by then it has done its work.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
-    _Server(config, ending).run(sockets=[listening])
+    server = _Server(config, ending)
+    server.run(sockets=[listening])
+    if failures:
+        raise _told(failures[0])
+
+
+def _told(error: BaseException) -> Exception:
+    """An error as `run` tells it; the log says where one of the simulator's own is from."""
+    if isinstance(error, SimulatorError | OSError):
+        return error
+    _logger.error("the simulator failed", exc_info=error)
+    return PlatformFailed(f"it failed ({type(error).__name__}: {error}), by its own fault")
 
 
 def _wanted(options: argparse.Namespace, work_dir: Path) -> Wanted:
@@ -228,7 +281,7 @@ def _wanted(options: argparse.Namespace, work_dir: Path) -> Wanted:
         rules=_rules(options),
         budget=Budget(options.memory, options.disk),
         work_dir=work_dir,
-        instances=options.instances,
+        instances=options.instances or 1,
         container=options.container,
         single_model=options.single_model,
         attachments=tuple(options.instance),
@@ -267,7 +320,8 @@ def _work_dir(options: argparse.Namespace, stack: ExitStack) -> Path:
 
 def _listening(host: str, port: int) -> socket.socket:
     try:
-        return socket.create_server((host, port))
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family)
     except OSError as error:
         raise OSError(
             f"port {port} of {host} cannot be listened at ({error.strerror}): choose another --port"
@@ -275,10 +329,43 @@ def _listening(host: str, port: int) -> socket.socket:
 
 
 def _say_ready(options: argparse.Namespace, port: int) -> None:
-    url = f"http://{options.host}:{port}"
+    url = f"http://{_reached_at(options.host)}:{port}"
     print(
         f"endpoint {options.endpoint_name} at {url} (the page: {url}/); Ctrl-C ends it", flush=True
     )
+
+
+def _reached_at(host: str) -> str:
+    """What callers on this machine say for an address that is listened at."""
+    host = {"0.0.0.0": "localhost", "": "localhost", "::": "::1"}.get(host, host)
+    return f"[{host}]" if ":" in host else host
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 0 <= int(text) < 2**16:
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected 0 to 65535")
+    return int(text)
+
+
+def _share(text: str) -> float:
+    share = _number(text)
+    if not 0 < share <= 1:
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected more than 0, and 1 at most")
+    return share
+
+
+def _duration(text: str) -> float:
+    seconds = _number(text)
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected seconds, more than 0")
+    return seconds
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected a number") from None
 
 
 def _count(text: str) -> int:

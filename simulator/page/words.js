@@ -49,8 +49,10 @@ function round(value) {
 const REASONS = {
   memory: "to make room: memory above the threshold",
   507: "to make room: the container answered 507",
+  disk: "to make room: the disk is full",
   "not cached": "since models are not cached",
   stopping: "since the endpoint stops",
+  "left over": "which an earlier simulator left in the container",
 };
 
 // A kind's badge, and the sentence of one event of it.

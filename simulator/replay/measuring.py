@@ -14,8 +14,10 @@ Event = Mapping[str, Any]
 
 #: The two events that end a request.
 ENDINGS = ("invoked", "invocation_failed")
-#: Unloads that make room; the others are the cache setting's and the end's.
-EVICTION_REASONS = ("memory", "507")
+#: Unloads that make room; the others are the cache setting's, the start's and the end's.
+EVICTION_REASONS = ("memory", "507", "disk")
+#: What a caller is told when it was the container that failed, by its name on the wire.
+MODEL_ERROR = "ModelError"
 #: Events of the endpoint that tell of trouble which no caller may have seen.
 TROUBLE = (
     "instance_unhealthy",
@@ -74,16 +76,26 @@ def spread(values: Iterable[float]) -> Spread:
 
 
 def coldness(events: Iterable[Event]) -> dict[str, bool]:
-    """By request id: whether the caller waited for the model to be loaded."""
+    """By request id, of those that reached a container: whether they waited for a load."""
     return {
         str(event["request_id"]): bool(event["cold"])
         for event in events
-        if event["kind"] in ENDINGS
+        if reached_container(event)
     }
 
 
+def reached_container(event: Event) -> bool:
+    """Whether an event is the end of a request that a container answered, well or not.
+
+    A refused one found no model, loaded or not: it is neither a hit nor a miss.
+    """
+    if event["kind"] == "invocation_failed":
+        return event.get("error") == MODEL_ERROR
+    return bool(event["kind"] == "invoked")
+
+
 def hit_ratio(cold: Iterable[bool]) -> float | None:
-    """The share of requests that found their model loaded; None without requests."""
+    """The share that found their model loaded, of those with coldness; None without any."""
     found = list(cold)
     return found.count(False) / len(found) if found else None
 

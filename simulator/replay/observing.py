@@ -17,7 +17,7 @@ from typing import Any
 import aiohttp
 
 from simulator.replay.errors import EndpointTrouble
-from simulator.replay.measuring import ENDINGS
+from simulator.replay.measuring import ENDINGS, reached_container
 from simulator.replay.samples import Look
 
 #: Between two looks at the state.
@@ -131,6 +131,7 @@ class Observer:
         self.events.append(event)
         if event["kind"] in ENDINGS:
             self._ended.add(str(event.get("request_id")))
+        if reached_container(event):
             self.asked += 1
             self.hits += not event.get("cold")
         self._news.set()

@@ -12,6 +12,7 @@ import subprocess
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -148,6 +149,23 @@ def test_two_instances(stack: Stack) -> None:
         check_numbers(export, ask(stack.client(), export))
 
 
+def test_the_simulator_starts_again(stack: Stack) -> None:
+    """`restart simulator`: its containers go on without it, and are emptied; both models answer."""
+    started = _started(stack)
+    stack.compose("restart", "--timeout", "30", "simulator")
+    stack.wait_for(lambda: _healthy(stack) and len(stack.in_service()) == 2, "not in service")
+    assert _started(stack) == started
+    for export in SERVED:
+        assert cold(stack, f"{export}.tar.gz")
+        check_numbers(export, ask(stack.client(), export))
+
+
+def _started(stack: Stack) -> dict[str, str]:
+    """When each instance's container was started."""
+    containers = stack.containers("instance")
+    return {str(container.name): container.attrs["State"]["StartedAt"] for container in containers}
+
+
 def test_an_instance_dies_and_comes_back(stack: Stack) -> None:
     """SIGKILL in mid-run: no more fails than the requests that were in its hands, as ModelError.
 
@@ -229,6 +247,18 @@ def kill(engine: docker.DockerClient, pid: int, image: str) -> None:
     engine.containers.run(
         image, ["-c", f"kill -9 {pid}"], entrypoint="/bin/sh", pid_mode="host", remove=True
     )
+
+
+def test_without_the_engines_socket(stack: Stack) -> None:
+    """As by default: the endpoint answers as before, and the instances' memory is not known."""
+    settings = {name: value for name, value in stack.settings.items() if name != "DOCKER_SOCKET"}
+    stack.compose("rm", "--stop", "--force", "simulator")
+    without = replace(stack, settings=settings)
+    without.compose("up", "--detach", "--no-build", "--no-deps", "simulator")
+    stack.wait_for(lambda: _healthy(stack) and len(stack.in_service()) == 2, "not in service")
+    for export in SERVED:
+        check_numbers(export, ask(stack.client(), export))
+    assert [one["memory_used"] for one in stack.state()["instances"]] == [None, None]
 
 
 def test_down_leaves_nothing(stack: Stack) -> None:

@@ -42,13 +42,15 @@ def test_latency_counts_from_when_a_request_was_due() -> None:
     assert sample().latency == 2.0
 
 
-def test_the_hit_ratio_is_of_all_requests_that_ended() -> None:
-    """Failed ones that found their model loaded are hits, too; without requests there is none."""
+def test_the_hit_ratio_is_of_the_requests_that_reached_a_container() -> None:
+    """A model that failed was there; a refusal is neither hit nor miss. Without any, no ratio."""
     cold = measuring.coldness(
         [
             event("invoked", cold=True, request_id="1"),
             event("invoked", cold=False, request_id="2"),
-            event("invocation_failed", cold=False, request_id="3"),
+            event("invocation_failed", cold=False, error="ModelError", request_id="3"),
+            event("invocation_failed", cold=False, error="ValidationError", request_id="4"),
+            event("invocation_failed", cold=True, error="ModelNotReadyException", request_id="5"),
             event("loaded", target_model="m"),
         ]
     )
@@ -67,9 +69,9 @@ def test_failures_are_counted_by_name_with_the_first_message() -> None:
 
 
 def test_evictions_make_room_and_nothing_else_does() -> None:
-    """Unloads at the end, or for the cache setting, are none."""
-    reasons = ("memory", "507", "507", "stopping", "not cached")
-    assert measuring.evictions([event("unloaded", reason=reason) for reason in reasons]) == 3
+    """Unloads at the start or the end, or for the cache setting, are none."""
+    reasons = ("memory", "507", "507", "disk", "stopping", "not cached", "left over")
+    assert measuring.evictions([event("unloaded", reason=reason) for reason in reasons]) == 4
 
 
 def test_loaded_models_are_followed_through_every_event() -> None:
