@@ -41,6 +41,12 @@ class Endpoint:
         """An instance is gone for good."""
         self._instances.pop(name, None)
 
+    async def stop(self) -> None:
+        """Its instances get no more requests; callers of models that are coming are told."""
+        for instance in self.instances:
+            instance.stop()
+            await instance.holdings.stop()
+
     @property
     def instances(self) -> tuple[Instance, ...]:
         """Every instance, in service or not."""

@@ -17,7 +17,7 @@ same thing. Kinds and their fields:
     loaded              target_model seconds memory?          bytes; None where not known
     load_failed         target_model seconds status message   status 0: no answer
     unload_started      target_model reason   "memory" (above the threshold), "507", "disk" (full),
-                                              "not cached", "stopping", "left over" (of an earlier
+                                              "not cached", "left over" (of an earlier
                                               simulator; target_model is the container's name of it)
     unloaded            target_model seconds reason
     unload_failed       target_model status message

@@ -57,7 +57,7 @@ _REFUSED_TYPES = {
 }
 #: What the archive asked for and no file system has; any other OSError is the disk's.
 _ARCHIVES_FAULT = (errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL, errno.EMLINK, errno.ELOOP)
-_REMEDY = "pack it again, with tar -czf model.tar.gz -C FOLDER ."
+_REMEDY = "pack it again (tar -C FOLDER -czf model.tar.gz .)"
 
 
 class NotExtractable(Exception):
@@ -112,15 +112,19 @@ class _Stream:
         start = raw.read(8)
         raw.seek(0)
         self.compressed = start.startswith(_GZIP_MAGIC)
-        self._check_start(start)
+        self._check_start(start, size)
         self._bytes: IO[bytes] = gzip.GzipFile(fileobj=raw) if self.compressed else raw  # type: ignore[assignment]
         self.limit = _most_bytes(size, limits)
         # Headers and padding come on top of the files, in measure.
         self._left = self.limit + 4 * _BLOCK * limits.members
 
-    def _check_start(self, start: bytes) -> None:
+    def _check_start(self, start: bytes, size: int) -> None:
         if not start:
             raise NotExtractable(f"It is empty (0 bytes): {_REMEDY}.")
+        if size < _BLOCK and not self.compressed:
+            raise NotExtractable(
+                f"It is no archive ({size} bytes, expected a gzip-compressed tar): {_REMEDY}."
+            )
         for magic, what in _OTHER_FORMATS.items():
             if start.startswith(magic):
                 raise NotExtractable(f"It is {what}, expected a gzip-compressed tar: {_REMEDY}.")

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from simulator.errors import PlatformFailed
 from simulator.health import keep_watch
 from simulator.instance import Instance
 from simulator.memory import NoGauge, ProcessTreeGauge
@@ -48,12 +49,19 @@ class ProcessInstance:
         self._stopping = False
 
     async def run(self) -> None:
-        """Start the container, again when it ends, until stopped or its restarts are used up."""
-        ends = 0
+        """Start the container, again when it ends, until stopped or its restarts are used up.
+
+        Raises PlatformFailed when it was never in service: the endpoint is not created, then.
+        """
+        ends, ever = 0, False
         while not self._stopping:
             served = await self._one_life()
             ends = 1 if served else ends + 1
-            if self._stopping or ends > self._rules.restarts:
+            ever = ever or served
+            if self._stopping:
+                return
+            if ends > self._rules.restarts:
+                self._given_up(ends, ever)
                 return
             self.instance.start()
             await asyncio.sleep(_PAUSE_S * ends)
@@ -72,6 +80,12 @@ class ProcessInstance:
         except asyncio.TimeoutError:
             self._signal(process, signal.SIGKILL, group=True)
             await process.wait()
+
+    def _given_up(self, ends: int, ever: bool) -> None:
+        message = f"given up after {ends} ends in a row; the last: {self.instance.message}"
+        self.instance.fail(message)
+        if not ever:
+            raise PlatformFailed(f"{self.instance.name} was never healthy: {message}")
 
     async def _one_life(self) -> bool:
         """From its start to its end, which is told; whether it was ever in service."""

@@ -23,7 +23,7 @@ Ctrl-C; exit 0).
 For a health check: GET {READY_PATH} answers 503 until the bucket is filled, then 200."""
 _EPILOG = """\
 example:
-  python -m simulator s3 --port 9000 --bucket models --fill examples/archives &
+  python -m simulator s3 --port 9000 --bucket models --fill archives &
   python -m simulator up --models s3://models --s3-endpoint-url http://127.0.0.1:9000 ..."""
 
 

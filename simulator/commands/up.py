@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import logging
 import math
+import re
 import signal
 import socket
 import sys
@@ -70,13 +71,17 @@ def _what(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--s3-endpoint-url", metavar="URL", help="another S3 than AWS's (default: boto3's choice)"
     )
-    group.add_argument("--endpoint-name", default="local", metavar="NAME", help="default: local")
+    group.add_argument(
+        "--endpoint-name", type=_name, default="local", metavar="NAME", help="default: local"
+    )
     group.add_argument("--host", default="127.0.0.1", help="address to listen at (127.0.0.1)")
     group.add_argument("--port", type=_port, default=8090, help="default: 8090; 0: any free one")
     group.add_argument(
         "--single-model",
         metavar="ARCHIVE",
-        help="a single-model endpoint that serves this archive of --models",
+        help="a single-model endpoint for this archive of --models; an archive with several "
+        "models needs SAGEMAKER_TRITON_DEFAULT_MODEL_NAME in the environment, which the container "
+        "has, too (for a Merlin export executor_model)",
     )
 
 
@@ -230,13 +235,15 @@ def run(options: argparse.Namespace) -> int:
 class _Server(uvicorn.Server):
     """Says that it stops before it waits for its open answers."""
 
-    def __init__(self, config: uvicorn.Config, ending: asyncio.Event) -> None:
+    def __init__(self, config: uvicorn.Config, ending: asyncio.Event, endpoint: Endpoint) -> None:
         super().__init__(config)
-        self._ending = ending
+        self._ending, self._endpoint = ending, endpoint
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Event streams end, then everything else."""
+        """Event streams end, callers of models that are coming are told, then all else ends."""
+        print("ending: requests that are being answered, then the containers", flush=True)
         self._ending.set()
+        await self._endpoint.stop()
         await super().shutdown(sockets)
 
 
@@ -261,7 +268,7 @@ def _serve(endpoint: Endpoint, runners: Sequence[Runner], listening: socket.sock
     # uvicorn raises a signal again once it has stopped for it: by then it has done its work.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
-    server = _Server(config, ending)
+    server = _Server(config, ending, endpoint)
     server.run(sockets=[listening])
     if failures:
         raise _told(failures[0])
@@ -366,6 +373,15 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"found {text!r}, expected a number") from None
+
+
+def _name(text: str) -> str:
+    """CreateEndpoint's pattern."""
+    if not re.fullmatch(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}", text):
+        raise argparse.ArgumentTypeError(
+            f"found {text!r}, expected up to 63 letters, digits and inner hyphens, as SageMaker"
+        )
+    return text
 
 
 def _count(text: str) -> int:

@@ -344,13 +344,15 @@ def test_without_an_instance_in_service_the_endpoint_says_so(models: Path, tmp_p
 
 
 def test_a_container_that_keeps_dying_is_given_up(models: Path, tmp_path: Path) -> None:
-    """After its restarts the instance has failed, with the container's last words."""
+    """After its restarts, never in service: the endpoint ends with the container's last words."""
     command = "python3 -c \"raise SystemExit('no model here')\""
     with simulator(models, tmp_path / "log", container=command, instances=0) as played:
-        until(lambda: played.instance()["state"] == "failed", "it is given up")
-        assert "no model here" in played.instance()["message"]
-        assert len(played.kinds("instance_starting")) == 4
-        assert _error(played.invoke("a")) == (503, "ServiceUnavailable")
+        until(lambda: played.process.poll() is not None, "it has ended")
+        assert played.process.returncode == 1
+    said = (tmp_path / "log").read_text()
+    assert said.count("instance starting") == 4
+    assert "simulator: instance-1 was never healthy" in said
+    assert "no model here" in said.splitlines()[-1]
 
 
 def test_models_that_the_container_lost_are_brought_again(models: Path, tmp_path: Path) -> None:
@@ -521,6 +523,7 @@ def test_it_ends_in_time_and_leaves_nothing(models: Path, tmp_path: Path) -> Non
         assert played.stop() == 0
         assert time.monotonic() - start < 15
         call.join()
+        assert "Traceback" not in (tmp_path / "log").read_text()
         assert not Path(f"/proc/{pid}").exists()
         assert not list(work.rglob(".arriving/*"))
 

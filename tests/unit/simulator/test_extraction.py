@@ -282,7 +282,7 @@ def test_what_is_no_archive_is_told_for_what_it_is(tmp_path: Path) -> None:
         (b"PK\3\4" + b"\0" * 2000, "a zip file"),
         (b"BZh9" + b"\0" * 2000, "bzip2"),
         (b"<html>" * 500, "no tar archive"),
-        (b"short", "cut off"),
+        (b"short", "no archive"),
         (gzip.compress(b"<html>" * 500), "no tar archive"),
         (gzip.compress(b""), "no files"),
         (b"\0" * 10240, "no files"),
