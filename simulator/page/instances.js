@@ -185,6 +185,8 @@ class Bar {
     say(this.words, words + (line ? ` · unloads above ${bytes(line)}` : ""));
     this.track.setAttribute("aria-label", `${this.title}: ${this.words.textContent}`);
     mark(this.track, "high", used !== null && used > (line ?? limit ?? Infinity));
+    // Without a budget there is nothing to be a part of; memory still shows whose it is.
+    this.track.hidden = !limit && word === "budget";
     this.own.style.width = percent(own, whole);
     this.line.hidden = !line;
     if (line) this.line.style.left = percent(line, whole);
