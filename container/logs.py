@@ -51,12 +51,13 @@ def configure(level: str, stream: TextIO | None = None) -> None:
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(LineFormatter())
     logging.basicConfig(level=OTHERS_LEVEL, handlers=[handler], force=True)
-    for name in OURS:
-        logging.getLogger(name).setLevel(level.upper())
     for name in UVICORN_LOGGERS:
         logger = logging.getLogger(name)
         logger.handlers.clear()
+        logger.setLevel(logging.NOTSET)
         logger.propagate = True
+    for name in OURS:
+        logging.getLogger(name).setLevel(level.upper())
     logging.captureWarnings(True)
 
 

@@ -309,7 +309,7 @@ def grpc_server(fake: Fake, port: int) -> Any:
             fake.unload(request.model_name, dependents)
             return service_pb2.RepositoryModelUnloadResponse()
 
-    server = grpc.aio.server()
+    server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
     service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(Service(), server)
     server.add_insecure_port(f"127.0.0.1:{port}")
     return server
@@ -386,13 +386,14 @@ async def _listen(fake: Fake, arguments: Mapping[str, str]) -> list[Callable[[],
         )
         fake.listening.append(server)
 
-    await open_port(serve_http, arguments.get("http-port", "8000"))
-    if arguments.get("allow-metrics") == "true":
-        await open_port(serve_metrics, arguments.get("metrics-port", "8002"))
+    # gRPC first, as tritonserver does: who finds the HTTP port open finds all of them.
     if arguments.get("allow-grpc") != "false":
         server = grpc_server(fake, int(arguments.get("grpc-port", "8001")))
         await server.start()
         closing.append(lambda: server.stop(0))
+    if arguments.get("allow-metrics") == "true":
+        await open_port(serve_metrics, arguments.get("metrics-port", "8002"))
+    await open_port(serve_http, arguments.get("http-port", "8000"))
     return closing
 
 

@@ -110,6 +110,7 @@ def test_a_value_that_cannot_be_shown_is_shown_by_its_type(stream: io.StringIO) 
 
 def test_uvicorn_joins_and_foreign_debugging_does_not(stream: io.StringIO) -> None:
     """botocore's debug lines hold credentials: they stay off at any level of ours."""
+    logging.getLogger("uvicorn.error").setLevel("CRITICAL")  # what a uvicorn before may leave
     configure("debug", stream)
     logging.getLogger("uvicorn.error").info("Started server process [%d]", 1)
     logging.getLogger("botocore.auth").debug("secret")
