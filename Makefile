@@ -26,7 +26,7 @@ venv := -m venv --clear
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-docker lint exports fuzz-graphs lock clean
+.PHONY: help setup demo test test-docker lint bench bench-short exports fuzz-graphs fuzz-json lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -49,12 +49,21 @@ lint: setup  ## ruff, mypy, the arrows between the rooms, the Dockerfile
 	.venv/bin/lint-imports
 	.venv/bin/hadolint Dockerfile tests/docker/stand_in/Dockerfile
 
+bench: setup  ## measures the container beside Triton's own frontend (20 minutes); writes OUT (bench-report)
+	.venv/bin/python -m bench --out $(or $(OUT),bench-report)
+
+bench-short: setup  ## the same, some rows of it in under two minutes
+	.venv/bin/python -m bench --short --out $(or $(OUT),bench-report)
+
 exports: setup  ## trains and exports examples/merlin anew, in place
 	.venv-merlin/bin/python examples/merlin/export.py examples/merlin
 	.venv-frameworks/bin/python -m examples.merlin.export_frameworks examples/merlin
 
 fuzz-graphs: setup  ## N random Merlin graphs (N=50 SEED=1) against Merlin's own executor
 	.venv/bin/python -m tests.graphs.fuzz --count $(or $(N),50) --seed $(or $(SEED),1) --keep $(or $(KEEP),/tmp/fuzz-graphs)
+
+fuzz-json: setup  ## N random JSON requests (N=5000 SEED=1): tritonserver's answers against the container's
+	.venv/bin/python -m tests.json_requests.fuzz --count $(or $(N),5000) --seed $(or $(SEED),1) --keep $(or $(KEEP),/tmp/fuzz-json)
 
 lock:  ## requirements/*.in -> *.txt; needs uv
 	requirements/lock.sh

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import secrets
@@ -37,11 +38,13 @@ from container.triton_runtime import count_gpus, find_runtime
 from ensemble_tools import EnsembleToolsError, Rewrite, read_repository
 from serve.app import multi_model_app, single_model_app
 from serve.errors import ServeError
+from serve.http_protocol import invocation_protocol
 from serve.invocation import Invocation
 from serve.lifecycle import Lifecycle, LifecycleSettings
 from serve.registry import Registry
 from serve.revival import Revival
-from serve.routes import InvokeRoute, ModelRoutes, PingRoute
+from serve.routes import InvokeRoute, ModelRoutes, PingRoute, invoked_model, is_invocations
+from serve.translation import Translation
 from serve.triton_client import TritonClient
 
 log = logging.getLogger(__name__)
@@ -67,6 +70,7 @@ def serve(environment: Mapping[str, str]) -> int:
         configure(settings.log_level)
         for unknown in settings.unknown:
             log.warning("%s", unknown)
+        gc.freeze()  # what was imported stays, and need not be looked through at every collection
         uvloop.run(_Container(settings, environment).run())
     except ContainerError as error:
         log.critical("%s", error)
@@ -79,6 +83,7 @@ class _Serving:
     """What answers requests, joined."""
 
     app: ASGIApp
+    protocol: type[asyncio.Protocol] | None
     triton: TritonClient
     registry: Registry
     lifecycle: Lifecycle
@@ -102,7 +107,7 @@ class _Container:
             ports = choose_ports(settings)
             repository = work_dir / "serving"
             serving = _join(settings, ports, repository, single_model, lambda: self._nvtabular)
-            server, listening = await self._start_http(serving.app)
+            server, listening = await self._start_http(serving)
             ending.push_async_callback(_drain, server, listening)
             log.info("listening", extra={"port": settings.bind_port})
 
@@ -120,14 +125,14 @@ class _Container:
                 with contextlib.suppress(ContainerError):
                     await running
 
-    async def _start_http(self, app: ASGIApp) -> tuple[_Server, asyncio.Future[None]]:
+    async def _start_http(self, serving: _Serving) -> tuple[_Server, asyncio.Future[None]]:
         settings = self._settings
         config = uvicorn.Config(
-            app,
+            serving.app,
             log_config=None,
             access_log=False,
             lifespan="off",
-            http="httptools",
+            http=serving.protocol or "httptools",
             loop="none",
             server_header=False,
             date_header=False,
@@ -265,15 +270,27 @@ def _join(
             nvtabular=nvtabular,
         ),
     )
+    least = settings.translate_json_from
     invocation = Invocation(
-        registry, triton, revival, settings.inference_type, settings.invoke_timeout
+        registry,
+        triton,
+        revival,
+        settings.inference_type,
+        settings.invoke_timeout,
+        Translation(least) if least and settings.inference_type == "infer" else None,
     )
     ping = PingRoute(_health(settings, registry, triton))
     if single_model is None:
         app = multi_model_app(ping, ModelRoutes(registry, lifecycle), InvokeRoute(invocation))
+        model_of: Callable[[bytes], str | None] = invoked_model
     else:
         app = single_model_app(ping, InvokeRoute(invocation, single_model))
-    return _Serving(app, triton, registry, lifecycle, revival)
+
+        def model_of(url: bytes) -> str | None:
+            return single_model if is_invocations(url) else None
+
+    protocol = None if invocation.streams else invocation_protocol(invocation, model_of)
+    return _Serving(app, protocol, triton, registry, lifecycle, revival)
 
 
 def _health(

@@ -116,6 +116,7 @@ class Settings:
     restart_limit: int
     restart_window: float
     memory_reserve_mb: int
+    translate_json_from: int
     log_level: str
     unknown: tuple[UnknownVariable, ...] = ()
 
@@ -218,6 +219,9 @@ SETTINGS: tuple[Variable, ...] = (
     Variable(("SERVE_MEMORY_RESERVE_MB",), "memory_reserve_mb", "256",
              "loads are refused with 507 below this much available memory; `0`: never",
              whole(0)),
+    Variable(("SERVE_TRANSLATE_JSON_FROM",), "translate_json_from", str(16 * 1024),
+             "JSON requests and answers of this many bytes and more pass tritonserver as binary"
+             " tensors; `0`: none does", whole(0)),
     Variable(("SERVE_LOG_LEVEL",), "log_level", "info",
              "`debug`, `info`, `warning` or `error`", level),
 )  # fmt: skip

@@ -25,6 +25,7 @@ from serve.errors import (
 from serve.payload import is_compressed, request_headers, response_headers
 from serve.registry import Model, Registry, State
 from serve.revival import Revival
+from serve.translation import Question, Translation
 from serve.triton_client import Refusal, Stream, TritonClient, refusal
 from serve.triton_http import Answer, Headers
 from serve.triton_messages import Verdict, dead_model, one_sentence, quotes_a_death
@@ -71,7 +72,8 @@ class Invocation:
     """Forwards invocations to the Triton models that the registry says are ready.
 
     operation: the last part of Triton's path: infer, generate or generate_stream. timeout_s: the
-    limit of one invocation, and of each wait for a piece of a stream.
+    limit of one invocation, and of each wait for a piece of a stream. translation: of large JSON;
+    none where JSON goes to tritonserver as it comes, as it must for generate.
     """
 
     def __init__(
@@ -81,8 +83,10 @@ class Invocation:
         revival: Revival,
         operation: str,
         timeout_s: float,
+        translation: Translation | None = None,
     ) -> None:
         self._registry, self._triton, self._revival = registry, triton, revival
+        self._translation = translation
         self._suffix = f"/{operation}".encode()
         self.timeout_s = timeout_s
         self.streams = operation == "generate_stream"
@@ -95,13 +99,17 @@ class Invocation:
         """
         model = self._registry.loaded(name)
         with model.invocation():
-            headers = await _headers(request)
+            question = await self._question(model, request)
 
             async def send(timeout_s: float) -> _Sent:
                 path = self._path(model)
-                return await self._triton.infer(path, headers, request.body, timeout_s), None
+                return await self._triton.infer(
+                    path, question.headers, question.body, timeout_s
+                ), None
 
             answer, _ = await self._answered(model, send)
+            if self._translation is not None:
+                answer = await self._translation.answer(model, question, answer)
         answer.headers = response_headers(answer.headers)
         return answer
 
@@ -121,6 +129,12 @@ class Invocation:
             assert body is not None
             answer.headers = response_headers(answer.headers)
             return answer, AnswerStream(body, in_flight.pop_all())
+
+    async def _question(self, model: Model, request: Request) -> Question:
+        question = Question(await _headers(request), request.body)
+        if self._translation is None:
+            return question
+        return await self._translation.question(model, question)
 
     async def _answered(self, model: Model, send: Callable[[float], Awaitable[_Sent]]) -> _Sent:
         """What Triton answers with 200, at the second try if the model was lost at the first.

@@ -45,10 +45,18 @@ def request_headers(headers: Headers, body: Sequence[bytes]) -> Headers:
     type gives a size of the JSON part that is malformed or larger than the body, or when
     tritonserver cannot inflate a compressed body or would find nothing in it.
     """
-    dropped = _NOT_FORWARDED | _named_in_connection(headers)
-    forwarded = [header for header in headers if header[0] not in dropped]
-    content_type = _first(headers, b"content-type")
-    encoding = _first(headers, b"content-encoding")
+    content_type = encoding = None
+    forwarded = []
+    for header in headers:  # once: the hot path
+        name = header[0]
+        if name == b"content-type":
+            content_type = content_type or header[1]
+        elif name == b"connection":
+            return request_headers(_without_hop(headers), body)
+        elif name not in _NOT_FORWARDED:
+            forwarded.append(header)
+            if name == b"content-encoding":
+                encoding = encoding or header[1]
     if encoding in _COMPRESSIONS:
         _check_not_empty(body)
     elif encoding is not None and encoding not in _UNCOMPRESSED:
@@ -70,17 +78,36 @@ def is_compressed(headers: Headers) -> bool:
     return _first(headers, b"content-encoding") in _COMPRESSIONS
 
 
+def takes_json_only(headers: Headers) -> bool:
+    """Whether a request with these headers for tritonserver is plain JSON, and its answer will be.
+
+    Not so with binary tensors, nor where tritonserver inflates the request or deflates the answer.
+    """
+    return not any(
+        name == HEADER_LENGTH
+        or (name == b"content-encoding" and value not in _UNCOMPRESSED)
+        or (name == b"accept-encoding" and any(kind in value.lower() for kind in _COMPRESSIONS))
+        for name, value in headers
+    )
+
+
 def response_headers(headers: Headers) -> Headers:
     """The headers that tritonserver's answer goes back with, content-length left to the sender."""
-    size = _first(headers, HEADER_LENGTH)
-    content_type = _first(headers, b"content-type") or b"application/json"
+    content_type, size = b"application/json", None
+    returned = []
+    for header in headers:  # once: the hot path
+        name, value = header
+        if name == b"content-type":
+            content_type = value
+        elif name == HEADER_LENGTH:
+            size = value
+        elif name == b"connection":
+            return response_headers(_without_hop(headers))
+        elif name not in _NOT_RETURNED:
+            returned.append(header)
     if size is not None:
         content_type = BINARY_MEDIA_TYPE + b";" + HEADER_SIZE_PARAMETER + b"=" + size
-    dropped = _NOT_RETURNED | _named_in_connection(headers)
-    return [
-        (b"content-type", content_type),
-        *(header for header in headers if header[0] not in dropped),
-    ]
+    return [(b"content-type", content_type), *returned]
 
 
 def json_header_size(content_type: bytes) -> int:
@@ -157,9 +184,11 @@ def _first(headers: Headers, name: bytes) -> bytes | None:
     return next((value for key, value in headers if key == name), None)
 
 
-def _named_in_connection(headers: Headers) -> set[bytes]:
+def _without_hop(headers: Headers) -> Headers:
+    """Without Connection and what it names (RFC 9110 7.6.1)."""
     values = [value for name, value in headers if name == b"connection"]
-    return {name.strip().lower() for value in values for name in value.split(b",")}
+    named = {name.strip().lower() for value in values for name in value.split(b",")}
+    return [header for header in headers if header[0] not in named | {b"connection"}]
 
 
 def _media_type(content_type: bytes) -> bytes:

@@ -59,7 +59,7 @@ class Model:
 
     lost: the Triton models of this generation whose stubs died, as requests found. stubs: how many
     python stubs each of the Triton models had once it was loaded; none for a model that calls no
-    others by name.
+    others by name. answers_large: whether its last answer in JSON was one worth translating.
     """
 
     name: str
@@ -68,6 +68,7 @@ class Model:
     plan: ServingPlan | None = None
     generation: int = 0
     in_flight: int = 0
+    answers_large: bool = False
     reload_error: ServeError | None = None
     lost: frozenset[str] = frozenset()
     stubs: Mapping[str, int] = field(default_factory=dict)

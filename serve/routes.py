@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from contextlib import closing
 from dataclasses import dataclass
@@ -72,21 +73,30 @@ class ModelRoutes:
         return Response(status_code=200)
 
 
-_MODELS, _INVOKE = "/models/", "/invoke"
+_MODELS, _INVOKE, _INVOCATIONS = b"/models/", b"/invoke", b"/invocations"
 
 
-def invoked_model(path: str) -> str | None:
-    """The model_name of a path /models/{model_name}/invoke; None for any other path."""
-    if not (path.startswith(_MODELS) and path.endswith(_INVOKE)):
+def invoked_model(url: bytes) -> str | None:
+    """The model_name of a plain /models/{model_name}/invoke; None for any other url."""
+    if not (url.startswith(_MODELS) and url.endswith(_INVOKE)):
         return None
-    name = path[len(_MODELS) : -len(_INVOKE)]
-    return name if name and "/" not in name else None
+    name = url[len(_MODELS) : -len(_INVOKE)]
+    return name.decode() if _PLAIN_NAME.fullmatch(name) else None
+
+
+def is_invocations(url: bytes) -> bool:
+    """Whether it is a plain /invocations."""
+    return url == _INVOCATIONS
+
+
+#: Nothing that a url quotes, and no separator: such a name is what it looks like.
+_PLAIN_NAME = re.compile(rb"[A-Za-z0-9_.~-]+")
 
 
 class InvokeRoute:
     """POST /models/{model_name}/invoke and POST /invocations, as a bare ASGI application.
 
-    The hot path: no request object, no parsed headers, no copy of the body.
+    For invocations that stream, and those that http_protocol leaves to it.
     """
 
     def __init__(self, invocation: Invocation, model_name: str | None = None) -> None:

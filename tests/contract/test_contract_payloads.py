@@ -31,6 +31,14 @@ COMPRESSIONS = pytest.mark.parametrize(
 )
 
 
+@pytest.fixture(params=["plain", "quoted"])
+def container(request: pytest.FixtureRequest, container: Container) -> Iterator[Container]:
+    """The shared container, asked in both ways: a quoted name goes through ASGI."""
+    container.quotes_names = request.param == "quoted"
+    yield container
+    container.quotes_names = False
+
+
 def _pieces(body: bytes, length: int = 7) -> Iterator[bytes]:
     yield from (body[start : start + length] for start in range(0, len(body), length))
 

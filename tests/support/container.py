@@ -48,13 +48,17 @@ class Snapshot:
 
 @dataclass
 class Container:
-    """One run. model_root is where archives may lie; work_dir where it writes."""
+    """One run. model_root is where archives may lie; work_dir where it writes.
+
+    quotes_names: invocations ask for a quoted name, which the container answers through ASGI.
+    """
 
     process: subprocess.Popen[bytes]
     port: int
     log_path: Path
     model_root: Path
     work_dir: Path
+    quotes_names: bool = False
     http: httpx.Client = field(init=False)
     _seen: set[int] = field(default_factory=set)
 
@@ -90,7 +94,8 @@ class Container:
     ) -> httpx.Response:
         """POST /models/{name}/invoke; underscores in header names become dashes."""
         named = {key.replace("_", "-"): value for key, value in headers.items()}
-        path = f"/models/{name}/invoke"
+        shown = f"%{ord(name[0]):02x}{name[1:]}" if self.quotes_names else name
+        path = f"/models/{shown}/invoke"
         if isinstance(body, Mapping):
             return self.http.post(path, json=body, headers=named)
         return self.http.post(path, content=body, headers=named)

@@ -15,6 +15,7 @@ from serve.invocation import Invocation, Request
 from serve.lifecycle import Lifecycle, LifecycleSettings
 from serve.registry import Registry
 from serve.revival import Revival
+from serve.translation import Translation
 from serve.triton_client import TritonClient
 from tests.fakes import tritonserver as fake
 from tests.unit.container.conftest import make_stage
@@ -128,7 +129,7 @@ async def joined(
     all_joined = Joined(
         root, stage.repository, tmp_path / "record", process, registry, triton, revival,
         Lifecycle(registry, triton, settings),
-        Invocation(registry, triton, revival, operation, invoke_timeout_s),
+        Invocation(registry, triton, revival, operation, invoke_timeout_s, Translation(1 << 14)),
     )  # fmt: skip
     run = asyncio.ensure_future(process.run())
     try:

@@ -1,0 +1,176 @@
+"""uvicorn's HTTP protocol, with invocations taken out in front of ASGI.
+
+The hot path. An invocation needs none of what ASGI brings: no scope, no messages, no routing. That
+is half of what a small request costs in this process (docs/decisions/0015). Only the plain case is
+taken out; whatever is special about a request or its connection (HTTP/1.0, `Expect`, an upgrade, a
+request sent ahead of the last answer, a path that is quoted) goes the usual way, which answers an
+invocation alike (routes.InvokeRoute).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection
+from typing import Any
+
+from starlette.requests import Request as StarletteRequest
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from serve.error_responses import on_serve_error, on_unexpected_error
+from serve.errors import ServeError, TritonUnavailable
+from serve.invocation import Invocation, Request
+from serve.triton_http import Headers, write_together
+
+_log = logging.getLogger(__name__)
+
+
+def invocation_protocol(
+    invocation: Invocation, model_of: Callable[[bytes], str | None]
+) -> type[HttpToolsProtocol]:
+    """The protocol class that answers invocations itself.
+
+    model_of: the model's name for the path of an invocation, None for any other path. Whole answers
+    only: not for an invocation that streams.
+    """
+    members = {"invocation": invocation, "model_of": staticmethod(model_of)}
+    return type("InvocationProtocol", (_Protocol,), members)
+
+
+class _Exchange:
+    """An invocation and its answer, in the place that uvicorn keeps an ASGI cycle in.
+
+    The attributes down to message_event are those that uvicorn reads and writes.
+    """
+
+    __slots__ = (
+        "disconnected",
+        "headers",
+        "keep_alive",
+        "model_name",
+        "pieces",
+        "response_complete",
+    )
+
+    def __init__(self, model_name: str, headers: Headers) -> None:
+        self.response_complete = self.disconnected = False
+        self.keep_alive = True
+        self.model_name, self.headers = model_name, headers
+        self.pieces: list[bytes] = []
+
+    @property
+    def message_event(self) -> _Exchange:
+        return self
+
+    def set(self) -> None:
+        """Nobody waits for it."""
+
+
+class _Protocol(HttpToolsProtocol):
+    invocation: Invocation
+    model_of: Callable[[bytes], str | None]
+
+    # -- httptools' callbacks
+
+    def on_message_begin(self) -> None:
+        self.url = b""
+        self.headers = []
+        self.expect_100_continue = False
+
+    def on_headers_complete(self) -> None:
+        model_name = self._invoked()
+        if model_name is not None:
+            self.cycle = _Exchange(model_name, self.headers)  # type: ignore[assignment]
+            return
+        url, headers, expects = self.url, self.headers, self.expect_100_continue
+        super().on_message_begin()
+        self.url, self.expect_100_continue = url, expects
+        self.headers = self.scope["headers"] = headers
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        cycle: Any = self.cycle
+        if cycle.__class__ is not _Exchange:
+            super().on_body(body)
+        else:
+            cycle.pieces.append(body)
+
+    def on_message_complete(self) -> None:
+        cycle: Any = self.cycle
+        if cycle.__class__ is not _Exchange:
+            super().on_message_complete()
+            return
+        task = self.loop.create_task(self._answer(cycle))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    # -- one invocation
+
+    def _invoked(self) -> str | None:
+        """The model of a plain invocation; None for anything else."""
+        parser, last = self.parser, self.cycle
+        if (
+            parser.get_method() != b"POST"
+            or self.expect_100_continue
+            or (last is not None and not last.response_complete)
+            or parser.get_http_version() != "1.1"
+            or not parser.should_keep_alive()
+            or parser.should_upgrade()
+        ):
+            return None
+        return self.model_of(self.url)
+
+    async def _answer(self, exchange: _Exchange) -> None:
+        request = Request(exchange.headers, exchange.pieces)
+        try:
+            answer = await self.invocation.forward(exchange.model_name, request)
+        except BaseException as error:
+            await self._refuse(exchange, error)
+        else:
+            self._send(exchange, answer.status, answer.headers, answer.body)
+
+    async def _refuse(self, exchange: _Exchange, error: BaseException) -> None:
+        if isinstance(error, asyncio.CancelledError):  # the time for what is in flight is over
+            error = TritonUnavailable("the container is stopping")
+        if isinstance(error, ServeError):
+            response = await on_serve_error(_scoped(exchange), error)
+        elif isinstance(error, Exception):
+            _log.error("an invocation failed for a reason that was not foreseen", exc_info=error)
+            response = await on_unexpected_error(_scoped(exchange), error)
+        else:
+            raise error
+        headers = [header for header in response.raw_headers if header[0] != b"content-length"]
+        self._send(exchange, response.status_code, headers, [bytes(response.body)])
+
+    def _send(
+        self, exchange: _Exchange, status: int, headers: Headers, body: Collection[bytes]
+    ) -> None:
+        if not self.transport.is_closing():
+            head = self._head(exchange, status, headers, sum(map(len, body)))
+            write_together(self.transport, head, body)
+        self._end(exchange)
+
+    def _head(self, exchange: _Exchange, status: int, headers: Headers, length: int) -> bytes:
+        lines = [STATUS_LINE[status]]
+        for name, value in headers:
+            lines += (name, b": ", value, b"\r\n")
+        if not exchange.keep_alive:
+            lines.append(b"connection: close\r\n")
+        lines.append(b"content-length: %d\r\n\r\n" % length)
+        return b"".join(lines)
+
+    def _end(self, exchange: _Exchange) -> None:
+        exchange.response_complete = True
+        if not exchange.keep_alive:
+            self.transport.close()
+        self.on_response_complete()
+
+
+def _scoped(exchange: _Exchange) -> StarletteRequest:
+    return StarletteRequest(
+        {
+            "type": "http",
+            "headers": exchange.headers,
+            "path_params": {"model_name": exchange.model_name},
+        }
+    )

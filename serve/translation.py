@@ -1,0 +1,112 @@
+"""Large JSON goes to tritonserver as binary tensors, and comes back as JSON.
+
+tritonserver needs several times as long for large JSON (docs/decisions/0014). The work is done
+on the event loop, in steps of about a tenth of a millisecond between which other requests are
+served, and for one request at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from serve.binary_request import binary_request
+from serve.json_answer import json_answer
+from serve.payload import HEADER_LENGTH, takes_json_only
+from serve.registry import Model
+from serve.tensor_text import NotTaken, Steps
+from serve.triton_http import Answer, Headers
+
+_T = TypeVar("_T")
+
+_JSON, _BINARY = b"application/json", b"application/octet-stream"
+
+
+@dataclass(frozen=True)
+class Question:
+    """A request as tritonserver gets it.
+
+    translated: its outputs come back as binary tensors; those in in_json (None for every one) are
+    to be written as JSON.
+    """
+
+    headers: Headers
+    body: Sequence[bytes]
+    translated: bool = False
+    in_json: frozenset[str] | None = None
+
+
+class Translation:
+    """Between callers who write JSON and tritonserver.
+
+    least: bytes of JSON, in a request or an answer, from which on it is worth it.
+    """
+
+    def __init__(self, least: int) -> None:
+        self._least = least
+        self._turn = asyncio.Lock()
+
+    async def question(self, model: Model, asked: Question) -> Question:
+        """The same question with binary tensors, or as it came if that is not certainly the same.
+
+        asked: headers as tritonserver is to get them.
+        """
+        large = model.answers_large or sum(map(len, asked.body)) >= self._least
+        if not large or not takes_json_only(asked.headers):
+            return asked
+        try:
+            text = b"".join(asked.body)
+            request = await self._stepwise(binary_request(text))
+        except NotTaken:
+            return asked
+        headers = [header for header in asked.headers if header[0] != b"content-type"]
+        if request.tensors:
+            headers += (
+                (b"content-type", _BINARY),
+                (HEADER_LENGTH, b"%d" % len(request.head)),
+            )
+        else:
+            headers.append((b"content-type", _JSON))
+        return Question(headers, [request.head, *request.tensors], True, request.in_json)
+
+    async def answer(self, model: Model, question: Question, answer: Answer) -> Answer:
+        """The answer as it would have been to the question that was asked.
+
+        Raises CallerError for outputs that JSON cannot hold, InvocationFailed for a broken answer.
+        """
+        if question.translated:
+            answer = await self._in_json(question, answer)
+        if answer.header(b"content-type") == _JSON:
+            model.answers_large = sum(map(len, answer.body)) >= self._least
+        return answer
+
+    async def _in_json(self, question: Question, answer: Answer) -> Answer:
+        size = answer.header(HEADER_LENGTH)
+        body = b"".join(answer.body)
+        pieces, head_size = await self._stepwise(
+            json_answer(body, None if size is None else int(size), question.in_json)
+        )
+        headers = [
+            header
+            for header in answer.headers
+            if header[0] not in (HEADER_LENGTH, b"content-type", b"content-length")
+        ]
+        if head_size is None:
+            headers.append((b"content-type", _JSON))
+        else:
+            headers.append((b"content-type", _BINARY))
+            headers.append((HEADER_LENGTH, b"%d" % head_size))
+        return Answer(answer.status, headers, deque(pieces))
+
+    async def _stepwise(self, steps: Steps[_T]) -> _T:
+        async with self._turn:
+            while True:
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    value: _T = end.value
+                    return value
+                await asyncio.sleep(0)

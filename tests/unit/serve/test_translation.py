@@ -1,0 +1,198 @@
+"""Which requests are translated, what their headers become, and that others run meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+
+import numpy as np
+import pytest
+
+from serve.errors import CallerError, InvocationFailed
+from serve.registry import Model
+from serve.translation import Question, Translation
+from serve.triton_http import Answer, Headers
+
+_LEAST = 10_000
+_WAIT_S = 30.0
+_JSON_HEADERS: Headers = [(b"x-own", b"1"), (b"content-type", b"application/json")]
+_BINARY_TYPE = b"application/octet-stream"
+_SIZE = b"inference-header-content-length"
+
+
+def _body(count: int) -> bytes:
+    tensor = {"name": "IN", "datatype": "INT32", "shape": [count], "data": [7] * count}
+    return json.dumps({"inputs": [tensor]}).encode()
+
+
+_LARGE, _SMALL = _body(5000), _body(3)
+
+
+def _model() -> Model:
+    return Model("m", "/opt/ml/models/x/model")
+
+
+def _binary_answer(values: list[int]) -> Answer:
+    raw = np.array(values, "<i4").tobytes()
+    output = {
+        "name": "OUT", "datatype": "INT32", "shape": [len(values)],
+        "parameters": {"binary_data_size": len(raw)},
+    }  # fmt: skip
+    head = json.dumps({"model_name": "m", "outputs": [output]}).encode()
+    headers = [(b"content-type", _BINARY_TYPE), (b"content-length", b"1"), (b"x-triton", b"2")]
+    if values:
+        headers.append((_SIZE, b"%d" % len(head)))
+    return Answer(200, headers, deque([head, raw]))
+
+
+async def test_large_json() -> None:
+    """Large JSON becomes binary tensors under the headers that say so, in however many pieces."""
+    pieces = [_LARGE[:7], _LARGE[7:9000], _LARGE[9000:]]
+    question = await Translation(_LEAST).question(_model(), Question(_JSON_HEADERS, pieces))
+    assert question.translated
+    assert question.in_json is None
+    size = len(question.body[0])
+    assert question.headers == [
+        (b"x-own", b"1"),
+        (b"content-type", _BINARY_TYPE),
+        (_SIZE, b"%d" % size),
+    ]
+    assert b"".join(question.body)[size:] == np.full(5000, 7, "<i4").tobytes()
+
+
+async def test_small_json() -> None:
+    """Small JSON goes as it came."""
+    asked = Question(_JSON_HEADERS, [_SMALL])
+    assert await Translation(_LEAST).question(_model(), asked) is asked
+
+
+@pytest.mark.parametrize("length", [_LEAST - 1, _LEAST])
+async def test_from_so_many_bytes_on(length: int) -> None:
+    """The limit is a length of the body, and is translated itself."""
+    body = _body(3000)
+    padded = body + b" " * (length - len(body))
+    asked = Question(_JSON_HEADERS, [padded])
+    question = await Translation(_LEAST).question(_model(), asked)
+    assert question.translated == (length == _LEAST)
+
+
+async def test_small_json_to_a_model_of_large_answers() -> None:
+    """After a large answer in JSON small requests are translated too, until an answer is small."""
+    model, translation = _model(), Translation(_LEAST)
+    asked = Question(_JSON_HEADERS, [_SMALL])
+    large = Answer(200, [(b"content-type", b"application/json")], deque([b"{", b" " * _LEAST]))
+    assert await translation.answer(model, asked, large) is large
+    question = await translation.question(model, asked)
+    assert question.translated
+    assert question.headers == _JSON_HEADERS
+    (head,) = question.body
+    assert json.loads(head)["parameters"] == {"binary_data_output": True}
+    assert json.loads(head)["inputs"] == json.loads(_SMALL)["inputs"]
+    await translation.answer(model, question, _binary_answer([1]))
+    assert await translation.question(model, asked) is asked
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        (_SIZE, b"20"),
+        (b"content-encoding", b"gzip"),
+        (b"content-encoding", b"deflate"),
+        (b"accept-encoding", b"gzip"),
+        (b"accept-encoding", b"br, deflate;q=0.5"),
+    ],
+)
+async def test_what_is_no_plain_json(header: tuple[bytes, bytes]) -> None:
+    """Binary and compressed requests go as they came, and those whose answer may be compressed."""
+    asked = Question([*_JSON_HEADERS, header], [_LARGE])
+    assert await Translation(_LEAST).question(_model(), asked) is asked
+
+
+@pytest.mark.parametrize("broken", [_LARGE[:-1], _LARGE.replace(b"[5000]", b"[4999]")])
+async def test_what_is_not_taken(broken: bytes) -> None:
+    """What is not certainly understood goes as it came, for tritonserver to judge."""
+    asked = Question(_JSON_HEADERS, [broken])
+    assert await Translation(_LEAST).question(_model(), asked) is asked
+
+
+@pytest.mark.parametrize("values", [[1, -2, 3], []])
+async def test_answers_in_json(values: list[int]) -> None:
+    """The answer to a translated question is JSON, its other headers as they were."""
+    question = Question([], [], translated=True)
+    answer = await Translation(_LEAST).answer(_model(), question, _binary_answer(values))
+    assert answer.headers == [(b"x-triton", b"2"), (b"content-type", b"application/json")]
+    (output,) = json.loads(b"".join(answer.body))["outputs"]
+    assert output == {"name": "OUT", "datatype": "INT32", "shape": [len(values)], "data": values}
+
+
+async def test_answers_in_binary() -> None:
+    """Outputs that the caller wants in binary stay so, and the headers say where they begin."""
+    question = Question([], [], translated=True, in_json=frozenset())
+    answer = await Translation(_LEAST).answer(_model(), question, _binary_answer([1, 2]))
+    body = b"".join(answer.body)
+    assert answer.header(b"content-type") == _BINARY_TYPE
+    assert body[int(answer.header(_SIZE) or 0) :] == np.array([1, 2], "<i4").tobytes()
+    assert [name for name, _ in answer.headers].count(_SIZE) == 1
+
+
+async def test_answers_to_other_questions() -> None:
+    """An answer to a question that went as it came goes back as it came."""
+    answer = _binary_answer([1, 2])
+    assert await Translation(_LEAST).answer(_model(), Question([], []), answer) is answer
+
+
+async def test_answers_that_cannot_be_written() -> None:
+    """FP16 in JSON is the caller's fault, a broken answer ours; the next request is served."""
+    translation, question = Translation(_LEAST), Question([], [], translated=True)
+    half = _binary_answer([1])
+    half.body[0] = half.body[0].replace(b"INT32", b"FP16")
+    half.headers[-1] = (_SIZE, b"%d" % len(half.body[0]))
+    with pytest.raises(CallerError, match="FP16"):
+        await translation.answer(_model(), question, half)
+    broken = _binary_answer([1])
+    broken.body.pop()
+    with pytest.raises(InvocationFailed, match="cannot be read"):
+        await translation.answer(_model(), question, broken)
+    assert (await translation.question(_model(), Question(_JSON_HEADERS, [_LARGE]))).translated
+
+
+async def test_others_run_meanwhile() -> None:
+    """While a large request is translated, other tasks get their turns."""
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    running = asyncio.ensure_future(other())
+    body = _body(400_000)
+    question = await Translation(_LEAST).question(_model(), Question(_JSON_HEADERS, [body]))
+    running.cancel()
+    assert question.translated
+    assert turns >= len(body) // (128 * 1024)
+    turns = 0
+    running = asyncio.ensure_future(other())
+    values = [*range(400_000)]
+    await Translation(_LEAST).answer(
+        _model(), Question([], [], translated=True), _binary_answer(values)
+    )
+    running.cancel()
+    assert turns >= len(values) // 16_384
+
+
+async def test_cancelled_in_between() -> None:
+    """A caller who goes away in the middle holds nobody else up."""
+    translation = Translation(_LEAST)
+    asked = Question(_JSON_HEADERS, [_body(400_000)])
+    going = asyncio.ensure_future(translation.question(_model(), asked))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not going.done()
+    going.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await going
+    question = await asyncio.wait_for(translation.question(_model(), asked), _WAIT_S)
+    assert question.translated
