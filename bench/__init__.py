@@ -1,0 +1,1 @@
+"""Side-by-side measurements of the container, and the report they write."""

@@ -1,0 +1,115 @@
+"""What was measured: values of several rounds, their medians, ratios and goals. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+Unit = Literal["s", "requests/s", "MB"]
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A bound on the ratio to what is compared with, or on our own value in the line's unit."""
+
+    of: Literal["ratio", "value"]
+    direction: Literal["at most", "at least"]
+    bound: float
+
+    def reached(self, value: float) -> bool:
+        """Whether the value, unrounded, keeps the bound; the bound itself does."""
+        return value <= self.bound if self.direction == "at most" else value >= self.bound
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the table.
+
+    values: for each contender one value a round, in the unit. `subject` is judged, and divided by
+    `against` where that is named. series: further numbers for a plot, in the order they came.
+    """
+
+    row: str
+    what: str
+    unit: Unit
+    values: Mapping[str, Sequence[float]]
+    goal: Goal | None = None
+    subject: str = "ours"
+    against: str | None = "rival"
+    note: str = ""
+    series: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+    def median(self, contender: str) -> float | None:
+        """None where that contender was not measured."""
+        values = self.values.get(contender)
+        return statistics.median(values) if values else None
+
+    def spread(self, contender: str) -> tuple[float, float] | None:
+        """The lowest and the highest round."""
+        values = self.values.get(contender)
+        return (min(values), max(values)) if values else None
+
+    @property
+    def ratio(self) -> float | None:
+        """The median of the subject over the median of what it is compared with."""
+        if self.against is None:
+            return None
+        ours, theirs = self.median(self.subject), self.median(self.against)
+        return ours / theirs if ours is not None and theirs else None
+
+    @property
+    def reached(self) -> bool | None:
+        """None without a goal."""
+        if self.goal is None:
+            return None
+        value = self.ratio if self.goal.of == "ratio" else self.median(self.subject)
+        return value is not None and self.goal.reached(value)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A row as it was measured: its title, how that was done, and its lines."""
+
+    name: str
+    title: str
+    how: str
+    seconds: float
+    lines: tuple[Line, ...]
+
+
+def ratio_at_most(bound: float) -> Goal:
+    """Ours divided by what it is compared with."""
+    return Goal("ratio", "at most", bound)
+
+
+def ratio_at_least(bound: float) -> Goal:
+    """Ours divided by what it is compared with."""
+    return Goal("ratio", "at least", bound)
+
+
+def value_at_most(bound: float) -> Goal:
+    """Our own value, in the line's unit."""
+    return Goal("value", "at most", bound)
+
+
+def in_turn(
+    rounds: int,
+    sides: Mapping[str, Callable[[], float]],
+    tell: Callable[[int], None],
+    *,
+    warm: bool = True,
+) -> dict[str, list[float]]:
+    """A B A B ...: each side once a round; warm: each side once before, which does not count.
+
+    tell is given the number of the round that begins, 0 for the one that does not count.
+    """
+    values: dict[str, list[float]] = {side: [] for side in sides}
+    for number in range(0 if warm else 1, rounds + 1):
+        tell(number)
+        for side, measured in sides.items():
+            value = measured()
+            if number:
+                values[side].append(value)
+    return values

@@ -1,0 +1,72 @@
+"""Numbers as people read them. Pure."""
+
+from __future__ import annotations
+
+from bench.measure import Goal, Line, Unit
+
+
+def quantity(value: float | None, unit: Unit) -> str:
+    """Three digits that matter, with a unit that fits; a dash for nothing."""
+    if value is None:
+        return "–"
+    if unit == "s":
+        return _seconds(value)
+    if unit == "requests/s":
+        return f"{value:,.0f}/s"
+    return f"{value:,.0f} MB" if value >= 100 else f"{value:.1f} MB"
+
+
+def ratio(value: float | None) -> str:
+    """Two digits after the point, or three significant ones."""
+    if value is None:
+        return "–"
+    return f"{value:.3f}" if value < 0.1 else f"{value:.2f}"
+
+
+def goal(line: Line) -> str:
+    """The bound in words of one sign."""
+    if line.goal is None:
+        return "–"
+    sign = "≤" if line.goal.direction == "at most" else "≥"
+    return f"{sign} {_bound(line.goal, line.unit)}"
+
+
+def reached(line: Line) -> str:
+    """yes, no, or a dash where there is no goal."""
+    return {True: "yes", False: "no", None: "–"}[line.reached]
+
+
+def spread(line: Line, contender: str) -> str:
+    """From the lowest to the highest round."""
+    found = line.spread(contender)
+    if found is None:
+        return "–"
+    low, high = (quantity(value, line.unit) for value in found)
+    return low if low == high else f"{low} … {high}"
+
+
+def size(value: int) -> str:
+    """Bytes as GiB."""
+    return f"{value / 2**30:.1f} GiB"
+
+
+def _seconds(value: float) -> str:
+    if abs(value) < 0.001:
+        return f"{value * 1e6:.0f} µs"
+    if abs(value) < 1:
+        return f"{value * 1e3:{_digits(value * 1e3)}} ms"
+    return f"{value:{_digits(value)}} s"
+
+
+def _digits(value: float) -> str:
+    """The format that shows three significant digits of a number of 1 and up."""
+    return ".2f" if abs(value) < 10 else ".1f" if abs(value) < 100 else ".0f"
+
+
+def _bound(found: Goal, unit: Unit) -> str:
+    if found.of == "ratio":
+        return f"{found.bound:g}"
+    if unit == "s":
+        small = found.bound < 0.1
+        return f"{found.bound * 1e3:g} ms" if small else f"{found.bound:g} s"
+    return f"{found.bound:g} {'MB' if unit == 'MB' else 'requests/s'}"

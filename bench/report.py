@@ -1,0 +1,187 @@
+"""A run as JSON, as Markdown, and as the table that is printed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+from bench import quantities
+from bench.machine import Facts
+from bench.measure import Line, Outcome
+
+HEAD = ("measured", "rival", "limit", "ours", "compared with", "ratio", "goal", "reached")
+
+#: Of each core: above it something else took a good part of the machine.
+_BUSY = 0.3
+
+READING = (
+    "Rival: tritonserver's own SageMaker frontend. Limit: tritonserver asked directly. Ours: the "
+    "container. Values are medians over the rounds; a ratio is ours divided by what it is compared "
+    "with. Machines are noisy: figures of one run compare with each other, not with another run's."
+)
+
+
+@dataclass(frozen=True)
+class Report:
+    """One run. started in seconds since 1970, failures: row -> what went wrong there."""
+
+    facts: Facts
+    started: float
+    seconds: float
+    short: bool
+    rounds: int
+    round_seconds: float
+    outcomes: tuple[Outcome, ...]
+    failures: Mapping[str, str]
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """Of all rows."""
+        return tuple(line for outcome in self.outcomes for line in outcome.lines)
+
+    @property
+    def verdict(self) -> str:
+        """How many goals are reached, in a sentence; failed measurements are named."""
+        judged = [line.reached for line in self.lines if line.reached is not None]
+        said = f"{sum(judged)} of {len(judged)} goals reached"
+        if self.failures:
+            said += f"; could not be measured: {', '.join(self.failures)}"
+        return said
+
+    @property
+    def caution(self) -> str:
+        """A sentence where the machine had other things to do; else empty."""
+        load = self.facts["load_before"]
+        if load < _BUSY * self.facts["cores"]:
+            return ""
+        return f"The machine was busy before the run began (load average {load:g}): read with care."
+
+    @property
+    def where(self) -> tuple[tuple[str, str], ...]:
+        """Machine, versions and rounds, as pairs of name and value."""
+        facts = self.facts
+        dirty = " with changes that are not committed" if facts["dirty"] else ""
+        length = "short" if self.short else "full"
+        return (
+            ("date", f"{datetime.fromtimestamp(self.started, timezone.utc):%Y-%m-%d %H:%M} UTC"),
+            ("CPU", f"{facts['cpu']}, {facts['cores']} cores"),
+            ("memory", quantities.size(facts["memory_bytes"])),
+            ("load average before", f"{facts['load_before']:g}"),
+            ("system", facts["system"]),
+            ("commit", facts["commit"] + dirty),
+            ("tritonserver", facts["tritonserver"]),
+            ("Python", facts["python"]),
+            ("wrk", facts["wrk"]),
+            ("run", f"{length}: {self.rounds} rounds of {self.round_seconds:g} s, "
+             f"{self.seconds:.0f} s in all"),
+        )  # fmt: skip
+
+
+def cells(line: Line) -> tuple[str, ...]:
+    """One row of the table, as HEAD names its columns."""
+    return (
+        line.what,
+        *(quantities.quantity(line.median(name), line.unit) for name in ("rival", "limit", "ours")),
+        _against(line),
+        quantities.ratio(line.ratio),
+        quantities.goal(line),
+        quantities.reached(line),
+    )
+
+
+def table(report: Report) -> str:
+    """The table for a terminal, with the verdict under it."""
+    rows = [HEAD, *map(cells, report.lines)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(_aligned(place, cell, width) for place, (cell, width) in enumerate(pairs))
+        for pairs in (list(zip(row, widths, strict=True)) for row in rows)
+    ]
+    failures = [f"failed: {row}: {said}" for row, said in report.failures.items()]
+    ruled = [lines[0].rstrip(), "-" * len(lines[0]), *(line.rstrip() for line in lines[1:])]
+    cautions = [report.caution] if report.caution else []
+    return "\n".join([*ruled, "", *failures, *cautions, report.verdict]) + "\n"
+
+
+def markdown(report: Report) -> str:
+    """report.md: the same with everything around it."""
+    return "\n".join(_markdown(report)) + "\n"
+
+
+def as_json(report: Report) -> dict[str, Any]:
+    """results.json: every round's value, in seconds, requests a second or MB of 10^6 bytes."""
+    return {
+        "facts": dict(report.facts),
+        "started": datetime.fromtimestamp(report.started, timezone.utc).isoformat(),
+        "seconds": report.seconds,
+        "short": report.short,
+        "rounds": report.rounds,
+        "round_seconds": report.round_seconds,
+        "failures": dict(report.failures),
+        "rows": [
+            {
+                "name": outcome.name,
+                "title": outcome.title,
+                "how": outcome.how,
+                "seconds": outcome.seconds,
+                "lines": [_line(line) for line in outcome.lines],
+            }
+            for outcome in report.outcomes
+        ],
+    }
+
+
+def _line(line: Line) -> dict[str, Any]:
+    goal = line.goal
+    return {
+        "what": line.what,
+        "unit": line.unit,
+        "values": {name: list(values) for name, values in line.values.items()},
+        "medians": {name: line.median(name) for name in line.values},
+        "subject": line.subject,
+        "against": line.against,
+        "ratio": line.ratio,
+        "goal": goal and {"of": goal.of, "direction": goal.direction, "bound": goal.bound},
+        "reached": line.reached,
+        "note": line.note,
+        "series": {name: list(values) for name, values in line.series.items()},
+    }
+
+
+def _against(line: Line) -> str:
+    if line.against in (None, "rival", "limit"):
+        return line.against or "–"
+    return f"{line.against}: {quantities.quantity(line.median(line.against), line.unit)}"
+
+
+def _aligned(place: int, cell: str, width: int) -> str:
+    return cell.rjust(width) if 0 < place < 4 or place == 5 else cell.ljust(width)
+
+
+def _markdown(report: Report) -> Iterator[str]:
+    yield "# Measurements\n"
+    yield f"**{report.verdict}.**\n"
+    yield READING + "\n"
+    if report.caution:
+        yield report.caution + "\n"
+    yield from _markdown_table(("", ""), report.where)
+    yield ""
+    yield from _markdown_table(HEAD, [cells(line) for line in report.lines])
+    for row, said in report.failures.items():
+        yield f"\n**{row} could not be measured**: {said}"
+    for outcome in report.outcomes:
+        yield f"\n## {outcome.title} (`{outcome.name}`)\n"
+        yield outcome.how + "\n"
+        for line in outcome.lines:
+            rounds = (f"{name} {quantities.spread(line, name)}" for name in line.values)
+            note = f" ({line.note})" if line.note else ""
+            yield f"- {line.what}{note}. Lowest to highest round: {'; '.join(rounds)}."
+
+
+def _markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |"
+    yield "|" + "---|" * len(head)
+    for row in rows:
+        yield f"| {' | '.join(cell.replace('|', '∣') for cell in row)} |"

@@ -1,0 +1,236 @@
+"""Loads and unloads: what users feel most on a multi-model endpoint."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from bench import payloads, wrk
+from bench.contenders import BareTriton, Container, SageMakerServer, Side, until
+from bench.errors import AnswerWrong
+from bench.machine import cores
+from bench.measure import Line, in_turn, ratio_at_most, value_at_most
+from bench.models import EXPORTS
+from bench.payloads import Payload
+from bench.proc import cpu_seconds, is_alive
+from bench.rows.row import Row, Run
+
+_TOLERANCE = 1e-6  # float32 sums in another order differ in the last digits
+_AT_ONCE, _BURN_S = 8, 0.5
+_MANY = 200
+
+
+def _cold_load_python(run: Run, row: str) -> Iterator[Line]:
+    model = run.contenders.archives.identity("cold")
+    run.contenders.bare.deliver(model)
+    loads = _timed_loads(run, {"rival": model, "limit": model, "ours": model}, payloads.small())
+    rounds = run.few_rounds if run.short else run.rounds
+    values = in_turn(rounds, loads, run.teller(row, "load"))
+    yield Line(row, "cold load, trivial Python model", "s", values, ratio_at_most(0.12))
+
+
+def _cold_load_merlin(run: Run, row: str) -> Iterator[Line]:
+    archives, payload = run.contenders.archives, _example("dense")
+    ours = archives.merlin("cold-merlin", "dense")
+    by_hand = archives.merlin_ensemble("cold-merlin-by-hand", "dense")
+    run.contenders.bare.deliver(by_hand)
+    loads = _timed_loads(run, {"rival": by_hand, "limit": by_hand, "ours": ours}, payload)
+    values = in_turn(run.few_rounds, loads, run.teller(row, "load"))
+    yield Line(
+        row, "cold load, Merlin workflow + PyTorch", "s", values, ratio_at_most(0.30),
+        note="rival and limit: the rewritten ensemble; ours: the export, as Merlin made it",
+    )  # fmt: skip
+
+
+def _timed_loads(
+    run: Run, models: dict[str, str], payload: Payload
+) -> dict[str, Callable[[], float]]:
+    """For each contender a load that is timed, then checked by an invocation, then undone."""
+    contenders = run.contenders
+    servers: dict[str, tuple[SageMakerServer | BareTriton, bool]] = {
+        "rival": (contenders.rival, True),
+        "limit": (contenders.bare, False),
+        "ours": (contenders.ours, True),
+    }
+
+    def load(contender: str, model: str) -> float:
+        server, sagemaker = servers[contender]
+        stubs = {one.pid for one in server.stubs()}
+        started = time.perf_counter()
+        server.load(model)
+        took = time.perf_counter() - started
+        Side(contender, server.port, sagemaker).check(model, payload, "after a load")
+        own = {one.pid for one in server.stubs()} - stubs
+        server.unload(model)
+        until(lambda: not any(map(is_alive, own)), f"{contender}: {model}'s processes are gone")
+        return took
+
+    return {contender: partial(load, contender, model) for contender, model in models.items()}
+
+
+def _load_8_at_once(run: Run, row: str) -> Iterator[Line]:
+    contenders = run.contenders
+    names = [f"burning-{number}" for number in range(_AT_ONCE)]
+    for name in names:
+        contenders.archives.identity(name, burn_s=_BURN_S)
+        contenders.bare.deliver(name)
+    tell = run.teller(row, "each alone, on the limit")
+    tell(0)
+    alone = [_load_alone(contenders.bare, name) for name in names]
+    least = max(sum(cpu for cpu, _ in alone) / cores(), max(took for _, took in alone))
+    sides = {
+        "rival": partial(_load_together, contenders.rival, names),
+        "limit": partial(_load_together, contenders.bare, names),
+        "ours": partial(_load_together, contenders.ours, names),
+    }
+    values = in_turn(run.few_rounds, sides, run.teller(row, "all together"), warm=False)
+    yield Line(
+        row, f"{_AT_ONCE} models at once, until the last is loaded", "s",
+        {**values, "least": [least]}, ratio_at_most(1.3), against="least",
+        note=f"least: {sum(cpu for cpu, _ in alone):.2f} s of CPU on {cores()} cores",
+    )  # fmt: skip
+
+
+def _load_alone(bare: BareTriton, name: str) -> tuple[float, float]:
+    """CPU seconds of tritonserver and all below it, and seconds on the clock."""
+    before, started = cpu_seconds(bare.process.pid), time.perf_counter()
+    bare.load(name)
+    took, used = time.perf_counter() - started, cpu_seconds(bare.process.pid) - before
+    _unload_whole(bare, name)
+    return used, took
+
+
+def _load_together(server: SageMakerServer | BareTriton, names: list[str]) -> float:
+    with ThreadPoolExecutor(len(names)) as callers:
+        started = time.perf_counter()
+        list(callers.map(server.load, names))
+        took = time.perf_counter() - started
+        list(callers.map(partial(_unload_whole, server), names))
+    return took
+
+
+def _load_200th(run: Run, row: str) -> Iterator[Line]:
+    archives = run.contenders.archives
+    names = [archives.identity(f"small-{number}") for number in range(_MANY)]
+    with run.contenders.fresh_ours() as ours:
+        took = []
+        for number, name in enumerate(names, start=1):
+            if number % 20 == 1:
+                run.progress(f"{row}: load {number} of {_MANY}")
+            started = time.perf_counter()
+            ours.load(name)
+            took.append(time.perf_counter() - started)
+        values = {"ours": took[-5:], "first 5": took[:5]}
+        yield Line(
+            row, f"load of the {_MANY}th model", "s", values, ratio_at_most(1.2),
+            against="first 5", series={"each load": took},
+        )  # fmt: skip
+        yield _listing(run, row, ours)
+        run.progress(f"{row}: stopping with {_MANY} models")
+
+
+def _listing(run: Run, row: str, ours: Container) -> Line:
+    listed = ours.demand("GET", "/models")
+    if (count := listed.count(b'"modelName"')) != _MANY:
+        raise AnswerWrong("ours", "GET /models", f"{count} models", f"all {_MANY}")
+    url = f"http://127.0.0.1:{ours.port}/models"
+    target = wrk.write_target(run.scratch, "listing", url, None, {})
+    tell = run.teller(row, "listing")
+    values = in_turn(run.few_rounds, {"ours": lambda: wrk.run(target, run.seconds).p50}, tell)
+    what = f"listing {_MANY} models, p50"
+    return Line(row, what, "s", values, value_at_most(0.005), against=None)
+
+
+def _unload(run: Run, row: str) -> Iterator[Line]:
+    contenders = run.contenders
+    model = contenders.archives.identity("leaving")
+    contenders.bare.deliver(model)
+    answered: dict[str, list[float]] = {"rival": [], "limit": [], "ours": []}
+    sides: dict[str, Callable[[], float]] = {
+        "rival": partial(_timed_unload, contenders.rival, model, answered["rival"]),
+        "limit": partial(_timed_unload, contenders.bare, model, answered["limit"]),
+        "ours": partial(_timed_unload, contenders.ours, model, answered["ours"], contenders.ours),
+    }
+    rounds = run.few_rounds if run.short else run.rounds
+    freed = in_turn(rounds, sides, run.teller(row, "unload"), warm=False)
+    yield Line(row, "unload, until everything is free", "s", freed, ratio_at_most(0.2))
+    answers = {name: took for name, took in answered.items() if name != "limit"}
+    yield Line(row, "of that, until DELETE is answered", "s", answers)
+
+
+def _timed_unload(
+    server: SageMakerServer | BareTriton,
+    model: str,
+    answered: list[float],
+    container: Container | None = None,
+) -> float:
+    """The load before it is not timed; the seconds until the answer are put into `answered`."""
+    server.load(model)
+    until_answered, whole = _unload_whole(server, model, container)
+    answered.append(until_answered)
+    return whole
+
+
+def _unload_whole(
+    server: SageMakerServer | BareTriton, model: str, container: Container | None = None
+) -> tuple[float, float]:
+    """Seconds until it is answered; and until its processes and published files are gone too."""
+    stubs = [process.pid for process in server.stubs(model)]
+    if not stubs:
+        raise AnswerWrong(server.name, f"processes of {model}", "none", "a stub that serves it")
+    published = Path(container.triton_argument("model-repository"), model) if container else None
+    if published and not published.exists():
+        raise AnswerWrong(server.name, f"{published}", "nothing", "the published model")
+    started = time.perf_counter()
+    server.unload(model)
+    answered = time.perf_counter() - started
+    until(
+        lambda: not any(map(is_alive, stubs)) and not (published and published.exists()),
+        f"{server.name}: everything of {model} is gone",
+    )
+    return answered, time.perf_counter() - started
+
+
+def _example(export: str) -> Payload:
+    return payloads.from_example(EXPORTS / export, _TOLERANCE)
+
+
+ROWS = (
+    Row(
+        "cold_load_python", "Cold load of a trivial Python model",
+        "POST /models to its 200 by the clock (limit: tritonserver's own load call, strict "
+        "configuration), then an invocation whose answer is compared, then an unload; in turn.",
+        _cold_load_python, in_short=True,
+    ),
+    Row(
+        "cold_load_merlin", "Cold load of a Merlin export",
+        "As above, of examples/merlin/dense. The rival cannot serve the export itself and is given "
+        "the same ensemble, prepared ahead of time by python -m ensemble_tools rewrite.",
+        _cold_load_merlin,
+    ),
+    Row(
+        "load_8_at_once", "Eight models at once",
+        f"{_AT_ONCE} models that each use {_BURN_S:g} s of CPU to initialize, asked for at "
+        "the same moment; from there to the last 200. The least that the cores need: each model is "
+        "loaded alone on the limit, the CPU seconds of tritonserver and its children are summed "
+        "over all eight and divided by the cores, or the longest of those loads if that is more.",
+        _load_8_at_once,
+    ),
+    Row(
+        "load_200th", "Two hundred models",
+        f"{_MANY} trivial Python models into one fresh container, one after another: the median of "
+        "the last five loads against that of the first five. Then GET /models with all of them "
+        "loaded, wrk on one connection.",
+        _load_200th,
+    ),
+    Row(
+        "unload", "Unload, with everything freed",
+        "From DELETE until it is answered 200, every process of the model is gone from /proc "
+        "and, for ours, its files from the serving repository. Limit: tritonserver's own unload "
+        "call and the end of the model's process.",
+        _unload, in_short=True,
+    ),
+)  # fmt: skip

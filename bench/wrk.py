@@ -1,0 +1,153 @@
+"""Load by wrk: one thread, a Lua script that sends one request over and over."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.errors import LoadFailed, ProgramMissing
+from bench.proc import tied
+
+#: It takes whole seconds only, so it is interrupted, which makes it print its counts; should
+#: this process be gone by then, it ends by itself this much later.
+_LATEST_S = 30
+_PRINT_S = 40  # an answer under way holds it until its own limit
+_MARK = "BENCH "
+
+_DONE = """
+done = function(summary, latency, requests)
+  local errors = summary.errors
+  io.write(string.format(
+    "BENCH {\\"requests\\": %d, \\"duration_us\\": %d, \\"p50_us\\": %.3f, \\"p90_us\\": %.3f, "
+    .. "\\"p99_us\\": %.3f, \\"connect\\": %d, \\"read\\": %d, \\"write\\": %d, \\"status\\": %d, "
+    .. "\\"timeout\\": %d}\\n",
+    summary.requests, summary.duration, latency:percentile(50), latency:percentile(90),
+    latency:percentile(99), errors.connect, errors.read, errors.write, errors.status,
+    errors.timeout))
+end
+"""
+
+
+@dataclass(frozen=True)
+class Load:
+    """What one run of wrk saw; times in seconds."""
+
+    requests: int
+    seconds: float
+    p50: float
+    p90: float
+    p99: float
+
+    @property
+    def per_second(self) -> float:
+        """Requests a second."""
+        return self.requests / self.seconds
+
+
+@dataclass(frozen=True)
+class Target:
+    """One request: a URL, and the file that its Lua script is in."""
+
+    url: str
+    script: Path
+
+
+def find_wrk() -> str:
+    """The program. Raises ProgramMissing."""
+    found = shutil.which("wrk")
+    if not found:
+        raise ProgramMissing("wrk", "install it (Debian and Ubuntu: apt-get install wrk)")
+    return found
+
+
+def write_target(
+    directory: Path, name: str, url: str, body: bytes | None, headers: Mapping[str, str]
+) -> Target:
+    """POST with that body, or GET without one; the script reads the body from a file beside it."""
+    lines = [f"wrk.headers[{_lua(key)}] = {_lua(value)}" for key, value in headers.items()]
+    if body is not None:
+        file = directory / f"{name}.body"
+        file.write_bytes(body)
+        lines.append(f'wrk.body = assert(io.open({_lua(str(file))}, "rb")):read("*a")')
+    lines.insert(0, f"wrk.method = {_lua('GET' if body is None else 'POST')}")
+    script = directory / f"{name}.lua"
+    script.write_text("\n".join(lines) + _DONE)
+    return Target(url, script)
+
+
+def run(target: Target, seconds: float, connections: int = 1) -> Load:
+    """One thread on that many connections for so long. Raises LoadFailed on any error counted."""
+    with _started(target, seconds, connections) as process:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(seconds)
+        return _finish(process, target)
+
+
+@contextlib.contextmanager
+def beside(target: Target, at_most_s: float) -> Iterator[None]:
+    """One connection sends requests back to back for as long as the block lasts."""
+    with _started(target, at_most_s, 1) as process:
+        yield
+        _finish(process, target)
+
+
+def read_counts(printed: str, target: str) -> Load:
+    """The counts that the script printed at its end. Raises LoadFailed unless all were answered."""
+    lines = [line for line in printed.splitlines() if line.startswith(_MARK)]
+    if not lines:
+        raise LoadFailed(target, f"no counts ({printed.strip()[-300:] or 'nothing printed'})")
+    counts = json.loads(lines[-1].removeprefix(_MARK))
+    kinds = ("connect", "read", "write", "status", "timeout")
+    if errors := ", ".join(f"{counts[kind]} {kind} errors" for kind in kinds if counts[kind]):
+        raise LoadFailed(target, errors)
+    if not counts["requests"]:
+        raise LoadFailed(target, "no answer in the time given")
+    return Load(
+        counts["requests"],
+        counts["duration_us"] / 1e6,
+        counts["p50_us"] / 1e6,
+        counts["p90_us"] / 1e6,
+        counts["p99_us"] / 1e6,
+    )
+
+
+@contextlib.contextmanager
+def _started(target: Target, seconds: float, connections: int) -> Iterator[subprocess.Popen[str]]:
+    command = [
+        find_wrk(), "--threads", "1", "--connections", str(connections),
+        "--duration", f"{int(seconds) + _LATEST_S}s", "--timeout", "30s", "--latency",
+        "--script", str(target.script), target.url,
+    ]  # fmt: skip
+    process = subprocess.Popen(
+        tied(command),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def _finish(process: subprocess.Popen[str], target: Target) -> Load:
+    process.send_signal(signal.SIGINT)
+    try:
+        printed, _ = process.communicate(timeout=_PRINT_S)
+    except subprocess.TimeoutExpired as error:
+        raise LoadFailed(target.url, f"no end within {_PRINT_S} s") from error
+    return read_counts(printed, target.url)
+
+
+def _lua(text: str) -> str:
+    return json.dumps(text)

@@ -1,0 +1,130 @@
+"""Requests, and which answers are right."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from bench import payloads
+from bench.payloads import Payload
+
+
+def echoed(payload: Payload, change: Callable[[dict[str, Any]], None] | None = None) -> bytes:
+    """What the identity model would answer in JSON: Triton flattens nested data."""
+    (tensor,) = json.loads(payload.body)["inputs"]
+    data = tensor["data"]
+    flat = [value for row in data for value in row] if isinstance(data[0], list) else data
+    output = {**tensor, "name": "OUT", "data": flat}
+    if change:
+        change(output)
+    return json.dumps({"outputs": [output]}).encode()
+
+
+KINDS = [
+    payloads.small(),
+    payloads.json_values("FP32", 50),
+    payloads.json_values("FP64", 50),
+    payloads.json_values("INT64", 50),
+    payloads.json_values("BYTES", 50),
+    payloads.json_values("BOOL", 50),
+    payloads.json_values("FP32", 50, columns=5),
+]
+
+
+@pytest.mark.parametrize("payload", KINDS, ids=lambda one: one.expected.outputs[0].datatype)
+def test_the_same_values_are_right(payload: Payload) -> None:
+    """And one other value, shape, data type or name is not."""
+    assert payload.fault({}, echoed(payload)) is None
+
+    def other_value(output: dict[str, Any]) -> None:
+        output["data"][-1] = output["data"][-2]
+
+    changed = payload.fault({}, echoed(payload, other_value))
+    same = json.loads(echoed(payload))["outputs"][0]["data"]
+    assert (changed is None) == (same[-1] == same[-2])
+    others: tuple[dict[str, Any], ...] = ({"shape": [1]}, {"datatype": "INT8"}, {"name": "OTHER"})
+    for other in others:
+        assert payload.fault({}, echoed(payload, partial(_update, other)))
+
+
+def _update(fields: dict[str, Any], output: dict[str, Any]) -> None:
+    output.update(fields)
+
+
+def test_last_bit_counts() -> None:
+    """Values are compared bit for bit."""
+    payload = payloads.json_values("FP64", 3)
+
+    def nudge(output: dict[str, Any]) -> None:
+        output["data"][0] = float(np.nextafter(output["data"][0], 2))
+
+    assert payload.fault({}, echoed(payload, nudge))
+    assert payload.fault({}, echoed(payload, nudge), exact=False) is None
+
+
+def test_more_than_the_parser_is_off_by_is_wrong_everywhere() -> None:
+    """tritonserver's parser is off by two units in the last place at most."""
+    payload = payloads.json_values("FP64", 3)
+
+    def push(output: dict[str, Any]) -> None:
+        output["data"][0] += 3 * float(np.spacing(output["data"][0]))
+
+    assert payload.fault({}, echoed(payload, push), exact=False)
+
+
+@pytest.mark.parametrize(("datatype", "wrong"), [("BOOL", 1), ("INT64", 1.0)])
+def test_numbers_of_another_kind_are_wrong(datatype: str, wrong: object) -> None:
+    """1 is no boolean, and 1.0 no integer, though Python calls them equal."""
+    dtype: type = np.bool_ if datatype == "BOOL" else np.int64
+    values: NDArray[Any] = np.ones(2, dtype)
+    payload = payloads.from_array(datatype, values)
+    assert payload.fault({}, echoed(payload)) is None
+    assert payload.fault({}, echoed(payload, lambda out: out.update(data=[wrong, wrong])))
+
+
+def test_binary_is_told_by_either_header() -> None:
+    """SageMaker's media type and Triton's header mean the same; JSON instead is wrong."""
+    payload = payloads.binary_bytes(40)
+    assert payload.json_size is not None
+    tail = payload.body[payload.json_size :]
+    described = {"name": "OUT", "datatype": "FP32", "shape": [10]}
+    head = json.dumps({"outputs": [described]}).encode()
+    size = str(len(head))
+    media = f"application/vnd.sagemaker-triton.binary+json;json-header-size={size}"
+    assert payload.fault({"content-type": media}, head + tail) is None
+    assert payload.fault({"inference-header-content-length": size}, head + tail) is None
+    assert payload.fault({"inference-header-content-length": size}, head + tail[::-1])
+    assert payload.fault({"content-type": "application/json"}, head)
+
+
+def test_headers_are_the_contenders_own() -> None:
+    """The size of the JSON part, in each one's words."""
+    payload = payloads.binary_bytes(40)
+    assert payload.headers(sagemaker=True)["Content-Type"].endswith(
+        f";json-header-size={payload.json_size}"
+    )
+    assert payload.headers(sagemaker=False)["Inference-Header-Content-Length"] == str(
+        payload.json_size
+    )
+
+
+@pytest.mark.parametrize(
+    ("datatype", "count", "kilobytes"),
+    [
+        ("FP32", 10_000, 195),
+        ("INT64", 18_500, 200),
+        ("FP64", 10_300, 200),
+        ("BYTES", 13_000, 200),
+        ("BOOL", 36_000, 200),
+    ],
+)
+def test_sizes_are_what_the_rows_say(datatype: str, count: int, kilobytes: int) -> None:
+    """Within a tenth."""
+    size = len(payloads.json_values(datatype, count).body) / 1e3
+    assert size == pytest.approx(kilobytes, rel=0.1)

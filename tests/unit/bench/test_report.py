@@ -1,0 +1,178 @@
+"""The report of a made-up run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import pytest
+
+from bench import figures, quantities
+from bench.machine import Facts
+from bench.measure import Line, Outcome, Unit, ratio_at_least, ratio_at_most, value_at_most
+from bench.page import page
+from bench.report import Report, as_json, markdown, table
+
+FACTS: Facts = {
+    "cpu": "Some <CPU> & Co",
+    "cores": 2,
+    "memory_bytes": 8 * 2**30,
+    "load_before": 0.05,
+    "system": "Linux 6.1",
+    "tritonserver": "2.51.0",
+    "python": "3.11.7",
+    "commit": "0123456789ab",
+    "dirty": True,
+    "wrk": "4.1.0",
+}
+
+LATENCY = Line(
+    "small", "small JSON, p50", "s",
+    {"rival": [2e-4, 2.1e-4, 1.9e-4], "limit": [1e-4], "ours": [3e-4, 3.1e-4, 2.9e-4]},
+    ratio_at_most(1.6), note="70 bytes",
+)  # fmt: skip
+RATE = Line(
+    "rate", "throughput", "requests/s", {"rival": [10_000.0], "ours": [7_000.0]},
+    ratio_at_least(0.8),
+)  # fmt: skip
+BEYOND = Line("start", "start", "s", {"ours": [-0.01]}, value_at_most(0.7), against=None)
+LOADS = Line(
+    "loads", "load of the 3rd", "s", {"ours": [0.1], "first 5": [0.1]}, against="first 5",
+    series={"each load": [0.1, 0.1, 0.1]},
+)  # fmt: skip
+SIZES = tuple(
+    Line(
+        "json", f"JSON FP32 {size}, p50", "s", {"rival": [1.0], "limit": [1.0], "ours": [0.3]},
+        series={"request_bytes": [float(size)]},
+    )
+    for size in (10**5, 10**6)
+)  # fmt: skip
+
+REPORT = Report(
+    FACTS, 1_700_000_000.0, 61.0, True, 3, 0.7,
+    (
+        Outcome("small", "Small", "By <hand>.", 4.0, (LATENCY,)),
+        Outcome("others", "Others", "Somehow.", 4.0, (RATE, BEYOND, LOADS, *SIZES)),
+    ),
+    {"broken": "found 500, expected 200"},
+)  # fmt: skip
+
+
+def test_table_has_every_line() -> None:
+    """Both absolute values, the ratio, the goal and whether it is reached; then what failed."""
+    printed = table(REPORT).splitlines()
+    small = next(line for line in printed if line.startswith("small JSON"))
+    assert small.split()[3:] == [
+        "200", "µs", "100", "µs", "300", "µs", "rival", "1.50", "≤", "1.6", "yes",
+    ]  # fmt: skip
+    rate = next(line for line in printed if line.startswith("throughput"))
+    assert rate.split()[1:] == ["10,000/s", "–", "7,000/s", "rival", "0.70", "≥", "0.8", "no"]
+    assert "first 5: 100 ms" in table(REPORT)
+    assert "failed: broken: found 500, expected 200" in printed
+    assert printed[-1] == "2 of 3 goals reached; could not be measured: broken"
+
+
+def test_busy_machine_is_told_of() -> None:
+    """Figures that something else on the machine may have spoilt are marked."""
+    busy = replace(REPORT, facts={**FACTS, "load_before": 1.2})
+    for write in (table, markdown, page):
+        assert "load average 1.2" in write(busy)
+        assert "busy" not in write(REPORT)
+
+
+def test_json_has_every_round() -> None:
+    """Unrounded, and it survives being written."""
+    written = json.loads(json.dumps(as_json(REPORT)))
+    (line,) = written["rows"][0]["lines"]
+    assert line["values"]["rival"] == [2e-4, 2.1e-4, 1.9e-4]
+    assert line["ratio"] == pytest.approx(1.5)
+    assert line["reached"] is True
+    assert line["goal"] == {"of": "ratio", "direction": "at most", "bound": 1.6}
+    assert written["facts"]["commit"] == "0123456789ab"
+    assert written["failures"] == {"broken": "found 500, expected 200"}
+
+
+@pytest.mark.parametrize("write", [markdown, page])
+def test_people_are_told_where_it_was_measured(write: object) -> None:
+    """Machine, versions, commit, whether it was dirty, date, rounds, how, and the spread."""
+    assert callable(write)
+    text = str(write(REPORT))
+    for fact in (
+        "2 cores", "8.0 GiB", "2.51.0", "3.11.7", "4.1.0", "2023-11-14 22:13 UTC",
+        "0123456789ab with changes that are not committed", "3 rounds of 0.7 s", "Somehow.",
+    ):  # fmt: skip
+        assert fact in text
+    assert "found 500, expected 200" in text
+
+
+class _Tags(HTMLParser):
+    """Counts tags, and holds that each one that opens is closed in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.seen.append(tag)
+        if tag not in ("meta", "rect", "line", "path", "use"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in ("rect", "line", "path", "use"):
+            assert self.open.pop() == tag
+
+
+def test_page_is_whole_and_alone() -> None:
+    """Every tag is closed, what was measured is escaped, and nothing is fetched from elsewhere."""
+    text = page(REPORT)
+    tags = _Tags()
+    tags.feed(text)
+    assert tags.open == []
+    assert tags.seen.count("svg") == len(REPORT.lines) + 3  # goals, loads, sizes
+    assert "Some &lt;CPU&gt; &amp; Co" in text
+    assert "By &lt;hand&gt;." in text
+    assert "<script" not in text
+    assert " src=" not in text
+    assert "<link" not in text
+
+
+@pytest.mark.parametrize("line", REPORT.lines, ids=lambda line: line.what)
+def test_bars_are_within_the_picture(line: Line) -> None:
+    """Also where a difference came out below zero."""
+    svg = ElementTree.fromstring(figures.bars(line))
+    rows = svg.findall("{http://www.w3.org/2000/svg}rect")
+    assert len(rows) == len(line.values)
+    for bar in rows:
+        assert float(bar.attrib["width"]) > 0
+        assert float(bar.attrib["x"]) + float(bar.attrib["width"]) <= 300
+
+
+def test_distance_is_one_at_the_goal() -> None:
+    """Below one is reached, whichever way the goal points."""
+    for line in (LATENCY, RATE, BEYOND):
+        far = figures.distance(line)
+        assert far is not None
+        assert (far <= 1) is line.reached
+    assert figures.distance(LOADS) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "read"),
+    [
+        (0.000205, "s", "205 µs"),
+        (0.0032, "s", "3.20 ms"),
+        (0.0264, "s", "26.4 ms"),
+        (0.412, "s", "412 ms"),
+        (1.344, "s", "1.34 s"),
+        (17_912.3, "requests/s", "17,912/s"),
+        (83.24, "MB", "83.2 MB"),
+        (240.4, "MB", "240 MB"),
+        (None, "s", "–"),
+    ],
+)
+def test_quantities_are_readable(value: float | None, unit: Unit, read: str) -> None:
+    """Three digits that matter."""
+    assert quantities.quantity(value, unit) == read

@@ -1,0 +1,72 @@
+"""What wrk prints, and what is asked of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench import wrk
+from bench.errors import LoadFailed, ProgramMissing
+from bench.machine import wrk_version
+
+_COUNTS = {
+    "requests": 1400, "duration_us": 700_000, "p50_us": 205.0, "p90_us": 260.0, "p99_us": 900.5,
+    "connect": 0, "read": 0, "write": 0, "status": 0, "timeout": 0,
+}  # fmt: skip
+
+
+def printed(**others: int) -> str:
+    """As wrk prints it, the script's line last."""
+    head = "Running 31s test @ http://127.0.0.1:1/x\n  1 threads and 1 connections\n"
+    return f"{head}Requests/sec:   2000.00\nBENCH {json.dumps({**_COUNTS, **others})}\n"
+
+
+def test_counts_become_seconds() -> None:
+    """Microseconds in, seconds out; the rate is over the time that wrk ran."""
+    load = wrk.read_counts(printed(), "x")
+    assert (load.requests, load.seconds) == (1400, 0.7)
+    assert (load.p50, load.p90) == pytest.approx((205e-6, 260e-6))
+    assert load.p99 == pytest.approx(900.5e-6)
+    assert load.per_second == pytest.approx(2000)
+
+
+@pytest.mark.parametrize("kind", ["connect", "read", "write", "status", "timeout"])
+def test_each_kind_of_error_ends_the_measurement(kind: str) -> None:
+    """Errors are fast: a figure with one of them in it would flatter."""
+    with pytest.raises(LoadFailed, match=f"2 {kind} errors"):
+        wrk.read_counts(printed(**{kind: 2}), "http://x")
+
+
+def test_no_counts_and_no_answers_end_it_too() -> None:
+    """What wrk said instead is told."""
+    with pytest.raises(LoadFailed, match="unable to connect"):
+        wrk.read_counts("unable to connect to 127.0.0.1:1 Connection refused\n", "http://x")
+    with pytest.raises(LoadFailed, match="no answer"):
+        wrk.read_counts(printed(requests=0), "http://x")
+
+
+def test_body_is_read_from_a_file(tmp_path: Path) -> None:
+    """Bytes of any value; the script names the file and the headers."""
+    body = bytes(range(256))
+    target = wrk.write_target(tmp_path, "one", "http://x/y", body, {"Content-Type": 'a"b'})
+    script = target.script.read_text()
+    assert (tmp_path / "one.body").read_bytes() == body
+    assert str(tmp_path / "one.body") in script
+    assert r'wrk.headers["Content-Type"] = "a\"b"' in script
+    assert 'wrk.method = "POST"' in script
+
+
+def test_missing_program_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says how to get it."""
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(ProgramMissing, match="apt-get install wrk"):
+        wrk.find_wrk()
+
+
+def test_version_is_the_first_line_without_the_copyright() -> None:
+    """Debian's has its build in it."""
+    said = "wrk debian/4.1.0-3+b2 [epoll] Copyright (C) 2012 Will Glozer\nUsage: wrk <options>"
+    assert wrk_version(said) == "debian/4.1.0-3+b2 [epoll]"
+    assert wrk_version("") == "not known"
