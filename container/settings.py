@@ -117,6 +117,7 @@ class Settings:
     restart_window: float
     memory_reserve_mb: int
     translate_json_from: int
+    python_threads: int
     log_level: str
     unknown: tuple[UnknownVariable, ...] = ()
 
@@ -222,6 +223,9 @@ SETTINGS: tuple[Variable, ...] = (
     Variable(("SERVE_TRANSLATE_JSON_FROM",), "translate_json_from", str(16 * 1024),
              "JSON requests and answers of this many bytes and more pass tritonserver as binary"
              " tensors; `0`: none does", whole(0)),
+    Variable(("SERVE_PYTHON_THREADS",), "python_threads", "8",
+             "threads that tritonserver keeps for the calls of one Python model instance to others"
+             " (its own default is 32)", whole(1, 10_000)),
     Variable(("SERVE_LOG_LEVEL",), "log_level", "info",
              "`debug`, `info`, `warning` or `error`", level),
 )  # fmt: skip

@@ -105,6 +105,7 @@ def _backends(settings: Settings, runtime: TritonRuntime, shm_prefix: str) -> It
     yield f"--backend-config=python,shm-default-byte-size={settings.shm_default_byte_size}"
     yield f"--backend-config=python,shm-growth-byte-size={settings.shm_growth_byte_size}"
     yield f"--backend-config=python,shm-region-prefix-name={shm_prefix}"
+    yield f"--backend-config=python,thread-pool-size={settings.python_threads}"
     if settings.tensorflow_version:
         yield f"--backend-config=tensorflow,version={settings.tensorflow_version}"
     if settings.buffer_manager_thread_count is not None:

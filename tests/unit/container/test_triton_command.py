@@ -63,6 +63,7 @@ def test_the_plain_command() -> None:
         "--backend-config=python,shm-default-byte-size=16777216",
         "--backend-config=python,shm-growth-byte-size=1048576",
         "--backend-config=python,shm-region-prefix-name=serve_1_ab_",
+        "--backend-config=python,thread-pool-size=8",
     )
 
 
