@@ -20,7 +20,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from serve.error_responses import on_serve_error, on_unexpected_error
 from serve.errors import ServeError, TritonUnavailable
 from serve.invocation import Invocation, Request
-from serve.triton_http import Headers, write_together
+from serve.triton_http import Answer, Headers, write_together
 
 _log = logging.getLogger(__name__)
 
@@ -35,6 +35,10 @@ def invocation_protocol(
     """
     members = {"invocation": invocation, "model_of": staticmethod(model_of)}
     return type("InvocationProtocol", (_Protocol,), members)
+
+
+#: Of a larger answer this much is written before others are served, in bytes.
+_SENT_AT_ONCE = 128 * 1024
 
 
 class _Exchange:
@@ -127,7 +131,28 @@ class _Protocol(HttpToolsProtocol):
         except BaseException as error:
             await self._refuse(exchange, error)
         else:
-            self._send(exchange, answer.status, answer.headers, answer.body)
+            await self._send_answer(exchange, answer)
+
+    async def _send_answer(self, exchange: _Exchange, answer: Answer) -> None:
+        """Send an answer; a large one piece by piece, so that others are served in between."""
+        pieces = answer.body
+        length = sum(map(len, pieces))
+        if length < _SENT_AT_ONCE:
+            self._send(exchange, answer.status, answer.headers, pieces)
+            return
+        batch = [self._head(exchange, answer.status, answer.headers, length)]
+        try:
+            while pieces and not self.transport.is_closing():
+                batch.append(pieces.popleft())
+                if sum(map(len, batch)) >= _SENT_AT_ONCE:
+                    self.transport.writelines(batch)
+                    batch.clear()
+                    await asyncio.sleep(0)
+        except asyncio.CancelledError:  # its head is out: only the end of it can say so
+            self.transport.abort()
+            return
+        self.transport.writelines(batch)
+        self._end(exchange)
 
     async def _refuse(self, exchange: _Exchange, error: BaseException) -> None:
         if isinstance(error, asyncio.CancelledError):  # the time for what is in flight is over

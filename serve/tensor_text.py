@@ -55,6 +55,7 @@ _MOST_GUESSES = 1000
 #: The deepest nesting of strings and booleans that is read.
 _DEEPEST = 32
 _LARGE_EXPONENT = re.compile(rb"[eE]\+?[0-9]{3}")
+_BOOL_LETTERS = b"truefals,[] \t\r\n"
 _STRINGS_END = re.compile(rb'"[ \t\r\n]*,')
 
 _LENGTH = Struct("<I")
@@ -122,7 +123,7 @@ def _chunks(text: bytes, start: int, end: int, *, strings: bool) -> Iterator[byt
         if strings and opened == 0 and inside.startswith(b"["):
             opened = 1  # as in a flat list; a chunk of a deeper one is no JSON
         elif not strings:
-            opened += chunk.count(b"[") - chunk.count(b"]")
+            opened += _depth(chunk)
         if cut == end:
             yield b"[" * before + chunk
             return
@@ -130,6 +131,14 @@ def _chunks(text: bytes, start: int, end: int, *, strings: bool) -> Iterator[byt
             raise NotTaken
         yield b"[" * before + chunk + b"]" * opened
         start = cut + 1
+
+
+def _depth(chunk: bytes) -> int:
+    """How many more lists it opens than it closes."""
+    if b"[" not in chunk and b"]" not in chunk:
+        return 0
+    bytes_ = np.frombuffer(chunk, np.uint8)  # counts ten times as fast as bytes do
+    return int(np.count_nonzero(bytes_ == ord("[")) - np.count_nonzero(bytes_ == ord("]")))
 
 
 def _cut(text: bytes, start: int, end: int, *, strings: bool) -> int:
@@ -149,14 +158,14 @@ def _cut(text: bytes, start: int, end: int, *, strings: bool) -> int:
 def _read(chunk: bytes, datatype: str) -> tuple[bytes, int]:
     try:
         if datatype == "BYTES":
-            return read_plain(chunk) or _read_strings(orjson.loads(chunk))
+            return read_plain(chunk) or _read_few_strings(chunk)
         if datatype == "BOOL":
-            return _read_bools(orjson.loads(chunk))
+            return _read_plain_bools(chunk) or _read_bools(orjson.loads(chunk))
         asked, wide = _WIDE[datatype]
         parsed = simdjson.Parser().parse(chunk)
         assert isinstance(parsed, simdjson.Array), "a chunk is a list"
         values = np.frombuffer(parsed.as_buffer(of_type=asked), wide)
-        if asked == "d" and not values.all() and _is_too_big(chunk):
+        if asked == "d" and (values == 0).any() and _is_too_big(chunk):
             raise NotTaken
     except (ValueError, TypeError, RuntimeError) as error:  # simdjson's and orjson's
         raise NotTaken from error
@@ -169,9 +178,27 @@ def _is_too_big(chunk: bytes) -> bool:
     return (b"e" in chunk or b"E" in chunk) and _LARGE_EXPONENT.search(chunk) is not None
 
 
+def _read_plain_bools(chunk: bytes) -> tuple[bytes, int] | None:
+    """All at once: JSON of nothing but these letters is of nothing but true and false."""
+    if chunk.translate(None, _BOOL_LETTERS):
+        return None
+    simdjson.Parser().parse(chunk)
+    letters = np.frombuffer(chunk, np.uint8)
+    is_true = letters == ord("t")
+    values = is_true[is_true | (letters == ord("f"))]
+    return values.tobytes(), len(values)
+
+
 def _read_bools(values: list[object]) -> tuple[bytes, int]:
     flat = _flat(values, bool)
     return bytes(flat), len(flat)
+
+
+def _read_few_strings(chunk: bytes) -> tuple[bytes, int]:
+    """Strings that are not plain, one by one; tritonserver is faster at many of them."""
+    if len(chunk) >= _READ_AT_ONCE:
+        raise NotTaken
+    return _read_strings(orjson.loads(chunk))
 
 
 def _read_strings(values: list[object]) -> tuple[bytes, int]:
@@ -208,9 +235,10 @@ def _written(raw: memoryview, datatype: str, count: int) -> Iterator[bytes]:
         if datatype == "BOOL":
             yield _dumped(part != 0)
         elif datatype in _FLOATS:
-            with np.errstate(invalid="ignore"):  # a signalling NaN
+            with np.errstate(all="ignore"):  # a signalling NaN; a sum that is too large
                 doubles = part.astype("f8")  # tritonserver writes an FP32 as the double that it is
-            if np.isfinite(doubles).all():
+                total = doubles.sum()
+            if np.isfinite(total) or np.isfinite(doubles).all():  # a sum is, only if all are
                 yield _dumped(doubles)
             else:
                 yield json.dumps(doubles.tolist(), separators=(",", ":")).encode()[1:-1]
@@ -256,6 +284,10 @@ def _one_by_one(whole: bytes, first: int) -> tuple[bytes, int, int]:
 def _quoted(strings: list[bytes]) -> bytes:
     if not b"".join(strings).translate(None, _PLAIN):
         return b'"' + b'","'.join(strings) + b'"'
-    # Byte for byte, as tritonserver writes them, also where they are not UTF-8.
+    try:
+        return orjson.dumps([*map(bytes.decode, strings)])[1:-1]
+    except (UnicodeDecodeError, TypeError):
+        pass
+    # Byte for byte, as tritonserver writes them, where they are not UTF-8.
     words = [string.decode("latin-1") for string in strings]
     return json.dumps(words, ensure_ascii=False, separators=(",", ":")).encode("latin-1")[1:-1]
