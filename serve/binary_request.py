@@ -27,6 +27,9 @@ _LONGEST_ENVELOPE = 256 * 1024
 _MOST_LISTS = 1000
 _MOST_DIMENSIONS = 32
 
+#: Bytes that are searched for one byte in one step.
+_SEARCHED_AT_ONCE = 1024 * 1024
+
 _KEY = b'"data"'
 _COLON = re.compile(rb"[ \t\r\n]{0,80}:[ \t\r\n]{0,80}(?=\[)")
 _IN_LIST = re.compile(rb"[\[ \t\r\n]{0,800}")
@@ -60,7 +63,7 @@ class BinaryRequest:
 
 def binary_request(text: bytes) -> Steps[BinaryRequest]:
     """Take the data out of a request; raises NotTaken."""
-    lists = [*_lists(text)]
+    lists = yield from _lists(text)
     envelope = _envelope(text, lists)
     inputs = envelope.get("inputs")
     if not isinstance(inputs, list) or len(inputs) > _MOST_LISTS:
@@ -84,13 +87,14 @@ def binary_request(text: bytes) -> Steps[BinaryRequest]:
     return BinaryRequest(_dumped(envelope), tensors, in_json)
 
 
-def _lists(text: bytes) -> Iterator[tuple[int, int]]:
+def _lists(text: bytes) -> Steps[list[tuple[int, int]]]:
     """Where the long lists stand that may be an input's data."""
+    lists: list[tuple[int, int]] = []
     position = quote = brace = 0
     for _ in range(_MOST_LISTS):
         key = text.find(_KEY, position)
         if key < 0:
-            return
+            return lists
         position = key + len(_KEY)
         colon = _COLON.match(text, position)
         if colon is None:
@@ -102,19 +106,25 @@ def _lists(text: bytes) -> Iterator[tuple[int, int]]:
             position = _end_of_strings(text, start)
         else:
             # Neither can stand in a list of numbers; each is looked for once, however many keys.
-            quote = quote if quote >= start else _found(text, b'"', start)
-            brace = brace if brace >= start else _found(text, b"}", start)
+            if quote < start:
+                quote = yield from _found(text, b'"', start)
+            if brace < start:
+                brace = yield from _found(text, b"}", start)
             position = text.rfind(b"]", start, min(quote, brace)) + 1
             if not position:
                 raise NotTaken  # a list of numbers that does not end
         if position - start >= _LEAST_LIST:
-            yield start, position
+            lists.append((start, position))
     raise NotTaken
 
 
-def _found(text: bytes, what: bytes, start: int) -> int:
-    position = text.find(what, start)
-    return position if position >= 0 else len(text)
+def _found(text: bytes, what: bytes, start: int) -> Steps[int]:
+    for window in range(start, len(text), _SEARCHED_AT_ONCE):
+        position = text.find(what, window, window + _SEARCHED_AT_ONCE)
+        if position >= 0:
+            return position
+        yield
+    return len(text)
 
 
 def _end_of_strings(text: bytes, start: int) -> int:

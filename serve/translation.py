@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from serve.binary_request import binary_request
+from serve.binary_request import BinaryRequest, binary_request
 from serve.json_answer import json_answer
 from serve.payload import HEADER_LENGTH, takes_json_only
 from serve.registry import Model
@@ -21,6 +21,9 @@ from serve.tensor_text import NotTaken, Steps
 from serve.triton_http import Answer, Headers
 
 _T = TypeVar("_T")
+
+#: Less than this is put together in one step, in bytes.
+_JOINED_AT_ONCE = 256 * 1024
 
 _JSON, _BINARY = b"application/json", b"application/octet-stream"
 
@@ -58,8 +61,7 @@ class Translation:
         if not large or not takes_json_only(asked.headers):
             return asked
         try:
-            text = b"".join(asked.body)
-            request = await self._stepwise(binary_request(text))
+            request = await self._stepwise(_request(asked.body))
         except NotTaken:
             return asked
         headers = [header for header in asked.headers if header[0] != b"content-type"]
@@ -85,9 +87,8 @@ class Translation:
 
     async def _in_json(self, question: Question, answer: Answer) -> Answer:
         size = answer.header(HEADER_LENGTH)
-        body = b"".join(answer.body)
         pieces, head_size = await self._stepwise(
-            json_answer(body, None if size is None else int(size), question.in_json)
+            _answer(answer.body, None if size is None else int(size), question.in_json)
         )
         headers = [
             header
@@ -110,3 +111,30 @@ class Translation:
                     value: _T = end.value
                     return value
                 await asyncio.sleep(0)
+
+
+def _request(body: Sequence[bytes]) -> Steps[BinaryRequest]:
+    text = yield from _joined(body)
+    return (yield from binary_request(text))
+
+
+def _answer(
+    body: deque[bytes], head_size: int | None, in_json: frozenset[str] | None
+) -> Steps[tuple[list[bytes], int | None]]:
+    whole = yield from _joined(body)
+    return (yield from json_answer(whole, head_size, in_json))
+
+
+def _joined(pieces: Collection[bytes]) -> Steps[bytes]:
+    """The pieces in one; a large one is put together in steps, since memory is slow to come by."""
+    size = sum(map(len, pieces))
+    if size < _JOINED_AT_ONCE:
+        return b"".join(pieces)
+    whole = bytearray(size)
+    start = 0
+    for piece in pieces:
+        whole[start : start + len(piece)] = piece
+        start += len(piece)
+        yield
+    # Whoever reads it takes slices, which are copies in any case.
+    return whole  # type: ignore[return-value]
