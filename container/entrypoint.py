@@ -133,6 +133,7 @@ class _Container:
             access_log=False,
             lifespan="off",
             http=serving.protocol or "httptools",
+            ws="none",
             loop="none",
             server_header=False,
             date_header=False,

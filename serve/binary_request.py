@@ -20,10 +20,12 @@ import orjson
 from serve.tensor_text import DATA_TYPES, NotTaken, Steps, read_data
 
 #: A list of data shorter than this stays in the envelope, in bytes.
-_LEAST_LIST = 2 * 1024
+_LEAST_LIST = 512
+#: With less than this in each of them, in bytes, lists are not worth it.
+_LEAST_ON_AVERAGE = 1024
 #: The longest envelope that is read, in bytes; the most lists of data, inputs or outputs, and the
 #: most dimensions, that a request may have to be read here. They bound how long that takes.
-_LONGEST_ENVELOPE = 256 * 1024
+_LONGEST_ENVELOPE = 32 * 1024
 _MOST_LISTS = 1000
 _MOST_DIMENSIONS = 32
 
@@ -64,6 +66,9 @@ class BinaryRequest:
 def binary_request(text: bytes) -> Steps[BinaryRequest]:
     """Take the data out of a request; raises NotTaken."""
     lists = yield from _lists(text)
+    taken = sum(end - start for start, end in lists)
+    if taken < _LEAST_ON_AVERAGE * len(lists):
+        raise NotTaken  # tritonserver is faster at many short lists
     envelope = _envelope(text, lists)
     inputs = envelope.get("inputs")
     if not isinstance(inputs, list) or len(inputs) > _MOST_LISTS:
@@ -91,6 +96,7 @@ def _lists(text: bytes) -> Steps[list[tuple[int, int]]]:
     """Where the long lists stand that may be an input's data."""
     lists: list[tuple[int, int]] = []
     position = quote = brace = 0
+    guesses = iter(range(_MOST_GUESSES))
     for _ in range(_MOST_LISTS):
         key = text.find(_KEY, position)
         if key < 0:
@@ -103,7 +109,7 @@ def _lists(text: bytes) -> Steps[list[tuple[int, int]]]:
         inside = _IN_LIST.match(text, start)
         assert inside is not None, "it matches the empty string"
         if text[inside.end() : inside.end() + 1] == b'"':
-            position = _end_of_strings(text, start)
+            position = _end_of_strings(text, start, guesses)
         else:
             # Neither can stand in a list of numbers; each is looked for once, however many keys.
             if quote < start:
@@ -127,13 +133,13 @@ def _found(text: bytes, what: bytes, start: int) -> Steps[int]:
     return len(text)
 
 
-def _end_of_strings(text: bytes, start: int) -> int:
+def _end_of_strings(text: bytes, start: int, guesses: Iterator[int]) -> int:
     """Behind the first bracket that may end a list of strings; NotTaken if there is none.
 
     A wrong guess shows: the list, or what is left of the envelope, then is no JSON.
     """
     position = start
-    for _ in range(_MOST_GUESSES):
+    for _ in guesses:
         position = text.find(b"]", position) + 1
         if not position:
             break

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from starlette.requests import Request as StarletteRequest
@@ -20,7 +21,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from serve.error_responses import on_serve_error, on_unexpected_error
 from serve.errors import ServeError, TritonUnavailable
 from serve.invocation import Invocation, Request
-from serve.triton_http import Answer, Headers, write_together
+from serve.triton_http import Headers, write_together
 
 _log = logging.getLogger(__name__)
 
@@ -85,6 +86,7 @@ class _Protocol(HttpToolsProtocol):
         model_name = self._invoked()
         if model_name is not None:
             self.cycle = _Exchange(model_name, self.headers)  # type: ignore[assignment]
+            self.headers = []  # a trailer is no header (RFC 9110 6.5.1)
             return
         url, headers, expects = self.url, self.headers, self.expect_100_continue
         super().on_message_begin()
@@ -125,34 +127,17 @@ class _Protocol(HttpToolsProtocol):
         return self.model_of(self.url)
 
     async def _answer(self, exchange: _Exchange) -> None:
-        request = Request(exchange.headers, exchange.pieces)
+        request = Request(exchange.headers, exchange.pieces, self._is_wanted)
         try:
             answer = await self.invocation.forward(exchange.model_name, request)
         except BaseException as error:
             await self._refuse(exchange, error)
         else:
-            await self._send_answer(exchange, answer)
+            await self._send(exchange, answer.status, answer.headers, answer.body)
 
-    async def _send_answer(self, exchange: _Exchange, answer: Answer) -> None:
-        """Send an answer; a large one piece by piece, so that others are served in between."""
-        pieces = answer.body
-        length = sum(map(len, pieces))
-        if length < _SENT_AT_ONCE:
-            self._send(exchange, answer.status, answer.headers, pieces)
-            return
-        batch = [self._head(exchange, answer.status, answer.headers, length)]
-        try:
-            while pieces and not self.transport.is_closing():
-                batch.append(pieces.popleft())
-                if sum(map(len, batch)) >= _SENT_AT_ONCE:
-                    self.transport.writelines(batch)
-                    batch.clear()
-                    await asyncio.sleep(0)
-        except asyncio.CancelledError:  # its head is out: only the end of it can say so
-            self.transport.abort()
-            return
-        self.transport.writelines(batch)
-        self._end(exchange)
+    def _is_wanted(self) -> bool:
+        """Whether the caller is still there."""
+        return not self.transport.is_closing()
 
     async def _refuse(self, exchange: _Exchange, error: BaseException) -> None:
         if isinstance(error, asyncio.CancelledError):  # the time for what is in flight is over
@@ -165,14 +150,33 @@ class _Protocol(HttpToolsProtocol):
         else:
             raise error
         headers = [header for header in response.raw_headers if header[0] != b"content-length"]
-        self._send(exchange, response.status_code, headers, [bytes(response.body)])
+        body = deque([bytes(response.body)])
+        await self._send(exchange, response.status_code, headers, body)
 
-    def _send(
-        self, exchange: _Exchange, status: int, headers: Headers, body: Collection[bytes]
+    async def _send(
+        self, exchange: _Exchange, status: int, headers: Headers, pieces: deque[bytes]
     ) -> None:
-        if not self.transport.is_closing():
-            head = self._head(exchange, status, headers, sum(map(len, body)))
-            write_together(self.transport, head, body)
+        """Send an answer; a large one piece by piece, so that others are served in between.
+
+        The next request of this connection is not looked at before the caller has read on.
+        """
+        length = sum(map(len, pieces))
+        batch = [self._head(exchange, status, headers, length)]
+        size = 0
+        try:
+            while self._is_wanted():
+                while pieces and size < _SENT_AT_ONCE:
+                    size += len(pieces[0])
+                    batch.append(pieces.popleft())
+                write_together(self.transport, batch)
+                batch, size = [], 0
+                if self.flow.write_paused:
+                    await self.flow.drain()
+                if not pieces:
+                    break
+                await asyncio.sleep(0)
+        except asyncio.CancelledError:  # its head is out: only the end of it can say so
+            self.transport.abort()
         self._end(exchange)
 
     def _head(self, exchange: _Exchange, status: int, headers: Headers, length: int) -> bytes:
@@ -186,6 +190,7 @@ class _Protocol(HttpToolsProtocol):
 
     def _end(self, exchange: _Exchange) -> None:
         exchange.response_complete = True
+        exchange.pieces.clear()  # the connection may be idle for long
         if not exchange.keep_alive:
             self.transport.close()
         self.on_response_complete()

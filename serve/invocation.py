@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import TypeVar
 
 from serve.errors import (
     BadRequest,
@@ -25,22 +26,27 @@ from serve.errors import (
 from serve.payload import is_compressed, request_headers, response_headers
 from serve.registry import Model, Registry, State
 from serve.revival import Revival
-from serve.translation import Question, Translation
+from serve.translation import Question, Translation, TurnLate
 from serve.triton_client import Refusal, Stream, TritonClient, refusal
 from serve.triton_http import Answer, Headers
 from serve.triton_messages import Verdict, dead_model, one_sentence, quotes_a_death
 
 _LOST = {Verdict.STUB_DIED, Verdict.NOT_LOADED}
 
+_T = TypeVar("_T")
 _Sent = tuple[Answer, "Stream | None"]
 
 
 @dataclass(frozen=True)
 class Request:
-    """An invocation as it came: header names in lower case, the body in pieces."""
+    """An invocation as it came: header names in lower case, the body in pieces.
+
+    The body is emptied once it has been translated. is_wanted: whether the caller is still there.
+    """
 
     headers: Headers
-    body: Sequence[bytes]
+    body: list[bytes]
+    is_wanted: Callable[[], bool] = lambda: True
 
 
 class AnswerStream:
@@ -99,7 +105,8 @@ class Invocation:
         """
         model = self._registry.loaded(name)
         with model.invocation():
-            question = await self._question(model, request)
+            deadline = time.monotonic() + self.timeout_s
+            question = await self._question(model, request, deadline)
 
             async def send(timeout_s: float) -> _Sent:
                 path = self._path(model)
@@ -107,9 +114,11 @@ class Invocation:
                     path, question.headers, question.body, timeout_s
                 ), None
 
-            answer, _ = await self._answered(model, send)
+            answer, _ = await self._answered(model, send, deadline)
             if self._translation is not None:
-                answer = await self._translation.answer(model, question, answer)
+                answer = await self._in_time(
+                    self._translation.answer(model, question, answer, deadline)
+                )
         answer.headers = response_headers(answer.headers)
         return answer
 
@@ -125,23 +134,39 @@ class Invocation:
                     self._path(model), headers, request.body, timeout_s
                 )
 
-            answer, body = await self._answered(model, send)
+            answer, body = await self._answered(model, send, time.monotonic() + self.timeout_s)
             assert body is not None
             answer.headers = response_headers(answer.headers)
             return answer, AnswerStream(body, in_flight.pop_all())
 
-    async def _question(self, model: Model, request: Request) -> Question:
-        question = Question(await _headers(request), request.body)
+    async def _question(self, model: Model, request: Request, deadline: float) -> Question:
+        asked = Question(await _headers(request), request.body)
         if self._translation is None:
-            return question
-        return await self._translation.question(model, question)
+            return asked
+        question = await self._in_time(
+            self._translation.question(model, asked, deadline, request.is_wanted)
+        )
+        if question.translated:
+            request.body.clear()
+        return question
 
-    async def _answered(self, model: Model, send: Callable[[float], Awaitable[_Sent]]) -> _Sent:
+    async def _in_time(self, translating: Awaitable[_T]) -> _T:
+        try:
+            return await translating
+        except TurnLate as error:
+            raise TritonTimeout(
+                "the invocation, waiting for others to be translated,",
+                self.timeout_s,
+                "SERVE_INVOKE_TIMEOUT",
+            ) from error
+
+    async def _answered(
+        self, model: Model, send: Callable[[float], Awaitable[_Sent]], deadline: float
+    ) -> _Sent:
         """What Triton answers with 200, at the second try if the model was lost at the first.
 
         The limit of an invocation is for all of it: both tries, and the reload between them.
         """
-        deadline = time.monotonic() + self.timeout_s
         if model.state is State.RELOADING:
             await self._within(deadline, model.settled())
         generation = model.generation

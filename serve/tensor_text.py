@@ -30,10 +30,12 @@ _T = TypeVar("_T")
 #: Work in steps: each `yield` is a place where others may be let through; it returns the result.
 Steps = Generator[None, None, _T]
 
+#: An element that is longer than this, in bytes, would take a step of its own that is too long.
+_LONGEST_CHUNK = 256 * 1024
 #: Bytes of text that are read in one step; elements, and about how many bytes of strings, that are
 #: written in one.
 _READ_AT_ONCE = 64 * 1024
-_WRITTEN_AT_ONCE = 8 * 1024
+_WRITTEN_AT_ONCE = 4 * 1024
 _STRINGS_AT_ONCE = 128 * 1024
 
 _Types = dict[str, "np.dtype[Any]"]
@@ -113,6 +115,8 @@ def _chunks(text: bytes, start: int, end: int, *, strings: bool) -> Iterator[byt
     opened = 0
     while True:
         cut = _cut(text, start + _READ_AT_ONCE, end, strings=strings)
+        if cut - start > _LONGEST_CHUNK:
+            raise NotTaken
         chunk = text[start:cut]
         inside = chunk.strip()
         if not inside or (opened and inside.startswith(b"]")):

@@ -8,12 +8,15 @@ served, and for one request at a time.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
 from serve.binary_request import BinaryRequest, binary_request
+from serve.errors import CallerError
 from serve.json_answer import json_answer
 from serve.payload import HEADER_LENGTH, takes_json_only
 from serve.registry import Model
@@ -22,6 +25,8 @@ from serve.triton_http import Answer, Headers
 
 _T = TypeVar("_T")
 
+#: Others are let through once the loop has been held for this long, in seconds.
+_HELD_S = 0.0001
 #: Less than this is put together in one step, in bytes.
 _JOINED_AT_ONCE = 256 * 1024
 
@@ -42,6 +47,10 @@ class Question:
     in_json: frozenset[str] | None = None
 
 
+class TurnLate(Exception):
+    """Others were translated until there was no time left."""
+
+
 class Translation:
     """Between callers who write JSON and tritonserver.
 
@@ -52,16 +61,22 @@ class Translation:
         self._least = least
         self._turn = asyncio.Lock()
 
-    async def question(self, model: Model, asked: Question) -> Question:
+    async def question(
+        self, model: Model, asked: Question, deadline: float, is_wanted: Callable[[], bool]
+    ) -> Question:
         """The same question with binary tensors, or as it came if that is not certainly the same.
 
-        asked: headers as tritonserver is to get them.
+        asked: headers as tritonserver is to get them. deadline: of time.monotonic(). is_wanted:
+        asked when the turn comes. Raises TurnLate, and CallerError where nobody waits any more.
         """
         large = model.answers_large or sum(map(len, asked.body)) >= self._least
         if not large or not takes_json_only(asked.headers):
             return asked
         try:
-            request = await self._stepwise(_request(asked.body))
+            async with self._turn_by(deadline):
+                if not is_wanted():
+                    raise CallerError("the caller is gone")
+                request = await _stepwise(_request(asked.body))
         except NotTaken:
             return asked
         headers = [header for header in asked.headers if header[0] != b"content-type"]
@@ -74,43 +89,65 @@ class Translation:
             headers.append((b"content-type", _JSON))
         return Question(headers, [request.head, *request.tensors], True, request.in_json)
 
-    async def answer(self, model: Model, question: Question, answer: Answer) -> Answer:
+    async def answer(
+        self, model: Model, question: Question, answer: Answer, deadline: float
+    ) -> Answer:
         """The answer as it would have been to the question that was asked.
 
-        Raises CallerError for outputs that JSON cannot hold, InvocationFailed for a broken answer.
+        Raises CallerError for outputs that JSON cannot hold, InvocationFailed for a broken answer,
+        TurnLate.
         """
         if question.translated:
-            answer = await self._in_json(question, answer)
+            async with self._turn_by(deadline):
+                answer = await _in_json(question, answer)
         if answer.header(b"content-type") == _JSON:
             model.answers_large = sum(map(len, answer.body)) >= self._least
         return answer
 
-    async def _in_json(self, question: Question, answer: Answer) -> Answer:
-        size = answer.header(HEADER_LENGTH)
-        pieces, head_size = await self._stepwise(
-            _answer(answer.body, None if size is None else int(size), question.in_json)
-        )
-        headers = [
-            header
-            for header in answer.headers
-            if header[0] not in (HEADER_LENGTH, b"content-type", b"content-length")
-        ]
-        if head_size is None:
-            headers.append((b"content-type", _JSON))
+    @asynccontextmanager
+    async def _turn_by(self, deadline: float) -> AsyncIterator[None]:
+        if self._turn.locked():
+            try:
+                await asyncio.wait_for(self._turn.acquire(), max(0.0, deadline - time.monotonic()))
+            except asyncio.TimeoutError as error:
+                raise TurnLate from error
         else:
-            headers.append((b"content-type", _BINARY))
-            headers.append((HEADER_LENGTH, b"%d" % head_size))
-        return Answer(answer.status, headers, deque(pieces))
+            await self._turn.acquire()
+        try:
+            yield
+        finally:
+            self._turn.release()
 
-    async def _stepwise(self, steps: Steps[_T]) -> _T:
-        async with self._turn:
-            while True:
-                try:
-                    next(steps)
-                except StopIteration as end:
-                    value: _T = end.value
-                    return value
-                await asyncio.sleep(0)
+
+async def _in_json(question: Question, answer: Answer) -> Answer:
+    size = answer.header(HEADER_LENGTH)
+    pieces, head_size = await _stepwise(
+        _answer(answer.body, None if size is None else int(size), question.in_json)
+    )
+    headers = [
+        header
+        for header in answer.headers
+        if header[0] not in (HEADER_LENGTH, b"content-type", b"content-length")
+    ]
+    if head_size is None:
+        headers.append((b"content-type", _JSON))
+    else:
+        headers.append((b"content-type", _BINARY))
+        headers.append((HEADER_LENGTH, b"%d" % head_size))
+    return Answer(answer.status, headers, deque(pieces))
+
+
+async def _stepwise(steps: Steps[_T]) -> _T:
+    let_through = time.perf_counter()
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            value: _T = end.value
+            return value
+        if time.perf_counter() - let_through > _HELD_S:
+            await asyncio.sleep(0)
+            let_through = time.perf_counter()
 
 
 def _request(body: Sequence[bytes]) -> Steps[BinaryRequest]:

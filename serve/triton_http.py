@@ -50,12 +50,12 @@ class Answer:
         return next((value for key, value in self.headers if key == name), None)
 
 
-def write_together(transport: asyncio.WriteTransport, head: bytes, body: Collection[bytes]) -> None:
-    """Write a message with as few system calls and copies as it takes."""
-    if sum(map(len, body)) < _COPIED_BELOW:
-        transport.write(b"".join([head, *body]))
+def write_together(transport: asyncio.WriteTransport, pieces: Collection[bytes]) -> None:
+    """Write pieces with as few system calls and copies as it takes."""
+    if sum(map(len, pieces)) < _COPIED_BELOW:
+        transport.write(b"".join(pieces))
     else:
-        transport.writelines([head, *body])
+        transport.writelines(pieces)
 
 
 class _Connection(asyncio.Protocol):
@@ -149,7 +149,7 @@ class _Connection(asyncio.Protocol):
         self._buffered = 0
         self._error = None
         self._expired = False
-        write_together(self.transport, head, body)
+        write_together(self.transport, [head, *body])
 
     async def whole_answer(self, timeout_s: float) -> Answer:
         """The answer once all of it is here; raises AnswerLate."""

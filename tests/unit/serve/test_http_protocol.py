@@ -293,3 +293,26 @@ async def test_the_end(served: Served) -> None:
     status, _, body = await late.answer()
     assert status == 503
     assert b"stopping" in body
+
+
+async def test_a_caller_that_does_not_read(served: Served) -> None:
+    """Its next requests are not looked at before it has read on; then all are answered."""
+    wire = await served.connect()
+    body = b"x" * 4_000_000
+    for _ in range(8):
+        wire.writer.write(post("m", body))
+    await asyncio.sleep(0.5)
+    assert len(served.forwarding.asked) < 5
+    for _ in range(8):
+        assert (await wire.answer())[2] == b"m:" + body
+    assert served.forwarding.asked[0][1].body == [], "an idle connection would keep it"
+
+
+async def test_trailers_are_no_headers(served: Served) -> None:
+    """RFC 9110 6.5.1."""
+    wire = await served.connect()
+    head = b"POST /models/m/invoke HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+    await wire.send(head + b"1\r\na\r\n0\r\ncontent-encoding: gzip\r\n\r\n")
+    assert (await wire.answer())[2] == b"m:a"
+    ((_, request),) = served.forwarding.asked
+    assert [name for name, _ in request.headers] == [b"host", b"transfer-encoding"]
