@@ -9,7 +9,7 @@ from pathlib import Path
 from bench import figures, quantities
 from bench.measure import Line, Outcome
 from bench.report import HEAD, READING, Report, cells
-from simulator.replay.plots import DARK_VARIABLES, VARIABLES
+from simulator.replay.plots import with_variables
 
 _STYLE = Path(__file__).with_name("report.css")
 _TITLE = "Measurements: the container beside Triton's own SageMaker frontend"
@@ -33,14 +33,9 @@ def page(report: Report) -> str:
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{_TITLE}</title><style>{_style()}</style></head>"
+        f"<title>{_TITLE}</title><style>{with_variables(_STYLE)}</style></head>"
         f"<body><main>{''.join(parts)}</main></body></html>\n"
     )
-
-
-def _style() -> str:
-    css = _STYLE.read_text("utf-8").replace("DARK_VARIABLES", DARK_VARIABLES)
-    return css.replace("VARIABLES", VARIABLES)
 
 
 def _failures(report: Report) -> str:

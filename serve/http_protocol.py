@@ -1,8 +1,7 @@
 """uvicorn's HTTP protocol, with invocations taken out in front of ASGI.
 
-The hot path. An invocation needs none of what ASGI brings: no scope, no messages, no routing. That
-is half of what a small request costs in this process (docs/decisions/0015). Only the plain case is
-taken out; whatever is special about a request or its connection (HTTP/1.0, `Expect`, an upgrade, a
+The hot path. An invocation needs none of what ASGI brings: no scope, no messages, no routing
+(docs/decisions/0015). Only the plain case is taken out; whatever is special about a request or its connection (HTTP/1.0, `Expect`, an upgrade, a
 request sent ahead of the last answer, a path that is quoted) goes the usual way, which answers an
 invocation alike (routes.InvokeRoute).
 """
@@ -45,9 +44,11 @@ _SENT_AT_ONCE = 128 * 1024
 class _Exchange:
     """An invocation and its answer, in the place that uvicorn keeps an ASGI cycle in.
 
-    The attributes down to message_event are those that uvicorn reads and writes.
+    uvicorn reads and writes response_complete, disconnected, keep_alive and message_event.
     """
 
+    #: uvicorn sets it when the connection is lost; nobody waits for it here.
+    message_event = asyncio.Event()
     __slots__ = (
         "disconnected",
         "headers",
@@ -62,13 +63,6 @@ class _Exchange:
         self.keep_alive = True
         self.model_name, self.headers = model_name, headers
         self.pieces: list[bytes] = []
-
-    @property
-    def message_event(self) -> _Exchange:
-        return self
-
-    def set(self) -> None:
-        """Nobody waits for it."""
 
 
 class _Protocol(HttpToolsProtocol):

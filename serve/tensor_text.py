@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterator
 from itertools import chain
 from struct import Struct
 from struct import error as StructError
@@ -61,9 +61,6 @@ _BOOL_LETTERS = b"truefals,[] \t\r\n"
 _STRINGS_END = re.compile(rb'"[ \t\r\n]*,')
 
 _LENGTH = Struct("<I")
-#: The lengths of short strings as the protocol writes them.
-_LENGTHS = [_LENGTH.pack(length) for length in range(256)]
-_PLAIN = bytes(byte for byte in range(0x20, 0x7F) if byte not in b'"\\')
 
 
 class NotTaken(Exception):
@@ -207,11 +204,7 @@ def _read_few_strings(chunk: bytes) -> tuple[bytes, int]:
 
 def _read_strings(values: list[object]) -> tuple[bytes, int]:
     encoded = [*map(str.encode, _flat(values, str))]
-    lengths = [*map(len, encoded)]
-    if max(lengths, default=0) < len(_LENGTHS):
-        heads: Iterable[bytes] = map(_LENGTHS.__getitem__, lengths)
-    else:
-        heads = map(_LENGTH.pack, lengths)
+    heads = map(_LENGTH.pack, map(len, encoded))
     return b"".join(chain.from_iterable(zip(heads, encoded, strict=True))), len(encoded)
 
 
@@ -286,8 +279,6 @@ def _one_by_one(whole: bytes, first: int) -> tuple[bytes, int, int]:
 
 
 def _quoted(strings: list[bytes]) -> bytes:
-    if not b"".join(strings).translate(None, _PLAIN):
-        return b'"' + b'","'.join(strings) + b'"'
     try:
         return orjson.dumps([*map(bytes.decode, strings)])[1:-1]
     except (UnicodeDecodeError, TypeError):

@@ -23,8 +23,6 @@ Headers = list[tuple[bytes, bytes]]
 
 #: An answer whose consumer is slower than tritonserver is read no further than this, in bytes.
 _STREAM_HIGH_WATER = 4 * 1024 * 1024
-
-
 #: Below this a copy costs less than a system call that gathers pieces, in bytes.
 _COPIED_BELOW = 32 * 1024
 
@@ -153,13 +151,9 @@ class _Connection(asyncio.Protocol):
 
     async def whole_answer(self, timeout_s: float) -> Answer:
         """The answer once all of it is here; raises AnswerLate."""
-        # As _limit does; a context manager costs more than all the rest of this.
-        timer = asyncio.get_running_loop().call_later(timeout_s, self._expire)
-        try:
+        with self._limit(timeout_s):
             while not self._complete:
                 await self._something()
-        finally:
-            timer.cancel()
         return self._answer
 
     async def answer_head(self, timeout_s: float) -> Answer:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from simulator.replay.figures import Drawn
-from simulator.replay.plots import DARK_VARIABLES, VARIABLES
+from simulator.replay.plots import with_variables
 from simulator.replay.quantities import seconds, share, size
 
 _STYLE = Path(__file__).with_name("report.css")
@@ -37,14 +37,9 @@ def page(summary: Mapping[str, Any], drawn: Sequence[Drawn]) -> str:
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{_style()}</style></head>"
+        f"<title>{escape(title)}</title><style>{with_variables(_STYLE)}</style></head>"
         f"<body><main>{''.join(parts)}</main></body></html>\n"
     )
-
-
-def _style() -> str:
-    css = _STYLE.read_text("utf-8").replace("DARK_VARIABLES", DARK_VARIABLES)
-    return css.replace("VARIABLES", VARIABLES)
 
 
 def _heading(title: str, summary: Mapping[str, Any]) -> str:

@@ -1,9 +1,9 @@
 """Plots as SVG for a page, of any numbers: nothing here knows what they mean.
 
 Text stays text in the page's own font; colours are the page's: text is currentColor, the rest CSS
-variables (VARIABLES has them with defaults for light and dark). Series differ by colour, and by
-line style or mark as well. The palette is Okabe and Ito's ("Color Universal Design", 2008), which
-people with any colour vision can tell apart, lightened for dark pages.
+variables (with_variables puts them into a style sheet, for light and dark). Series differ by
+colour, and by line style or mark as well. The palette is Okabe and Ito's ("Color Universal Design",
+2008), which people with any colour vision can tell apart, lightened for dark pages.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import io
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
@@ -22,9 +23,8 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import AutoLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-#: A page puts this in its style sheet; a dark page the second.
-VARIABLES = "--grid:#d9dde3;--s1:#0072b2;--s2:#d55e00;--s3:#009e73;--s4:#8a4f7d;--s5:#56778f"
-DARK_VARIABLES = "--grid:#343a42;--s1:#56b4e9;--s2:#f0863a;--s3:#2fc79a;--s4:#d79ac6;--s5:#9db4c6"
+_VARIABLES = "--grid:#d9dde3;--s1:#0072b2;--s2:#d55e00;--s3:#009e73;--s4:#8a4f7d;--s5:#56778f"
+_DARK_VARIABLES = "--grid:#343a42;--s1:#56b4e9;--s2:#f0863a;--s3:#2fc79a;--s4:#d79ac6;--s5:#9db4c6"
 
 #: Stand-ins that matplotlib draws with, and what they become.
 _TEXT = "#010203"
@@ -80,6 +80,12 @@ class Frame:
     x_format: Format | None = None
     y_format: Format | None = None
     whole_y: bool = False
+
+
+def with_variables(style_sheet: Path) -> str:
+    """A page's style sheet, the plots' colours where it says VARIABLES and DARK_VARIABLES."""
+    css = style_sheet.read_text("utf-8").replace("DARK_VARIABLES", _DARK_VARIABLES)
+    return css.replace("VARIABLES", _VARIABLES)
 
 
 def scatter(frame: Frame, series: Sequence[Series]) -> str:
