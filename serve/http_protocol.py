@@ -1,9 +1,9 @@
 """uvicorn's HTTP protocol, with invocations taken out in front of ASGI.
 
 The hot path. An invocation needs none of what ASGI brings: no scope, no messages, no routing
-(docs/decisions/0015). Only the plain case is taken out; whatever is special about a request or its connection (HTTP/1.0, `Expect`, an upgrade, a
-request sent ahead of the last answer, a path that is quoted) goes the usual way, which answers an
-invocation alike (routes.InvokeRoute).
+(docs/decisions/0015). Only the plain case is taken out; whatever is special about a request or its
+connection (HTTP/1.0, `Expect`, an upgrade, a request sent ahead of the last answer, a path that is
+quoted) goes the usual way, which answers an invocation alike (routes.InvokeRoute).
 """
 
 from __future__ import annotations
