@@ -26,10 +26,10 @@ venv := -m venv --clear
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-docker lint bench bench-short exports fuzz-graphs fuzz-json lock clean
+.PHONY: help setup demo test test-docker lint bench bench-short bench-workflows exports fuzz-graphs fuzz-json fuzz-workflows lock clean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: $(server) $(triton) $(triton_2_36) $(models) $(frameworks) $(aws)  ## makes .venv, .venv-merlin, .venv-frameworks, .venv-aws and .triton; does nothing the second time
 
@@ -49,11 +49,14 @@ lint: setup  ## ruff, mypy, the arrows between the rooms, the Dockerfile
 	.venv/bin/lint-imports
 	.venv/bin/hadolint Dockerfile tests/docker/stand_in/Dockerfile
 
-bench: setup  ## measures the container beside Triton's own frontend (20 minutes); writes OUT (bench-report)
+bench: setup  ## measures the container beside Triton's own frontend (half an hour); writes OUT (bench-report)
 	.venv/bin/python -m bench --out $(or $(OUT),bench-report)
 
 bench-short: setup  ## the same, some rows of it in under two minutes
 	.venv/bin/python -m bench --short --out $(or $(OUT),bench-report)
+
+bench-workflows: setup  ## measures what compiling NVTabular workflows is worth (45 minutes); writes OUT (bench-report/workflows)
+	.venv/bin/python -m bench workflows --out $(or $(OUT),bench-report/workflows)
 
 exports: setup  ## trains and exports examples/merlin anew, in place
 	.venv-merlin/bin/python examples/merlin/export.py examples/merlin
@@ -65,11 +68,14 @@ fuzz-graphs: setup  ## N random Merlin graphs (N=50 SEED=1) against Merlin's own
 fuzz-json: setup  ## N random JSON requests (N=5000 SEED=1): tritonserver's answers against the container's
 	.venv/bin/python -m tests.json_requests.fuzz --count $(or $(N),5000) --seed $(or $(SEED),1) --keep $(or $(KEEP),/tmp/fuzz-json)
 
+fuzz-workflows: setup  ## N random NVTabular workflows (N=200 SEED=1), compiled, against NVTabular's own answers
+	.venv/bin/python -m tests.workflows --cases $(or $(N),200) --seed $(or $(SEED),1) --keep $(or $(KEEP),/tmp/fuzz-workflows)
+
 lock:  ## requirements/*.in -> *.txt; needs uv
 	requirements/lock.sh
 
 clean:  ## removes what setup made
-	rm -rf .venv .venv-merlin .venv-frameworks .venv-aws .triton .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-merlin .venv-frameworks .venv-aws .triton .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build
 
 # A changed lock makes its environment anew, so that nothing stays in it that the lock no longer names.
 

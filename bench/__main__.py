@@ -1,8 +1,11 @@
-"""python -m bench: measures the container beside tritonserver's own SageMaker frontend."""
+"""python -m bench: measures the container beside tritonserver's own SageMaker frontend, or what
+compiling NVTabular workflows is worth.
+"""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import signal
@@ -19,25 +22,32 @@ from bench.errors import BenchError
 from bench.machine import facts
 from bench.measure import Outcome
 from bench.page import page
-from bench.report import Report, as_json, markdown, table
-from bench.rows import ROWS, Row, Run
+from bench.report import Report, Suite, as_json, markdown, table
+from bench.rows import SUITES, Row, Run
 from bench.wrk import find_wrk
 
 #: What a server or a program that is asked may answer with; anything else is our own mistake.
 _FAILURES = (BenchError, OSError, HTTPException, SubprocessError)
-_FULL, _SHORT = (5, 2.0), (3, 0.7)  # rounds, and seconds of load in each
+_FULL, _SHORT = 5, 3  # rounds
+_SHORT_S = 0.7  # of load in each; the full run's are the suite's
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program; its exit code."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    suite, rows = SUITES[options.suite]
     if options.list:
-        print("\n".join(f"{row.name:<28}{row.title}" for row in ROWS))
+        print("\n".join(f"{row.name:<28}{row.title}" for row in rows))
         return 0
+    if unknown := set(options.rows or ()) - {row.name for row in rows}:
+        names = ", ".join(row.name for row in rows)
+        parser.error(f"argument --rows: found {min(unknown)!r}, expected some of {names}")
     try:
         wrk = find_wrk()
+        _make_writable(options.out)
         signal.signal(signal.SIGTERM, _interrupt)
-        report = _measured(_wanted(options.rows, options.short), options, wrk)
+        report = _measured(suite, _wanted(rows, options), options, wrk)
     except BenchError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
@@ -50,10 +60,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if report.failures else 0
 
 
-def _measured(rows: Sequence[Row], options: argparse.Namespace, wrk: str) -> Report:
+def _measured(suite: Suite, rows: Sequence[Row], options: argparse.Namespace, wrk: str) -> Report:
     """One row after another; a row that cannot be measured is noted, and the next one follows."""
-    usual_rounds, usual_seconds = _SHORT if options.short else _FULL
-    rounds, seconds = options.rounds or usual_rounds, options.seconds or usual_seconds
+    rounds = options.rounds or (_SHORT if options.short else _FULL)
+    seconds = options.seconds or (_SHORT_S if options.short else suite.round_seconds)
     outcomes: list[Outcome] = []
     failures: dict[str, str] = {}
     began, clock, load = time.time(), time.monotonic(), os.getloadavg()[0]
@@ -73,17 +83,28 @@ def _measured(rows: Sequence[Row], options: argparse.Namespace, wrk: str) -> Rep
             found = facts(contenders.ours.log.read_text(errors="replace"), wrk, load)
             _tell("stopping the servers")
     whole = time.monotonic() - clock
-    return Report(found, began, whole, options.short, rounds, seconds, tuple(outcomes), failures)
+    return Report(
+        found, began, whole, options.short, rounds, seconds, tuple(outcomes), failures, suite
+    )
 
 
-def _wanted(names: Sequence[str] | None, short: bool) -> list[Row]:
-    if names:
-        return [row for row in ROWS if row.name in names]
-    return [row for row in ROWS if row.in_short or not short]
+def _wanted(rows: Sequence[Row], options: argparse.Namespace) -> list[Row]:
+    if options.rows:
+        return [row for row in rows if row.name in options.rows]
+    return [row for row in rows if row.in_short or not options.short]
+
+
+def _make_writable(out: Path) -> None:
+    """Before anything is measured. Raises BenchError."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=out).close()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise BenchError(f"--out {out}: nothing can be written there ({reason})") from error
 
 
 def _write(report: Report, out: Path) -> None:
-    out.mkdir(parents=True, exist_ok=True)
     text = json.dumps(as_json(report), indent=2, ensure_ascii=False)
     (out / "results.json").write_text(text + "\n", "utf-8")
     (out / "report.md").write_text(markdown(report), "utf-8")
@@ -99,30 +120,45 @@ def _interrupt(*_: object) -> None:
 
 
 def _positive(text: str) -> float:
-    value = float(text)
-    if not 0 < value < 1000:
-        raise argparse.ArgumentTypeError(f"found {text}, expected a number between 0 and 1000")
-    return value
+    with contextlib.suppress(ValueError):
+        if 0 < (value := float(text)) < 1000:
+            return value
+    raise argparse.ArgumentTypeError(f"found {text!r}, expected a number between 0 and 1000")
+
+
+def _rounds(text: str) -> int:
+    if text.isascii() and text.isdigit() and 1 <= int(text) <= 100:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"found {text!r}, expected a whole number from 1 to 100")
 
 
 def _parser() -> argparse.ArgumentParser:
+    usual = ", ".join(f"{name} {suite.round_seconds:g}" for name, (suite, _) in SUITES.items())
+    short = (row.name for _, rows in SUITES.values() for row in rows if row.in_short)
     parser = argparse.ArgumentParser(
         prog="python -m bench",
         description="Measures the container (ours) side by side with tritonserver's own SageMaker "
         "frontend (rival) and with tritonserver asked directly (limit), all on this machine and in "
-        "turn. Prints a table, and writes report.html, report.md and results.json. Progress goes "
-        "to stderr. Needs wrk, and what `make setup` installs.",
+        "turn; or, as `workflows`, Merlin exports as the executor, as the ensemble in its place "
+        "and with their NVTabular workflows compiled. Prints a table, and writes report.html, "
+        "report.md and results.json. Progress goes to stderr. Needs wrk, and what `make setup` "
+        "installs.",
         epilog="Exit codes: 0 measured, whether or not goals are reached; 1 something could not be "
         "measured (no wrk, a server that did not start, a wrong answer; the reason is printed and "
         "stands in the report); 2 misuse; 130 after Ctrl-C, with all servers stopped and nothing "
-        "written. The whole run takes about twenty minutes, the short one less than two.",
+        "written. The whole run takes about half an hour, that of workflows three quarters of one, "
+        "the short one about two minutes.",
     )
     parser.add_argument(
-        "--short", action="store_true",
-        help=f"only the rows {', '.join(row.name for row in ROWS if row.in_short)}; fewer rounds",
+        "suite", nargs="?", default=next(iter(SUITES)), choices=SUITES,
+        help="what is measured (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
-        "--rows", nargs="+", metavar="NAME", choices=[row.name for row in ROWS],
+        "--short", action="store_true",
+        help=f"fewer rounds, and only the rows {', '.join(short)}",
+    )  # fmt: skip
+    parser.add_argument(
+        "--rows", nargs="+", metavar="NAME",
         help="only these rows; --list names them",
     )  # fmt: skip
     parser.add_argument(
@@ -130,12 +166,12 @@ def _parser() -> argparse.ArgumentParser:
         help="where the report is written (default: %(default)s); files there are replaced",
     )  # fmt: skip
     parser.add_argument(
-        "--rounds", type=int, choices=range(1, 101), metavar="N",
-        help=f"rounds of each measurement (default: {_FULL[0]}, short: {_SHORT[0]})",
+        "--rounds", type=_rounds, metavar="N",
+        help=f"rounds of each measurement (default: {_FULL}, short: {_SHORT})",
     )  # fmt: skip
     parser.add_argument(
         "--seconds", type=_positive, metavar="S",
-        help=f"seconds of load in a round (default: {_FULL[1]:g}, short: {_SHORT[1]:g})",
+        help=f"seconds of load in a round (default: {usual}, short: {_SHORT_S:g})",
     )  # fmt: skip
     parser.add_argument("--list", action="store_true", help="name the rows and end")
     return parser

@@ -44,6 +44,8 @@ _SHARED_MEMORY = Path("/dev/shm")
 #: What the rival takes over from the container's tritonserver: where the parts of this machine's
 #: tritonserver are, and the stubs' shared memory, whose sizes are upstream's defaults.
 _KEPT = ("--backend-directory=", "--cache-directory=", "--backend-config=python,shm-")
+#: What the container sets and tritonserver by itself would not.
+_THREADS = "--backend-config=python,thread-pool-size="
 
 
 @dataclass(frozen=True)
@@ -200,13 +202,22 @@ class Side:
 
     def check(self, model: str, payload: Payload, what: str) -> None:
         """One invocation whose answer is compared value by value. Raises AnswerWrong."""
+        answer = self._invoked(model, payload, what)
+        if fault := payload.fault(answer.headers, answer.body, exact=self.name == "ours"):
+            raise AnswerWrong(self.name, what, fault, "the values that were computed beforehand")
+
+    def answered(self, model: str, payload: Payload, tolerance: float, what: str) -> Payload:
+        """One binary invocation, whose answer is taken as the right one. Raises AnswerWrong."""
+        answer = self._invoked(model, payload, what)
+        return payload.answered(answer.headers, answer.body, tolerance)
+
+    def _invoked(self, model: str, payload: Payload, what: str) -> Answer:
         headers = payload.headers(self.sagemaker)
         answer = ask(self.port, "POST", self.path(model), payload.body, headers)
         if answer.status != 200:
             found = f"{answer.status} {answer.body.decode(errors='replace')[:500]}"
             raise AnswerWrong(self.name, what, found, "200")
-        if fault := payload.fault(answer.headers, answer.body, exact=self.name == "ours"):
-            raise AnswerWrong(self.name, what, fault, "the values that were computed beforehand")
+        return answer
 
     def target(self, directory: Path, model: str, payload: Payload) -> Target:
         """The same invocation for wrk."""
@@ -316,8 +327,12 @@ class Contenders:
             yield server
 
     @contextlib.contextmanager
-    def fresh_bare(self) -> Iterator[BareTriton]:
-        """Another tritonserver without anything in front; not awaited."""
+    def fresh_bare(self, own_threads: bool = False) -> Iterator[BareTriton]:
+        """Another tritonserver without anything in front; not awaited.
+
+        own_threads: its Python models keep as many threads as tritonserver gives them.
+        """
+        left_out = (*_KEPT, _THREADS) if own_threads else _KEPT
         with ExitStack() as undo:
             name, port = "limit", free_port()
             repository = self._scratch("bare")
@@ -329,7 +344,7 @@ class Contenders:
             command = (
                 _with_value(word, own)
                 for word in self.ours.triton.command[1:]
-                if word and not word.startswith(_KEPT)
+                if word and not word.startswith(left_out)
             )
             process, log = self._start_triton(name, tuple(command), {}, undo)
             yield BareTriton(

@@ -16,7 +16,7 @@ from simulator.replay.plots import Frame, Series
 
 #: Units of the view box; letters stay readable where a phone shows it 360 pixels wide.
 _WIDTH = 360
-_COLOURS = {"ours": 1, "rival": 2, "limit": 5}
+_COLOURS = {"rival": 2, "limit": 5, "ours": 1, "executor": 2, "ensemble": 5, "compiled": 1}
 _OTHER = 4
 
 
@@ -29,7 +29,7 @@ def bars(line: Line) -> str:
     mark = _goal_value(line)
     highest = max([max(values) for values in line.values.values()] + ([mark] if mark else []))
     scale = (right - left) / max(highest, 1e-12)
-    names = [name for name in ("rival", "limit", "ours") if name in line.values]
+    names = [name for name in _COLOURS if name in line.values]
     names += [name for name in line.values if name not in names]
     parts = []
     for place, name in enumerate(names):
@@ -103,12 +103,18 @@ def distance(line: Line) -> float | None:
 def curves(lines: Sequence[Line]) -> Iterator[tuple[str, str]]:
     """(title, SVG) of what is better seen over an axis: loads one after another, sizes of JSON."""
     for line in lines:
+        if drawn := _over_time(line):
+            yield drawn
         if loads := line.series.get("each load"):
             title = "Loads, one after another"
             frame = Frame(title, "models loaded", "seconds", y_format=lambda v: f"{v:g}")
             series = Series("a load", range(1, len(loads) + 1), loads, 1)
             yield title, plots.lines(frame, [series])
-    sized = [line for line in lines if line.what.startswith("JSON FP32")]
+    sized = [
+        line
+        for line in lines
+        if line.what.startswith("JSON FP32") and "request_bytes" in line.series
+    ]
     if len(sized) > 1:
         title = "JSON of FP32 by its size"
         frame = Frame(title, "request, MB", "p50, ms")
@@ -123,6 +129,22 @@ def curves(lines: Sequence[Line]) -> Iterator[tuple[str, str]]:
             for place, name in enumerate(("ours", "rival", "limit"))
         ]
         yield title, plots.lines(frame, series_of)
+
+
+def _over_time(line: Line) -> tuple[str, str] | None:
+    """Of a line whose series are pairs, "compiled at" in seconds and "compiled", each a number."""
+    names = [name for name in line.values if f"{name} at" in line.series]
+    if not names:
+        return None
+    frame = Frame(line.what, "seconds since the start", line.unit, whole_y=True)
+    series = [
+        Series(
+            name, line.series[f"{name} at"], line.series[name], _COLOURS.get(name, _OTHER),
+            dashes=place,
+        )
+        for place, name in enumerate(names)
+    ]  # fmt: skip
+    return line.what, plots.lines(frame, series, steps=True)
 
 
 def _judged(line: Line) -> str:

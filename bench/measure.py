@@ -5,9 +5,11 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeVar
 
-Unit = Literal["s", "requests/s", "MB"]
+Side = TypeVar("Side")
+
+Unit = Literal["s", "requests/s", "MB", "models", "share"]
 
 
 @dataclass(frozen=True)
@@ -70,13 +72,14 @@ class Line:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A row as it was measured: its title, how that was done, and its lines."""
+    """A row as it was measured: its title, how that was done, its lines, and where it goes."""
 
     name: str
     title: str
     how: str
     seconds: float
     lines: tuple[Line, ...]
+    profile: str = ""
 
 
 def ratio_at_most(bound: float) -> Goal:
@@ -96,19 +99,22 @@ def value_at_most(bound: float) -> Goal:
 
 def in_turn(
     rounds: int,
-    sides: Mapping[str, Callable[[], float]],
+    sides: Mapping[Side, Callable[[], float]],
     tell: Callable[[int], None],
     *,
     warm: bool = True,
-) -> dict[str, list[float]]:
-    """A B A B ...: each side once a round; warm: each side once before, which does not count.
+) -> dict[Side, list[float]]:
+    """Each side once a round, A B C, B C A, C A B ...: what one leaves behind meets each other.
 
-    tell is given the number of the round that begins, 0 for the one that does not count.
+    warm: each side once before, which does not count. tell is given the number of the round that
+    begins, 0 for the one that does not count.
     """
-    values: dict[str, list[float]] = {side: [] for side in sides}
+    values: dict[Side, list[float]] = {side: [] for side in sides}
     for number in range(0 if warm else 1, rounds + 1):
         tell(number)
-        for side, measured in sides.items():
+        first = number % len(sides)
+        turns = [*sides.items()]
+        for side, measured in (*turns[first:], *turns[:first]):
             value = measured()
             if number:
                 values[side].append(value)

@@ -4,6 +4,8 @@ extracts it.
 
 from __future__ import annotations
 
+import hashlib
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +17,15 @@ from bench.errors import BenchError
 _ROOT = Path(__file__).parents[1]
 EXPORTS = _ROOT / "examples" / "merlin"
 _REWRITE_S = 60
+
+#: Made when it is asked for, and again when what makes it changes: too large to be committed.
+WIDE = "wide"
+_MADE = _ROOT / "build" / "exports"
+_MADE_BY = (EXPORTS / "export_wide.py", EXPORTS / "export.py")
+_MODELS_PYTHON = _ROOT / ".venv-merlin" / "bin" / "python"
+_EXPORT_S = 300
+#: In the name of a workflow's directory in an export (merlin-systems).
+_WORKFLOW = "transformworkflow"
 
 _IDENTITY = """
 import triton_python_backend_utils as pb_utils
@@ -42,8 +53,31 @@ class TritonPythonModel(TritonPythonModel):
             pass
 """
 
+_FEATURES = """
+import numpy
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [
+            pb_utils.InferenceResponse([pb_utils.Tensor("OUT", side_by_side(r))]) for r in requests
+        ]
+
+
+def side_by_side(request):
+    columns = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
+    return numpy.concatenate([columns[f"IN_{n}"] for n in range(len(columns))], axis=1)
+"""
+
 #: Triton's configs call BYTES by another name.
 _CONFIG_TYPES = {"BYTES": "STRING"}
+
+_CONFIG = """
+backend: "python"
+max_batch_size: 0
+instance_group { kind: KIND_CPU count: 1 }
+"""
 
 
 @dataclass(frozen=True)
@@ -63,19 +97,43 @@ class Archives:
 
         burn_s: the CPU seconds that its initialize uses. Written once; returns the name.
         """
+        source = _IDENTITY + (_BURNING.format(seconds=burn_s) if burn_s else "")
+        dims = ", ".join(["-1"] * rank)
+        given = _tensor("input", "IN", datatype, dims)
+        return self._python(name, source, given + _tensor("output", "OUT", datatype, dims))
+
+    def features(self, name: str, count: int) -> str:
+        """A Python model of count FP32 columns IN_0, IN_1 ...; OUT has them side by side."""
+        columns = "".join(_tensor("input", f"IN_{n}", "FP32", "-1, 1") for n in range(count))
+        output = _tensor("output", "OUT", "FP32", f"-1, {count}")
+        return self._python(name, _FEATURES, columns + output)
+
+    def _python(self, name: str, source: str, tensors: str) -> str:
         directory = self.path(name) / name
         if not directory.exists():
             (directory / "1").mkdir(parents=True)
-            source = _IDENTITY + (_BURNING.format(seconds=burn_s) if burn_s else "")
             (directory / "1/model.py").write_text(source)
-            (directory / "config.pbtxt").write_text(_config(datatype, rank))
+            (directory / "config.pbtxt").write_text(_CONFIG + tensors)
         return name
 
     def merlin(self, name: str, export: str) -> str:
-        """A copy of one of examples/merlin's exports, as Merlin wrote it; returns the name."""
+        """A copy of an export, as Merlin wrote it; returns the name."""
         if not self.path(name).exists():
-            shutil.copytree(EXPORTS / export / "repository", self.path(name))
+            shutil.copytree(export_directory(export) / "repository", self.path(name))
         return name
+
+    def workflow(self, name: str, export: str) -> str:
+        """An export's workflow alone, the first of several, as a single model; its name."""
+        if not self.path(name).exists():
+            source = export_directory(export)
+            step = workflow_steps(source)[0]
+            shutil.copytree(source / "repository" / step, self.path(name) / step)
+        return name
+
+    def inputs(self, name: str) -> tuple[str, ...]:
+        """The tensors that the model of an archive with one model takes, by its config."""
+        (config,) = self.path(name).glob("*/config.pbtxt")
+        return tuple(re.findall(r'^input\s*\{\s*name: "([^"]+)"', config.read_text(), re.MULTILINE))
 
     def merlin_ensemble(self, name: str, export: str) -> str:
         """The same export as the Triton ensemble that one would prepare by hand for the rival.
@@ -94,13 +152,45 @@ class Archives:
         return name
 
 
-def _config(datatype: str, rank: int) -> str:
-    kind = _CONFIG_TYPES.get(datatype, datatype)
-    tensor = f"data_type: TYPE_{kind} dims: [{', '.join(['-1'] * rank)}]"
-    return (
-        'backend: "python"\n'
-        "max_batch_size: 0\n"
-        f'input {{ name: "IN" {tensor} }}\n'
-        f'output {{ name: "OUT" {tensor} }}\n'
-        "instance_group { kind: KIND_CPU count: 1 }\n"
-    )
+def export_directory(export: str) -> Path:
+    """Where an export lies: repository/, request.json, expected.json.
+
+    The wide one is made where it is not there, in ten seconds. Raises BenchError.
+    """
+    return _wide() if export == WIDE else EXPORTS / export
+
+
+def workflow_steps(export: Path) -> tuple[str, ...]:
+    """The directories of an export's workflows."""
+    found = (path.name for path in (export / "repository").iterdir())
+    return tuple(sorted(name for name in found if is_workflow(name)))
+
+
+def is_workflow(step: str) -> bool:
+    """Whether a step's name is one that merlin-systems gives to workflows."""
+    return _WORKFLOW in step
+
+
+def _wide() -> Path:
+    recipe = hashlib.sha256(b"".join(path.read_bytes() for path in _MADE_BY)).hexdigest()[:12]
+    made = _MADE / recipe / WIDE
+    if made.exists():
+        return made
+    shutil.rmtree(_MADE, ignore_errors=True)
+    coming = _MADE / f"{recipe}-coming"
+    command = [str(_MODELS_PYTHON), "-m", "examples.merlin.export_wide", str(coming)]
+    try:
+        done = subprocess.run(
+            command, cwd=_ROOT, capture_output=True, text=True, timeout=_EXPORT_S, check=False
+        )
+    except OSError as error:
+        raise BenchError(f"{WIDE}: {error}; `make setup` makes the models' environment") from error
+    if done.returncode:
+        raise BenchError(f"{WIDE}: its export said {done.stderr.strip()[-1000:]}")
+    coming.rename(made.parent)
+    return made
+
+
+def _tensor(kind: str, name: str, datatype: str, dims: str) -> str:
+    written = _CONFIG_TYPES.get(datatype, datatype)
+    return f'{kind} {{ name: "{name}" data_type: TYPE_{written} dims: [{dims}] }}\n'

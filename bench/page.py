@@ -8,22 +8,21 @@ from pathlib import Path
 
 from bench import figures, quantities
 from bench.measure import Line, Outcome
-from bench.report import HEAD, READING, Report, cells
+from bench.report import Report, cells
 from simulator.replay.plots import with_variables
 
 _STYLE = Path(__file__).with_name("report.css")
-_TITLE = "Measurements: the container beside Triton's own SageMaker frontend"
 
 
 def page(report: Report) -> str:
     """The whole page."""
     parts = (
-        f"<h1>{_TITLE}</h1>",
+        f"<h1>{escape(report.suite.title)}</h1>",
         f'<p class="verdict">{escape(report.verdict)}.</p>',
-        f'<p class="faint">{escape(READING)}</p>',
+        f'<p class="faint">{escape(report.suite.reading)}</p>',
         f'<p class="bad">{escape(report.caution)}</p>' if report.caution else "",
         _failures(report),
-        _table(report.lines),
+        _table(report),
         '<div class="columns">' + _goals(report.lines) + _where(report) + "</div>",
         "<h2>Row by row</h2>",
         '<p class="faint">Bars are medians, thin lines reach from the lowest to the highest round, '
@@ -33,7 +32,7 @@ def page(report: Report) -> str:
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{_TITLE}</title><style>{with_variables(_STYLE)}</style></head>"
+        f"<title>{escape(report.suite.title)}</title><style>{with_variables(_STYLE)}</style></head>"
         f"<body><main>{''.join(parts)}</main></body></html>\n"
     )
 
@@ -46,31 +45,34 @@ def _failures(report: Report) -> str:
     return "".join(rows)
 
 
-def _table(lines: Sequence[Line]) -> str:
+def _table(report: Report) -> str:
+    names = report.head
+    numbers = (*report.suite.contenders, "ratio")
     head = "".join(
-        f'<th{_number(place)} scope="col">{escape(name)}</th>' for place, name in enumerate(HEAD)
+        f'<th{_number(name in numbers)} scope="col">{escape(name)}</th>' for name in names
     )
-    body = "".join(map(_table_row, lines))
+    body = "".join(_table_row(line, report) for line in report.lines)
     return (
         f'<div class="wide"><table class="lines"><thead><tr>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
     )
 
 
-def _table_row(line: Line) -> str:
-    first, *rest = cells(line)
+def _table_row(line: Line, report: Report) -> str:
+    numbers = (*report.suite.contenders, "ratio")
+    first, *rest = cells(line, report.suite.contenders)
     colour = {True: "good", False: "bad", None: "faint"}[line.reached]
     others = "".join(
-        f'<td data-name="{escape(HEAD[place])}"'
-        + (f' class="{colour}"' if HEAD[place] == "reached" else _number(place))
+        f'<td data-name="{escape(name)}"'
+        + (f' class="{colour}"' if name == "reached" else _number(name in numbers))
         + f">{escape(cell)}</td>"
-        for place, cell in enumerate(rest, start=1)
+        for name, cell in zip(report.head[1:], rest, strict=True)
     )
     return f'<tr><th scope="row">{escape(first)}</th>{others}</tr>'
 
 
-def _number(place: int) -> str:
-    return ' class="number"' if HEAD[place] in ("rival", "limit", "ours", "ratio") else ""
+def _number(is_number: bool) -> str:
+    return ' class="number"' if is_number else ""
 
 
 def _goals(lines: Sequence[Line]) -> str:
@@ -101,11 +103,15 @@ def _curves(lines: Sequence[Line]) -> str:
 
 
 def _outcome(outcome: Outcome) -> str:
+    profile = ""
+    if outcome.profile:
+        said = f"<b>Where it goes, as profiled on two cores:</b> {escape(outcome.profile)}"
+        profile = f'<p class="caption">{said}</p>'
     return (
         f'<section class="row"><h3>{escape(outcome.title)} '
         f"<code>{escape(outcome.name)}</code></h3>"
         f"{''.join(map(_line, outcome.lines))}"
-        f'<p class="how">{escape(outcome.how)}</p></section>'
+        f'<p class="how">{escape(outcome.how)}</p>{profile}</section>'
     )
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,11 @@ _JSON_SIZE = "Inference-Header-Content-Length"
 #: digits may arrive so far off at the rival and the limit (seen on 2.51).
 _OFF_BY = 2
 
-_DTYPES = {"FP32": np.float32, "FP64": np.float64, "INT64": np.int64, "BOOL": np.bool_}
+_DTYPES = {
+    "FP32": np.float32, "FP64": np.float64, "INT64": np.int64, "INT32": np.int32, "BOOL": np.bool_,
+}  # fmt: skip
+#: A list column of rows of any length: their values one after the other, and where each begins.
+_VALUES, _OFFSETS = "__values", "__offsets"
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,16 @@ class Payload:
             return "an answer in JSON to a request for binary"
         return self.expected.fault(json.loads(body[:head])["outputs"], body[head:], exact)
 
+    def answered(self, headers: Mapping[str, str], body: bytes, tolerance: float) -> Payload:
+        """The same request, with an answer to it in binary as the right one."""
+        head = int(headers["content-type"].partition(";json-header-size=")[2])
+        tail, tensors = body[head:], []
+        for output in json.loads(body[:head])["outputs"]:
+            values, tail = _taken(output, tail)
+            shape = tuple(output["shape"])
+            tensors.append(Tensor(output["name"], output["datatype"], shape, values))
+        return replace(self, expected=Expected(tuple(tensors), tolerance))
+
 
 @dataclass(frozen=True)
 class Tensor:
@@ -64,27 +80,27 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Expected:
-    """Right values, equal bit for bit where tolerance is 0, else relative to each value."""
+    """Right values, equal bit for bit; floats may be off by tolerance, relative to each value."""
 
     outputs: tuple[Tensor, ...]
     tolerance: float = 0.0
 
     def fault(self, outputs: list[dict[str, Any]], tail: bytes, exact: bool) -> str | None:
         """What differs, or None; tail holds the values that are not in the JSON."""
-        found = {output["name"]: output for output in outputs}
-        if set(found) != {tensor.name for tensor in self.outputs}:
-            return f"outputs {sorted(found)}"
-        for tensor in self.outputs:
-            got = found[tensor.name]
+        expected = {tensor.name: tensor for tensor in self.outputs}
+        if {output["name"] for output in outputs} != set(expected):
+            return f"outputs {sorted(output['name'] for output in outputs)}"
+        for got in outputs:  # binary values come in their order
+            tensor = expected[got["name"]]
             if (got["datatype"], tuple(got["shape"])) != (tensor.datatype, tensor.shape):
                 return f"{tensor.name}: {got['datatype']} {got['shape']}"
-            values = _values(got, tail)
+            values, tail = _taken(got, tail)
             if not self._agree(values, tensor.values, exact):
                 return f"{tensor.name}: other values than expected"
         return None
 
     def _agree(self, found: NDArray[Any], expected: NDArray[Any], exact: bool) -> bool:
-        if self.tolerance:
+        if self.tolerance and found.shape == expected.shape and expected.dtype.kind == "f":
             return bool(np.allclose(found, expected, rtol=self.tolerance, atol=1e-12))
         if expected.dtype == np.float64 and found.dtype == np.float64 and not exact:
             return bool((abs(found - expected) <= _OFF_BY * np.spacing(expected)).all())
@@ -101,6 +117,26 @@ def small() -> Payload:
 def json_values(datatype: str, count: int, *, columns: int | None = None) -> Payload:
     """Random values as JSON; with columns a matrix, in nested lists. The same at each call."""
     return from_array(datatype, _random(datatype, count), columns)
+
+
+def features(count: int, rows: int) -> Payload:
+    """FP32 columns IN_0, IN_1 ..., one value a row; the answer has them side by side."""
+    columns = _random("FP32", count * rows).reshape(count, rows, 1)
+    tensors = [_described(f"IN_{n}", "FP32", column) for n, column in enumerate(columns)]
+    expected = Tensor("OUT", "FP32", (rows, count), columns[:, :, 0].T.reshape(-1))
+    return Payload(_body(tensors), Expected((expected,)))
+
+
+def plain_strings(count: int) -> Payload:
+    """Ids in ASCII without escapes."""
+    ids = np.random.default_rng(7).integers(10**6, 10**7, count).tolist()
+    return from_array("BYTES", np.array([f"user-{number}" for number in ids], dtype=np.object_))
+
+
+def long_string(size: int) -> Payload:
+    """One string of so many letters: a picture or a document in base64."""
+    text = base64.b64encode(np.random.default_rng(7).bytes(size * 3 // 4)).decode()
+    return from_array("BYTES", np.array([text], dtype=np.object_))
 
 
 def binary_bytes(size: int) -> Payload:
@@ -122,15 +158,89 @@ def binary_bytes(size: int) -> Payload:
 def from_array(datatype: str, values: NDArray[Any], columns: int | None = None) -> Payload:
     """The values as JSON numbers: FP32 as the doubles they are, with up to 17 digits."""
     shaped = values.reshape(-1, columns) if columns else values
-    written = shaped.astype(np.float64) if datatype == "FP32" else shaped
-    tensor = {
-        "name": "IN",
-        "datatype": datatype,
-        "shape": list(shaped.shape),
-        "data": written.tolist(),
-    }
-    text = json.dumps({"inputs": [tensor]}, separators=(",", ":"), ensure_ascii=False)
-    return Payload(text.encode(), Expected((Tensor("OUT", datatype, shaped.shape, values),)))
+    body = _body([_described("IN", datatype, shaped)])
+    return Payload(body, Expected((Tensor("OUT", datatype, shaped.shape, values),)))
+
+
+def read_request(path: Path) -> tuple[Tensor, ...]:
+    """A request in JSON, its tensors as numpy has them."""
+    inputs = json.loads(path.read_text("utf-8"))["inputs"]
+    return tuple(
+        Tensor(one["name"], one["datatype"], tuple(one["shape"]), _values(one, b""))
+        for one in inputs
+    )
+
+
+def batch(tensors: Iterable[Tensor], count: int, group: str | None = None) -> tuple[Tensor, ...]:
+    """So many of a request's rows, from the first again when they have all been taken.
+
+    group: the column by which a model groups its rows; then so many groups are taken, each with a
+    number of its own.
+    """
+    columns = {tensor.name: tensor for tensor in tensors}
+    if group is not None:
+        return _groups(columns, count, columns[group])
+    taken: list[Tensor] = []
+    for name, tensor in columns.items():
+        if name.endswith(_OFFSETS):
+            continue
+        stem = name.removesuffix(_VALUES)
+        if stem != name:
+            taken += _lists(tensor, columns[stem + _OFFSETS], count)
+        else:
+            rows = tensor.values.reshape(tensor.shape)
+            chosen = rows[np.arange(count) % len(rows)]
+            taken.append(Tensor(name, tensor.datatype, chosen.shape, chosen.reshape(-1)))
+    return tuple(taken)
+
+
+def _lists(values: Tensor, offsets: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    starts = offsets.values
+    rows = np.split(values.values, starts[1:-1])
+    chosen = [rows[place % len(rows)] for place in range(count)]
+    joined = np.concatenate(chosen)
+    ends = np.cumsum([0, *map(len, chosen)]).astype(starts.dtype)
+    return (
+        Tensor(values.name, values.datatype, joined.shape, joined),
+        Tensor(offsets.name, offsets.datatype, ends.shape, ends),
+    )
+
+
+def _groups(columns: Mapping[str, Tensor], count: int, group: Tensor) -> tuple[Tensor, ...]:
+    numbers = np.unique(group.values)
+    places = [np.flatnonzero(group.values == numbers[one % len(numbers)]) for one in range(count)]
+    rows = np.concatenate(places)
+    own: NDArray[Any] = np.repeat(np.arange(1, count + 1), [len(one) for one in places])
+    return tuple(
+        Tensor(
+            name, tensor.datatype, rows.shape,
+            own.astype(tensor.values.dtype) if tensor is group else tensor.values[rows],
+        )
+        for name, tensor in columns.items()
+    )  # fmt: skip
+
+
+def binary(tensors: Iterable[Tensor]) -> Payload:
+    """The tensors in the binary form; answers are wanted in it too. What is right is not known."""
+    described, parts = [], []
+    for tensor in tensors:
+        part = _packed(tensor)
+        size = {"binary_data_size": len(part)}
+        described.append(
+            {"name": tensor.name, "datatype": tensor.datatype, "shape": list(tensor.shape),
+             "parameters": size}
+        )  # fmt: skip
+        parts.append(part)
+    request = {"inputs": described, "parameters": {"binary_data_output": True}}
+    head = json.dumps(request, separators=(",", ":")).encode()
+    return Payload(head + b"".join(parts), Expected(()), json_size=len(head))
+
+
+def _packed(tensor: Tensor) -> bytes:
+    if tensor.datatype != "BYTES":
+        return bytes(tensor.values.tobytes())
+    texts = [text.encode() for text in tensor.values]
+    return b"".join(struct.pack("<I", len(text)) + text for text in texts)
 
 
 def from_example(directory: Path, tolerance: float) -> Payload:
@@ -142,6 +252,25 @@ def from_example(directory: Path, tolerance: float) -> Payload:
     )
     body = (directory / "request.json").read_bytes()
     return Payload(body, Expected(tuple(tensors), tolerance))
+
+
+def _described(name: str, datatype: str, values: NDArray[Any]) -> dict[str, Any]:
+    written = values.astype(np.float64) if datatype == "FP32" else values
+    shape = list(values.shape)
+    return {"name": name, "datatype": datatype, "shape": shape, "data": written.tolist()}
+
+
+def _body(tensors: list[dict[str, Any]]) -> bytes:
+    text = json.dumps({"inputs": tensors}, separators=(",", ":"), ensure_ascii=False)
+    return text.encode()
+
+
+def _taken(output: Mapping[str, Any], tail: bytes) -> tuple[NDArray[Any], bytes]:
+    """An output's values, and the binary ones behind them."""
+    if "data" in output:
+        return _values(output, tail), tail
+    size = output.get("parameters", {}).get("binary_data_size", len(tail))
+    return _values(output, tail[:size]), tail[size:]
 
 
 def _values(output: Mapping[str, Any], tail: bytes) -> NDArray[Any]:

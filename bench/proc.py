@@ -80,6 +80,13 @@ def proportional_mb(pids: Iterable[int]) -> float:
     return sum(_kib(Path(f"/proc/{pid}/smaps_rollup"), "Pss:") for pid in pids) * _KIB / 1e6
 
 
+def private_mb(pids: Iterable[int]) -> float:
+    """Their memory that no other process has, in MB of 10^6 bytes."""
+    rollups = [Path(f"/proc/{pid}/smaps_rollup") for pid in pids]
+    names = ("Private_Clean:", "Private_Dirty:")
+    return sum(_kib(rollup, name) for rollup in rollups for name in names) * _KIB / 1e6
+
+
 def _read(pid: int) -> Process | None:
     with contextlib.suppress(OSError):  # it ended meanwhile
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -13,6 +13,10 @@ def quantity(value: float | None, unit: Unit) -> str:
         return _seconds(value)
     if unit == "requests/s":
         return f"{value:,.0f}/s"
+    if unit == "models":
+        return f"{value:,.0f}"
+    if unit == "share":
+        return f"{100 * value:.1f} %"
     return f"{value:,.0f} MB" if value >= 100 else f"{value:.1f} MB"
 
 
@@ -69,4 +73,4 @@ def _bound(found: Goal, unit: Unit) -> str:
     if unit == "s":
         small = found.bound < 0.1
         return f"{found.bound * 1e3:g} ms" if small else f"{found.bound:g} s"
-    return f"{found.bound:g} {'MB' if unit == 'MB' else 'requests/s'}"
+    return f"{found.bound:g} {unit}"

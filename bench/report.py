@@ -11,15 +11,50 @@ from bench import quantities
 from bench.machine import Facts
 from bench.measure import Line, Outcome
 
-HEAD = ("measured", "rival", "limit", "ours", "compared with", "ratio", "goal", "reached")
+#: The table's columns, around those of the contenders.
+_FIRST, _LAST = ("measured",), ("compared with", "ratio", "goal", "reached")
 
 #: Of each core: above it something else took a good part of the machine.
 _BUSY = 0.3
 
-READING = (
-    "Rival: tritonserver's own SageMaker frontend. Limit: tritonserver asked directly. Ours: the "
-    "container. Values are medians over the rounds; a ratio is ours divided by what it is compared "
-    "with. Machines are noisy: figures of one run compare with each other, not with another run's."
+
+@dataclass(frozen=True)
+class Suite:
+    """What is compared: a title for the page, how to read it, and the contenders in their order.
+
+    round_seconds: of load in each round, where nothing else is asked for.
+    """
+
+    title: str
+    reading: str
+    contenders: tuple[str, ...]
+    round_seconds: float
+
+
+FRONTEND = Suite(
+    "Measurements: the container beside Triton's own SageMaker frontend",
+    "Rival: tritonserver's own SageMaker frontend, as upstream's serve script starts it (with "
+    "auto-completion of configs, which its loads wait for). Limit: tritonserver asked directly. "
+    "Ours: the container. Values are medians over the rounds; a ratio is ours divided by what it "
+    "is compared with. The goals were set before the first measurement, and a missed one is shown "
+    "as missed. Machines are noisy: figures of one run compare with each other, not with another "
+    "run's.",
+    ("rival", "limit", "ours"),
+    round_seconds=2.0,
+)
+
+WORKFLOWS = Suite(
+    "Measurements: NVTabular workflows, served as they were exported and compiled",
+    "Executor: the export as Merlin serves it (SERVE_REWRITE=executor, SERVE_COMPILE=off). "
+    "Ensemble: the ensemble in the executor's place, with NVTabular in it (SERVE_COMPILE=off). "
+    "Compiled: the container's default settings, the workflow a program of numpy. The transform is "
+    "the workflow alone, delivered as a single model; executor and ensemble run the same one, "
+    "which stands under executor. Requests and answers are binary, so that JSON takes no part. "
+    "Values are medians over the rounds, in each of which all forms are measured in turn; a ratio "
+    "is that of compiled to executor where nothing else is said. Machines are noisy: figures of "
+    "one run compare with each other, not with another run's.",
+    ("executor", "ensemble", "compiled"),
+    round_seconds=1.0,
 )
 
 
@@ -35,6 +70,12 @@ class Report:
     round_seconds: float
     outcomes: tuple[Outcome, ...]
     failures: Mapping[str, str]
+    suite: Suite = FRONTEND
+
+    @property
+    def head(self) -> tuple[str, ...]:
+        """The table's columns."""
+        return (*_FIRST, *self.suite.contenders, *_LAST)
 
     @property
     def lines(self) -> tuple[Line, ...]:
@@ -79,12 +120,12 @@ class Report:
         )  # fmt: skip
 
 
-def cells(line: Line) -> tuple[str, ...]:
-    """One row of the table, as HEAD names its columns."""
+def cells(line: Line, contenders: Sequence[str]) -> tuple[str, ...]:
+    """One row of the table, as the report's head names its columns."""
     return (
         line.what,
-        *(quantities.quantity(line.median(name), line.unit) for name in ("rival", "limit", "ours")),
-        _against(line),
+        *(quantities.quantity(line.median(name), line.unit) for name in contenders),
+        _against(line, contenders),
         quantities.ratio(line.ratio),
         quantities.goal(line),
         quantities.reached(line),
@@ -93,10 +134,13 @@ def cells(line: Line) -> tuple[str, ...]:
 
 def table(report: Report) -> str:
     """The table for a terminal, with the verdict under it."""
-    rows = [HEAD, *map(cells, report.lines)]
+    among = report.suite.contenders
+    rows = [report.head, *(cells(line, among) for line in report.lines)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
-        "  ".join(_aligned(place, cell, width) for place, (cell, width) in enumerate(pairs))
+        "  ".join(
+            _aligned(place, cell, width, len(among)) for place, (cell, width) in enumerate(pairs)
+        )
         for pairs in (list(zip(row, widths, strict=True)) for row in rows)
     ]
     failures = [f"failed: {row}: {said}" for row, said in report.failures.items()]
@@ -125,6 +169,7 @@ def as_json(report: Report) -> dict[str, Any]:
                 "name": outcome.name,
                 "title": outcome.title,
                 "how": outcome.how,
+                "profile": outcome.profile,
                 "seconds": outcome.seconds,
                 "lines": [_line(line) for line in outcome.lines],
             }
@@ -150,30 +195,35 @@ def _line(line: Line) -> dict[str, Any]:
     }
 
 
-def _against(line: Line) -> str:
-    if line.against in (None, "rival", "limit"):
+def _against(line: Line, contenders: Sequence[str]) -> str:
+    if line.against is None or line.against in contenders:
         return line.against or "–"
     return f"{line.against}: {quantities.quantity(line.median(line.against), line.unit)}"
 
 
-def _aligned(place: int, cell: str, width: int) -> str:
-    return cell.rjust(width) if 0 < place < 4 or place == 5 else cell.ljust(width)
+def _aligned(place: int, cell: str, width: int, contenders: int) -> str:
+    """Numbers to the right: the contenders' and, behind what it is compared with, the ratio."""
+    is_number = 0 < place <= contenders or place == contenders + 2
+    return cell.rjust(width) if is_number else cell.ljust(width)
 
 
 def _markdown(report: Report) -> Iterator[str]:
     yield "# Measurements\n"
     yield f"**{report.verdict}.**\n"
-    yield READING + "\n"
+    yield report.suite.reading + "\n"
     if report.caution:
         yield report.caution + "\n"
     yield from _markdown_table(("", ""), report.where)
     yield ""
-    yield from _markdown_table(HEAD, [cells(line) for line in report.lines])
+    among = report.suite.contenders
+    yield from _markdown_table(report.head, [cells(line, among) for line in report.lines])
     for row, said in report.failures.items():
         yield f"\n**{row} could not be measured**: {said}"
     for outcome in report.outcomes:
         yield f"\n## {outcome.title} (`{outcome.name}`)\n"
         yield outcome.how + "\n"
+        if outcome.profile:
+            yield f"Where it goes, as profiled on two cores: {outcome.profile}\n"
         for line in outcome.lines:
             rounds = (f"{name} {quantities.spread(line, name)}" for name in line.values)
             note = f" ({line.note})" if line.note else ""

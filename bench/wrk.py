@@ -90,9 +90,9 @@ def run(target: Target, seconds: float, connections: int = 1) -> Load:
 
 
 @contextlib.contextmanager
-def beside(target: Target, at_most_s: float) -> Iterator[None]:
-    """One connection sends requests back to back for as long as the block lasts."""
-    with _started(target, at_most_s, 1) as process:
+def beside(target: Target, at_most_s: float, connections: int = 1) -> Iterator[None]:
+    """Each connection sends requests back to back for as long as the block lasts."""
+    with _started(target, at_most_s, connections) as process:
         yield
         _finish(process, target)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
-from container.entrypoint import serve
 from container.settings import settings_table
 
 
@@ -17,6 +17,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command == "settings":
         print(settings_table())
         return 0
+    # As process 1 it has no default action: until the container listens to it itself.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    from container.entrypoint import serve  # it takes a tenth of a second
+
     return serve(os.environ)
 
 

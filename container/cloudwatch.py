@@ -8,12 +8,10 @@ serving. boto3 is imported when it is used first: it costs about 30 MB.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
 import math
 import socket
-import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,6 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from container.ports import LOOPBACK
 from container.settings import Settings
+from container.threads import in_daemon_thread
 
 log = logging.getLogger(__name__)
 
@@ -160,7 +159,7 @@ class MetricsPublisher:
         """Publishes every `interval_s`, the first time after one; never raises of itself."""
         while True:
             await asyncio.sleep(self._interval_s)
-            await _in_daemon(self.publish)
+            await in_daemon_thread(self.publish, "cloudwatch")
 
     def publish(self) -> None:
         """Once. Blocks; what fails is logged."""
@@ -181,20 +180,6 @@ class MetricsPublisher:
         if kind not in self._known_failures:
             self._known_failures.add(kind)
             log.warning("metrics were not published", extra={"failure": kind, "reason": str(error)})
-
-
-async def _in_daemon(blocking: Callable[[], None]) -> None:
-    """Run what blocks in a thread that the process does not wait for at its end."""
-    loop = asyncio.get_running_loop()
-    done = asyncio.Event()
-
-    def work() -> None:
-        blocking()
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(done.set)
-
-    threading.Thread(target=work, name="cloudwatch", daemon=True).start()
-    await done.wait()
 
 
 def scrape(url: str) -> str:

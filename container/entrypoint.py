@@ -1,8 +1,12 @@
-"""The only place where objects are built and joined, and where start and stop have their order.
+"""The order of start and stop.
 
-Start: the HTTP server first, so that /ping and /models answer from the first second; then
-tritonserver; then, in single-model mode, its model. Stop: no new connections, what is in flight is
-finished, then tritonserver, then what was written to disk.
+Start: the port is bound; then tritonserver is found and started, and beside it the server's
+modules are imported and joined, so that /ping and /models answer whatever tritonserver takes; then,
+in single-model mode, its model is loaded. Stop: no new connections, what is in flight is finished,
+then tritonserver, then what was written to disk.
+
+What is imported at the top of this file is all that tritonserver's start needs: each further import
+here comes before it, and with it before the first 200 on /ping.
 """
 
 from __future__ import annotations
@@ -17,45 +21,33 @@ import shutil
 import signal
 import socket
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import uvicorn
 import uvloop
-from starlette.types import ASGIApp
 
-from container.cloudwatch import MetricsPublisher
-from container.errors import BindFailed, ContainerError, SingleModelUnusable
+from container.allocator import keep_freed_memory
+from container.errors import BindFailed, ContainerError, WorkDirUnusable
 from container.logs import configure
-from container.ports import LOOPBACK, Ports, choose_ports
-from container.settings import MIB, Settings, read_settings
+from container.ports import Ports, choose_ports
+from container.settings import Settings, read_settings
+from container.threads import in_daemon_thread
 from container.triton_command import TritonCommand, build_command, shm_prefix_for
 from container.triton_process import TritonProcess
-from container.triton_runtime import count_gpus, find_runtime
-from ensemble_tools import EnsembleToolsError, Rewrite, read_repository
-from serve.app import multi_model_app, single_model_app
-from serve.errors import ServeError
-from serve.http_protocol import invocation_protocol
-from serve.invocation import Invocation
-from serve.lifecycle import Lifecycle, LifecycleSettings
-from serve.registry import Registry
-from serve.revival import Revival
-from serve.routes import InvokeRoute, ModelRoutes, PingRoute, invoked_model, is_invocations
-from serve.translation import Translation
-from serve.triton_client import TritonClient
+from container.triton_runtime import ModelsPython, count_gpus, find_runtime
+
+if TYPE_CHECKING:
+    from container.assembly import Container
 
 log = logging.getLogger(__name__)
 
-#: Of the time to stop in, what requests in flight get, and then tritonserver. The rest is for
-#: clearing away what a killed tritonserver leaves, and for the interpreter's own end.
-_DRAIN_SHARE, _TRITON_SHARE = 0.5, 0.25
+#: Of the time to stop in, what tritonserver gets after requests in flight got theirs. The rest is
+#: for clearing away what a killed tritonserver leaves, and for the interpreter's own end.
+_TRITON_SHARE = 0.25
 #: Connections that the kernel holds until they are accepted; the platform waits 250 ms for that.
 _BACKLOG = 2048
-#: Longer than load balancers and the platform keep idle connections (60 s and less).
-_KEEP_ALIVE_S = 75
 
 
 def serve(environment: Mapping[str, str]) -> int:
@@ -70,148 +62,114 @@ def serve(environment: Mapping[str, str]) -> int:
         configure(settings.log_level)
         for unknown in settings.unknown:
             log.warning("%s", unknown)
-        gc.freeze()  # what was imported stays, and need not be looked through at every collection
-        uvloop.run(_Container(settings, environment).run())
+        keep_freed_memory()
+        uvloop.run(_Run(settings, environment).from_start_to_stop())
     except ContainerError as error:
         log.critical("%s", error)
         return 1
     return 0
 
 
-@dataclass(frozen=True)
-class _Serving:
-    """What answers requests, joined."""
-
-    app: ASGIApp
-    protocol: type[asyncio.Protocol] | None
-    triton: TritonClient
-    registry: Registry
-    lifecycle: Lifecycle
-    revival: Revival
-
-
-class _Container:
+class _Run:
     """One run, from start to stop."""
 
     def __init__(self, settings: Settings, environment: Mapping[str, str]) -> None:
         self._settings, self._environment = settings, environment
-        self._nvtabular = ""
+        self._models = ModelsPython(None, environment)
+        self._container: Container | None = None
+        self._process: TritonProcess | None = None
 
-    async def run(self) -> None:
+    async def from_start_to_stop(self) -> None:
         """Serve until a signal comes or tritonserver cannot be kept alive."""
         settings = self._settings
         stop = _stop_signal()
-        single_model = None if settings.multi_model else _single_model_name(settings)
         async with AsyncExitStack() as ending:
             work_dir = ending.enter_context(_work_dir(settings.work_dir))
             ports = choose_ports(settings)
-            repository = work_dir / "serving"
-            serving = _join(settings, ports, repository, single_model, lambda: self._nvtabular)
-            server, listening = await self._start_http(serving)
-            ending.push_async_callback(_drain, server, listening)
+            listener = ending.enter_context(_bind(settings.bind_address, settings.bind_port))
+            triton = asyncio.ensure_future(self._triton(ports, work_dir))
+            ending.push_async_callback(self._end_triton, triton)
+            make = await asyncio.to_thread(_import_assembly)
+            gc.freeze()  # what was imported stays: no collection need look through it
+            container = self._container = make(
+                settings, ports, _serving_repository(work_dir), lambda: self._models
+            )
+            http = container.listen(listener, _BACKLOG)
+            ending.push_async_callback(container.stop)
             log.info("listening", extra={"port": settings.bind_port})
+            await _until_stopped(stop, {triton, http}, container.after_start())
 
-            process = await self._triton(serving, ports, work_dir)
-            running = asyncio.ensure_future(process.run())
-            try:
-                beside = self._after_start(serving, ports, single_model)
-                await self._until_stopped(stop, {running, listening}, beside)
-            finally:
-                log.info("stopping")
-                serving.lifecycle.stop()
-                await _drain(server, listening)
-                await serving.triton.close()  # tritonserver waits for connections that are open
-                await process.stop()
-                with contextlib.suppress(ContainerError):
-                    await running
-
-    async def _start_http(self, serving: _Serving) -> tuple[_Server, asyncio.Future[None]]:
+    async def _triton(self, ports: Ports, work_dir: Path) -> None:
         settings = self._settings
-        config = uvicorn.Config(
-            serving.app,
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-            http=serving.protocol or "httptools",
-            ws="none",
-            loop="none",
-            server_header=False,
-            date_header=False,
-            proxy_headers=False,
-            backlog=_BACKLOG,
-            timeout_keep_alive=_KEEP_ALIVE_S,
-            timeout_graceful_shutdown=max(1, int(settings.shutdown_timeout * _DRAIN_SHARE)),
-        )
-        server = _Server(config)
-        bound = _bind(settings.bind_address, settings.bind_port)
-        return server, asyncio.ensure_future(server.serve(sockets=[bound]))
-
-    async def _triton(self, serving: _Serving, ports: Ports, work_dir: Path) -> TritonProcess:
-        settings = self._settings
-        command = await asyncio.to_thread(self._command, ports, work_dir)
-        return TritonProcess(
+        command = await in_daemon_thread(lambda: self._command(ports, work_dir), "start")
+        self._process = TritonProcess(
             command,
-            is_live=serving.triton.is_live,
-            on_restarted=serving.revival.revive_all,
+            is_live=self._is_live,
+            on_restarted=self._revive,
             restart_limit=settings.restart_limit,
             restart_window_s=settings.restart_window,
             start_timeout_s=settings.start_timeout,
             stop_timeout_s=settings.shutdown_timeout * _TRITON_SHARE,
         )
+        await self._process.run()
+
+    async def _end_triton(self, running: asyncio.Future[None]) -> None:
+        if self._process is None:
+            running.cancel()  # it is still looked for
+        else:
+            await self._process.stop()
+        with contextlib.suppress(ContainerError, asyncio.CancelledError):
+            await running
 
     def _command(self, ports: Ports, work_dir: Path) -> TritonCommand:
         runtime = find_runtime(self._settings, work_dir, self._environment)
         log.info("tritonserver found", extra={"path": str(runtime.executable)})
-        if runtime.backend_python is not None:
-            self._nvtabular = runtime.backend_python.nvtabular
-        return build_command(
+        command = build_command(
             self._settings,
             runtime,
             ports,
-            work_dir / "serving",
+            _serving_repository(work_dir),
             self._environment,
             gpu_count=count_gpus(),
             shm_prefix=shm_prefix_for(os.getpid(), secrets.token_hex(4)),
         )
+        self._models = ModelsPython(runtime.backend_python, command.env)
+        return command
 
-    async def _after_start(self, serving: _Serving, ports: Ports, single_model: str | None) -> None:
-        """What runs beside tritonserver: the single model's load, the publishing of metrics."""
-        if single_model is not None:
-            await _load_single_model(self._settings, serving.lifecycle, single_model)
-        if self._settings.publish_metrics:
-            await _metrics_publisher(self._settings, ports).run()
+    async def _is_live(self) -> bool:
+        return self._container is not None and await self._container.triton.is_live()
 
-    async def _until_stopped(
-        self, stop: asyncio.Event, servers: set[asyncio.Future[None]], beside: Awaitable[None]
-    ) -> None:
-        """Return on a signal, or when a server ends; raise what ended one of them or `beside`."""
-        stopping = asyncio.ensure_future(stop.wait())
-        others: set[asyncio.Future[Any]] = {stopping, asyncio.ensure_future(beside)}
-        tasks = servers | others
-        try:
-            while not stopping.done() and not any(server.done() for server in servers):
-                done, tasks = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    task.result()
-        finally:
-            for task in others:
-                task.cancel()
-            await asyncio.gather(*others, return_exceptions=True)
+    async def _revive(self) -> None:
+        assert self._container is not None, "what is not joined yet was never live"
+        await self._container.revival.revive_all()
 
 
-class _Server(uvicorn.Server):
-    """uvicorn, but signals are the container's: uvicorn would raise them again after it stopped."""
+def _import_assembly() -> type[Container]:
+    """What takes 0.5 s of imports, in a thread: tritonserver is started meanwhile."""
+    from container.assembly import Container
 
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave the signals alone."""
-        yield
+    return Container
 
 
-async def _drain(server: _Server, listening: asyncio.Future[None]) -> None:
-    """Stop accepting and finish what is in flight; idempotent."""
-    server.should_exit = True
-    await listening
+async def _until_stopped(
+    stop: asyncio.Event, servers: set[asyncio.Future[None]], beside: Awaitable[None]
+) -> None:
+    """Return on a signal, or when a server ends; raise what ended one of them or `beside`."""
+    stopping = asyncio.ensure_future(stop.wait())
+    others: set[asyncio.Future[Any]] = {stopping, asyncio.ensure_future(beside)}
+    tasks, ends = servers | others, servers | {stopping}
+    try:
+        while True:
+            done, tasks = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+            if done & ends:
+                return
+    finally:
+        log.info("stopping")
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
 
 
 def _stop_signal() -> asyncio.Event:
@@ -225,14 +183,21 @@ def _stop_signal() -> asyncio.Event:
 @contextlib.contextmanager
 def _work_dir(configured: Path | None) -> Iterator[Path]:
     """A directory for what this run writes, empty at its start and gone at its end."""
-    if configured is not None:
-        configured.mkdir(parents=True, exist_ok=True)
-    directory = Path(tempfile.mkdtemp(prefix="serve-", dir=configured))
-    (directory / "serving").mkdir()
+    try:
+        if configured is not None:
+            configured.mkdir(parents=True, exist_ok=True)
+        directory = Path(tempfile.mkdtemp(prefix="serve-", dir=configured))
+    except OSError as error:
+        raise WorkDirUnusable(configured, error.strerror or str(error)) from error
+    _serving_repository(directory).mkdir()
     try:
         yield directory
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def _serving_repository(work_dir: Path) -> Path:
+    return work_dir / "serving"
 
 
 def _bind(address: str, port: int) -> socket.socket:
@@ -241,104 +206,3 @@ def _bind(address: str, port: int) -> socket.socket:
         return socket.create_server((address, port), family=family, backlog=_BACKLOG)
     except OSError as error:
         raise BindFailed(address, port, error.strerror or str(error)) from error
-
-
-def _join(
-    settings: Settings,
-    ports: Ports,
-    serving_repository: Path,
-    single_model: str | None,
-    nvtabular: Callable[[], str],
-) -> _Serving:
-    """Registry, client, lifecycle, invocation and routes, each given what it needs."""
-    registry = Registry()
-    triton = TritonClient(LOOPBACK, ports.http, ports.grpc)
-    revival = Revival(
-        registry, triton, serving_repository, settings.load_timeout, settings.unload_timeout
-    )
-    lifecycle = Lifecycle(
-        registry,
-        triton,
-        LifecycleSettings(
-            model_root=settings.model_root if settings.multi_model else Path("/"),
-            serving_repository=serving_repository,
-            start_timeout_s=settings.start_timeout,
-            load_timeout_s=settings.load_timeout,
-            unload_timeout_s=settings.unload_timeout,
-            memory_reserve_bytes=settings.memory_reserve_mb * MIB,
-            strict=not settings.auto_complete,
-            rewrite=Rewrite(settings.rewrite),
-            nvtabular=nvtabular,
-        ),
-    )
-    least = settings.translate_json_from
-    invocation = Invocation(
-        registry,
-        triton,
-        revival,
-        settings.inference_type,
-        settings.invoke_timeout,
-        Translation(least) if least and settings.inference_type == "infer" else None,
-    )
-    ping = PingRoute(_health(settings, registry, triton))
-    if single_model is None:
-        app = multi_model_app(ping, ModelRoutes(registry, lifecycle), InvokeRoute(invocation))
-        model_of: Callable[[bytes], str | None] = invoked_model
-    else:
-        app = single_model_app(ping, InvokeRoute(invocation, single_model))
-
-        def model_of(url: bytes) -> str | None:
-            return single_model if is_invocations(url) else None
-
-    protocol = None if invocation.streams else invocation_protocol(invocation, model_of)
-    return _Serving(app, protocol, triton, registry, lifecycle, revival)
-
-
-def _health(
-    settings: Settings, registry: Registry, triton: TritonClient
-) -> Callable[[], Awaitable[bool]]:
-    """What /ping asks: tritonserver's liveness, or readiness of it and of the single model."""
-    if settings.ping_mode == "live":
-        return triton.is_live
-    if settings.multi_model:
-        return triton.is_ready
-
-    async def model_is_ready() -> bool:
-        models = registry.all_loaded()
-        return bool(models) and await triton.is_model_ready(models[0].serving.entry)
-
-    return model_is_ready
-
-
-def _single_model_name(settings: Settings) -> str:
-    """The model of a single-model endpoint (upstream's serve script has the same rule).
-
-    Raises SingleModelUnusable unless it is named or the only one.
-    """
-    directory, named = settings.single_model_dir, settings.default_model_name
-    try:
-        repository = read_repository(directory, named)
-    except EnsembleToolsError as error:
-        raise SingleModelUnusable.unclear(str(error)) from error
-    if named is None and len(repository.models) > 1:
-        found = ", ".join(sorted(repository.models)[:20])
-        raise SingleModelUnusable.unclear(f"{directory}: found several models ({found})")
-    name = repository.entry.name
-    if named is None:
-        log.warning(
-            "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME is not set; serving the only model",
-            extra={"model_name": name},
-        )
-    return name
-
-
-async def _load_single_model(settings: Settings, lifecycle: Lifecycle, name: str) -> None:
-    try:
-        await lifecycle.load(name, str(settings.single_model_dir), entry=name)
-    except ServeError as error:
-        raise SingleModelUnusable.failed(name, str(error)) from error
-
-
-def _metrics_publisher(settings: Settings, ports: Ports) -> MetricsPublisher:
-    assert ports.metrics is not None
-    return MetricsPublisher(settings, ports.metrics)

@@ -17,6 +17,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 
 class ContainerError(Exception):
@@ -81,6 +82,19 @@ class BindFailed(ContainerError):
         super().__init__(
             f"cannot listen on {address} port {port}: {reason}; "
             "free the port, or set SAGEMAKER_BIND_TO_PORT or SERVE_BIND_ADDRESS"
+        )
+
+
+class WorkDirUnusable(ContainerError):
+    """The directory for what a run writes cannot be made."""
+
+    def __init__(self, configured: Path | None, reason: str) -> None:
+        where = (
+            f"SERVE_WORK_DIR={configured}" if configured else "the directory for temporary files"
+        )
+        super().__init__(
+            f"{where}: no directory can be made there ({reason}); "
+            "set SERVE_WORK_DIR to one that can be written to"
         )
 
 

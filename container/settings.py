@@ -108,6 +108,8 @@ class Settings:
     work_dir: Path | None
     auto_complete: bool
     rewrite: Literal["auto", "ensemble", "executor"]
+    compile: Literal["auto", "off"]
+    compile_check: bool
     start_timeout: float
     load_timeout: float
     unload_timeout: float
@@ -200,6 +202,12 @@ SETTINGS: tuple[Variable, ...] = (
     Variable(("SERVE_REWRITE",), "rewrite", "auto",
              "what becomes of executor models: `auto`, the best form; `ensemble`, an ensemble or"
              " nothing; `executor`, the executor itself", one_of("auto", "ensemble", "executor")),
+    Variable(("SERVE_COMPILE",), "compile", "auto",
+             "what becomes of NVTabular workflows: `auto`, a numpy program where the numbers are"
+             " certain to be the same; `off`, NVTabular itself", one_of("auto", "off")),
+    Variable(("SERVE_COMPILE_CHECK",), "compile_check", "false",
+             "`true`: a load compares each compiled workflow with NVTabular, on generated rows"
+             " (some seconds), and serves NVTabular where they differ", boolean),
     Variable(("SERVE_BIND_ADDRESS",), "bind_address", "0.0.0.0",
              "address of the SageMaker API", text),
     Variable(("SERVE_START_TIMEOUT",), "start_timeout", "120",
@@ -220,7 +228,7 @@ SETTINGS: tuple[Variable, ...] = (
     Variable(("SERVE_MEMORY_RESERVE_MB",), "memory_reserve_mb", "256",
              "loads are refused with 507 below this much available memory; `0`: never",
              whole(0)),
-    Variable(("SERVE_TRANSLATE_JSON_FROM",), "translate_json_from", str(16 * 1024),
+    Variable(("SERVE_TRANSLATE_JSON_FROM",), "translate_json_from", str(64 * 1024),
              "JSON requests and answers of this many bytes and more pass tritonserver as binary"
              " tensors; `0`: none does", whole(0)),
     Variable(("SERVE_PYTHON_THREADS",), "python_threads", "8",

@@ -18,7 +18,6 @@ import logging
 import os
 import signal
 import subprocess
-import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
@@ -27,6 +26,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from container.errors import TritonCrashLoop, TritonNotLive, describe_status
+from container.threads import in_daemon_thread
+from container.tied import tied_to_us
 from container.triton_command import TritonCommand
 
 T = TypeVar("T")
@@ -38,10 +39,6 @@ GROUP_EXIT_TIMEOUT_S = 5.0  # for killed processes to be gone; longer only in un
 GROUP_CHECK_INTERVAL_S = 0.01
 SHARED_MEMORY = Path("/dev/shm")
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
-
-# When we die by SIGKILL, the kernel tells tritonserver to end (PR_SET_PDEATHSIG), and its stubs end
-# with it. util-linux does it, since between fork and exec a threaded process may not run Python.
-SETPRIV = Path("/usr/bin/setpriv")
 
 
 class _End(Enum):
@@ -72,21 +69,7 @@ class _Child:
 
     async def wait(self) -> int:
         """Its exit status, negative for a signal."""
-        loop = asyncio.get_running_loop()
-        exited: asyncio.Future[int] = loop.create_future()
-
-        def wait() -> None:
-            status = self._process.wait()
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                loop.call_soon_threadsafe(_settle, exited, status)
-
-        threading.Thread(target=wait, name="tritonserver", daemon=True).start()
-        return await exited
-
-
-def _settle(future: asyncio.Future[int], status: int) -> None:
-    if not future.done():
-        future.set_result(status)
+        return await in_daemon_thread(self._process.wait, "tritonserver")
 
 
 class TritonProcess:
@@ -184,8 +167,8 @@ class TritonProcess:
             self._count_death(exited.result())
 
     def _start(self) -> _Child:
-        # From this thread: the death signal is tied to the thread that forks.
-        self._child = _Child((*_tie_to_us(), *self._command.argv), self._command.env)
+        # From this thread, which lives as long as we do; its stubs end with tritonserver.
+        self._child = _Child((*tied_to_us(), *self._command.argv), self._command.env)
         log.info("tritonserver started", extra={"pid": self._child.pid})
         return self._child
 
@@ -261,10 +244,6 @@ class TritonProcess:
             "tritonserver died and is started again",
             extra={"status": describe_status(status), "deaths": len(self._deaths)},
         )
-
-
-def _tie_to_us() -> tuple[str, ...]:
-    return (str(SETPRIV), "--pdeathsig", "TERM", "--") if SETPRIV.exists() else ()
 
 
 async def _awaited(work: Awaitable[T]) -> T:

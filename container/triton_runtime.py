@@ -23,6 +23,7 @@ from pathlib import Path
 
 from container.errors import RuntimeNotFound, RuntimeUnusable
 from container.settings import Settings
+from container.tied import tied_to_us
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +69,22 @@ class BackendPython:
     prefix: Path
     library_directory: Path | None
     nvtabular: str = ""
+
+
+@dataclass(frozen=True)
+class ModelsPython:
+    """What tritonserver runs Python models with: the interpreter, and the environment.
+
+    python: None for the image's own arrangement, and as long as it is not known.
+    """
+
+    python: BackendPython | None
+    environment: Mapping[str, str]
+
+    @property
+    def nvtabular(self) -> str:
+        """The version that it has; empty for none and for one that is not known."""
+        return self.python.nvtabular if self.python is not None else ""
 
 
 @dataclass(frozen=True)
@@ -170,11 +187,11 @@ def _backend_python(
         return ask_interpreter(configured)
     if DEFAULT_BACKEND_PYTHON.exists():
         return ask_interpreter(DEFAULT_BACKEND_PYTHON)
-    return ask_interpreter(_image_python(environment)) if needed else None
+    return ask_interpreter(python_on_path(environment)) if needed else None
 
 
-def _image_python(environment: Mapping[str, str]) -> Path:
-    """python3 on PATH, but not our own server's."""
+def python_on_path(environment: Mapping[str, str]) -> Path:
+    """python3 on PATH, but not our own server's; raises RuntimeUnusable."""
     own = own_environment_bin()
     folders = environment.get("PATH", os.defpath).split(os.pathsep)
     path = os.pathsep.join(f for f in folders if f and (own is None or Path(f) != own))
@@ -190,15 +207,15 @@ def ask_interpreter(executable: Path) -> BackendPython:
     """Runs the interpreter once to learn what it is. Raises RuntimeUnusable."""
     try:
         done = subprocess.run(
-            [str(executable), "-I", "-c", _QUESTION],
+            [*tied_to_us(), str(executable), "-I", "-c", _QUESTION],
             capture_output=True, text=True, timeout=QUESTION_TIMEOUT_S, check=True,
+            start_new_session=True,  # Ctrl-C is for the container, which ends in order
         )  # fmt: skip
         facts = json.loads(done.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
-        said = getattr(error, "stderr", None) or str(error)
         raise RuntimeUnusable(
             f"the models' Python {executable}",
-            f"it did not run ({said.strip().splitlines()[-1]})",
+            f"it did not run ({_last_words(error)})",
             "set SERVE_BACKEND_PYTHON to an interpreter",
         ) from error
     libraries = Path(facts["library_directory"])
@@ -210,6 +227,15 @@ def ask_interpreter(executable: Path) -> BackendPython:
         library_directory=libraries if shared and shared.exists() else None,
         nvtabular=facts["nvtabular"],
     )
+
+
+def _last_words(error: Exception) -> str:
+    if isinstance(error, subprocess.TimeoutExpired):
+        return f"no answer in {error.timeout:g} s"
+    if isinstance(error, subprocess.CalledProcessError):
+        said = (error.stderr or "").strip()
+        return said.splitlines()[-1] if said else f"exit code {error.returncode}"
+    return str(error) or type(error).__name__
 
 
 def _stand_ins(root: Path) -> tuple[str, ...]:

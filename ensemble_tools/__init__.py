@@ -3,15 +3,18 @@
 The public names, in the order in which a load uses them.
 """
 
+from ensemble_tools.compilation import Compile, with_compiled_workflows
 from ensemble_tools.errors import ArchiveError, EnsembleToolsError, IllegalName
 from ensemble_tools.graph_reader import read_executor_graph
 from ensemble_tools.namespace import Namespace, parse_published
 from ensemble_tools.plan import Form, Rewrite, ServingPlan, plan
-from ensemble_tools.publish import publish, retract
+from ensemble_tools.publish import TableWriter, WorkflowCheck, publish, retract
 from ensemble_tools.repository import ModelRepository, model_directories, read_repository
+from ensemble_tools.workflows.tables import TableUnusable, write_tables
 
 __all__ = [
     "ArchiveError",
+    "Compile",
     "EnsembleToolsError",
     "Form",
     "IllegalName",
@@ -19,6 +22,9 @@ __all__ = [
     "Namespace",
     "Rewrite",
     "ServingPlan",
+    "TableUnusable",
+    "TableWriter",
+    "WorkflowCheck",
     "model_directories",
     "parse_published",
     "plan",
@@ -26,4 +32,6 @@ __all__ = [
     "read_executor_graph",
     "read_repository",
     "retract",
+    "with_compiled_workflows",
+    "write_tables",
 ]

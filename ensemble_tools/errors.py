@@ -7,6 +7,7 @@ EnsembleToolsError
     ├── ConfigUnreadable     a config.pbtxt that does not parse
     ├── ConfigIncomplete     a config.pbtxt that lacks what strict mode needs
     ├── PayloadMissing       a model directory without what its backend loads
+    ├── PayloadBroken        a file that would fail each request
     ├── ReleaseUnfit         written by a release that the models' Python cannot run
     ├── EnsembleInvalid      an ensemble with a cycle, a missing step or a tensor from nowhere
     ├── GraphUnreadable      an ensemble.pkl that is truncated, foreign or hostile
@@ -82,6 +83,14 @@ class PayloadMissing(ArchiveError):
     def __init__(self, path: Path, expected: str) -> None:
         self.path = path
         super().__init__(f"{path}: {expected}")
+
+
+class PayloadBroken(ArchiveError):
+    """A file that the model reads when it is asked, and cannot."""
+
+    def __init__(self, path: Path, found: str, remedy: str) -> None:
+        self.path = path
+        super().__init__(f"{path}: {found}; {remedy}")
 
 
 class ReleaseUnfit(ArchiveError):

@@ -6,7 +6,9 @@ follow merlin-core: a node has parents, and dependencies (the second branch of a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class Operator:
     for operators that have none of their own.
     selector: the column names that the operator itself carries, or None.
     subgraph: the graph inside a Subgraph; loops: whether it is repeated until a condition holds.
+    state: all its attributes, as the pickle has them.
     """
 
     class_name: str
@@ -43,6 +46,7 @@ class Operator:
     selector: tuple[str, ...] | None = None
     subgraph: ExecutorGraph | None = None
     loops: bool = False
+    state: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -50,8 +54,10 @@ class Node:
     """One node: an operator and where its columns come from.
 
     upstream: numbers of parents, then of dependencies, in the executor's order of evaluation.
-    selection: the columns that the executor hands to the operator, in order.
-    inputs: the columns of the node's input schema.
+    selection: the columns that the executor hands to the operator, in order; groups: the same, with
+    those that are selected together in one tuple.
+    is_leaf: it has no parents, so that its inputs (columns_in) are the request's.
+    inputs: the names of columns_in, the node's input schema.
     dependency_columns: what its dependencies put out, by their schemas.
     output: the node's output schema.
     """
@@ -63,6 +69,9 @@ class Node:
     inputs: tuple[str, ...]
     dependency_columns: tuple[str, ...]
     output: tuple[Column, ...]
+    groups: tuple[str | tuple[str, ...], ...] = ()
+    columns_in: tuple[Column, ...] = ()
+    is_leaf: bool = False
 
 
 @dataclass(frozen=True)

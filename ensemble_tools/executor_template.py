@@ -1,4 +1,4 @@
-"""Whether an executor's model.py is the one that merlin-systems exports.
+"""Whether an executor's model.py, or a workflow step's, is the one that merlin-systems exports.
 
 An ensemble does what Merlin's own model.py does with the graph. A user's change to that file would
 be lost in it without a word, so only the known files pass. They are compared in meaning: comments,
@@ -38,6 +38,9 @@ _MERLIN_SYSTEMS = {
 #: merlin/systems/triton/conversions.py is the same in these, and another one before.
 _CONVERTING = {"23.06", "23.08"}
 
+#: The workflow step's file; releases since 23.05 have this one.
+_WORKFLOW_MODEL = "b05fb45ea474116d2d4cd9daad8c0bee21e3f69835da294a6b931ca3b8d3ee94"
+
 
 @dataclass(frozen=True)
 class Template:
@@ -71,6 +74,16 @@ def read_template(model_file: Path) -> Template:
     if found in _MERLIN_SYSTEMS:
         return Template(_MERLIN_SYSTEMS[found])
     return Template(customised="it differs in more than comments")
+
+
+def is_workflow_model(model_file: Path) -> bool:
+    """Whether a workflow step's model.py is Merlin's of 23.08; False for what cannot be read."""
+    try:
+        with model_file.open("rb") as file:
+            data = file.read(MAX_TEMPLATE_BYTES + 1)
+        return len(data) <= MAX_TEMPLATE_BYTES and digest(data.decode()) == _WORKFLOW_MODEL
+    except Exception:  # what is no Python makes the parser raise SyntaxError and others
+        return False
 
 
 def digest(source: str) -> str:

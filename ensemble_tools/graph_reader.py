@@ -57,7 +57,7 @@ def read_executor_graph(repository: ModelRepository) -> ExecutorGraph | None:
 
 
 def read_graph_file(path: Path) -> ExecutorGraph:
-    """Read one ensemble.pkl; at most MAX_PICKLE_BYTES of it."""
+    """Read one ensemble.pkl, or one workflow.pkl; at most MAX_PICKLE_BYTES of it."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_PICKLE_BYTES + 1)
@@ -96,7 +96,8 @@ class _GraphReader:
         return self._graphs[id(graph)]
 
     def _node(self, node: Any, numbers: dict[int, int]) -> Node:
-        names = [column.name for column in self._columns(_state(node, "input_schema"))]
+        columns = self._columns(_state(node, "input_schema"))
+        names = [column.name for column in columns]
         return Node(
             number=numbers[id(node)],
             operator=self._operator(_state(node, "op")),
@@ -105,6 +106,9 @@ class _GraphReader:
             inputs=tuple(names),
             dependency_columns=tuple(self._dependency_columns(node)),
             output=self._columns(_state(node, "output_schema")),
+            groups=self._groups(node, names),
+            columns_in=columns,
+            is_leaf=not _list(_state(node, "parents")),
         )
 
     def _operator(self, op: Any) -> Operator:
@@ -124,6 +128,7 @@ class _GraphReader:
             selector=self._selector_names(state.get("selector")),
             subgraph=None if subgraph is None else self.read(subgraph),
             loops=state.get("loop_until") is not None,
+            state=state,
         )
 
     def _post_order(self, output: Any) -> list[Any]:
@@ -171,6 +176,20 @@ class _GraphReader:
             return tuple(names)
         chosen, present = self._selector_names(selector), set(names)
         return tuple(name for name in chosen if name in present) if chosen else tuple(names)
+
+    def _groups(self, node: Any, names: list[str]) -> tuple[str | tuple[str, ...], ...]:
+        """merlin-core's ColumnSelector.grouped_names of that selection."""
+        selection = self._selection(node, names)
+        selector = _inert(node, "a node").state.get("_selector")
+        if selector is None or self._has_tags(selector) or _selects_all(selector):
+            return selection
+        groups = [
+            tuple(name for name in self._selector_names(group) or () if name in set(selection))
+            for group in _list(_inert(selector, "a selector").state.get("subgroups", []))
+        ]
+        alone = set(_strings(_inert(selector, "a selector").state.get("_names")))
+        single = [name for name in selection if name in alone or not groups]
+        return (*single, *dict.fromkeys(group for group in groups if group))
 
     def _has_tags(self, selector: Any) -> bool:
         groups = _list(_inert(selector, "a selector").state.get("subgroups", []))

@@ -13,8 +13,9 @@ another copy of a long list, whatever is copied while the pickle is read is coun
 
 Keys. Who chooses the hashes of a dict's keys or a set's items can make each meet all others,
 and the unpickler holds the interpreter meanwhile. Strings and bytes are hashed with a secret, and
-instances by their address; numbers are not, so only a few of them may be keys; tuples, frozensets
-and very long numbers, whose hash can also take for ever, are none at all.
+instances by their address; numbers are not, so only a few of them may be keys; tuples of other
+things than a few strings, frozensets and very long numbers, whose hash can also take for ever, are
+none at all.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ MAX_TUPLE_NESTING = 100
 #: Numbers that may be dict keys or set items, over all of the pickle: a graph has hardly any. With
 #: chosen hashes each costs as much as there are others.
 MAX_NUMBER_KEYS = 1_000
+#: Texts in a tuple that is a key, such as the columns that HashedCross crosses.
+MAX_KEY_TEXTS = 32
 #: Longer numbers take long to hash, and Python hashes them anew each time.
 MAX_KEY_BITS = 32 * 1024
 
@@ -47,6 +50,7 @@ _RECALLING_OPCODES = {"GET", "BINGET", "LONG_BINGET"}
 _TUPLE_OPCODES = {"TUPLE", "TUPLE1", "TUPLE2", "TUPLE3"}
 #: They leave the object that they change on the stack.
 _CHANGING_OPCODES = {"BUILD", "APPEND", "APPENDS", "SETITEM", "SETITEMS", "ADDITEMS"}
+_TEXT_OPCODES = {"UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"}
 _NUMBER_OPCODES = {
     "INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT",
 }  # fmt: skip
@@ -93,6 +97,9 @@ class _Budget:
                 if isinstance(key, int) and key.bit_length() > MAX_KEY_BITS:
                     raise NotInert(_UNFIT_KEY)
                 self.spend_number_key()
+            elif isinstance(key, tuple):
+                if len(key) > MAX_KEY_TEXTS or not all(type(one) is str for one in key):
+                    raise NotInert(_UNFIT_KEY)
             elif not isinstance(key, str | bytes | Inert | type | _FrozenSet | None):
                 raise NotInert(_UNFIT_KEY)
 
@@ -174,10 +181,11 @@ def _check_opcodes(data: bytes) -> None:
 class _Walk:
     """The unpickler's stack and memo, with a number in the place of each object.
 
-    Above 0: a tuple, and how deep tuples are nested in it. 0: anything else, but for the following.
+    Above 0: a tuple, and how deep tuples are nested in it; one of texts alone has a number of its
+    own. 0: anything else, but for the following.
     """
 
-    _MARK, _NUMBER, _UNFIT_AS_KEY = -1, -2, -3
+    _MARK, _NUMBER, _UNFIT_AS_KEY, _TEXT, _TEXTS = -1, -2, -3, -4, -5
 
     def __init__(self) -> None:
         self._stack: list[int] = []
@@ -214,7 +222,11 @@ class _Walk:
         self._stack.extend([self._made(opcode.name, argument, popped)] * len(opcode.stack_after))
 
     def _made(self, opcode: str, argument: Any, popped: list[int]) -> int:
+        if opcode in _TEXT_OPCODES:
+            return self._TEXT
         if opcode in _TUPLE_OPCODES:
+            if 0 < len(popped) <= MAX_KEY_TEXTS and set(popped) == {self._TEXT}:
+                return self._TEXTS
             nesting = 1 + max([0, *popped])
             if nesting > MAX_TUPLE_NESTING:
                 raise NotInert(f"it nests tuples deeper than {MAX_TUPLE_NESTING}")
@@ -232,7 +244,7 @@ class _Walk:
         for key in keys:
             if key == self._NUMBER:
                 self._budget.spend_number_key()
-            elif key:
+            elif key not in (0, self._TEXT, self._TEXTS):
                 raise NotInert(_UNFIT_KEY)
 
     def _popped(self, opcode: pickletools.OpcodeInfo) -> list[int]:
@@ -293,6 +305,13 @@ def _make_instance(_: _Budget, cls: Any, *args: Any) -> Any:
     return cls.__new__(cls, *args)
 
 
+def _set_function_state(_: _Budget, function: Any, state: Any) -> Any:
+    """In the place of cloudpickle's _function_setstate: names, and what it closes over."""
+    if isinstance(function, Inert):
+        function.__setstate__(state)
+    return function
+
+
 def _make_list(budget: _Budget, *args: Any) -> Any:
     budget.spend(sum(len(arg) for arg in args))
     return list(*args)
@@ -333,6 +352,7 @@ _CONSTRUCTORS: dict[str, Callable[..., Any]] = {
     "_make_skeleton_class": _make_class,
     "_make_skeleton_enum": _make_class,
     "_builtin_type": _make_builtin_type,
+    "_function_setstate": _set_function_state,
     "_reconstructor": _make_instance,
     "__newobj__": _make_instance,
     "__newobj_ex__": _make_instance,

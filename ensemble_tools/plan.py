@@ -31,6 +31,7 @@ from ensemble_tools.namespace import Namespace
 from ensemble_tools.repository import CONFIG_FILE, ModelRepository, SourceModel
 from ensemble_tools.steps.sources import named_calls_source
 from ensemble_tools.wiring import Wiring, called_models, has_foreign_operators, wire
+from ensemble_tools.workflows.program import Program
 
 
 class Form(Enum):
@@ -56,6 +57,17 @@ class Rewrite(Enum):
 
 
 @dataclass(frozen=True)
+class Compiled:
+    """An NVTabular workflow as a program that needs numpy alone.
+
+    place: the model's program file, in its directory, whose place the compiled one takes.
+    """
+
+    program: Program
+    place: str
+
+
+@dataclass(frozen=True)
 class PublishedModel:
     """One model directory of the serving repository.
 
@@ -64,7 +76,8 @@ class PublishedModel:
     files: paths in the directory, such as `1/model.py`, and the text of each: generated ones, which
     take the place of what is linked there.
     empty_versions: version directories that are made because Triton wants one and there is nothing
-    to put into it.
+    to put into it. compiled: what is published in the place of its workflow; not_compiled: why a
+    workflow is published as delivered, empty for other models.
     """
 
     triton_name: str
@@ -73,6 +86,8 @@ class PublishedModel:
     links: tuple[tuple[str, Path], ...] = ()
     empty_versions: tuple[int, ...] = ()
     files: tuple[tuple[str, str], ...] = ()
+    compiled: Compiled | None = None
+    not_compiled: str = ""
 
 
 @dataclass(frozen=True)
@@ -104,6 +119,30 @@ class ServingPlan:
     def source_names(self) -> Mapping[str, str]:
         """Triton name -> the model's name in the archive, for messages."""
         return {model.triton_name: model.source_name for model in self.models}
+
+    @property
+    def compiled(self) -> int:
+        """How many of its models are compiled workflows."""
+        return sum(model.compiled is not None for model in self.models)
+
+    @property
+    def not_compiled(self) -> tuple[str, ...]:
+        """Why NVTabular itself serves a workflow; a sentence for each."""
+        return tuple(
+            f"{model.source_name}: {model.not_compiled}"
+            for model in self.models
+            if model.not_compiled
+        )
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """Which operators of compiled workflows NVTabular runs, and why; a sentence for each."""
+        return tuple(
+            f"{model.source_name}: {kept.reason}"
+            for model in self.models
+            if model.compiled is not None
+            for kept in model.compiled.program.kept
+        )
 
 
 def plan(

@@ -4,19 +4,28 @@ Each published model is an overlay: its config.pbtxt is ours, every other file i
 what SageMaker delivered, which is never changed. Directories are made anew: Triton's python stubs
 write `__pycache__` beside what they import, whatever PYTHONDONTWRITEBYTECODE says (seen with 2.36
 and 2.51). A model is made whole under a hidden name and then renamed, so tritonserver never sees
-half of one.
+half of one. A compiled workflow's tables are written where they will lie; if its category files
+turn out to be unusable, or a check finds that it is not NVTabular's equal, the workflow is
+published as it was delivered.
 """
 
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 
-from ensemble_tools.errors import shortened
+from ensemble_tools.errors import PayloadBroken, shortened
 from ensemble_tools.plan import PublishedModel, ServingPlan
 from ensemble_tools.repository import CONFIG_FILE
+from ensemble_tools.workflows.program import Plain, Table, program_text
+from ensemble_tools.workflows.tables import TableBroken, TableUnusable, write_tables
 
 _STAGING_PREFIX = ".staging-"
 #: Directories in one another, in a model directory; a SavedModel or a python package has some ten.
@@ -27,17 +36,35 @@ MAX_BELOW_LINKS = 10_000
 _Identity = tuple[int, int]
 
 
-def publish(plan: ServingPlan, serving_repository: Path) -> None:
+#: Writes tables into a directory; the rows of program.json. Raises TableUnusable.
+TableWriter = Callable[[Sequence[Table], Path], list[dict[str, Plain]]]
+#: A compiled model and its directory -> why it may not be served compiled, empty for nothing.
+WorkflowCheck = Callable[[PublishedModel, Path], str]
+#: What a compiled workflow is published as, beside the file that Triton runs.
+_WHOLE, _PART = "compiled_model.py", "partly_compiled_model.py"
+_RUNTIME, _TABLES, _PROGRAM = "compiled_workflow", "tables", "program.json"
+
+
+def publish(
+    plan: ServingPlan,
+    serving_repository: Path,
+    write: TableWriter = write_tables,
+    check: WorkflowCheck | None = None,
+) -> ServingPlan:
     """Write the plan's model directories; on an error nothing of the plan is left behind.
 
-    Blocking. Raises OSError (no space, name taken): FileExistsError means that a name is in use.
+    Answers with the plan as it was published: a workflow whose category files are unusable, or that
+    fails the check, is not compiled in it. Blocking. Raises OSError (no space, name taken):
+    FileExistsError means that a name is in use. Raises PayloadBroken for a category file that
+    NVTabular cannot read either.
     """
     staging = Path(tempfile.mkdtemp(prefix=_STAGING_PREFIX, dir=serving_repository))
     published: list[Path] = []
     try:
-        for model in plan.models:
-            _write(model, staging / model.triton_name)
-        for model in plan.models:
+        models = [
+            _written(model, staging / model.triton_name, write, check) for model in plan.models
+        ]
+        for model in models:
             target = serving_repository / model.triton_name
             if target.exists():
                 raise FileExistsError(f"{target} is in use")
@@ -49,12 +76,78 @@ def publish(plan: ServingPlan, serving_repository: Path) -> None:
         raise
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+    return replace(plan, models=tuple(models))
 
 
 def retract(plan: ServingPlan, serving_repository: Path) -> None:
     """Remove the plan's model directories; those already gone are no error. Blocking."""
     for model in plan.models:
         shutil.rmtree(serving_repository / model.triton_name, ignore_errors=True)
+
+
+def _written(
+    model: PublishedModel, directory: Path, write: TableWriter, check: WorkflowCheck | None
+) -> PublishedModel:
+    _write(model, directory)
+    made = put_compiled(model, directory, write)
+    reason = check(made, directory) if check is not None and made.compiled is not None else ""
+    if not reason:
+        return made
+    shutil.rmtree(directory)
+    _write(model, directory)
+    return replace(model, compiled=None, not_compiled=reason)
+
+
+def put_compiled(
+    model: PublishedModel, directory: Path, write: TableWriter = write_tables
+) -> PublishedModel:
+    """Put the model's compiled workflow into its directory, in the place of what is there.
+
+    Answers with the model as it then is: not compiled where its category files are unusable. Raises
+    PayloadBroken.
+    """
+    if model.compiled is None:
+        return model
+    version = directory / Path(model.compiled.place).parts[0]
+    tables = version / _TABLES
+    try:
+        _check_free(version)
+        tables.mkdir()
+        rows = write(model.compiled.program.tables, tables)
+    except TableBroken as error:
+        raise PayloadBroken(error.path, error.found, "export it again") from error
+    except TableUnusable as error:
+        shutil.rmtree(tables, ignore_errors=True)
+        return replace(model, compiled=None, not_compiled=str(error))
+    (tables / _PROGRAM).write_text(program_text(model.compiled.program, rows), encoding="utf-8")
+    for name, text in _runtime().items():
+        _put(directory / Path(model.compiled.place).parent / _RUNTIME / name, text)
+    whole = not model.compiled.program.kept
+    _put(directory / model.compiled.place, _model_file(_WHOLE if whole else _PART))
+    return model
+
+
+def _check_free(version: Path) -> None:
+    for name in (_TABLES, _RUNTIME):
+        if os.path.lexists(version / name):
+            raise TableUnusable(f"it has a {name}/ of its own")
+
+
+@cache
+def _runtime() -> dict[str, str]:
+    found = files("ensemble_tools.workflows").joinpath("runtime").iterdir()
+    return {path.name: path.read_text("utf-8") for path in found if path.name.endswith(".py")}
+
+
+@cache
+def _model_file(name: str) -> str:
+    return files("ensemble_tools.workflows").joinpath(name).read_text("utf-8")
+
+
+def _put(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)  # a link: writing to it would change what was delivered
+    path.write_text(text, encoding="utf-8")
 
 
 def _write(model: PublishedModel, directory: Path) -> None:
@@ -67,10 +160,7 @@ def _write(model: PublishedModel, directory: Path) -> None:
     for version in model.empty_versions:
         (directory / str(version)).mkdir()
     for name, text in model.files:
-        path = directory / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.unlink(missing_ok=True)  # a link: writing to it would change what was delivered
-        path.write_text(text, encoding="utf-8")
+        _put(directory / name, text)
 
 
 def _overlay(source: Path, place: Path) -> None:

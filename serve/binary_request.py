@@ -21,8 +21,9 @@ from serve.tensor_text import DATA_TYPES, NotTaken, Steps, read_data
 
 #: A list of data shorter than this stays in the envelope, in bytes.
 _LEAST_LIST = 512
-#: With less than this in each of them, in bytes, lists are not worth it.
-_LEAST_ON_AVERAGE = 1024
+#: With less than this for each of them, in bytes, lists are not worth it, unless the whole text
+#: is short.
+_LEAST_ON_AVERAGE, _SHORT = 2048, 8 * 1024
 #: The longest envelope that is read, in bytes; the most lists of data, inputs or outputs, and the
 #: most dimensions, that a request may have to be read here. They bound how long that takes.
 _LONGEST_ENVELOPE = 32 * 1024
@@ -33,15 +34,17 @@ _MOST_DIMENSIONS = 32
 _SEARCHED_AT_ONCE = 1024 * 1024
 
 _KEY = b'"data"'
-_COLON = re.compile(rb"[ \t\r\n]{0,80}:[ \t\r\n]{0,80}(?=\[)")
-_IN_LIST = re.compile(rb"[\[ \t\r\n]{0,800}")
+#: Behind a key: a list, in a group, as far as its first element.
+_LIST = re.compile(rb"[ \t\r\n]{0,80}:[ \t\r\n]{0,80}(\[[\[ \t\r\n]{0,800})")
+#: In front of the key of an object's first member.
+_FIRST_MEMBER = re.compile(rb'[ \t\r\n]{0,80}\{(?=[ \t\r\n]{0,80}")')
 #: Behind an input's list: its next member, or its end.
 _AFTER_LIST = re.compile(rb'[ \t\r\n]{0,80}(?:,[ \t\r\n]{0,80}"|\})')
 #: How many brackets inside strings are looked at for the end of their list before that is given up.
 _MOST_GUESSES = 1000
 #: Stands in the envelope where a list was: a string that JSON can hold only with its escape, which
 #: must not be in the text itself.
-_MARK = "\0data "
+_MARK, _MARK_WRITTEN = "\0data ", rb"\u0000data "
 _MARKS_ESCAPE = rb"\u0000"
 
 #: What an input says when its data are elsewhere than in its JSON.
@@ -63,12 +66,17 @@ class BinaryRequest:
     in_json: frozenset[str] | None
 
 
-def binary_request(text: bytes) -> Steps[BinaryRequest]:
-    """Take the data out of a request; raises NotTaken."""
+def binary_request(text: bytes, answer_is_large: bool = False) -> Steps[BinaryRequest]:
+    """Take the data out of a request; raises NotTaken.
+
+    answer_is_large: it is worth it for the answer alone.
+    """
+    if len(text) > _SHORT and (yield from _has_many(text, len(text) // _LEAST_ON_AVERAGE)):
+        # tritonserver is faster at many short lists, but not at writing a long one.
+        if not answer_is_large:
+            raise NotTaken
+        return BinaryRequest(_asking_for_binary(text), [], None)
     lists = yield from _lists(text)
-    taken = sum(end - start for start, end in lists)
-    if taken < _LEAST_ON_AVERAGE * len(lists):
-        raise NotTaken  # tritonserver is faster at many short lists
     envelope = _envelope(text, lists)
     inputs = envelope.get("inputs")
     if not isinstance(inputs, list) or len(inputs) > _MOST_LISTS:
@@ -92,23 +100,45 @@ def binary_request(text: bytes) -> Steps[BinaryRequest]:
     return BinaryRequest(_dumped(envelope), tensors, in_json)
 
 
+def _has_many(text: bytes, keys: int) -> Steps[bool]:
+    """Whether there are more than so many."""
+    found = 0
+    for window in range(0, len(text), _SEARCHED_AT_ONCE):
+        found += text.count(_KEY, window, window + _SEARCHED_AT_ONCE)
+        if found > keys:
+            return True
+        yield
+    return False
+
+
+def _asking_for_binary(text: bytes) -> bytes:
+    """The same text with one parameter in front; NotTaken where that may not be the same request.
+
+    Without a backslash no key is written in another way, and none stands inside a string.
+    """
+    if b"\\" in text or b'"parameters"' in text or b'"outputs"' in text:
+        raise NotTaken
+    start = _FIRST_MEMBER.match(text)
+    if start is None:
+        raise NotTaken
+    return b'{"parameters":{"binary_data_output":true},' + text[start.end() :]
+
+
 def _lists(text: bytes) -> Steps[list[tuple[int, int]]]:
     """Where the long lists stand that may be an input's data."""
     lists: list[tuple[int, int]] = []
     position = quote = brace = 0
     guesses = iter(range(_MOST_GUESSES))
     for _ in range(_MOST_LISTS):
-        key = text.find(_KEY, position)
-        if key < 0:
+        key = yield from _found(text, _KEY, position)
+        if key == len(text):
             return lists
         position = key + len(_KEY)
-        colon = _COLON.match(text, position)
-        if colon is None:
+        opening = _LIST.match(text, position)
+        if opening is None:
             continue
-        start = colon.end()
-        inside = _IN_LIST.match(text, start)
-        assert inside is not None, "it matches the empty string"
-        if text[inside.end() : inside.end() + 1] == b'"':
+        start, first = opening.span(1)
+        if text[first : first + 1] == b'"':
             position = _end_of_strings(text, start, guesses)
         else:
             # Neither can stand in a list of numbers; each is looked for once, however many keys.
@@ -126,7 +156,7 @@ def _lists(text: bytes) -> Steps[list[tuple[int, int]]]:
 
 def _found(text: bytes, what: bytes, start: int) -> Steps[int]:
     for window in range(start, len(text), _SEARCHED_AT_ONCE):
-        position = text.find(what, window, window + _SEARCHED_AT_ONCE)
+        position = text.find(what, window, window + _SEARCHED_AT_ONCE + len(what) - 1)
         if position >= 0:
             return position
         yield
@@ -158,7 +188,7 @@ def _envelope(text: bytes, lists: list[tuple[int, int]]) -> dict[str, Any]:
     pieces: list[bytes] = []
     position = 0
     for number, (start, end) in enumerate(lists):
-        pieces += (text[position:start], json.dumps(f"{_MARK}{number}").encode())
+        pieces += (text[position:start], b'"%s%d"' % (_MARK_WRITTEN, number))
         position = end
     pieces.append(text[position:])
     if sum(map(len, pieces)) > _LONGEST_ENVELOPE:
@@ -235,8 +265,9 @@ def _asked_for_binary(output: Any) -> Iterator[str]:
     if not isinstance(output, dict) or not isinstance(output.get("name"), str):
         raise NotTaken
     parameters = _parameters(output)
-    # Classes are a few strings, which tritonserver makes of the data.
-    if {"classification", "shared_memory_region"} & set(parameters):
+    if "classification" in parameters:
+        raise NotTaken  # classes are strings, as many as the caller asked for
+    if "shared_memory_region" in parameters:
         return
     binary = parameters.get("binary_data", False)
     if type(binary) is not bool:

@@ -20,6 +20,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from serve.error_responses import on_serve_error, on_unexpected_error
 from serve.errors import ServeError, TritonUnavailable
 from serve.invocation import Invocation, Request
+from serve.payload import check_size, keep_piece
 from serve.triton_http import Headers, write_together
 
 _log = logging.getLogger(__name__)
@@ -56,13 +57,16 @@ class _Exchange:
         "model_name",
         "pieces",
         "response_complete",
+        "response_started",
+        "size",
     )
 
     def __init__(self, model_name: str, headers: Headers) -> None:
-        self.response_complete = self.disconnected = False
+        self.response_started = self.response_complete = self.disconnected = False
         self.keep_alive = True
         self.model_name, self.headers = model_name, headers
         self.pieces: list[bytes] = []
+        self.size = 0
 
 
 class _Protocol(HttpToolsProtocol):
@@ -93,7 +97,7 @@ class _Protocol(HttpToolsProtocol):
         if cycle.__class__ is not _Exchange:
             super().on_body(body)
         else:
-            cycle.pieces.append(body)
+            cycle.size = keep_piece(cycle.pieces, cycle.size, body)
 
     def on_message_complete(self) -> None:
         cycle: Any = self.cycle
@@ -120,9 +124,18 @@ class _Protocol(HttpToolsProtocol):
             return None
         return self.model_of(self.url)
 
+    def send_400_response(self, msg: str) -> None:
+        """To what is no request; never inside another answer."""
+        cycle: Any = self.cycle
+        if cycle is not None and cycle.response_started and not cycle.response_complete:
+            self.transport.abort()
+        else:
+            super().send_400_response(msg)
+
     async def _answer(self, exchange: _Exchange) -> None:
         request = Request(exchange.headers, exchange.pieces, self._is_wanted)
         try:
+            check_size(exchange.size)
             answer = await self.invocation.forward(exchange.model_name, request)
         except BaseException as error:
             await self._refuse(exchange, error)
@@ -155,6 +168,7 @@ class _Protocol(HttpToolsProtocol):
         The next request of this connection is not looked at before the caller has read on.
         """
         length = sum(map(len, pieces))
+        exchange.response_started = True
         batch = [self._head(exchange, status, headers, length)]
         size = 0
         try:
@@ -164,13 +178,13 @@ class _Protocol(HttpToolsProtocol):
                     batch.append(pieces.popleft())
                 write_together(self.transport, batch)
                 batch, size = [], 0
-                if self.flow.write_paused:
-                    await self.flow.drain()
+                if self.flow.write_paused:  # a caller that reads no further is not waited for
+                    await asyncio.wait_for(self.flow.drain(), self.invocation.timeout_s)
                 if not pieces:
                     break
                 await asyncio.sleep(0)
-        except asyncio.CancelledError:  # its head is out: only the end of it can say so
-            self.transport.abort()
+        except (asyncio.CancelledError, asyncio.TimeoutError):
+            self.transport.abort()  # its head is out: only the connection's end can say so
         self._end(exchange)
 
     def _head(self, exchange: _Exchange, status: int, headers: Headers, length: int) -> bytes:

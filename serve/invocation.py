@@ -95,6 +95,8 @@ class Invocation:
         self._translation = translation
         self._suffix = f"/{operation}".encode()
         self.timeout_s = timeout_s
+        #: How many invocations of models that are loaded came so far.
+        self.count = 0
         self.streams = operation == "generate_stream"
 
     async def forward(self, name: str, request: Request) -> Answer:
@@ -104,6 +106,7 @@ class Invocation:
         TritonUnavailable or TritonTimeout.
         """
         model = self._registry.loaded(name)
+        self.count += 1
         with model.invocation():
             deadline = time.monotonic() + self.timeout_s
             question = await self._question(model, request, deadline)
@@ -125,6 +128,7 @@ class Invocation:
     async def stream(self, name: str, request: Request) -> tuple[Answer, AnswerStream]:
         """The head of the entry model's answer, and its body as it comes; raises alike."""
         model = self._registry.loaded(name)
+        self.count += 1
         with ExitStack() as in_flight:
             in_flight.enter_context(model.invocation())
             headers = await _headers(request)

@@ -13,15 +13,20 @@ from pathlib import Path
 from typing import TypeVar
 
 from ensemble_tools import (
+    Compile,
     EnsembleToolsError,
     Namespace,
     Rewrite,
     ServingPlan,
+    TableWriter,
+    WorkflowCheck,
     plan,
     publish,
     read_executor_graph,
     read_repository,
     retract,
+    with_compiled_workflows,
+    write_tables,
 )
 from serve.admission import admit
 from serve.errors import (
@@ -34,7 +39,7 @@ from serve.errors import (
 )
 from serve.registry import Model, Registry
 from serve.source import source_directory
-from serve.stub_processes import StubCounts, running_stubs
+from serve.stub_processes import StubCounts, count, end_stubs, find_stubs
 from serve.triton_client import TritonClient
 
 _log = logging.getLogger(__name__)
@@ -50,6 +55,9 @@ class LifecycleSettings:
 
     strict: tritonserver runs without auto-completion of configs. rewrite: the forms that executor
     models may take. nvtabular: tells the version that the models' Python has, empty for none.
+    compile: what becomes of workflows. write_tables: how a compiled one's tables are written.
+    check: begins the check of a load's compiled workflows, None for one that cannot be made; it is
+    asked when tritonserver is live.
     """
 
     model_root: Path
@@ -61,6 +69,9 @@ class LifecycleSettings:
     strict: bool = True
     rewrite: Rewrite = Rewrite.AUTO
     nvtabular: Callable[[], str] = str
+    compile: Compile = Compile.OFF
+    write_tables: TableWriter = write_tables
+    check: Callable[[], WorkflowCheck | None] | None = None
 
 
 class Lifecycle:
@@ -108,8 +119,10 @@ class Lifecycle:
             serving_plan = await _in_thread(self._plan, namespace, url, entry)
             admit(name, settings.memory_reserve_bytes)
 
+            if settings.check is not None and serving_plan.compiled:
+                await self._triton.until_live(settings.start_timeout_s)
             undo.push_async_callback(self._retract, serving_plan)
-            await _in_thread(self._publish, serving_plan)
+            serving_plan = await _in_thread(self._publish, serving_plan)
 
             await self._triton.until_live(settings.start_timeout_s)
             undo.push_async_callback(self._undo_load, serving_plan)
@@ -117,7 +130,7 @@ class Lifecycle:
 
             self._registry.finish_load(model, serving_plan, await self._stubs(serving_plan))
             undo.pop_all()  # the load is complete: nothing is undone from here on
-        _log_event("model loaded", model, started, form=serving_plan.form.value)
+        _log_event("model loaded", model, started, **_facts(serving_plan))
         return serving_plan
 
     async def unload(self, name: str) -> None:
@@ -136,10 +149,10 @@ class Lifecycle:
         except BaseException:
             self._registry.fail_unload(model)
             raise
-        try:
-            await self._retract(model.serving)
-        finally:
-            self._registry.forget(model)
+        async with AsyncExitStack() as rest:  # tritonserver has it no more, whatever comes now
+            rest.callback(self._registry.forget, model)
+            rest.push_async_callback(self._retract, model.serving)
+            await self._end_stubs(model.serving)
         _log_event("model unloaded", model, started)
 
     async def _bounded(self, waiting: Awaitable[None], name: str, deadline: float) -> None:
@@ -159,7 +172,7 @@ class Lifecycle:
             repository = read_repository(directory, entry)
             graph = read_executor_graph(repository)
             settings = self._settings
-            return plan(
+            serving_plan = plan(
                 repository,
                 graph,
                 namespace,
@@ -167,12 +180,20 @@ class Lifecycle:
                 rewrite=settings.rewrite,
                 nvtabular=settings.nvtabular(),
             )
+            if settings.compile is Compile.AUTO:
+                return with_compiled_workflows(serving_plan, repository)
+            return serving_plan
         except EnsembleToolsError as error:
             raise ModelUnusable(str(error)) from error
 
-    def _publish(self, serving_plan: ServingPlan) -> None:
+    def _publish(self, serving_plan: ServingPlan) -> ServingPlan:
+        settings = self._settings
         try:
-            publish(serving_plan, self._settings.serving_repository)
+            begin = settings.check if serving_plan.compiled else None
+            check = begin() if begin is not None else None
+            return publish(serving_plan, settings.serving_repository, settings.write_tables, check)
+        except EnsembleToolsError as error:
+            raise ModelUnusable(str(error)) from error
         except OSError as error:
             reason = f"the model {serving_plan.model_name} could not be published: {error}"
             if error.errno in _EXHAUSTED:
@@ -186,13 +207,19 @@ class Lifecycle:
         if not serving_plan.called:
             return {}
         names = serving_plan.triton_names
-        return await _in_thread(running_stubs, self._settings.serving_repository, names)
+        return count(await _in_thread(find_stubs, self._settings.serving_repository, names))
+
+    async def _end_stubs(self, serving_plan: ServingPlan) -> None:
+        """Also of what was lost under the model before: tritonserver only tells of the newest."""
+        names = serving_plan.triton_names
+        await end_stubs(await _in_thread(find_stubs, self._settings.serving_repository, names))
 
     async def _undo_load(self, serving_plan: ServingPlan) -> None:
         if self._stopping:  # tritonserver gives everything back when it ends
             return
         try:
             await self._triton.unload(serving_plan, self._settings.unload_timeout_s)
+            await self._end_stubs(serving_plan)
         except ServeError as error:
             _log.error("a failed load could not be undone: %s", error)
 
@@ -215,6 +242,21 @@ def _namespace(name: str) -> Namespace:
         return Namespace(name)
     except EnsembleToolsError as error:
         raise CallerError(str(error)) from error
+
+
+def _facts(serving_plan: ServingPlan) -> dict[str, object]:
+    """What the log says of a load: the form, and what became of workflows if there are any."""
+    facts: dict[str, object] = {"form": serving_plan.form.value}
+    workflows = serving_plan.compiled + len(serving_plan.not_compiled)
+    if workflows:
+        facts["compiled"] = f"{serving_plan.compiled} of {workflows} workflows"
+    for key, sentences in (
+        ("kept", serving_plan.kept),
+        ("not_compiled", serving_plan.not_compiled),
+    ):
+        if sentences:
+            facts[key] = "; ".join(sentences)
+    return facts
 
 
 def _log_event(event: str, model: Model, started: float, **facts: object) -> None:

@@ -13,6 +13,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from serve.errors import BadRequest
 from serve.triton_http import Headers
 
+#: What a caller may have held in memory, in bytes. SageMaker takes no more than 25 MB, and
+#: tritonserver 64 MB unless it is told otherwise (--http-max-input-size).
+LARGEST_BODY = 256 * 1024 * 1024
+
 #: The most bytes of JSON that a compressed body is inflated for, to see whether they are there: as
 #: much as a whole request may have in tritonserver by default (its --http-max-input-size).
 MOST_INFLATED = 64 * 1024 * 1024
@@ -71,6 +75,25 @@ def request_headers(headers: Headers, body: Sequence[bytes]) -> Headers:
             (HEADER_LENGTH, b"%d" % size),
         ]
     return [*forwarded, (b"content-type", b"application/json")]
+
+
+def keep_piece(pieces: list[bytes], size: int, piece: bytes) -> int:
+    """Put a body's next piece to those of so many bytes before it; the size with it.
+
+    Nothing is kept of a body that is too large.
+    """
+    size += len(piece)
+    if size <= LARGEST_BODY:
+        pieces.append(piece)
+    else:
+        pieces.clear()
+    return size
+
+
+def check_size(size: int) -> None:
+    """Raise BadRequest for a body of more than LARGEST_BODY bytes."""
+    if size > LARGEST_BODY:
+        raise BadRequest("the body", f"{size} bytes", f"at most {LARGEST_BODY}")
 
 
 def is_compressed(headers: Headers) -> bool:

@@ -3,12 +3,17 @@
 Two things lose them: a python stub that dies leaves its model in tritonserver's index as READY and
 failing for ever (triton-inference-server/python_backend has no recovery), and a tritonserver that
 dies takes all of them with it. Callers wait; the model stays in the list.
+
+tritonserver 2.51 never releases a model whose stub died under a request, so that its other
+instances stay as well. They may still answer what they were sent; after that they are ended.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+from collections.abc import Coroutine
 from pathlib import Path
 
 from ensemble_tools import retract
@@ -20,7 +25,7 @@ from serve.errors import (
     TritonUnavailable,
 )
 from serve.registry import Model, Registry, State
-from serve.stub_processes import StubCounts, missing, running_stubs
+from serve.stub_processes import Stub, count, end_stubs, find_stubs, missing
 from serve.triton_client import TritonClient
 
 _log = logging.getLogger(__name__)
@@ -54,9 +59,7 @@ class Revival:
         if model.generation == generation and model.state is State.READY:
             self._registry.begin_reload(model)  # now, before another caller can look
             # A task of its own: the caller may go away, the others that wait may not be left.
-            task = asyncio.ensure_future(self._reload(model))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._begin(self._reload(model))
         await model.settled()
         if model.generation != generation:
             return
@@ -68,13 +71,11 @@ class Revival:
 
     async def dead_stubs(self, model: Model) -> frozenset[str]:
         """Those of its Triton models that have fewer stubs now than after they were loaded."""
-        return missing(model.stubs, await self._running(model))
+        return missing(model.stubs, count(await self._stubs(model)))
 
-    async def _running(self, model: Model) -> StubCounts:
-        plan = model.serving
-        if not plan.called:
-            return {}
-        return await asyncio.to_thread(running_stubs, self._serving_repository, plan.triton_names)
+    async def _stubs(self, model: Model) -> frozenset[Stub]:
+        names = model.serving.triton_names
+        return await asyncio.to_thread(find_stubs, self._serving_repository, names)
 
     async def revive_all(self) -> None:
         """Load every ready model again: a new tritonserver has none. What fails is logged.
@@ -99,8 +100,9 @@ class Revival:
         _log.warning("a model's Triton models were lost; loading them again", extra=_facts(model))
         try:
             await self._triton.unload(model.serving, self._unload_timeout_s, lost=model.lost)
+            old = await self._stubs(model)
             await self._triton.load(model.serving, self._load_timeout_s)
-            stubs = await self._running(model)
+            stubs = await self._stubs(model) - old if model.serving.called else ()
         except asyncio.CancelledError:  # tritonserver died again; its restart calls revive_all
             self._registry.fail_reload(model, TritonUnavailable("it is restarting"))
             raise
@@ -113,11 +115,25 @@ class Revival:
             _log.error("the model could not be loaded again: %s", error, extra=_facts(model))
             await self._give_up(model)
         else:
-            self._registry.finish_reload(model, stubs)
+            self._registry.finish_reload(model, count(stubs))
             _log.info("the model was loaded again", extra=_facts(model))
+            if old:
+                self._begin(self._end_when_idle(model, old))
+
+    async def _end_when_idle(self, model: Model, old: frozenset[Stub]) -> None:
+        """End what is left of an older generation, once nobody can be waiting for its answer."""
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(model.idle(), self._unload_timeout_s)
+        await end_stubs(old)
+
+    def _begin(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _give_up(self, model: Model) -> None:
         await self._release(model)
+        await end_stubs(await self._stubs(model))
         await asyncio.to_thread(retract, model.serving, self._serving_repository)
         self._registry.forget(model)
 

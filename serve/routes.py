@@ -23,6 +23,7 @@ from serve.messages import (
     parse_page,
     target_model,
 )
+from serve.payload import check_size, keep_piece
 from serve.registry import Registry
 from serve.triton_http import Answer
 
@@ -129,13 +130,15 @@ class InvokeRoute:
 
 async def _body(receive: Receive) -> list[bytes]:
     pieces: list[bytes] = []
+    size = 0
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise CallerGone
         if message.get("body"):
-            pieces.append(message["body"])
+            size = keep_piece(pieces, size, message["body"])
         if not message.get("more_body"):
+            check_size(size)
             return pieces
 
 

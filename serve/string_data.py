@@ -7,6 +7,7 @@ tensor_text, which goes from string to string.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ _Array = np.ndarray[Any, Any]
 _QUOTE, _COMMA, _SPACE, _BACKSLASH = b'", \\'
 #: A string's length in front of it, little-endian (the protocol's binary extension), in bytes.
 _HEAD = 4
+#: Strings that are longer than this on average, in bytes, are cut out one by one.
+_LONG = 256
 #: All that stands in JSON as it is, and the quotes around it. Which bytes are UTF-8 is not asked:
 #: tritonserver writes what there is.
 _WRITTEN_AS_IT_IS = bytes(byte for byte in range(0x20, 0x100) if byte != _BACKSLASH)
@@ -34,6 +37,10 @@ def read_plain(chunk: bytes) -> tuple[bytes, int] | None:
     if not _separated(text, starts, ends) or not _is_utf8(chunk):
         return None
     lengths = ends - starts
+    if len(text) > _LONG * len(lengths):
+        places = zip(starts.tolist(), ends.tolist(), strict=True)
+        strings = [chunk[start:end] for start, end in places]
+        return b"".join(_with_lengths(strings)), len(strings)
     data: _Array = np.empty(int(lengths.sum()) + _HEAD * len(lengths), np.uint8)
     heads = np.cumsum(lengths + _HEAD) - lengths - _HEAD
     is_text: _Array = np.ones(len(data), np.bool_)
@@ -80,6 +87,12 @@ def write_plain(window: bytes, *, last: bool) -> tuple[bytes, int, int] | None:
     if written.count(b'"') != 2 * len(heads) or written.translate(None, _WRITTEN_AS_IT_IS):
         return None
     return written, used, len(heads)
+
+
+def _with_lengths(strings: list[bytes]) -> Iterator[bytes]:
+    for string in strings:
+        yield len(string).to_bytes(_HEAD, "little")
+        yield string
 
 
 def _separated(text: _Array, starts: _Array, ends: _Array) -> bool:

@@ -2,7 +2,7 @@
 
 tritonserver needs several times as long for large JSON (docs/decisions/0014). The work is done
 on the event loop, in steps of about a tenth of a millisecond between which other requests are
-served, and for one request at a time.
+served. Of very large ones one is worked on at a time; others take their steps beside it.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ _T = TypeVar("_T")
 
 #: Others are let through once the loop has been held for this long, in seconds.
 _HELD_S = 0.0001
+#: What is larger than this waits for its turn, in bytes: work on one of them takes milliseconds,
+#: and memory. The rest goes between its steps.
+_IN_TURN = 512 * 1024
 #: Less than this is put together in one step, in bytes.
 _JOINED_AT_ONCE = 256 * 1024
 
@@ -51,6 +54,49 @@ class TurnLate(Exception):
     """Others were translated until there was no time left."""
 
 
+class _Turn:
+    """One after another, in the order in which they came, none later than its deadline.
+
+    Not asyncio.wait_for around a lock, which up to Python 3.11 may lose a cancellation.
+    """
+
+    def __init__(self) -> None:
+        self._taken = False
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def take(self, deadline: float) -> None:
+        """deadline: of time.monotonic(). Raises TurnLate."""
+        if not self._taken:
+            self._taken = True
+            return
+        loop = asyncio.get_running_loop()
+        mine: asyncio.Future[None] = loop.create_future()
+        self._waiting.append(mine)
+        timer = loop.call_later(max(0.0, deadline - time.monotonic()), _is_late, mine)
+        try:
+            await mine
+        except BaseException:
+            if not mine.cancelled() and mine.exception() is None:  # given, and not wanted any more
+                self.give()
+            raise
+        finally:
+            timer.cancel()
+
+    def give(self) -> None:
+        """To the next who still waits."""
+        while self._waiting:
+            mine = self._waiting.popleft()
+            if not mine.done():
+                mine.set_result(None)
+                return
+        self._taken = False
+
+
+def _is_late(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_exception(TurnLate())
+
+
 class Translation:
     """Between callers who write JSON and tritonserver.
 
@@ -59,7 +105,7 @@ class Translation:
 
     def __init__(self, least: int) -> None:
         self._least = least
-        self._turn = asyncio.Lock()
+        self._turn = _Turn()
 
     async def question(
         self, model: Model, asked: Question, deadline: float, is_wanted: Callable[[], bool]
@@ -69,14 +115,15 @@ class Translation:
         asked: headers as tritonserver is to get them. deadline: of time.monotonic(). is_wanted:
         asked when the turn comes. Raises TurnLate, and CallerError where nobody waits any more.
         """
-        large = model.answers_large or sum(map(len, asked.body)) >= self._least
+        size = sum(map(len, asked.body))
+        large = model.answers_large or size >= self._least
         if not large or not takes_json_only(asked.headers):
             return asked
         try:
-            async with self._turn_by(deadline):
+            async with self._turn_by(deadline, size):
                 if not is_wanted():
                     raise CallerError("the caller is gone")
-                request = await _stepwise(_request(asked.body))
+                request = await _stepwise(_request(asked.body, model.answers_large))
         except NotTaken:
             return asked
         headers = [header for header in asked.headers if header[0] != b"content-type"]
@@ -98,25 +145,22 @@ class Translation:
         TurnLate.
         """
         if question.translated:
-            async with self._turn_by(deadline):
+            async with self._turn_by(deadline, sum(map(len, answer.body))):
                 answer = await _in_json(question, answer)
         if answer.header(b"content-type") == _JSON:
             model.answers_large = sum(map(len, answer.body)) >= self._least
         return answer
 
     @asynccontextmanager
-    async def _turn_by(self, deadline: float) -> AsyncIterator[None]:
-        if self._turn.locked():
-            try:
-                await asyncio.wait_for(self._turn.acquire(), max(0.0, deadline - time.monotonic()))
-            except asyncio.TimeoutError as error:
-                raise TurnLate from error
-        else:
-            await self._turn.acquire()
+    async def _turn_by(self, deadline: float, size: int) -> AsyncIterator[None]:
+        if size <= _IN_TURN:
+            yield
+            return
+        await self._turn.take(deadline)
         try:
             yield
         finally:
-            self._turn.release()
+            self._turn.give()
 
 
 async def _in_json(question: Question, answer: Answer) -> Answer:
@@ -150,9 +194,9 @@ async def _stepwise(steps: Steps[_T]) -> _T:
             let_through = time.perf_counter()
 
 
-def _request(body: Sequence[bytes]) -> Steps[BinaryRequest]:
+def _request(body: Sequence[bytes], answer_is_large: bool) -> Steps[BinaryRequest]:
     text = yield from _joined(body)
-    return (yield from binary_request(text))
+    return (yield from binary_request(text, answer_is_large))
 
 
 def _answer(

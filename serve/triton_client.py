@@ -36,8 +36,8 @@ HEALTH_TIMEOUT_S = 1.0
 INDEX_TIMEOUT_S = 10.0
 #: Between two looks at the index while a model unloads: short first, since most are gone at once.
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.002, 0.1
-#: A model whose stub died may say UNLOADING for ever (below); after this it counts as gone. Other
-#: instances of it take 1 to 2 s to end, and should have given back their memory before a new load.
+#: A model whose stub died may say UNLOADING for ever (below); after this it counts as gone. Where
+#: its other instances do end (2.36), that takes 1 to 2 s, and gives back memory for a new load.
 _LOST_UNLOAD_S = 3.0
 #: After this an ensemble that still says UNLOADING holds a request that tritonserver lost.
 _LEAKED_UNLOAD_S = 10.0
@@ -172,12 +172,16 @@ class TritonClient:
     async def unload(
         self, plan: ServingPlan, timeout_s: float, *, lost: Collection[str] = ()
     ) -> None:
-        """Unload every Triton model of the plan; returns when they have given everything back.
+        """Unload every Triton model of the plan; returns when they are gone.
+
+        Of a name that was loaded again meanwhile tritonserver tells the newest state only: stubs of
+        the one before may end later.
 
         lost: those whose python stub died. tritonserver 2.51 never releases a request that met a
         dead stub (2.36 does), so that such a model, and the ensembles over it, say UNLOADING for
-        ever. They can be loaded again in that state, and only the dead stub's region of shared
-        memory stays until tritonserver ends. The other models are waited for.
+        ever. They can be loaded again in that state; their regions of shared memory stay until
+        tritonserver ends, and the stubs of their other instances until somebody ends those. The
+        other models are waited for.
 
         Nor does any version up to 2.6x release an ensemble's request when a step erred while
         another one ran. An ensemble has nothing of its own to give back, so one that says UNLOADING
@@ -208,9 +212,10 @@ class TritonClient:
             if unloading and held.keys() <= stuck and waited > _LOST_UNLOAD_S:
                 return
             if unloading and ensembles & held.keys() and waited > _LEAKED_UNLOAD_S:
+                why = "met a dead stub" if stuck else "erred in a step beside another one"
                 _log.warning(
-                    "tritonserver never released a request in which a step erred beside another; "
-                    "it keeps these models until it ends: %s", ", ".join(sorted(held)),
+                    "tritonserver does not release requests that %s, and keeps: %s",
+                    why, ", ".join(sorted(held)),
                 )  # fmt: skip
                 return
             # What is called goes after its caller, which may call it to the very end.

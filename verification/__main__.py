@@ -12,7 +12,7 @@ from pathlib import Path
 
 from container.errors import ContainerError
 from container.settings import Settings, read_settings
-from ensemble_tools import EnsembleToolsError, Rewrite
+from ensemble_tools import Compile, EnsembleToolsError, Rewrite
 from verification.errors import VerificationError
 from verification.forms import read_forms
 from verification.json_report import to_json
@@ -34,9 +34,13 @@ _HEEDED = (
     "SAGEMAKER_TRITON_TENSORFLOW_VERSION",
 )
 _DESCRIPTION = """\
-Start one tritonserver with an executor export in it twice: Merlin's executor itself, and the form
-that the container serves in its place. Ask both the same and compare every number of every answer.
-Then time both, and measure the memory of their processes.
+Start one tritonserver with an executor export in it three times: Merlin's executor itself, the form
+that the container serves in its place, and that form with its NVTabular workflows compiled, as it
+is served with SERVE_COMPILE=auto. Ask all the same and compare every number of every answer. Each
+compiled workflow is also asked alone beside NVTabular, and its answers must be equal bit for bit.
+Then time all, and measure the memory of their processes. A workflow that cannot be compiled is
+named with the reason. An archive with workflows and without an executor is compared with itself,
+compiled.
 
 Unlike `explain` this RUNS the archive's models: do it only with archives that you trust.
 
@@ -59,7 +63,7 @@ results:
 
 exit codes:
   0    equal: something was compared and nothing failed; or the archive is no executor export and
-       is served as delivered, so that there is nothing to compare
+       has no workflow that is compiled, so that there is nothing to compare
   1    different, or refused, or it could not be carried out; the reason is printed
   2    misuse
   130  after Ctrl-C; no process and no file is left
@@ -98,8 +102,10 @@ class _Stopped(Exception):
 def _run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     requests = read_requests(options.requests) if options.requests else None
     settings = _settings(options, environment)
-    forms = read_forms(options.path, Rewrite(options.rewrite))
-    if forms is None:
+    forms = read_forms(options.path, Rewrite(options.rewrite), Compile(options.compile))
+    if forms is None or not forms.others:
+        for name, reason in forms.not_compiled if forms else ():
+            print(f"not compiled: {name}: {reason}")
         print(
             f"{options.path}: verify compares Merlin's executor with the form that is served in "
             "its place; this archive holds no executor export and is served as delivered"
@@ -192,6 +198,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--rewrite", choices=[one.value for one in Rewrite], default=Rewrite.AUTO.value,
         help="the serving form, as SERVE_REWRITE (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--compile", choices=[one.value for one in Compile], default=Compile.AUTO.value,
+        help="auto: the form with compiled workflows is compared, too; off: NVTabular alone "
+        "(default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
         "--format", choices=("text", "json"), default="text",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 
+from container.table_process import TableProcesses
 from ensemble_tools import ServingPlan, publish
 from serve.errors import ServeError, TritonError, TritonTimeout, TritonUnavailable
 from serve.triton_client import refusal
@@ -31,12 +32,12 @@ class Late(Exception):
 
 
 async def load(server: Server, plan: ServingPlan, timeout_s: float) -> float:
-    """Publish and load; the seconds that loading took.
+    """Publish and load; the seconds that both took.
 
     Raises FormUnusable with Triton's reason, TritonLost.
     """
-    publish(plan, server.serving)
     started = time.perf_counter()
+    _check_compiled(plan, publish(plan, server.serving, TableProcesses().write))
     try:
         await server.client.load(plan, timeout_s)
     except TritonUnavailable as error:
@@ -48,18 +49,26 @@ async def load(server: Server, plan: ServingPlan, timeout_s: float) -> float:
     return time.perf_counter() - started
 
 
-async def ask(server: Server, plan: ServingPlan, request: Request) -> Reply:
-    """One request to the plan's entry model; raises Late, TritonLost."""
+def _check_compiled(wanted: ServingPlan, published: ServingPlan) -> None:
+    """What is compiled is what is to be compared, not NVTabular in its place."""
+    for before, after in zip(wanted.models, published.models, strict=True):
+        if before.compiled is not None and after.compiled is None:
+            raise FormUnusable(f"{after.source_name}, compiled,", after.not_compiled)
+
+
+async def ask(server: Server, plan: ServingPlan, request: Request, model: str = "") -> Reply:
+    """One request to the plan's entry model, or another one of it; raises Late, TritonLost."""
+    model = model or plan.entry
     head, content = encode(request.tensors)
     headers = [(HEAD_SIZE_HEADER, b"%d" % len(head))]
-    path = f"/v2/models/{plan.entry}/infer".encode()
+    path = f"/v2/models/{model}/infer".encode()
     try:
         answer = await server.client.infer(path, headers, [head, content], ANSWER_TIMEOUT_S)
     except TritonTimeout as error:
-        raise Late(plan.entry) from error
+        raise Late(model) from error
     except TritonError as error:
         raise TritonLost(
-            f"tritonserver died at the request `{request.title}` to {plan.entry}",
+            f"tritonserver died at the request `{request.title}` to {model}",
             server.last_words(),
         ) from error
     if answer.status != 200:

@@ -22,6 +22,8 @@ from verification.tensors import NUMPY_TYPES, Array, strings
 #: Categories read of each file; their files may hold millions.
 MOST_VALUES = 1000
 _TIMEOUT_S = 60.0
+#: Column -> some of its categories.
+Categories = Mapping[str, list[int | str]]
 _READER = """
 import json, sys
 import pyarrow.parquet as parquet
@@ -52,10 +54,8 @@ def category_files(repository: ModelRepository) -> tuple[Path, ...]:
     )
 
 
-def read_categories(
-    files: tuple[Path, ...], interpreter: Path | None
-) -> Mapping[str, list[int | str]]:
-    """Column -> some of its categories; empty where nothing can be read. Blocking, under a second."""  # noqa: E501  # one sentence
+def read_categories(files: tuple[Path, ...], interpreter: Path | None) -> Categories:
+    """Of each column; empty where nothing can be read. Blocking, under a second."""
     if not files or interpreter is None:
         return {}
     command = [str(interpreter), "-I", "-c", _READER, str(MOST_VALUES), *map(str, files)]
@@ -69,7 +69,7 @@ def read_categories(
     return {str(name): list(values) for name, values in found.items()}
 
 
-def known_values(column: InputColumn, categories: Mapping[str, list[int | str]]) -> Array | None:
+def known_values(column: InputColumn, categories: Categories) -> Array | None:
     """The column's categories as an array of its type; None where none of them fits."""
     found = categories.get(column.name, [])
     if column.is_string:

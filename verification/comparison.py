@@ -7,7 +7,7 @@ anything: that is noted. The other way round is a failure.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
@@ -58,12 +58,30 @@ class Difference:
 
 
 @dataclass(frozen=True)
+class Names:
+    """What sentences call the one that is right, and the one that is compared with it."""
+
+    right: str = "the executor"
+    form: str = "the serving form"
+
+
+USUAL = Names()
+
+
+@dataclass(frozen=True)
 class Comparison:
     """All outputs of one request, in alphabetical order; details are sentences for people."""
 
     verdict: Verdict
     outputs: tuple[Difference, ...] = ()
     details: tuple[str, ...] = ()
+    names: Names = USUAL
+
+    @property
+    def result(self) -> str:
+        """The verdict in words."""
+        words = self.verdict.value.replace(USUAL.right, self.names.right)
+        return words.replace(USUAL.form, self.names.form)
 
     @property
     def absolute(self) -> float:
@@ -76,13 +94,30 @@ class Comparison:
         return max((one.relative for one in self.outputs), default=0.0)
 
 
-def compare(executor: Reply, served: Reply, tolerance: float = 0.0) -> Comparison:
-    """tolerance: floats may differ by it, times the executor's number where that is above 1."""
+def compare(
+    executor: Reply,
+    served: Reply,
+    tolerance: float = 0.0,
+    names: Names = USUAL,
+    *,
+    bit_for_bit: bool = False,
+) -> Comparison:
+    """tolerance: floats may differ by it, times the executor's number where that is above 1.
+
+    bit_for_bit: 0 and -0 differ, too; NaN is equal to any NaN.
+    """
+    found = _compare(executor, served, tolerance, names, bit_for_bit)
+    return replace(found, names=names)
+
+
+def _compare(
+    executor: Reply, served: Reply, tolerance: float, names: Names, bit_for_bit: bool
+) -> Comparison:
     if isinstance(executor, Answer) and isinstance(served, Answer):
-        return _compare_answers(executor, served, tolerance)
+        return _compare_answers(executor, served, tolerance, names, bit_for_bit)
     details = tuple(
         f"{who}: {reply.message}"
-        for who, reply in (("executor", executor), ("serving form", served))
+        for who, reply in ((names.right, executor), (names.form, served))
         if isinstance(reply, Refusal)
     )
     if not all(reply.judged for reply in (executor, served) if isinstance(reply, Refusal)):
@@ -94,12 +129,17 @@ def compare(executor: Reply, served: Reply, tolerance: float = 0.0) -> Compariso
     return Comparison(Verdict.BOTH_REFUSE, details=details)
 
 
-def _compare_answers(executor: Answer, served: Answer, tolerance: float) -> Comparison:
-    names = sorted(executor.tensors.keys() | served.tensors.keys())
+def _compare_answers(
+    executor: Answer, served: Answer, tolerance: float, names: Names, bit_for_bit: bool
+) -> Comparison:
+    outputs = sorted(executor.tensors.keys() | served.tensors.keys())
     found = tuple(
-        compare_tensors(name, executor.tensors.get(name), served.tensors.get(name), tolerance)
-        for name in names
-    )
+        compare_tensors(
+            name, executor.tensors.get(name), served.tensors.get(name), tolerance, names,
+            bit_for_bit=bit_for_bit,
+        )
+        for name in outputs
+    )  # fmt: skip
     details = tuple(f"{one.output}: {one.detail}" for one in found if one.detail)
     if not all(one.equal for one in found):
         return Comparison(Verdict.DIFFERENT, found, details)
@@ -108,17 +148,23 @@ def _compare_answers(executor: Answer, served: Answer, tolerance: float) -> Comp
 
 
 def compare_tensors(
-    name: str, executor: Tensor | None, served: Tensor | None, tolerance: float = 0.0
+    name: str,
+    executor: Tensor | None,
+    served: Tensor | None,
+    tolerance: float = 0.0,
+    names: Names = USUAL,
+    *,
+    bit_for_bit: bool = False,
 ) -> Difference:
-    """Data type, shape and every number; NaN is equal to NaN, and 0 to -0."""
+    """Data type, shape and every number; NaN is equal to NaN, and 0 to -0 unless bit_for_bit."""
     described = str(executor or "missing"), str(served or "missing")
     if executor is None or served is None or described[0] != described[1]:
         return Difference(
             name, *described, equal=False, absolute=np.inf, relative=np.inf,
-            detail=f"the executor answers {described[0]}, the serving form {described[1]}",
+            detail=f"{names.right} answers {described[0]}, {names.form} {described[1]}",
         )  # fmt: skip
     if not executor.is_float:
-        return _exact(name, executor, served)
+        return _exact(name, executor, served, names)
     first, second = (one.array.astype(np.float64) for one in (executor, served))
     same = (first == second) | (np.isnan(first) & np.isnan(second))
     with np.errstate(all="ignore"):
@@ -128,16 +174,18 @@ def compare_tensors(
         # A NaN or an infinity on one side only: no tolerance covers that.
         absolute, relative = (np.where(np.isnan(x), np.inf, x) for x in (absolute, relative))
         bad = ~(same | (np.isfinite(first) & (absolute <= allowed)))
+    if bit_for_bit:
+        bad |= ~np.isnan(first) & (np.signbit(first) != np.signbit(second))
     return Difference(
         name, *described,
         equal=not bad.any(),
         absolute=float(absolute.max(initial=0.0)),
         relative=float(relative.max(initial=0.0)),
-        detail="; ".join(_first_difference(executor, served, bad)),
+        detail="; ".join(_first_difference(executor, served, bad, names)),
     )  # fmt: skip
 
 
-def _exact(name: str, executor: Tensor, served: Tensor) -> Difference:
+def _exact(name: str, executor: Tensor, served: Tensor, names: Names) -> Difference:
     bad = executor.array != served.array
     absolute = relative = 0.0
     if bad.any() and executor.data_type == STRINGS:
@@ -149,18 +197,18 @@ def _exact(name: str, executor: Tensor, served: Tensor) -> Difference:
         relative = max(apart / size if size else np.inf for apart, size in found)
     return Difference(
         name, str(executor), str(served), not bad.any(), absolute, relative,
-        "; ".join(_first_difference(executor, served, bad)),
+        "; ".join(_first_difference(executor, served, bad, names)),
     )  # fmt: skip
 
 
-def _first_difference(executor: Tensor, served: Tensor, bad: Array) -> Iterator[str]:
+def _first_difference(executor: Tensor, served: Tensor, bad: Array, names: Names) -> Iterator[str]:
     places = np.argwhere(bad)
     if len(places):
         place = tuple(int(one) for one in places[0])
         first, second = (_shown(one.array[place]) for one in (executor, served))
         yield (
             f"{len(places)} of {bad.size} values differ, the first at "
-            f"{list(place)}: {first} from the executor, {second} from the serving form"
+            f"{list(place)}: {first} from {names.right}, {second} from {names.form}"
         )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from verification.comparison import Comparison, Difference, Verdict
+from verification.comparison import USUAL, Comparison, Difference, Names, Verdict
 from verification.exchange import Answer
 from verification.tensors import STRINGS, Array
 
@@ -25,33 +25,38 @@ SAMPLES = 100
 _LEVEL = 1e-6
 
 
-def compare_distributions(executor: Sequence[Answer], served: Sequence[Answer]) -> Comparison:
+def compare_distributions(
+    executor: Sequence[Answer], served: Sequence[Answer], spoken: Names = USUAL
+) -> Comparison:
     """Several answers of each to one request."""
     names = sorted({name for answer in (*executor, *served) for name in answer.tensors})
-    found = tuple(_compare_output(name, executor, served) for name in names)
+    found = tuple(_compare_output(name, executor, served, spoken) for name in names)
     details = tuple(f"{one.output}: {one.detail}" for one in found if one.detail)
     same = all(one.equal for one in found)
-    return Comparison(Verdict.SAME_DISTRIBUTION if same else Verdict.DIFFERENT, found, details)
+    verdict = Verdict.SAME_DISTRIBUTION if same else Verdict.DIFFERENT
+    return Comparison(verdict, found, details, spoken)
 
 
-def _compare_output(name: str, executor: Sequence[Answer], served: Sequence[Answer]) -> Difference:
+def _compare_output(
+    name: str, executor: Sequence[Answer], served: Sequence[Answer], spoken: Names
+) -> Difference:
     first, second = _described(name, executor), _described(name, served)
     if first != second:
         return Difference(
             name, first, second, equal=False, absolute=np.inf, relative=np.inf,
-            detail=f"the executor answers {first}, the serving form {second}",
+            detail=f"{spoken.right} answers {first}, {spoken.form} {second}",
         )  # fmt: skip
     if _constant(name, executor) and _exact(name, executor) != _exact(name, served):
         return Difference(
             name, first, second, equal=False, absolute=np.nan, relative=np.nan,
-            detail="not random: each answer of the executor is the same, and the serving form "
+            detail=f"not random: each answer of {spoken.right} is the same, and {spoken.form} "
             "answers another",
         )  # fmt: skip
     drawn, answered = ({_multiset(name, one) for one in answers} for answers in (executor, served))
     if len(drawn) == 1 and drawn != answered:
         return Difference(
             name, first, second, equal=False, absolute=np.nan, relative=np.nan,
-            detail="random, in order only: the serving form has other values than the executor",
+            detail=f"random, in order only: {spoken.form} has other values than {spoken.right}",
         )  # fmt: skip
     for what, pick in (("all values", _all), ("first values", _first_of_rows)):
         apart = _apart(*(_numbers(name, answers, pick) for answers in (executor, served)))

@@ -1,4 +1,8 @@
-"""An archive's two plans: the executor as it is, and what a load would serve in its place."""
+"""An archive's plans: the executor as it is, and what a load would serve in its place.
+
+An archive that is no executor export, but has NVTabular workflows, is compared with itself after
+they are compiled.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ensemble_tools import (
+    Compile,
     ModelRepository,
     Namespace,
     Rewrite,
@@ -14,29 +19,72 @@ from ensemble_tools import (
     plan,
     read_executor_graph,
 )
-from ensemble_tools.commands.archive import open_repository
+from ensemble_tools.commands.archive import as_compiled, open_repository
 from ensemble_tools.executor_graph import ExecutorGraph
 from ensemble_tools.model_config import ModelConfig
+from verification.comparison import Names
 from verification.distribution import RANDOM_OPERATORS
 
-#: Names that both are published under, and by which reports call them.
-EXECUTOR, SERVED = "executor", "served"
+#: Names that they are published under, and by which reports call them.
+EXECUTOR, SERVED, COMPILED, DELIVERED = "executor", "served", "compiled", "delivered"
+
+
+@dataclass(frozen=True)
+class Form:
+    """One that is loaded. title: in the table of costs. names: in sentences, beside the first."""
+
+    title: str
+    plan: ServingPlan
+    names: Names
 
 
 @dataclass(frozen=True)
 class Forms:
-    """Both plans, for one serving repository. random: operators that draw random numbers."""
+    """The plans, for one serving repository.
+
+    executor: what is right by definition, with NVTabular itself; of an archive without one, the
+    archive as delivered. served: what is served in its place, with NVTabular itself as well; None
+    where nothing is. random: operators that draw random numbers. compiled: what is served with
+    compiled workflows, None without any. not_compiled: workflows by their models' names, and why.
+    """
 
     repository: ModelRepository
     executor: ServingPlan
-    served: ServingPlan
+    served: ServingPlan | None
     random: tuple[str, ...] = ()
+    compiled: ServingPlan | None = None
+    not_compiled: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def right(self) -> Form:
+        """The one that the others are compared with."""
+        if self.served is None:
+            names = Names("the archive as delivered", "")
+            return Form("as delivered", self.executor, names)
+        return Form(EXECUTOR, self.executor, Names())
+
+    @property
+    def others(self) -> tuple[Form, ...]:
+        """Those that are compared with it, in the order in which they are loaded."""
+        found = []
+        if self.served is not None:
+            found.append(Form(self.served.form.value, self.served, Names()))
+        if self.compiled is not None:
+            names = Names(self.right.names.right, "the compiled form")
+            title = f"{self.compiled.form.value}, {COMPILED}"
+            found.append(Form(title, self.compiled, names))
+        return tuple(found)
+
+    @property
+    def original(self) -> ServingPlan:
+        """What the compiled form is but for its workflows."""
+        return self.served or self.executor
 
     @property
     def config(self) -> ModelConfig:
-        """The executor's own, which declares what a request holds."""
+        """The entry model's own, which declares what a request holds."""
         config = self.repository.entry.config
-        assert config is not None, "an executor has a config: it says that it is one"
+        assert config is not None, "executors have a config, and so has what is planned strictly"
         return config
 
     @property
@@ -45,20 +93,35 @@ class Forms:
         return tuple(model.config for model in self.repository.models.values() if model.config)
 
 
-def read_forms(path: Path, rewrite: Rewrite = Rewrite.AUTO) -> Forms | None:
-    """Read and plan twice; None when the archive is no executor export.
+def read_forms(
+    path: Path, rewrite: Rewrite = Rewrite.AUTO, workflows: Compile = Compile.AUTO
+) -> Forms | None:
+    """Read and plan each; None when the archive is no executor export and nothing is to compile.
 
     Raises EnsembleToolsError. Nothing is run.
     """
     repository = open_repository(path)
     graph = read_executor_graph(repository)
-    if graph is None:
+    wanted = workflows is Compile.AUTO and any(one.workflow for one in repository.models.values())
+    if graph is None and not wanted:
         return None
+    compiled, reasons = None, []
+    if wanted:
+        made = as_compiled(
+            plan(repository, graph, Namespace(COMPILED), rewrite=rewrite), repository
+        )
+        compiled = made if made.compiled else None
+        reasons = [(one.source_name, one.not_compiled) for one in made.models if one.not_compiled]
+    if graph is None:
+        delivered = plan(repository, None, Namespace(DELIVERED))
+        return Forms(repository, delivered, None, (), compiled, tuple(reasons))
     return Forms(
         repository,
         plan(repository, graph, Namespace(EXECUTOR), rewrite=Rewrite.EXECUTOR),
         plan(repository, graph, Namespace(SERVED), rewrite=rewrite),
         tuple(sorted({*_labels(graph, set())} & RANDOM_OPERATORS)),
+        compiled,
+        tuple(reasons),
     )
 
 

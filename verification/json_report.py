@@ -6,8 +6,8 @@ import json
 import math
 from typing import Any
 
-from verification.comparison import Difference
-from verification.report import Cost, Outcome, Report
+from verification.comparison import Comparison, Difference
+from verification.report import Cost, Outcome, Report, WorkflowReport
 
 FORMAT, VERSION = "merlin-sagemaker-verify", 1
 
@@ -24,13 +24,14 @@ def document(report: Report) -> dict[str, Any]:
         "version": VERSION,
         "archive": report.archive,
         "equal": report.is_equal,
-        "conclusion": report.conclusion,
+        "conclusion": "\n".join(report.conclusions),
         "served_as": report.form,
         "reasons": list(report.reasons),
         "notes": list(report.notes),
         "random_operators": list(report.random),
         "tolerance": report.tolerance,
         "requests": [_outcome(outcome) for outcome in report.outcomes],
+        "workflows": [_workflow(workflow) for workflow in report.workflows],
         "timed_request": report.timed or None,
         "costs": [_cost(cost) for cost in report.costs],
     }
@@ -43,10 +44,28 @@ def _outcome(outcome: Outcome) -> dict[str, Any]:
         "ordinary": request.ordinary,
         "rows": request.rows,
         "inputs": {name: str(tensor) for name, tensor in request.tensors.items()},
+        **_comparison(found),
+        "compiled": None if outcome.compiled is None else _comparison(outcome.compiled),
+    }
+
+
+def _comparison(found: Comparison) -> dict[str, Any]:
+    return {
         "result": found.verdict.name.lower(),
         "failure": found.verdict.is_failure,
         "outputs": [_difference(one) for one in found.outputs],
         "details": list(found.details),
+    }
+
+
+def _workflow(workflow: WorkflowReport) -> dict[str, Any]:
+    return {
+        "model": workflow.model,
+        "compiled": not workflow.not_compiled,
+        "operators": dict(workflow.operators),
+        "reason": workflow.not_compiled or None,
+        "kept": list(workflow.kept),
+        "requests": [_outcome(outcome) for outcome in workflow.outcomes],
     }
 
 

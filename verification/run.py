@@ -1,4 +1,4 @@
-"""The straight line: start, load both forms, ask both, time both, measure both, stop."""
+"""The straight line: start, load all forms, ask all, time all, measure all, stop."""
 
 from __future__ import annotations
 
@@ -15,22 +15,29 @@ import numpy as np
 from container.settings import Settings
 from container.triton_runtime import TritonRuntime, find_runtime
 from ensemble_tools import ServingPlan
+from ensemble_tools.model_config import parse_model_config
+from ensemble_tools.plan import PublishedModel
 from verification.asking import Late, ask, load
-from verification.category_files import category_files, known_values, read_categories
-from verification.columns import input_columns, list_lengths, unsupported
-from verification.comparison import Comparison, Verdict, compare
+from verification.category_files import (
+    Categories,
+    category_files,
+    known_values,
+    read_categories,
+)
+from verification.columns import InputColumn, input_columns, list_lengths, unsupported
+from verification.comparison import Comparison, Names, Verdict, compare
 from verification.distribution import SAMPLES, compare_distributions
 from verification.errors import NothingToAsk
 from verification.exchange import Answer, Refusal, Request
-from verification.forms import Forms
+from verification.forms import Form, Forms
 from verification.generation import Generator
 from verification.memory import measure
 from verification.progress import Progress
-from verification.report import Cost, Outcome, Report, Timing
+from verification.report import Cost, Outcome, Report, Timing, WorkflowReport
 from verification.server import Server, tritonserver
 
-#: Requests of each form that count, in short turns (executor, served, executor, served, ...), so
-#: that whatever else the machine does meets both.
+#: Requests of each form that count, in short turns (executor, served, compiled, executor, ...), so
+#: that whatever else the machine does meets all.
 TIMED_REQUESTS, _TURNS, _WARM_UPS = 100, 10, 10
 #: The request that is timed has this many rows, if there is such a one.
 TIMED_ROWS = 5
@@ -57,61 +64,62 @@ async def verify(
     inherits. Raises VerificationError, ContainerError.
     """
     forms = task.forms
+    all_forms = (forms.right, *forms.others)
     async with progress.shown():
         progress.tell("looking for tritonserver")
         with _directory() as directory:
             runtime = find_runtime(settings, directory, environment)
-            requests = task.requests or generate(task, runtime)
+            categories = _categories(forms, runtime)
+            requests = task.requests or generate(task, categories)
             progress.tell("starting tritonserver")
             async with tritonserver(settings, runtime, environment, directory) as server:
                 seconds = []
-                for what, plan in (("executor", forms.executor), (_served(forms), forms.served)):
-                    progress.tell(f"loading the {what}")
-                    seconds.append(await load(server, plan, settings.load_timeout))
+                for form in all_forms:
+                    progress.tell(f"loading: {form.title}")
+                    seconds.append(await load(server, form.plan, settings.load_timeout))
                 outcomes = await _compare_all(server, task, requests, progress)
+                workflows = await _compare_workflows(server, task, categories, progress)
                 timed = _timed_request(outcomes) if task.timing else None
-                timings: tuple[Timing | None, ...] = (None, None)
+                timings: tuple[Timing | None, ...] = (None,) * len(all_forms)
                 if timed is not None:
                     with contextlib.suppress(Late):
-                        timings = await _time(server, forms, timed, progress)
-                memories = [
-                    measure(server.serving, plan.triton_names)
-                    for plan in (forms.executor, forms.served)
-                ]
+                        timings = await _time(server, all_forms, timed, progress)
+                memories = [measure(server.serving, one.plan.triton_names) for one in all_forms]
                 progress.tell("stopping tritonserver")
-    names = ("executor", _served(forms))
+    titles = [form.title for form in all_forms]
     return Report(
         archive=str(forms.repository.path),
-        form=forms.served.form.value,
-        reasons=forms.served.reasons,
-        notes=forms.served.notes,
+        form=forms.original.form.value,
+        reasons=forms.original.reasons,
+        notes=forms.original.notes,
         random=forms.random,
         tolerance=task.tolerance,
         outcomes=outcomes,
-        costs=tuple(map(Cost, names, seconds, memories, timings)) if task.timing else (),
+        costs=tuple(map(Cost, titles, seconds, memories, timings)) if task.timing else (),
         timed=timed.title if timed is not None else "",
+        workflows=workflows,
     )
 
 
-def generate(task: Task, runtime: TritonRuntime) -> tuple[Request, ...]:
-    """Requests for the executor's declared inputs; blocking while category files are read.
-
-    Raises NothingToAsk.
-    """
+def generate(task: Task, categories: Categories) -> tuple[Request, ...]:
+    """Requests for the entry model's declared inputs; raises NothingToAsk."""
     columns = input_columns(task.forms.config)
     if unknown := unsupported(columns):
         raise NothingToAsk(task.forms.repository.entry.config_path, unknown)
-    python = runtime.backend_python
-    categories = read_categories(
-        category_files(task.forms.repository), python.executable if python else None
-    )
+    return _generated(columns, list_lengths(task.forms.configs), task, categories)
+
+
+def _generated(
+    columns: tuple[InputColumn, ...], lengths: tuple[int, ...], task: Task, categories: Categories
+) -> tuple[Request, ...]:
     known = tuple(replace(one, known=known_values(one, categories)) for one in columns)
-    generator = Generator(known, list_lengths(task.forms.configs), task.seed)
-    return generator.requests(task.batches)
+    return Generator(known, lengths, task.seed).requests(task.batches)
 
 
-def _served(forms: Forms) -> str:
-    return forms.served.form.value
+def _categories(forms: Forms, runtime: TritonRuntime) -> Categories:
+    """What the workflows know; blocking, under a second."""
+    python = runtime.backend_python
+    return read_categories(category_files(forms.repository), python.executable if python else None)
 
 
 @contextlib.contextmanager
@@ -132,32 +140,39 @@ async def _compare_all(
     hangs = ""
     for number, request in enumerate(requests, 1):
         progress.tell(f"asking, {number} of {len(requests)}: {request.title}")
-        if hangs:
-            comparison = Comparison(Verdict.NOT_ASKED, details=(hangs,))
-        else:
-            comparison, hangs = await _compare_one(server, task, request)
-        outcomes.append(Outcome(request, comparison))
+        comparisons, hangs = await _compare_one(server, task, request, hangs)
+        outcomes.append(Outcome(request, *comparisons))
     return tuple(outcomes)
 
 
-async def _compare_one(server: Server, task: Task, request: Request) -> tuple[Comparison, str]:
-    """What it showed, and who hangs."""
-    try:
-        return await _compare(server, task, request), ""
-    except Late as error:
-        return Comparison(Verdict.UNDECIDED, details=(str(error),)), f"{error}, before"
+async def _compare_one(
+    server: Server, task: Task, request: Request, hangs: str
+) -> tuple[list[Comparison], str]:
+    """What it showed of each form, and who hangs: nobody is asked then."""
+    comparisons: list[Comparison] = []
+    for form in task.forms.others:
+        if hangs:
+            comparison = Comparison(Verdict.NOT_ASKED, details=(hangs,), names=form.names)
+        else:
+            try:
+                comparison = await _compare(server, task, form, request)
+            except Late as error:
+                details, hangs = (str(error),), f"{error}, before"
+                comparison = Comparison(Verdict.UNDECIDED, details=details, names=form.names)
+        comparisons.append(comparison)
+    return comparisons, hangs
 
 
-async def _compare(server: Server, task: Task, request: Request) -> Comparison:
+async def _compare(server: Server, task: Task, form: Form, request: Request) -> Comparison:
     forms = task.forms
     executor = await ask(server, forms.executor, request)
-    served = await ask(server, forms.served, request)
-    found = compare(executor, served, task.tolerance)
+    served = await ask(server, form.plan, request)
+    found = compare(executor, served, task.tolerance, form.names)
     if not (isinstance(executor, Answer) and isinstance(served, Answer)):
         return found
     differs = found.verdict is Verdict.DIFFERENT
     if forms.random or (differs and await _is_random(server, task, request, executor)):
-        return await _compare_random(server, forms, request)
+        return await _compare_random(server, (forms.right, form), request)
     return found
 
 
@@ -170,21 +185,65 @@ async def _is_random(server: Server, task: Task, request: Request, executor: Ans
     return compare(executor, again).verdict is not Verdict.EQUAL
 
 
-async def _compare_random(server: Server, forms: Forms, request: Request) -> Comparison:
+async def _compare_random(server: Server, pair: tuple[Form, Form], request: Request) -> Comparison:
+    names = pair[1].names
     answers: list[list[Answer]] = []
-    for plan in (forms.executor, forms.served):
+    for plan in (form.plan for form in pair):
         replies = [await ask(server, plan, request) for _ in range(SAMPLES)]
         refused = [reply for reply in replies if isinstance(reply, Refusal)]
         if refused:
             detail = f"{plan.entry} answers at times, and at times not: {refused[0].message}"
-            return Comparison(Verdict.UNDECIDED, details=(detail,))
+            return Comparison(Verdict.UNDECIDED, details=(detail,), names=names)
         answers.append([reply for reply in replies if isinstance(reply, Answer)])
-    return compare_distributions(*answers)
+    return compare_distributions(answers[0], answers[1], names)
+
+
+async def _compare_workflows(
+    server: Server, task: Task, categories: Categories, progress: Progress
+) -> tuple[WorkflowReport, ...]:
+    """Each workflow alone, compiled beside NVTabular; and those that are not compiled."""
+    forms = task.forms
+    reports = [WorkflowReport(name, not_compiled=why) for name, why in forms.not_compiled]
+    for model in forms.compiled.models if forms.compiled else ():
+        if model.compiled is not None:
+            progress.tell(f"asking {model.source_name} alone")
+            outcomes = await _compare_workflow(server, task, model, categories)
+            program = model.compiled.program
+            kept = tuple(one.reason for one in program.kept)
+            found = WorkflowReport(model.source_name, program.operators, "", outcomes, kept)
+            reports.append(found)
+    return tuple(sorted(reports, key=lambda report: report.model))
+
+
+async def _compare_workflow(
+    server: Server, task: Task, model: PublishedModel, categories: Categories
+) -> tuple[Outcome, ...]:
+    forms = task.forms
+    assert forms.compiled is not None
+    originals = {one.source_name: one.triton_name for one in forms.original.models}
+    config = parse_model_config(model.config_text or "", forms.repository.path)
+    columns = input_columns(config)
+    if unsupported(columns):
+        return ()
+    names, hangs = Names("NVTabular", "the compiled workflow"), ""
+    outcomes: list[Outcome] = []
+    for request in _generated(columns, list_lengths([config]), task, categories):
+        try:
+            right = await ask(server, forms.original, request, originals[model.source_name])
+            ours = await ask(server, forms.compiled, request, model.triton_name)
+            found = compare(right, ours, names=names, bit_for_bit=True)
+        except Late as error:
+            hangs = str(error)
+            found = Comparison(Verdict.UNDECIDED, details=(hangs,), names=names)
+        outcomes.append(Outcome(request, found))
+        if hangs:
+            break
+    return tuple(outcomes)
 
 
 def _timed_request(outcomes: Sequence[Outcome]) -> Request | None:
-    """One that both answer: ordinary, and of TIMED_ROWS rows, if there is such a one."""
-    answered = [outcome.request for outcome in outcomes if _both_answer(outcome.comparison)]
+    """One that all answer: ordinary, and of TIMED_ROWS rows, if there is such a one."""
+    answered = [outcome.request for outcome in outcomes if outcome.is_answered]
     return min(
         answered,
         key=lambda request: (not request.ordinary, request.rows != TIMED_ROWS),
@@ -192,21 +251,16 @@ def _timed_request(outcomes: Sequence[Outcome]) -> Request | None:
     )
 
 
-def _both_answer(comparison: Comparison) -> bool:
-    return comparison.verdict.is_answered or comparison.verdict is Verdict.DIFFERENT
-
-
 async def _time(
-    server: Server, forms: Forms, request: Request, progress: Progress
+    server: Server, forms: Sequence[Form], request: Request, progress: Progress
 ) -> tuple[Timing, ...]:
-    plans = (forms.executor, forms.served)
-    taken: tuple[list[float], ...] = ([], [])
-    for plan in plans:
-        await _ask_often(server, plan, request, _WARM_UPS)
+    taken: list[list[float]] = [[] for _ in forms]
+    for form in forms:
+        await _ask_often(server, form.plan, request, _WARM_UPS)
     for turn in range(_TURNS):
-        for plan, seconds in zip(plans, taken, strict=True):
-            progress.tell(f"timing {plan.form.value}, {turn + 1} of {_TURNS}")
-            seconds += await _ask_often(server, plan, request, TIMED_REQUESTS // _TURNS)
+        for form, seconds in zip(forms, taken, strict=True):
+            progress.tell(f"timing {form.title}, {turn + 1} of {_TURNS}")
+            seconds += await _ask_often(server, form.plan, request, TIMED_REQUESTS // _TURNS)
     return tuple(
         Timing(len(one), float(np.median(one)), float(np.quantile(one, 0.95))) for one in taken
     )

@@ -1,11 +1,14 @@
-"""What is measured: one table of rows, in the order in which they are printed."""
+"""What is measured: tables of rows, in the order in which they are printed."""
 
 from __future__ import annotations
 
-from bench.rows import beside, invoking, loading, merlin, process
+from collections.abc import Mapping
+
+from bench.report import FRONTEND, WORKFLOWS, Suite
+from bench.rows import beside, fitting, invoking, loading, merlin, process, workflows
 from bench.rows.row import Row, Run
 
-__all__ = ["ROWS", "Row", "Run"]
+__all__ = ["ROWS", "SUITES", "Row", "Run"]
 
 ROWS: tuple[Row, ...] = (
     *loading.ROWS,
@@ -14,3 +17,9 @@ ROWS: tuple[Row, ...] = (
     *merlin.ROWS,
     *process.ROWS,
 )
+
+#: By the name that the command line gives them; the first is measured where none is named.
+SUITES: Mapping[str, tuple[Suite, tuple[Row, ...]]] = {
+    "frontend": (FRONTEND, ROWS),
+    "workflows": (WORKFLOWS, (*workflows.ROWS, *fitting.ROWS)),
+}

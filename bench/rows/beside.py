@@ -10,6 +10,7 @@ from functools import partial
 from bench import payloads, wrk
 from bench.contenders import SageMakerServer, Side
 from bench.measure import Line, in_turn, ratio_at_most
+from bench.payloads import Payload
 from bench.rows.invoking import identity
 from bench.rows.row import Row, Run
 
@@ -17,6 +18,9 @@ _Busy = Callable[[], contextlib.AbstractContextManager[None]]
 
 _GOAL = ratio_at_most(2)
 _LATEST_S = 60.0
+_FEW, _MORE = 1, 4
+_SMALL = ("small JSON", payloads.small())
+_TRANSLATED = ("JSON of 71 KB", payloads.json_values("FP32", 3_750))
 
 
 def _beside_large(run: Run, row: str) -> Iterator[Line]:
@@ -25,12 +29,19 @@ def _beside_large(run: Run, row: str) -> Iterator[Line]:
     other = contenders.archives.identity("identity-busy")
     contenders.keep_loaded(other)
     rival, _, ours = contenders.sides
-    busy: dict[str, _Busy] = {}
+    targets = {}
     for side in (rival, ours):
         side.check(other, large, "JSON of 5 MB")
-        target = side.target(run.scratch, other, large)
-        busy[side.name] = partial(wrk.beside, target, _LATEST_S)
-    yield from _lines(run, row, "5 MB JSON", (rival, ours), busy)
+        targets[side.name] = side.target(run.scratch, other, large)
+    for connections in (_FEW,) if run.short else (_FEW, _MORE):
+        busy: dict[str, _Busy] = {
+            name: partial(wrk.beside, target, _LATEST_S, connections)
+            for name, target in targets.items()
+        }
+        what = "5 MB JSON" if connections == _FEW else f"5 MB JSON on {connections} connections"
+        yield from _lines(run, row, what, (rival, ours), busy)
+        if connections == _MORE:
+            yield from _lines(run, row, what, (rival, ours), busy, _TRANSLATED)
 
 
 def _beside_loads(run: Run, row: str) -> Iterator[Line]:
@@ -45,25 +56,31 @@ def _beside_loads(run: Run, row: str) -> Iterator[Line]:
 
 
 def _lines(
-    run: Run, row: str, what: str, pair: tuple[Side, Side], busy: dict[str, _Busy]
+    run: Run,
+    row: str,
+    what: str,
+    pair: tuple[Side, Side],
+    busy: dict[str, _Busy],
+    probe: tuple[str, Payload] = _SMALL,
 ) -> Iterator[Line]:
     """Ours against ours alone; and the same of the rival, for comparison, without a goal."""
-    model, small = identity(run), payloads.small()
+    model, (kind, payload) = identity(run), probe
     seconds = run.seconds if run.short else 2 * run.seconds
     sides: dict[str, Callable[[], float]] = {}
     for side in pair:
-        side.check(model, small, "small JSON")
-        target = side.target(run.scratch, model, small)
+        side.check(model, payload, kind)
+        target = side.target(run.scratch, model, payload)
         sides[f"{side.name} alone"] = partial(_p99, target, seconds)
         sides[side.name] = partial(_p99_while, target, seconds, busy[side.name])
     rounds = 2 if run.short else run.rounds
     values = in_turn(rounds, sides, run.teller(row, what), warm=run.warm)
-    title = f"small JSON beside {what}, p99"
+    title = f"{kind} beside {what}, p99"
     ours = {name: values[name] for name in ("ours", "ours alone")}
     theirs = {name: values[name] for name in ("rival", "rival alone")}
-    yield Line(row, title, "s", {"rival": values["rival"], **ours}, _GOAL, against="ours alone")
+    goal = _GOAL if probe is _SMALL else None
+    yield Line(row, title, "s", {"rival": values["rival"], **ours}, goal, against="ours alone")
     yield Line(
-        row, f"the same of the rival: p99 beside {what}", "s", theirs,
+        row, f"the same of the rival: {title}", "s", theirs,
         subject="rival", against="rival alone",
     )  # fmt: skip
 
@@ -111,12 +128,24 @@ _HOW = (
 ROWS = (
     Row(
         "small_beside_large", "Small requests beside large ones",
-        _HOW.format("another connection sends 5 MB of JSON to another model, back to back"),
+        _HOW.format(
+            f"another connection, and then {_MORE} of them, send 5 MB of JSON to another model,"
+            " back to back"
+        ),
         _beside_large, in_short=True,
+        profile=(
+            "reading and writing JSON is done on the event loop, in steps of a tenth of a "
+            "millisecond; the other core is taken by tritonserver, the models' processes and both "
+            "wrks."
+        ),
     ),
     Row(
         "small_beside_loads", "Small requests beside loads",
         _HOW.format("two other Python models are loaded and unloaded, over and over"),
         _beside_loads,
+        profile=(
+            "a load takes a core: the fork of tritonserver, the start of a Python interpreter and "
+            "its imports."
+        ),
     ),
 )  # fmt: skip

@@ -16,6 +16,7 @@ from bench.measure import Line, in_turn, ratio_at_most, value_at_most
 from bench.models import EXPORTS
 from bench.payloads import Payload
 from bench.proc import cpu_seconds, is_alive
+from bench.rows import timed
 from bench.rows.row import Row, Run
 
 _TOLERANCE = 1e-6  # float32 sums in another order differ in the last digits
@@ -58,15 +59,7 @@ def _timed_loads(
 
     def load(contender: str, model: str) -> float:
         server, sagemaker = servers[contender]
-        stubs = {one.pid for one in server.stubs()}
-        started = time.perf_counter()
-        server.load(model)
-        took = time.perf_counter() - started
-        Side(contender, server.port, sagemaker).check(model, payload, "after a load")
-        own = {one.pid for one in server.stubs()} - stubs
-        server.unload(model)
-        until(lambda: not any(map(is_alive, own)), f"{contender}: {model}'s processes are gone")
-        return took
+        return timed.load(Side(contender, server.port, sagemaker), server, model, payload)
 
     return {contender: partial(load, contender, model) for contender, model in models.items()}
 
@@ -116,13 +109,7 @@ def _load_200th(run: Run, row: str) -> Iterator[Line]:
     archives = run.contenders.archives
     names = [archives.identity(f"small-{number}") for number in range(_MANY)]
     with run.contenders.fresh_ours() as ours:
-        took = []
-        for number, name in enumerate(names, start=1):
-            if number % 20 == 1:
-                run.progress(f"{row}: load {number} of {_MANY}")
-            started = time.perf_counter()
-            ours.load(name)
-            took.append(time.perf_counter() - started)
+        took = _one_after_another(run, f"{row}: ours", ours, names)
         values = {"ours": took[-5:], "first 5": took[:5]}
         yield Line(
             row, f"load of the {_MANY}th model", "s", values, ratio_at_most(1.2),
@@ -130,6 +117,31 @@ def _load_200th(run: Run, row: str) -> Iterator[Line]:
         )  # fmt: skip
         yield _listing(run, row, ours)
         run.progress(f"{row}: stopping with {_MANY} models")
+    with run.contenders.fresh_bare(own_threads=True) as bare:
+        bare.until_ready("/v2/health/ready")
+        for name in names:
+            bare.deliver(name)
+        took = _one_after_another(run, f"{row}: limit", bare, names)
+        values = {"limit": took[-5:], "limit's first 5": took[:5]}
+        yield Line(
+            row, f"the same of the limit: load of the {_MANY}th model", "s", values,
+            subject="limit", against="limit's first 5", series={"each load": took},
+        )  # fmt: skip
+        run.progress(f"{row}: stopping with {_MANY} models")
+
+
+def _one_after_another(
+    run: Run, row: str, server: SageMakerServer | BareTriton, names: list[str]
+) -> list[float]:
+    """The seconds that each load took."""
+    took = []
+    for number, name in enumerate(names, start=1):
+        if number % 20 == 1:
+            run.progress(f"{row}, load {number} of {len(names)}")
+        started = time.perf_counter()
+        server.load(name)
+        took.append(time.perf_counter() - started)
+    return took
 
 
 def _listing(run: Run, row: str, ours: Container) -> Line:
@@ -204,12 +216,24 @@ ROWS = (
         "POST /models to its 200 by the clock (limit: tritonserver's own load call, strict "
         "configuration), then an invocation whose answer is compared, then an unload; in turn.",
         _cold_load_python, in_short=True,
+        profile=(
+            "tritonserver's Python backend clears a flag in shared memory and sleeps for a second "
+            "before it ends a model's process (StubLauncher::UpdateHealth), then waits for a "
+            "thread for up to 0.3 s. It does so for the limit and the rival too, which then polls "
+            "every 0.5 s."
+        ),
     ),
     Row(
         "cold_load_merlin", "Cold load of a Merlin export",
         "As above, of examples/merlin/dense. The rival cannot serve the export itself and is given "
         "the same ensemble, prepared ahead of time by python -m ensemble_tools rewrite.",
         _cold_load_merlin,
+        profile=(
+            "nearly all of it is tritonserver's own load of the same models (limit). The "
+            "workflow's process imports NVTabular with pandas, dask and numba and, by way of "
+            "merlin.dtypes, torch, which alone is a third; only a workflow without NVTabular is "
+            "there sooner."
+        ),
     ),
     Row(
         "load_8_at_once", "Eight models at once",
@@ -222,9 +246,15 @@ ROWS = (
     Row(
         "load_200th", "Two hundred models",
         f"{_MANY} trivial Python models into one fresh container, one after another: the median of "
-        "the last five loads against that of the first five. Then GET /models with all of them "
-        "loaded, wrk on one connection.",
+        "the last five loads against that of the first five; then GET /models with all of them "
+        "loaded, wrk on one connection. The same loads on a fresh limit, whose Python models keep "
+        "their 32 threads each, show how much of the growth is tritonserver's own.",
         _load_200th,
+        profile=(
+            "tritonserver forks itself for each Python model, with the memory mappings and "
+            "threads of all models that are there, and copies each page that it writes to while "
+            "the fork lasts (perf). The limit grows alike."
+        ),
     ),
     Row(
         "unload", "Unload, with everything freed",

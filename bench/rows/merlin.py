@@ -1,15 +1,19 @@
-"""What the rewrite is worth: Merlin exports in their serving form against the executor."""
+"""What the rewrite is worth: Merlin exports in their serving form against the executor.
+
+And, in short, what compiling is worth; the suite `workflows` measures that at length.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
 
-from bench import payloads, wrk
+from bench import payloads
 from bench.contenders import Container, Side
 from bench.measure import Line, in_turn, ratio_at_most
 from bench.models import EXPORTS
 from bench.proc import proportional_mb
+from bench.rows import timed
 from bench.rows.row import Row, Run
 
 _EXPORTS = ("dense", "session", "two_workflows")
@@ -18,7 +22,7 @@ _TOLERANCE = 1e-6  # float32 sums in another order differ in the last digits
 
 def _serving_vs_executor(run: Run, row: str) -> Iterator[Line]:
     contenders = run.contenders
-    with contenders.fresh_ours(SERVE_REWRITE="executor") as executor:
+    with contenders.fresh_ours(SERVE_REWRITE="executor", SERVE_COMPILE="off") as executor:
         for export in _EXPORTS:
             model = contenders.archives.merlin(f"merlin-{export}", export)
             run.progress(f"{row}: loading {export} twice")
@@ -34,7 +38,7 @@ def _compared(run: Run, row: str, export: str, model: str, executor: Container) 
         side = Side(name, server.port, True)
         side.check(model, payload, export)
         target = side.target(run.scratch, model, payload)
-        sides[name] = partial(_p50, target, run.seconds)
+        sides[name] = partial(timed.p50, target, run.seconds)
     values = in_turn(run.few_rounds, sides, run.teller(row, export))
     yield Line(row, f"Merlin {export}, p50", "s", values, ratio_at_most(0.85), against="executor")
     processes = {}
@@ -52,17 +56,58 @@ def _belongs(path: str, model: str) -> bool:
     return f"/{model}/" in path or f"/{model}." in path
 
 
-def _p50(target: wrk.Target, seconds: float) -> float:
-    return wrk.run(target, seconds).p50
+def _compiled(run: Run, row: str) -> Iterator[Line]:
+    """The transform alone: it is what compiling changes."""
+    contenders = run.contenders
+    model = contenders.archives.workflow("transform-dense", "dense")
+    names = contenders.archives.inputs(model)
+    request = payloads.read_request(EXPORTS / "dense" / "request.json")
+    payload = payloads.binary(one for one in request if one.name in names)
+    with contenders.fresh_ours(SERVE_COMPILE="off") as original:
+        servers = {"NVTabular": original, "ours": contenders.ours}
+        sides = {name: Side(name, server.port, True) for name, server in servers.items()}
+        with original.loaded(model), contenders.ours.loaded(model):
+            payload = sides["NVTabular"].answered(model, payload, _TOLERANCE, "the transform")
+            sends = {}
+            for name, side in sides.items():
+                side.check(model, payload, "the transform")
+                target = side.target(run.scratch, model, payload)
+                sends[name] = partial(timed.p50, target, run.seconds)
+            values = in_turn(run.few_rounds, sends, run.teller(row, "p50"))
+        yield Line(
+            row, "Merlin dense, transform of 5 rows, p50", "s", values, ratio_at_most(0.15),
+            against="NVTabular",
+        )  # fmt: skip
+        loads = {
+            name: partial(timed.load, sides[name], server, model, payload)
+            for name, server in servers.items()
+        }
+        values = in_turn(run.few_rounds, loads, run.teller(row, "load"), warm=False)
+        yield Line(
+            row, "Merlin dense, load of the transform", "s", values, ratio_at_most(0.1),
+            against="NVTabular",
+        )  # fmt: skip
 
 
 ROWS = (
     Row(
         "merlin_serving_vs_executor", "Merlin exports: serving form against executor",
         "The same export in two containers, one with default settings, one with "
-        "SERVE_REWRITE=executor, which serves Merlin's executor itself; wrk on one connection, in "
-        "turn, with the export's request.json, whose answer is compared with Merlin's own. Memory "
-        "is the proportional set size of the model's Python processes after that.",
+        "SERVE_REWRITE=executor and SERVE_COMPILE=off, which serves Merlin's executor itself; wrk "
+        "on one connection, in turn, with the export's request.json, whose answer is compared with "
+        "Merlin's own. Memory is the proportional set size of the model's Python processes after "
+        "that.",
         _serving_vs_executor,
+        profile=(
+            "nearly all of the executor's time, and half of its memory, is NVTabular's: pandas on "
+            "a few rows. Ours has a compiled workflow, and one process less."
+        ),
+    ),
+    Row(
+        "merlin_compiled", "A Merlin workflow: compiled against NVTabular",
+        "The workflow of the export dense alone, as a single model, in two containers, one with "
+        "default settings, one with SERVE_COMPILE=off; binary requests of 5 rows, whose answers "
+        "are compared. make bench-workflows measures more of it.",
+        _compiled, in_short=True,
     ),
 )  # fmt: skip

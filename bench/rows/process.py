@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 from bench import payloads
@@ -11,6 +12,7 @@ from bench.proc import resident_mb
 from bench.rows.row import Row, Run
 
 _MODELS, _LARGE_REQUESTS = 10, 10
+_IDLE_S = 6.0
 _GOAL_MB = value_at_most(90)
 
 
@@ -68,6 +70,8 @@ def _server_memory(run: Run, row: str) -> Iterator[Line]:
             side.check(names[0], large, "JSON of 5.5 MB")
         run.progress(f"{row}: after {_LARGE_REQUESTS} large requests")
         yield held(f"after {_LARGE_REQUESTS} JSON requests of 5.5 MB")
+        time.sleep(_IDLE_S)
+        yield held(f"{_IDLE_S:g} s later")
 
 
 ROWS = (
@@ -76,12 +80,21 @@ ROWS = (
         "A fresh container from its exec to the first 200 on /ping, and a bare tritonserver from "
         "its exec to ready, in turn; ours is the difference of the two in each round.",
         _start_to_ping, in_short=True,
+        profile=(
+            "half a second of imports (FastAPI with pydantic, gRPC, numpy), while tritonserver is "
+            "started beside them and is ready in 60 ms."
+        ),
     ),
     Row(
         "server_memory", "Memory of the server process",
         "Resident memory (VmRSS) of a fresh container without tritonserver and what that "
         f"started: after its start, with {_MODELS} models, and after {_LARGE_REQUESTS} JSON "
-        "requests of 5.5 MB in and out, one after another.",
+        "requests of 5.5 MB in and out, one after another; and when nothing came for "
+        f"{_IDLE_S:g} s.",
         _server_memory, in_short=True,
+        profile=(
+            "half of it are the modules that are imported. Freed memory of large bodies is kept "
+            "for the next one (docs/decisions/0018) until nothing comes for a while."
+        ),
     ),
 )  # fmt: skip

@@ -42,14 +42,18 @@ class Run:
 
 @dataclass(frozen=True)
 class Row:
-    """A name for --rows, a title and a `how` for readers, and the function that measures."""
+    """A name for --rows, a title and a `how` for readers, and the function that measures.
+
+    profile: what the time, or the memory, goes into, as a profiler found it on two cores.
+    """
 
     name: str
     title: str
     how: str
     measure: Callable[[Run, str], Iterable[Line]]
     in_short: bool = False
+    profile: str = ""
 
     def outcome(self, lines: Iterable[Line], seconds: float) -> Outcome:
         """With what was measured."""
-        return Outcome(self.name, self.title, self.how, seconds, tuple(lines))
+        return Outcome(self.name, self.title, self.how, seconds, tuple(lines), self.profile)

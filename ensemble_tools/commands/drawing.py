@@ -429,6 +429,8 @@ def _content(node: Node, listed: int) -> _Content:
     if node.kind in ("step", "ensemble", "model") and node.model:
         wanted = f"from {node.model}" if node.folded == 1 else ""
         details += [fitted(wanted, _SMALL, most)] if wanted else []
+    if node.workflow is not None:
+        details.append(fitted(node.workflow.mark, _SMALL, most))
     if node.within:
         details.append(fitted(f"inside {' / '.join(node.within)}", _SMALL, most))
     rows = _rows(node.outputs, listed, most)

@@ -14,6 +14,7 @@ from ensemble_tools.commands.mermaid import mermaid
 from ensemble_tools.commands.picture import Picture
 from ensemble_tools.commands.picture_of import picture_of
 from ensemble_tools.commands.text import text_lines
+from ensemble_tools.compilation import Compile
 from ensemble_tools.plan import Rewrite
 
 FORMATS = ("text", "json", "mermaid", "svg", "png")
@@ -29,8 +30,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description=(
             "Show what an extracted archive holds, Merlin's operator graph if the model is an "
             "executor export, the Triton models that would be served with each edge of the "
-            "ensemble, and what was left out or refused and why. Nothing is loaded or run: "
-            "pickles are read as data."
+            "ensemble, which NVTabular workflows are served compiled and why others are not, and "
+            "what was left out or refused and why. Nothing is loaded or run: pickles are read as "
+            "data."
         ),
         epilog=EPILOG,
     )
@@ -62,6 +64,14 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="judge as with SERVE_REWRITE: the first form with the executor's numbers, an "
         "ensemble or nothing, or the executor itself (default: %(default)s)",
     )
+    parser.add_argument(
+        "--compile",
+        choices=[one.value for one in Compile],
+        default=Compile.AUTO.value,
+        help="judge NVTabular workflows as with SERVE_COMPILE: compiled to a numpy program where "
+        "the numbers are certain to be the same, which reads their category files; or off: not "
+        "judged (default: %(default)s)",
+    )
     parser.set_defaults(run=run, misuse=parser.error)
 
 
@@ -78,6 +88,7 @@ def run(options: argparse.Namespace) -> int:
         options.model_name,
         strict=not options.auto_complete,
         rewrite=Rewrite(options.rewrite),
+        workflows=Compile(options.compile),
     )
     content = rendered(archive, options.model_name, chosen)
     if options.output is not None:

@@ -29,6 +29,7 @@ from ensemble_tools.commands.picture import (
     Reason,
     Side,
     Tensor,
+    Workflow,
 )
 
 #: Boxes of one side that are still read one by one.
@@ -200,8 +201,16 @@ def _one(group: list[Node], in_a_row: bool) -> Node:
     outputs = last.outputs if in_a_row else _union(node.outputs for node in group)
     return replace(
         last, title=title, detail=detail, outputs=outputs, folded=count, within=(),
-        holds=tuple(counts.items()),
+        holds=tuple(counts.items()), workflow=_workflow(group),
     )  # fmt: skip
+
+
+def _workflow(group: list[Node]) -> Workflow | None:
+    """Of boxes that are all compiled, or all not, that; of others nothing."""
+    if len({node.workflow.mark if node.workflow else "" for node in group}) > 1:
+        return None
+    reasons = {node.workflow.not_compiled for node in group if node.workflow}
+    return group[-1].workflow if len(reasons) <= 1 else Workflow((), "for several reasons")
 
 
 def _held(node: Node) -> tuple[tuple[str, int], ...]:

@@ -64,7 +64,13 @@ def _node(node: Node) -> dict[str, Any]:
         "model": node.model,
         "within": list(node.within),
         "outputs": [_tensor(tensor) for tensor in node.outputs],
-    }
+        "workflow": None if node.workflow is None else {
+            "compiled": not node.workflow.not_compiled,
+            "operators": dict(node.workflow.operators),
+            "reason": node.workflow.not_compiled or None,
+            "kept": list(node.workflow.kept),
+        },
+    }  # fmt: skip
 
 
 def _edge(edge: Edge) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from ensemble_tools.commands.fold import folded
-from ensemble_tools.commands.picture import Edge, Node, Picture, Side, Tensor
+from ensemble_tools.commands.picture import Edge, Node, Picture, Side, Tensor, Workflow
 from ensemble_tools.errors import shortened
 
 _LISTED = 6
@@ -70,12 +70,21 @@ def _side(side: Side, name: str, names: dict[str, str]) -> Iterator[str]:
 
 def _node(node: Node) -> str:
     lines = [label(node.title)] + ([label(node.detail)] if node.detail else [])
+    lines += [_workflow(node.workflow)] if node.workflow else []
     lines += [_tensor(tensor) for tensor in node.outputs[:_LISTED]]
     if len(node.outputs) > _LISTED:
         lines.append(label(f"… {len(node.outputs) - _LISTED} more"))
     kind = f":::kind_{node.kind}" if node.kind in _STYLES else ""
     text = _BREAK.join(lines)
     return f'["{text}"]{kind}' if kind else f'(["{text}"])'
+
+
+def _workflow(workflow: Workflow) -> str:
+    reasons = [workflow.not_compiled] if workflow.not_compiled else workflow.kept
+    lines = [] if workflow.not_compiled else [workflow.mark]
+    return _BREAK.join(
+        label(line) for line in (*lines, *(f"not compiled: {one}" for one in reasons))
+    )
 
 
 def _tensor(tensor: Tensor) -> str:

@@ -53,13 +53,34 @@ class Edge:
 
 
 @dataclass(frozen=True)
+class Workflow:
+    """How a step that is an NVTabular workflow is served: compiled, unless there is a reason.
+
+    operators: kinds of compiled operators, and how many of each. kept: why NVTabular runs the
+    others, a sentence for each; empty where all are compiled.
+    """
+
+    operators: tuple[tuple[str, int], ...] = ()
+    not_compiled: str = ""
+    kept: tuple[str, ...] = ()
+
+    @property
+    def mark(self) -> str:
+        """A box's line that says which."""
+        if self.not_compiled:
+            return "not compiled"
+        return "compiled in part: numpy" if self.kept else "compiled: numpy"
+
+
+@dataclass(frozen=True)
 class Node:
     """One box.
 
     kind, Merlin's: request, selection, call, inline, subgraph, answer; Triton's: request, step,
     generated, ensemble, executor, model, answer. model: the model directory that it calls or is.
     within: the Subgraph operators that it lies in, outermost first. folded: of a box that stands
-    for several, how many; holds: what they are called, and how many of each.
+    for several, how many; holds: what they are called, and how many of each. workflow: for a step
+    that is one.
     """
 
     id: str
@@ -71,6 +92,7 @@ class Node:
     within: tuple[str, ...] = ()
     folded: int = 1
     holds: tuple[tuple[str, int], ...] = ()
+    workflow: Workflow | None = None
 
 
 @dataclass(frozen=True)

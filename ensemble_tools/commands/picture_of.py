@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ensemble_tools.commands.archive import Archive
+from ensemble_tools.commands.archive import Archive, counted
 from ensemble_tools.commands.merlin_side import merlin_side
 from ensemble_tools.commands.picture import LeftOut, Node, Picture, Reason, Side, Tensor
 from ensemble_tools.commands.triton_side import left_out, triton_side
@@ -32,9 +32,9 @@ def picture_of(archive: Archive, model_name: str) -> Picture:
         merlin=merlin,
         triton=triton,
         correspondences=tuple(_correspondences(merlin, triton)),
-        reasons=tuple(_reasons(plan, merlin, triton, unread)),
+        reasons=(*_reasons(plan, merlin, triton, unread), *_compiled(triton)),
         left_out=unread,
-        notes=(*plan.notes, *plan.doubts) if plan else (),
+        notes=(*plan.notes, *plan.doubts, *_not_compiled(plan)) if plan else (),
         refusal=str(archive.refusal) if archive.refusal else None,
         refused_at=tuple(_refused_at(archive, merlin)),
         request=triton.nodes[0].outputs if triton else (),
@@ -126,6 +126,32 @@ def _reasons(
             "them, so they are left out.",
             tuple(left.node for left in unread),
         )
+
+
+def _compiled(triton: Side | None) -> Iterator[Reason]:
+    """One for all compiled workflows with the same operators."""
+    alike: dict[tuple[tuple[tuple[str, int], ...], bool], list[str]] = {}
+    for node in triton.nodes if triton else ():
+        if node.workflow is not None and not node.workflow.not_compiled:
+            key = node.workflow.operators, bool(node.workflow.kept)
+            alike.setdefault(key, []).append(node.id)
+    for (operators, in_part), nodes in alike.items():
+        how = (
+            "NVTabular runs a part of its workflow; the rest is compiled to numpy"
+            if in_part
+            else "NVTabular is not started: its workflow is compiled to a program that needs numpy "
+            "alone"
+        )
+        numbers = f"and gives the same numbers ({counted(dict(operators))})."
+        yield Reason(f"{how} {numbers}", tuple(nodes))
+
+
+def _not_compiled(plan: ServingPlan) -> Iterator[str]:
+    for model in plan.models:
+        if model.not_compiled:
+            yield f"{model.source_name} is not compiled, NVTabular runs it: {model.not_compiled}"
+        for kept in model.compiled.program.kept if model.compiled else ():
+            yield f"{model.source_name} is compiled in part, NVTabular runs the rest: {kept.reason}"
 
 
 def _generated_beside(side: Side, served: set[str]) -> tuple[str, ...]:

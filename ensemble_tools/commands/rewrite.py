@@ -6,6 +6,8 @@ config.pbtxt of each directory (no links) at the top of the archive, and takes t
 matches `platform:(\\s)*"ensemble"`; of several, the last that the file system happens to list. So
 exactly one config's text must match, the entry model's. The search knows nothing of comments, and
 nothing of single quotes: with these, what it finds is ours to say without a change of meaning.
+
+A compiled workflow is written without what NVTabular would read: its step runs on numpy alone.
 """
 
 from __future__ import annotations
@@ -14,20 +16,23 @@ import argparse
 import re
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as pb
 
-from ensemble_tools.commands.archive import Archive, read_archive, require_plan
+from ensemble_tools.commands.archive import Archive, counted, read_archive, require_plan
 from ensemble_tools.commands.atomic_output import check_empty, default_mode, staging_beside
 from ensemble_tools.commands.errors import CommandError, DestinationUnusable, NotPlain
 from ensemble_tools.commands.exit_codes import EPILOG, SERVED
 from ensemble_tools.commands.progress import human_size
 from ensemble_tools.commands.source_tree import check_link, walk
+from ensemble_tools.compilation import WORKFLOW, Compile
 from ensemble_tools.errors import ConfigIncomplete, shortened
 from ensemble_tools.namespace import Namespace
 from ensemble_tools.plan import Form, PublishedModel, ServingPlan, plan
+from ensemble_tools.publish import put_compiled
 from ensemble_tools.repository import CONFIG_FILE, read_repository
 
 #: platform_ensemble_regex_ of sagemaker_server.h.
@@ -47,9 +52,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="write a plain Triton repository that AWS's own SageMaker Triton container serves",
         description=(
             "Rewrite an archive ahead of time: real files, a Triton ensemble in the executor's "
-            "place, nothing of this container needed at run time. DEST appears whole or not at "
-            "all. Refused where only this container can serve the archive: when the executor "
-            "itself must run, or models call others by name."
+            "place, NVTabular workflows compiled to numpy programs, nothing of this container "
+            "needed at run time. DEST appears whole or not at all. Refused where only this "
+            "container can serve the archive: when the executor itself must run, or models call "
+            "others by name."
         ),
         epilog=EPILOG,
     )
@@ -59,6 +65,14 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--name",
         help="name of the model to invoke; its steps are named <name>.<step>. Give each archive "
         "of one endpoint a name of its own (default: DEST's name)",
+    )
+    parser.add_argument(
+        "--compile",
+        choices=[one.value for one in Compile],
+        default=Compile.AUTO.value,
+        help="what becomes of NVTabular workflows, as with SERVE_COMPILE: compiled to a numpy "
+        "program where the numbers are certain to be the same, which then needs nothing but numpy "
+        "in Triton's Python; or off: NVTabular itself (default: %(default)s)",
     )
     parser.set_defaults(run=run, misuse=parser.error)
 
@@ -72,25 +86,30 @@ def run(options: argparse.Namespace) -> int:
     if not _LEGAL_NAME.fullmatch(name):
         options.misuse(f"--name {shortened(name)!r}: expected letters, digits, _ and -")
     check_empty(destination)
-    archive, lacking = _read(options.source, name)
+    archive, lacking = _read(options.source, name, Compile(options.compile))
     made = require_plan(archive)
     _check_plain(options.source, made)
     _check_place(options.source, destination)
-    size = write_repository(made, options.source, destination)
+    made, size = write_repository(made, options.source, destination)
     for line in _told(made, destination, size, lacking):
         print(line)
     return SERVED
 
 
-def write_repository(made: ServingPlan, source: Path, destination: Path) -> int:
-    """The plan as plain files, by rename; bytes written. On any error nothing is left behind."""
+def write_repository(made: ServingPlan, source: Path, destination: Path) -> tuple[ServingPlan, int]:
+    """The plan as plain files, by rename; on any error nothing is left behind.
+
+    Answers with the plan as it was written (put_compiled) and the number of bytes.
+    """
     with staging_beside(destination) as staging:
         place = staging / "repository"
         place.mkdir(mode=default_mode(0o777))
-        size = sum(_write(model, made.entry, source, place) for model in made.models)
+        models = tuple(_write(model, made.entry, source, place) for model in made.models)
+        made = replace(made, models=models)
         _check_result(place, made)
+        size = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
         place.rename(destination)
-    return size
+    return made, size
 
 
 def findable(text: str, path: Path, *, entry: bool) -> str:
@@ -121,12 +140,12 @@ def _meaning(text: str) -> pb.ModelConfig:
     return text_format.Parse(text, pb.ModelConfig(), allow_unknown_field=True)
 
 
-def _read(source: Path, name: str) -> tuple[Archive, ConfigIncomplete | None]:
+def _read(source: Path, name: str, workflows: Compile) -> tuple[Archive, ConfigIncomplete | None]:
     """The archive as strict mode sees it, else as AWS's container does, and what strict mode lacks."""  # noqa: E501  # one sentence
-    archive = read_archive(source, name)
+    archive = read_archive(source, name, workflows=workflows)
     if not isinstance(archive.refusal, ConfigIncomplete):
         return archive, None
-    completed = read_archive(source, name, strict=False)
+    completed = read_archive(source, name, strict=False, workflows=workflows)
     return completed, archive.refusal if completed.plan else None
 
 
@@ -151,15 +170,18 @@ def _check_place(source: Path, destination: Path) -> None:
         )
 
 
-def _write(model: PublishedModel, entry: str, source: Path, place: Path) -> int:
-    """One model directory; every link of the plan becomes the files that it stands for."""
+def _write(model: PublishedModel, entry: str, source: Path, place: Path) -> PublishedModel:
+    """One model directory, and the model as it is in it.
+
+    Every link of the plan becomes the files that it stands for.
+    """
     directory = place / model.triton_name
     directory.mkdir()
-    size = sum(_copy(target, directory / name, source) for name, target in model.links)
+    for name, target in model.links:
+        _copy(target, directory / name, source)
     for name, text in model.files:
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
         (directory / name).write_text(text, encoding="utf-8")
-        size += len(text)
     for version in model.empty_versions:
         (directory / str(version)).mkdir(exist_ok=True)
         (directory / str(version) / _KEEP).touch()
@@ -167,7 +189,10 @@ def _write(model: PublishedModel, entry: str, source: Path, place: Path) -> int:
         config = directory / CONFIG_FILE
         text = findable(model.config_text, config, entry=_wants_mark(model, entry))
         config.write_text(text, encoding="utf-8")
-    return size
+    written = put_compiled(model, directory)
+    if written.compiled is not None and not written.compiled.program.kept:
+        shutil.rmtree(directory / Path(written.compiled.place).parts[0] / WORKFLOW)
+    return written
 
 
 def _wants_mark(model: PublishedModel, entry: str) -> bool:
@@ -178,12 +203,12 @@ def _wants_mark(model: PublishedModel, entry: str) -> bool:
     )
 
 
-def _copy(target: Path, place: Path, within: Path) -> int:
+def _copy(target: Path, place: Path, within: Path) -> None:
     check_link(target, within)
     place.parent.mkdir(parents=True, exist_ok=True)
     if not target.is_dir():
         shutil.copy(target, place)
-        return place.stat().st_size
+        return
     place.mkdir()
     tree = walk(target, within)
     for one in tree.entries:
@@ -191,7 +216,6 @@ def _copy(target: Path, place: Path, within: Path) -> int:
             (place / one.place).mkdir()
         else:
             shutil.copy(one.source, place / one.place)
-    return tree.size
 
 
 def _check_result(place: Path, made: ServingPlan) -> None:
@@ -211,9 +235,25 @@ def _told(
 ) -> Iterator[str]:
     for note in (*made.reasons, *made.notes, *made.doubts):
         yield f"note: {note}"
+    for model in made.models:
+        if model.not_compiled:
+            yield (
+                f"note: {model.source_name} is not compiled, it needs NVTabular in Triton's "
+                f"Python: {model.not_compiled}"
+            )
+        for kept in model.compiled.program.kept if model.compiled else ():
+            yield (
+                f"note: {model.source_name} is compiled in part, it needs NVTabular in Triton's "
+                f"Python: {kept.reason}"
+            )
     yield f"{destination}  {made.form.value}, {len(made.models)} models, {human_size(size)}"
-    for name in made.triton_names:
-        yield f"  {name}" + ("  ← invoked" if name == made.entry else "")
+    for model in made.models:
+        name, made_of = model.triton_name, ""
+        if model.compiled is not None:
+            program = model.compiled.program
+            how = "compiled in part" if program.kept else "compiled"
+            made_of = f"  {how}: numpy  ({counted(program.operators)})"
+        yield f"  {name}{made_of}" + ("  ← invoked" if name == made.entry else "")
     yield f"next: python -m ensemble_tools pack {destination} -o {made.entry}.tar.gz"
     if len(made.models) > 1:
         yield (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ensemble_tools.commands.archive import Archive
+from ensemble_tools.commands.archive import Archive, counted
 from ensemble_tools.commands.merlin_side import kind_of
 from ensemble_tools.commands.picture import Picture, Tensor
 from ensemble_tools.commands.triton_side import parsed, tensors
@@ -55,6 +55,14 @@ def explain_plan(plan: ServingPlan) -> Iterator[str]:
         made = f", with {', '.join(name for name, _ in model.files)} generated" * bool(model.files)
         source = _clean(model.source_name)
         yield f"  {_clean(model.triton_name)}  (from {source}{made}){entry_mark}{called}"
+        if model.compiled is not None:
+            program = model.compiled.program
+            how = "compiled in part" if program.kept else "compiled"
+            yield f"    {how}: numpy  ({_clean(counted(program.operators))})"
+            for kept in program.kept:
+                yield f"    kept for NVTabular: {_clean(kept.reason)}"
+        if model.not_compiled:
+            yield f"    not compiled: {_clean(model.not_compiled)}"
         yield from _ensemble_lines(model)
     for reason in plan.reasons:
         yield f"because: {_clean(reason)}"

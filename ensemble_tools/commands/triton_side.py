@@ -9,7 +9,17 @@ from dataclasses import replace
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as pb
 
-from ensemble_tools.commands.picture import ANSWER, REQUEST, Edge, Flow, LeftOut, Node, Side, Tensor
+from ensemble_tools.commands.picture import (
+    ANSWER,
+    REQUEST,
+    Edge,
+    Flow,
+    LeftOut,
+    Node,
+    Side,
+    Tensor,
+    Workflow,
+)
 from ensemble_tools.model_config import data_type_name
 from ensemble_tools.plan import Form, PublishedModel, ServingPlan
 
@@ -144,8 +154,17 @@ def _box(own: str, model: PublishedModel, config: pb.ModelConfig, kind: str) -> 
     if kind == "generated":
         how = f"generated, {how}"
     return Node(
-        own, kind, model.triton_name, how, model.source_name, tensors(config, config.output)
-    )
+        own, kind, model.triton_name, how, model.source_name, tensors(config, config.output),
+        workflow=_workflow(model),
+    )  # fmt: skip
+
+
+def _workflow(model: PublishedModel) -> Workflow | None:
+    if model.compiled is not None:
+        program = model.compiled.program
+        kept = tuple(one.reason for one in program.kept)
+        return Workflow(tuple(program.operators.items()), kept=kept)
+    return Workflow(not_compiled=model.not_compiled) if model.not_compiled else None
 
 
 def _entry_kind(plan: ServingPlan) -> str:

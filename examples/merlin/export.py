@@ -61,7 +61,9 @@ SESSION_LENGTH = 8
 # Exports hold absolute paths of where they were made (Categorify's category tables).
 NEUTRAL_DIRECTORY = "/tmp"
 
-DATATYPES = {"int32": "INT32", "int64": "INT64", "float32": "FP32", "float64": "FP64"}
+DATATYPES = {
+    "int32": "INT32", "int64": "INT64", "float32": "FP32", "float64": "FP64", "object": "BYTES",
+}  # fmt: skip
 
 Tensors = dict[str, np.ndarray]
 

@@ -61,7 +61,7 @@ def container(shared: Container) -> Iterator[Container]:
 def mortal(shared: Container) -> Iterator[Container]:
     """The shared container for tests that kill stubs: regions in /dev/shm may stay behind.
 
-    tritonserver 2.51 never releases a request that met a dead stub, nor the region of that stub.
+    tritonserver 2.51 never releases a request that met a dead stub, nor the regions of that model.
     """
     before = shared.snapshot()
     yield shared

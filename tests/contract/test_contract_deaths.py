@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -40,6 +41,28 @@ def test_killed_stub(dying: str, requests: int, mortal: Container, archive: Arch
         assert answers == [[n + 3.0] for n in range(requests)]
         assert mortal.models().keys() == {"m1", WITNESS}
         assert len(mortal.stubs(dying)) == 1
+
+
+def _two_instances(model: models.PythonModel) -> models.PythonModel:
+    return replace(model, more="instance_group { kind: KIND_CPU count: 1 }\n")
+
+
+@pytest.mark.parametrize("requests", [1, 20])
+def test_killed_instance(requests: int, mortal: Container, archive: Archive) -> None:
+    """The other instance of the lost model, which 2.51 never releases, is ended as well."""
+    directory = archive(m=_two_instances(models.adder(3)))
+    with mortal.loaded("m1", directory), ThreadPoolExecutor(requests) as pool:
+        old = mortal.stubs("m1")
+        assert len(old) == 2
+        killed = min(old)
+        os.kill(killed, signal.SIGKILL)
+        until(lambda: killed not in mortal.stubs("m1"), "the stub is gone")
+        for _ in range(10):  # until one meets the dead stub
+            sent = [pool.submit(mortal.invoke, "m1", infer([n])) for n in range(requests)]
+            answers = [values(future.result()) for future in sent]
+            assert answers == [[n + 3.0] for n in range(requests)]
+        until(lambda: not old & mortal.stubs("m1"), "the older generation is gone", mortal)
+        assert len(mortal.stubs("m1")) == 2
 
 
 def test_killed_during_a_request(mortal: Container, archive: Archive, tmp_path: Path) -> None:
@@ -239,3 +262,4 @@ def test_unload_after_an_error_beside_a_running_step(
             assert "not welcome" in complaint(refused)
             assert container.unload("m1").status_code == 200
             assert container.models() == {}
+            assert not container.stubs()

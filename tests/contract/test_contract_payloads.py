@@ -31,10 +31,25 @@ COMPRESSIONS = pytest.mark.parametrize(
 )
 
 
-@pytest.fixture(params=["plain", "quoted"])
-def container(request: pytest.FixtureRequest, container: Container) -> Iterator[Container]:
-    """The shared container, asked in both ways: a quoted name goes through ASGI."""
-    container.quotes_names = request.param == "quoted"
+#: What an invocation passes through does not depend on which tritonserver is behind it.
+pytestmark = pytest.mark.parametrize(
+    ("triton", "way"),
+    [("2.51", "plain"), ("2.51", "quoted"), ("2.36", "plain")],
+    indirect=True,
+    scope="session",  # so that each tritonserver is started once
+)
+
+
+@pytest.fixture(scope="session")
+def way(request: pytest.FixtureRequest) -> str:
+    """How the model's name is written: as it is, or with an escape, which goes through ASGI."""
+    return str(request.param)
+
+
+@pytest.fixture
+def container(way: str, container: Container) -> Iterator[Container]:
+    """The shared container, asked in that way."""
+    container.quotes_names = way == "quoted"
     yield container
     container.quotes_names = False
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -136,6 +137,52 @@ def test_sigterm_before_tritonserver_lives(tmp_path: Path) -> None:
         container.descendants()
         container.signal(signal.SIGTERM)
         assert container.wait(10) == 0
+    finally:
+        container.close()
+
+
+def _slow_interpreter(directory: Path, seconds: float) -> Path:
+    path = directory / "slow-python"
+    path.write_text(f"#!{sys.executable}\nimport time\ntime.sleep({seconds})\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_the_models_python_is_slow(tmp_path: Path) -> None:
+    """It is answered what can be answered, and a stop is a stop."""
+    slow = _slow_interpreter(tmp_path, 20)
+    container = launch(tmp_path, SERVE_BACKEND_PYTHON=str(slow))
+    try:
+        until(lambda: container.ping() == 503, "it listens", container)
+        container.descendants()
+        signalled = time.monotonic()
+        container.signal(signal.SIGTERM)
+        assert container.wait(10) == 0
+        assert time.monotonic() - signalled < 5
+    finally:
+        container.close()
+
+
+def test_no_work_dir(tmp_path: Path) -> None:
+    """One sentence says what is wrong with it."""
+    container = launch(tmp_path, SERVE_WORK_DIR="/proc/nothing")
+    try:
+        assert container.wait(10) == 1
+        last = container.log.splitlines()[-1]
+        assert "SERVE_WORK_DIR=/proc/nothing: no directory can be made there" in last
+    finally:
+        container.close()
+
+
+@pytest.mark.parametrize("after_s", [0.05, 0.15, 0.3, 0.5, 0.8])
+def test_sigterm_at_any_moment(after_s: float, tmp_path: Path) -> None:
+    """Of the start: it ends, and nothing is left."""
+    container = launch(tmp_path)
+    try:
+        time.sleep(after_s)
+        container.descendants()
+        container.signal(signal.SIGTERM)
+        assert container.wait(10) in (0, -signal.SIGTERM), "the latter before Python itself runs"
     finally:
         container.close()
 

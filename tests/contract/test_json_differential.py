@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import pytest
@@ -14,15 +14,15 @@ from tests.json_requests.generate import case
 from tests.json_requests.served import Ways, served
 
 SEED = 20
-COUNT = 1500
+COUNT = 1000
 #: Of each hundred cases, how many are answered and how many are refused, at least.
 ANSWERED, REFUSED = 35, 25
 
 
 @pytest.fixture(scope="module")
-def ways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ways]:
+def ways(triton: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ways]:
     """tritonserver, the container that translates all JSON, and one that translates none."""
-    with served(tmp_path_factory.mktemp("json-differential")) as ways:
+    with served(tmp_path_factory.mktemp("json-differential"), **triton) as ways:
         yield ways
 
 

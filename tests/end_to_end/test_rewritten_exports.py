@@ -20,12 +20,17 @@ def frontend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SageMakerTrit
         yield running
 
 
+@pytest.mark.parametrize("workflows", ["auto", "off"])
 @pytest.mark.parametrize("name", EXPORTS)
-def test_served_by_nvidias_frontend(name: str, frontend: SageMakerTriton, tmp_path: Path) -> None:
+def test_served_by_nvidias_frontend(
+    name: str, workflows: str, frontend: SageMakerTriton, tmp_path: Path
+) -> None:
     """The rewritten export is found, loaded, answers Merlin's offline numbers, and is unloaded."""
     made = tmp_path / "model"
     source = EXAMPLES / name / "repository"
-    assert command.main(["rewrite", str(source), str(made), "--name", f"my_{name}"]) == 0
+    arguments = ["--name", f"my_{name}", "--compile", workflows]
+    assert command.main(["rewrite", str(source), str(made), *arguments]) == 0
+    assert bool(list(made.glob("*/1/tables"))) == (workflows == "auto")
     loaded = frontend.load(name, made)
     assert loaded.status_code == 200, loaded.text
     answer = frontend.invoke(name, json.loads((EXAMPLES / name / "request.json").read_text()))

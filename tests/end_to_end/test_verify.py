@@ -23,6 +23,7 @@ from tritonclient.grpc import model_config_pb2 as pb
 
 from container.settings import read_settings
 from ensemble_tools import Namespace, ServingPlan, plan, read_repository
+from ensemble_tools import __main__ as command
 from tests.end_to_end.conftest import EXAMPLES
 from tests.support.container import ROOT, SHARED_MEMORY, processes, until
 from tests.support.models import (
@@ -135,9 +136,20 @@ def test_dense_export_is_equal() -> None:
     assert found["served_as"] == "pure ensemble"
     results = {one["request"]: one["result"] for one in found["requests"]}
     assert [results[title] for title in ("1 row", "5 rows", "100 rows")] == ["equal"] * 3
-    executor, ensemble = found["costs"]
-    assert executor["processes"] == ensemble["processes"] + 1
+    compiled = {one["request"]: one["compiled"]["result"] for one in found["requests"]}
+    assert compiled == results
+    executor, ensemble, numpy = found["costs"]
+    assert numpy["form"] == "pure ensemble, compiled"
+    assert executor["processes"] == ensemble["processes"] + 1 == numpy["processes"] + 1
     assert executor["resident_bytes"] > ensemble["resident_bytes"] + 200e6
+    assert ensemble["resident_bytes"] > numpy["resident_bytes"] + 200e6
+    (workflow,) = found["workflows"]
+    assert (workflow["model"], workflow["compiled"]) == ("0_transformworkflowtriton", True)
+    assert workflow["operators"]["Categorify"] == 1
+    alone = {one["request"]: one["result"] for one in workflow["requests"]}
+    assert {alone[title] for title in alone if title != "no rows"} == {"equal"}
+    assert "unseen categories: huge ids" in alone
+    assert "NaN and infinities" in alone
     assert 0 < ensemble["p50_s"] < 10
     assert executor["timed_requests"] == 100
 
@@ -151,10 +163,74 @@ def test_ragged_export_with_given_requests() -> None:
     assert "request 1 of request.json" in done.stdout
 
 
+def test_without_compiled_workflows() -> None:
+    """--compile off compares NVTabular alone."""
+    requests = EXAMPLES / "dense/request.json"
+    options = ("--requests", requests, "--skip-timing", "--compile", "off")
+    done = program(EXAMPLES / "dense/repository", *options)
+    assert done.returncode == EQUAL, done.stdout + done.stderr
+    assert "compiled" not in done.stdout
+    assert "EQUAL: 1 of 1 requests" in done.stdout
+
+
+def test_wrong_program_is_seen() -> None:
+    """A compiled workflow that computes another number is different, in the ensemble and alone."""
+    forms = read_forms(EXAMPLES / "dense/repository")
+    assert forms is not None
+    wrong = replace(forms, compiled=shifted(forms.compiled))
+    report = run(Task(wrong, batches=(5,), timing=False))
+    assert exit_code(report) == DIFFERENT
+    ordinary = next(one for one in report.outcomes if one.request.ordinary)
+    assert ordinary.comparison.verdict is Verdict.EQUAL
+    assert ordinary.compiled is not None
+    assert ordinary.compiled.verdict is Verdict.DIFFERENT
+    (workflow,) = report.workflows
+    assert workflow.outcomes[0].comparison.verdict is Verdict.DIFFERENT
+    details = workflow.outcomes[0].comparison.details
+    assert any("from NVTabular" in detail and "from the compiled" in detail for detail in details)
+    words = [conclusion.partition(":")[0] for conclusion in report.conclusions]
+    assert words == ["EQUAL", "DIFFERENT", "DIFFERENT"]
+
+
+def shifted(made: ServingPlan | None) -> ServingPlan:
+    """The plan whose compiled workflow does not divide by the standard deviation."""
+    assert made is not None
+    models = []
+    for model in made.models:
+        if model.compiled is not None:
+            program = model.compiled.program
+            steps = tuple(
+                replace(step, given={**step.given, "std": 0.0})
+                if step.operation == "normalize"
+                else step
+                for step in program.steps
+            )
+            assert steps != program.steps
+            compiled = replace(model.compiled, program=replace(program, steps=steps))
+            model = replace(model, compiled=compiled)
+        models.append(model)
+    return replace(made, models=tuple(models))
+
+
+def test_archive_without_an_executor(tmp_path: Path) -> None:
+    """A Triton ensemble of Merlin's is compared with itself after its workflow is compiled."""
+    source, made = EXAMPLES / "dense/repository", tmp_path / "made"
+    arguments = ["rewrite", str(source), str(made), "--name", "shop", "--compile", "off"]
+    assert command.main(arguments) == 0
+    requests = EXAMPLES / "dense/request.json"
+    done = program(made, "--requests", requests)
+    assert done.returncode == EQUAL, done.stdout + done.stderr
+    assert "EQUAL: compiled form, 1 of 1 requests" in done.stdout
+    assert "EQUAL: shop.0_transformworkflowtriton alone, " in done.stdout
+    assert "as delivered, compiled" in done.stdout
+    assert "executor" not in done.stdout
+
+
 def test_swapped_columns_are_seen() -> None:
     """A real ensemble that is wired wrongly loads and answers; verify says that it is wrong."""
     forms = read_forms(EXAMPLES / "dense/repository")
     assert forms is not None
+    assert forms.served is not None
     wrong = replace(forms, served=swapped(forms.served, "user_id", "item_id"))
     report = run(Task(wrong, timing=False))
     assert exit_code(report) == DIFFERENT

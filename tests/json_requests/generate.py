@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TypeAlias, TypeGuard
 
-from tests.json_requests.served import DATA_TYPES
+from tests.json_requests.served import COLUMNS, DATA_TYPES
 
 #: A text, an object or a list of a request.
 Node: TypeAlias = "bytes | Members | list[Node]"
@@ -143,7 +143,12 @@ class _Making:
     def case(self) -> Case:
         self.spaces = _SPACES if self.chance(0.25) else ()
         self.model = self.random.choice(
-            ("flat",) * 5 + ("deep",) * 3 + ("batched",) * 2 + ("pair",) * 2 + ("growing",) * 2
+            ("flat",) * 5
+            + ("deep",) * 3
+            + ("batched",) * 2
+            + ("pair",) * 2
+            + ("wide",) * 2
+            + ("growing",) * 2
         )
         if self.chance(0.04):
             return self.binary_case()
@@ -208,6 +213,9 @@ class _Making:
         """(name, data type, shape) of each input."""
         if self.model == "growing":
             return [("IN_INT64", "INT64", [2])]
+        if self.model == "wide":
+            rows = self.random.randint(30, 150)
+            return [(f"IN_{name}", each, [rows]) for name, each in COLUMNS.items()]
         types = ["FP32", "BYTES"] if self.model == "pair" else self.some_types()
         rank = {"flat": 1, "pair": 1, "batched": 2, "deep": 3}[self.model]
         first = self.random.randint(1, 8)
@@ -250,7 +258,7 @@ class _Making:
             (b'"datatype"', json.dumps(datatype).encode()),
             (b'"data"', self.nested(elements, shape)),
         ]
-        if self.chance(0.1):
+        if self.chance(0.005 if self.model == "wide" else 0.1):
             members.append(
                 (b'"parameters"', self.parameters((b'"a"', b'"data"', b'"binary_data"')))
             )
@@ -303,7 +311,7 @@ class _Making:
 
     def strings(self, count: int) -> list[bytes]:
         random = self.random
-        kind = random.randrange(3)
+        kind = 0 if self.model == "wide" and self.chance(0.9) else random.randrange(3)
         if kind == 0:
             return [b'"%x"' % random.getrandbits(48) for _ in range(count)]
         if kind == 1:
@@ -388,7 +396,7 @@ class _Making:
 
     def output(self, name: str) -> Members:
         members = Members([(b'"name"', json.dumps(name).encode())])
-        unclassified = self.empty or name in ("SEEN", "OUT_BYTES")
+        unclassified = self.empty or name == "SEEN" or name.endswith("_BYTES")
         if self.chance(0.5):
             parameters = (
                 Members([(b'"binary_data"', self.random.choice((b"true", b"true", b"false")))])

@@ -95,6 +95,23 @@ def _outputs(datatypes: tuple[str, ...], dims: str, text: str = "") -> str:
     )
 
 
+#: The columns of the model wide: their names and data types.
+COLUMNS: Mapping[str, str] = {
+    f"{number}_{each}": each
+    for number, each in enumerate(("INT64", "FP32", "INT32", "BYTES", "FP64", "BOOL") * 4)
+}
+
+
+def _wide() -> PythonModel:
+    kinds = (("input", "IN", " optional: true"), ("output", "OUT", ""))
+    tensors = "".join(
+        f'{kind} {{ name: "{side}_{name}" data_type: {_config_type(each)} dims: [-1]{more} }}\n'
+        for kind, side, more in kinds
+        for name, each in COLUMNS.items()
+    )
+    return PythonModel(_IDENTITY, tensors=tensors + _outputs((), "[-1]", "SEEN"))
+
+
 _PAIR = """
 input { name: "IN_FP32" data_type: TYPE_FP32 dims: [-1] }
 input { name: "IN_BYTES" data_type: TYPE_STRING dims: [-1] }
@@ -106,12 +123,13 @@ _GIVEN = 'input { name: "IN_INT64" data_type: TYPE_INT64 dims: [2] }\n'
 _GROWN = ("FP64", "FP32", "INT64", "UINT64", "INT8", "BOOL", "BYTES", "FP16")
 
 #: flat: vectors; deep: three dimensions; batched: vectors with a batch dimension; pair: two inputs
-#: that must be there; growing: a large answer to a small request.
+#: that must be there; growing: a large answer to a small request; wide: many short columns.
 MODELS: Mapping[str, PythonModel] = {
     "flat": _identity("[-1]"),
     "deep": _identity("[-1, -1, -1]"),
     "batched": _identity("[-1]", "max_batch_size: 64\n"),
     "pair": PythonModel(_IDENTITY, tensors=_PAIR),
+    "wide": _wide(),
     "growing": PythonModel(_GROWING, tensors=_GIVEN + _outputs(_GROWN, "[-1]")),
 }
 
@@ -158,7 +176,7 @@ class Ways:
 
 
 @contextlib.contextmanager
-def served(directory: Path) -> Iterator[Ways]:
+def served(directory: Path, **environment: str) -> Iterator[Ways]:
     """Two containers with the models, for as long as the block lasts."""
     with contextlib.ExitStack() as open_:
         containers = [
@@ -167,6 +185,7 @@ def served(directory: Path) -> Iterator[Ways]:
                     directory / name,
                     SERVE_TRANSLATE_JSON_FROM=least,
                     SERVE_MEMORY_RESERVE_MB="0",
+                    **environment,
                 )
             )
             for name, least in (("translating", "1"), ("untouched", "0"))

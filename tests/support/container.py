@@ -220,10 +220,10 @@ class Container:
         self.process.wait(STOP_TIMEOUT_S)
 
 
-def launch(directory: Path, **environment: str) -> Container:
+def launch(directory: Path, *, program: str = "container", **environment: str) -> Container:
     """Start a multi-model container, everything of it under the directory, and wait for nothing.
 
-    environment is laid over the defaults.
+    environment is laid over the defaults. program: the module that is run.
     """
     model_root, work_dir = directory / "models", directory / "work"
     for path in (model_root, work_dir):
@@ -240,7 +240,7 @@ def launch(directory: Path, **environment: str) -> Container:
     log_path = directory / "log"
     with log_path.open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "container", "serve"],
+            [sys.executable, "-m", program, "serve"],
             cwd=ROOT,
             env=everything,
             stdin=subprocess.DEVNULL,
@@ -253,9 +253,11 @@ def launch(directory: Path, **environment: str) -> Container:
 
 
 @contextlib.contextmanager
-def running(directory: Path, **environment: str) -> Iterator[Container]:
+def running(
+    directory: Path, *, program: str = "container", **environment: str
+) -> Iterator[Container]:
     """A container for as long as the block lasts; nothing of it is left after."""
-    container = launch(directory, **environment)
+    container = launch(directory, program=program, **environment)
     try:
         until(lambda: container.ping() == 200, "/ping is 200", container)
         yield container

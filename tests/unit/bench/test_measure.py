@@ -70,7 +70,7 @@ def test_ratio_is_of_the_named_subject_and_base() -> None:
 
 
 def test_sides_are_measured_in_turn() -> None:
-    """A B A B, the warming up first and not counted."""
+    """A B, B A, A B, the warming up first and not counted."""
     order: list[str] = []
 
     def side(name: str) -> float:
@@ -80,7 +80,7 @@ def test_sides_are_measured_in_turn() -> None:
     rounds: list[int] = []
     sides = {"a": lambda: side("a"), "b": lambda: side("b")}
     values = in_turn(2, sides, rounds.append)
-    assert order == ["a", "b"] * 3
+    assert order == ["a", "b", "b", "a", "a", "b"]
     assert rounds == [0, 1, 2]
-    assert values == {"a": [3.0, 5.0], "b": [4.0, 6.0]}
-    assert in_turn(1, sides, rounds.append, warm=False) == {"a": [7.0], "b": [8.0]}
+    assert values == {"a": [4.0, 5.0], "b": [3.0, 6.0]}
+    assert in_turn(1, sides, rounds.append, warm=False) == {"a": [8.0], "b": [7.0]}

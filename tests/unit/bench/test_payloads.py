@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from bench import payloads
-from bench.payloads import Payload
+from bench.payloads import Payload, Tensor
 
 
 def echoed(payload: Payload, change: Callable[[dict[str, Any]], None] | None = None) -> bytes:
@@ -128,3 +129,95 @@ def test_sizes_are_what_the_rows_say(datatype: str, count: int, kilobytes: int) 
     """Within a tenth."""
     size = len(payloads.json_values(datatype, count).body) / 1e3
     assert size == pytest.approx(kilobytes, rel=0.1)
+
+
+def tensor(name: str, values: list[Any], dtype: Any, datatype: str) -> Tensor:
+    """One column."""
+    return Tensor(name, datatype, (len(values),), np.array(values, dtype))
+
+
+REQUEST = (
+    tensor("id", [7, 8, 9], np.int64, "INT64"),
+    tensor("name", ["a", "bc", ""], object, "BYTES"),
+    tensor("tags__values", [1, 2, 3, 4], np.int64, "INT64"),
+    tensor("tags__offsets", [0, 1, 1, 4], np.int32, "INT32"),
+)
+
+
+@pytest.mark.parametrize(
+    ("count", "ids", "tags", "offsets"),
+    [
+        (1, [7], [1], [0, 1]),
+        (2, [7, 8], [1], [0, 1, 1]),
+        (5, [7, 8, 9, 7, 8], [1, 2, 3, 4, 1], [0, 1, 1, 4, 5, 5]),
+    ],
+)
+def test_rows_are_taken_again_and_again(
+    count: int, ids: list[int], tags: list[int], offsets: list[int]
+) -> None:
+    """Lists of any length come whole, an empty one among them."""
+    made = {one.name: one for one in payloads.batch(REQUEST, count)}
+    assert made["id"].values.tolist() == ids
+    assert made["id"].shape == made["name"].shape == (count,)
+    assert made["tags__values"].values.tolist() == tags
+    assert made["tags__values"].shape == (len(tags),)
+    assert made["tags__offsets"].values.tolist() == offsets
+    assert made["tags__offsets"].values.dtype == np.int32
+    assert list(made) == [one.name for one in REQUEST]
+
+
+def test_groups_are_taken_whole() -> None:
+    """As many as are wanted, each with a number that no other one has."""
+    request = (
+        tensor("session", [4, 2, 4], np.int64, "INT64"),
+        tensor("item", [40, 20, 41], np.int64, "INT64"),
+    )
+    session, item = payloads.batch(request, 3, "session")
+    assert session.values.tolist() == [1, 2, 2, 3]
+    assert item.values.tolist() == [20, 40, 41, 20]
+    assert session.shape == item.shape == (4,)
+
+
+def test_binary_request_is_laid_out_as_triton_reads_it() -> None:
+    """One part after the other, texts with their lengths before them; answers are wanted so too."""
+    payload = payloads.binary(REQUEST[:2])
+    assert payload.json_size is not None
+    head = json.loads(payload.body[: payload.json_size])
+    sizes = [one["parameters"]["binary_data_size"] for one in head["inputs"]]
+    assert sizes == [24, 4 + 1 + 4 + 2 + 4]
+    assert head["parameters"] == {"binary_data_output": True}
+    assert payload.body[payload.json_size + 24 :] == b"\1\0\0\0a\2\0\0\0bc\0\0\0\0"
+
+
+def _binary_answer(labels: list[int], scores: list[float]) -> tuple[dict[str, str], bytes]:
+    parts = [np.array(labels, np.int64).tobytes(), np.array(scores, np.float32).tobytes()]
+    outputs = [
+        {"name": name, "datatype": datatype, "shape": [2],
+         "parameters": {"binary_data_size": len(part)}}
+        for name, datatype, part in zip(("label", "score"), ("INT64", "FP32"), parts, strict=True)
+    ]  # fmt: skip
+    head = json.dumps({"outputs": outputs}).encode()
+    media = f"application/vnd.sagemaker-triton.binary+json;json-header-size={len(head)}"
+    return {"content-type": media}, head + b"".join(parts)
+
+
+def test_an_answer_may_be_what_is_right() -> None:
+    """Floats within the tolerance, whole numbers exactly, however large they are."""
+    right = _binary_answer([1_000_000, 2], [0.5, 0.25])
+    payload = payloads.binary(REQUEST).answered(*right, tolerance=1e-6)
+    assert payload.fault(*right) is None
+    assert payload.fault(*_binary_answer([1_000_000, 2], [0.5000001, 0.25])) is None
+    assert payload.fault(*_binary_answer([1_000_000, 2], [0.51, 0.25]))
+    assert payload.fault(*_binary_answer([1_000_001, 2], [0.5, 0.25]))
+
+
+def test_request_is_read_as_it_was_written(tmp_path: Path) -> None:
+    """Each tensor with its data type."""
+    inputs = [
+        {"name": "id", "datatype": "INT32", "shape": [2, 1], "data": [1, 2]},
+        {"name": "name", "datatype": "BYTES", "shape": [1], "data": ["x"]},
+    ]
+    (tmp_path / "request.json").write_text(json.dumps({"inputs": inputs}))
+    number, name = payloads.read_request(tmp_path / "request.json")
+    assert (number.shape, number.values.dtype, number.values.tolist()) == ((2, 1), np.int32, [1, 2])
+    assert name.values.tolist() == ["x"]

@@ -13,7 +13,7 @@ from bench import figures, quantities
 from bench.machine import Facts
 from bench.measure import Line, Outcome, Unit, ratio_at_least, ratio_at_most, value_at_most
 from bench.page import page
-from bench.report import Report, as_json, markdown, table
+from bench.report import WORKFLOWS, Report, as_json, markdown, table
 
 FACTS: Facts = {
     "cpu": "Some <CPU> & Co",
@@ -53,7 +53,7 @@ SIZES = tuple(
 REPORT = Report(
     FACTS, 1_700_000_000.0, 61.0, True, 3, 0.7,
     (
-        Outcome("small", "Small", "By <hand>.", 4.0, (LATENCY,)),
+        Outcome("small", "Small", "By <hand>.", 4.0, (LATENCY,), "into <pockets>."),
         Outcome("others", "Others", "Somehow.", 4.0, (RATE, BEYOND, LOADS, *SIZES)),
     ),
     {"broken": "found 500, expected 200"},
@@ -134,6 +134,7 @@ def test_page_is_whole_and_alone() -> None:
     assert tags.seen.count("svg") == len(REPORT.lines) + 3  # goals, loads, sizes
     assert "Some &lt;CPU&gt; &amp; Co" in text
     assert "By &lt;hand&gt;." in text
+    assert "into &lt;pockets&gt;." in text
     assert "<script" not in text
     assert " src=" not in text
     assert "<link" not in text
@@ -176,3 +177,63 @@ def test_distance_is_one_at_the_goal() -> None:
 def test_quantities_are_readable(value: float | None, unit: Unit, read: str) -> None:
     """Three digits that matter."""
     assert quantities.quantity(value, unit) == read
+
+
+def test_where_it_goes_is_said_in_each_form() -> None:
+    """A row's profile stands behind how it was measured."""
+    assert "Where it goes, as profiled on two cores: into <pockets>." in markdown(REPORT)
+    assert [row["profile"] for row in as_json(REPORT)["rows"]] == ["into <pockets>.", ""]
+
+
+def test_curves_are_of_latencies_alone() -> None:
+    """A throughput of the same payload has no place among them."""
+    rate = Line("others", "JSON FP32 1 MB, 16 connections, throughput", "requests/s", {"ours": [9]})
+    outcome = Outcome("others", "Others", "Somehow.", 4.0, (*SIZES, rate))
+    assert "JSON of FP32 by its size" in page(replace(REPORT, outcomes=(outcome,)))
+
+
+FORMS = replace(
+    REPORT,
+    suite=WORKFLOWS,
+    failures={},
+    outcomes=(
+        Outcome(
+            "workflow", "Workflow", "Somehow.", 4.0,
+            (
+                Line(
+                    "workflow", "transform, p50", "s", {"executor": [0.012], "compiled": [0.0006]},
+                    ratio_at_most(0.15), "compiled", "executor",
+                ),
+                Line(
+                    "fit", "loaded at once", "models", {"ensemble": [16.0], "compiled": [31.0]},
+                    None, "compiled", "ensemble",
+                    series={"ensemble at": [0, 1], "ensemble": [0, 16],
+                            "compiled at": [0, 1], "compiled": [0, 31]},
+                ),
+                Line("fit", "right", "share", {"compiled": [0.996]}, None, "compiled", None),
+            ),
+        ),
+    ),
+)  # fmt: skip
+
+
+def test_columns_are_those_of_the_suite() -> None:
+    """Each with the form's values; the title and how to read it are the suite's too."""
+    head, _, transform, fits, right, *_ = table(FORMS).splitlines()
+    assert head.split()[1:4] == ["executor", "ensemble", "compiled"]
+    assert transform.split()[2:] == [
+        "12.0", "ms", "–", "600", "µs", "executor", "0.050", "≤", "0.15", "yes",
+    ]  # fmt: skip
+    assert fits.split()[3:] == ["–", "16", "31", "ensemble", "1.94", "–", "–"]
+    assert "99.6 %" in right
+    for written in (page(FORMS), markdown(FORMS)):
+        assert "SERVE_REWRITE=executor" in written
+        assert "rival" not in written
+
+
+def test_what_was_loaded_is_drawn_over_time() -> None:
+    """A line for each form."""
+    ((title, svg),) = figures.curves(FORMS.lines)
+    assert title == "loaded at once"
+    assert "compiled" in svg
+    assert "ensemble" in svg

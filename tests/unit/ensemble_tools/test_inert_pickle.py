@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from ensemble_tools.inert_pickle import (
     MAX_COPIED,
+    MAX_KEY_TEXTS,
     MAX_NUMBER_KEYS,
     MAX_OPCODES,
     MAX_TUPLE_NESTING,
@@ -403,3 +404,13 @@ def test_builtin_type() -> None:
         b"(K\x01K\x02tR."
     )
     assert class_name(read_pickle(data)) == "types.CodeType"
+
+
+def test_texts_in_a_tuple_are_a_key() -> None:
+    """As the columns that a HashedCross crosses; more of them than a cross has are none."""
+    keys = ("country", "city")
+    assert read_pickle(pickle.dumps({keys: 100})) == {keys: 100}
+    many = tuple(map(str, range(MAX_KEY_TEXTS + 1)))
+    for unfit in (many, (keys, "a"), ("a", 1)):
+        with pytest.raises(NotInert, match="as a key"):
+            read_pickle(pickle.dumps({unfit: 1}))

@@ -23,9 +23,10 @@ _NUMBERS = [*range(_COUNT)]
 _STEP_S = 0.25
 
 
-def taken(text: bytes | Mapping[str, Any]) -> BinaryRequest | None:
+def taken(text: bytes | Mapping[str, Any], answer_is_large: bool = False) -> BinaryRequest | None:
     """The request with binary tensors; None where it is not taken."""
-    steps = binary_request(text if isinstance(text, bytes) else json.dumps(text).encode())
+    body = text if isinstance(text, bytes) else json.dumps(text).encode()
+    steps = binary_request(body, answer_is_large)
     try:
         while True:
             next(steps)
@@ -45,6 +46,47 @@ def tensor(name: str = "IN", data: Any = None, **others: Any) -> dict[str, Any]:
 def request(*inputs: dict[str, Any], **others: Any) -> dict[str, Any]:
     """A request with these inputs; with one of its own where there is none."""
     return {"inputs": list(inputs or [tensor()]), **others}
+
+
+def many_short(**others: Any) -> dict[str, Any]:
+    """A request of over 8 KB with 60 features of a few rows."""
+    return request(*(tensor(f"IN_{n}", [*range(30)]) for n in range(60)), **others)
+
+
+def test_many_short_lists_are_left_to_tritonserver() -> None:
+    """It reads them faster."""
+    assert taken(many_short()) is None
+
+
+def test_many_short_lists_with_a_large_answer() -> None:
+    """They stay as they are; only the answer is asked for in binary."""
+    text = json.dumps(many_short(id="7")).encode()
+    found = taken(text, answer_is_large=True)
+    assert found is not None
+    assert not found.tensors
+    assert found.in_json is None
+    assert found.head == b'{"parameters":{"binary_data_output":true},' + text[1:]
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        {"parameters": {}},
+        {"outputs": [{"name": "OUT"}]},
+        {"id": "\n"},
+        {"id": '"parameters"'},
+    ],
+)
+def test_many_short_lists_that_say_more(others: dict[str, Any]) -> None:
+    """A parameter in front is the same request only where there are no others."""
+    assert taken(many_short(**others), answer_is_large=True) is None
+
+
+@pytest.mark.parametrize("start", [b"[", b"{}{", b'"{', b"{,", b"\xef\xbb\xbf{"])
+def test_many_short_lists_in_what_is_no_object(start: bytes) -> None:
+    """It goes on as it came."""
+    text = start + json.dumps(many_short()).encode()[1:]
+    assert taken(text, answer_is_large=True) is None
 
 
 def test_a_plain_request() -> None:
@@ -95,12 +137,11 @@ def test_all_outputs(binary: bool, outputs: list[Any] | None) -> None:
 
 
 def test_listed_outputs() -> None:
-    """Outputs that are wanted in JSON are asked for in binary; classes are left as they are."""
+    """Outputs that are wanted in JSON are asked for in binary."""
     outputs = [
         {"name": "a"},
         {"name": "b", "parameters": {"binary_data": True}},
         {"name": "c", "parameters": {"binary_data": False, "x": "y"}},
-        {"name": "d", "parameters": {"classification": 3}},
     ]
     found = taken(request(outputs=outputs))
     assert found is not None
@@ -110,9 +151,13 @@ def test_listed_outputs() -> None:
         {"name": "a", "parameters": {"binary_data": True}},
         outputs[1],
         {"name": "c", "parameters": {"binary_data": True, "x": "y"}},
-        outputs[3],
     ]
     assert "parameters" not in head
+
+
+def test_classes_are_not_taken() -> None:
+    """An answer has as many strings of them as the caller asked for."""
+    assert taken(request(outputs=[{"name": "a", "parameters": {"classification": 3}}])) is None
 
 
 _BODY = json.dumps(request()).encode()

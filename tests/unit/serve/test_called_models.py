@@ -13,6 +13,7 @@ from serve.errors import InvocationFailed, ModelUnusable, ServeError, TritonTime
 from serve.triton_messages import quotes_a_death
 from tests.fakes import tritonserver as fake
 from tests.unit.serve.joined import CONFIG, WAIT_S, Joined, joined
+from tests.unit.serve.stub_stand_in import stub
 
 SENTENCE = "Stub process 'm.plus_0_0' is not healthy."
 RAISED = "Failed to process the request(s) for model instance 'm_0_0', message: "
@@ -90,6 +91,17 @@ async def test_the_death_of_a_called_model(tmp_path: Path, quoted: dict[str, Any
         assert b"echo" in await on.invoke()
         assert asked(on, "load") == ["m.minus", "m.plus", "m"] * 2
         assert on.registry.loaded("m").generation == 1
+
+
+async def test_stubs_of_the_older_generation_do_not_count(tmp_path: Path) -> None:
+    """They will end, which is no death of the new one's."""
+    async with joined(tmp_path, infer={"m": {**QUOTED[0], "times": 1}}) as on:
+        await load(on)
+        on.registry.loaded("m").stubs = {"m.minus": 1, "m.plus": 1}
+        with stub(on.repository, "m.minus", WAIT_S):
+            assert b"echo" in await on.invoke()
+            assert on.registry.loaded("m").generation == 1
+            assert on.registry.loaded("m").stubs == {}
 
 
 @pytest.mark.parametrize("quoted", QUOTED)

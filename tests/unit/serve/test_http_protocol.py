@@ -316,3 +316,52 @@ async def test_trailers_are_no_headers(served: Served) -> None:
     assert (await wire.answer())[2] == b"m:a"
     ((_, request),) = served.forwarding.asked
     assert [name for name, _ in request.headers] == [b"host", b"transfer-encoding"]
+
+
+async def test_no_request_behind_a_large_answer(served: Served) -> None:
+    """What is said about it does not stand inside the answer: the connection ends."""
+    wire = await served.connect()
+    wire.writer.write(post("m", b"x" * 20_000_000))
+    while not served.forwarding.asked:  # noqa: ASYNC110 # it has no event
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
+    wire.writer.write(b"\0\0 no request \r\n\r\n")
+    with contextlib.suppress(ConnectionResetError):
+        received = await asyncio.wait_for(wire.reader.read(-1), WAIT_S)
+        assert received.count(b"HTTP/1.1") == 1
+        assert len(received) < 20_000_000
+
+
+async def test_no_request_behind_an_answer(served: Served) -> None:
+    """On a connection that is idle it is a 400."""
+    wire = await served.connect()
+    await wire.send(post("m"))
+    assert (await wire.answer())[0] == 200
+    await wire.send(b"\0\0 no request \r\n\r\n")
+    assert (await asyncio.wait_for(wire.reader.read(-1), WAIT_S)).startswith(b"HTTP/1.1 400")
+
+
+async def test_a_caller_that_never_reads(served: Served) -> None:
+    """Its answer is held no longer than an invocation may take."""
+    served.forwarding.timeout_s = 0.2
+    wire = await served.connect()
+    wire.writer.write(post("m", b"x" * 20_000_000))
+    await asyncio.sleep(1)
+    assert not served.server.server_state.tasks
+    assert not served.server.server_state.connections
+
+
+@pytest.mark.parametrize("name", ["m", "%6d"])
+async def test_a_body_that_is_too_large(
+    served: Served, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Nothing of it is kept; the answer says what may be sent."""
+    monkeypatch.setattr("serve.payload.LARGEST_BODY", 1_000_000)
+    wire = await served.connect()
+    await wire.send(post(name, b"x" * 1_000_001))
+    status, _, body = await wire.answer()
+    assert status == 400
+    assert b"found 1000001 bytes, expected at most 1000000" in body
+    assert not served.forwarding.asked
+    await wire.send(post(name, b"x" * 1_000_000))
+    assert (await wire.answer())[0] == 200

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
+import signal
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import serve.lifecycle
-from ensemble_tools import ServingPlan
+import serve.stub_processes
+from ensemble_tools import Compile, ServingPlan, WorkflowCheck
+from ensemble_tools.errors import PayloadBroken
+from ensemble_tools.plan import PublishedModel
 from serve.errors import (
     BadRequest,
     CallerError,
@@ -25,6 +32,7 @@ from serve.errors import (
 from serve.invocation import Request
 from serve.registry import State
 from tests.unit.serve.joined import WAIT_S, joined, until
+from tests.unit.serve.stub_stand_in import stub
 
 
 async def test_a_straight_line_there_and_back(tmp_path: Path) -> None:
@@ -38,6 +46,30 @@ async def test_a_straight_line_there_and_back(tmp_path: Path) -> None:
             assert b'"echo": "{}"' in await on.invoke()
             await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
             await on.assert_empty()
+
+
+async def test_unload_waits_for_stubs_that_tritonserver_no_longer_tells_of(tmp_path: Path) -> None:
+    """Those of what was lost under the model end beside its own, and maybe after them."""
+    async with joined(tmp_path) as on:
+        await on.load()
+        with stub(on.repository, "m.step", 0.5) as ending:
+            await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
+            assert ending.wait(0) == 0
+        await on.assert_empty()
+
+
+async def test_unload_ends_stubs_that_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """tritonserver keeps some for ever; another model's are no matter."""
+    monkeypatch.setattr(serve.stub_processes, "_ENDING_S", 0.1)
+    async with joined(tmp_path) as on:
+        await on.load()
+        with (
+            stub(on.repository, "m.step", WAIT_S) as staying,
+            stub(on.root, "m.step", WAIT_S) as other,
+        ):
+            await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
+            assert [staying.wait(0), other.poll()] == [-signal.SIGKILL, None]
+        await on.assert_empty()
 
 
 def load_knob(**wrong: Any) -> dict[str, Any]:
@@ -104,7 +136,7 @@ async def test_a_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for number, error in ((28, ResourceExhausted), (30, ModelUnusable)):
         failure = OSError(number, "no")
 
-        def fail(plan: ServingPlan, where: Path, failure: OSError = failure) -> None:
+        def fail(*_: object, failure: OSError = failure) -> None:
             raise failure
 
         monkeypatch.setattr(serve.lifecycle, "publish", fail)
@@ -113,6 +145,43 @@ async def test_a_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             with pytest.raises(error, match="could not be published"):
                 await on.load()
             await on.assert_empty()
+
+
+async def test_a_file_that_nothing_can_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found while it is published; the archive is at fault, in the sentence that says so."""
+    broken = PayloadBroken(Path("/m/unique.a.parquet"), "cannot be read", "export it again")
+
+    def fail(*_: object) -> None:
+        raise broken
+
+    monkeypatch.setattr(serve.lifecycle, "publish", fail)
+    async with joined(tmp_path) as on:
+        with pytest.raises(ModelUnusable) as refused:
+            await on.load()
+        assert str(refused.value) == "/m/unique.a.parquet: cannot be read; export it again"
+        await on.assert_empty()
+
+
+async def test_a_failed_load_ends_stubs_that_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an unload does."""
+    monkeypatch.setattr(serve.stub_processes, "_ENDING_S", 0.1)
+    async with joined(tmp_path) as on:
+        with contextlib.ExitStack() as running:
+            started = []
+
+            async def fail(*_: object) -> None:
+                started.append(running.enter_context(stub(on.repository, "m.step", WAIT_S)))
+                raise ModelUnusable("boom")
+
+            monkeypatch.setattr(on.triton, "load", fail)
+            with pytest.raises(ModelUnusable, match="boom"):
+                await on.load()
+            assert [one.wait(0) for one in started] == [-signal.SIGKILL]
+        await on.assert_empty()
 
 
 async def test_a_server_that_is_not_there(tmp_path: Path) -> None:
@@ -208,6 +277,43 @@ async def test_unload_of_what_is_not_loaded(tmp_path: Path) -> None:
         await on.assert_empty()
 
 
+async def test_compiled_workflows_are_checked(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once a load, when tritonserver lives; what fails is served as delivered, and the log says so.
+
+    A load without compiled workflows does not ask.
+    """
+    examples = Path(__file__).parents[3] / "examples/merlin"
+    seen: list[str] = []
+
+    def check(model: PublishedModel, directory: Path) -> str:
+        seen.append(model.source_name)
+        return "it is wrong" if model.source_name.startswith("1_") else ""
+
+    def begin() -> WorkflowCheck | None:
+        seen.append("begin")
+        return check
+
+    async with joined(tmp_path, start=False) as on:
+        on.lifecycle._settings = replace(
+            on.lifecycle._settings, model_root=Path("/"), compile=Compile.AUTO, check=begin
+        )
+        url = str(examples / "two_workflows/repository")
+        with caplog.at_level(logging.INFO, logger="serve.lifecycle"):
+            served = await asyncio.wait_for(on.lifecycle.load("two", url), WAIT_S)
+        assert seen == ["begin", "0_transformworkflowtriton", "1_transformworkflowtriton"]
+        assert served.compiled == 1
+        (record,) = (one for one in caplog.records if one.getMessage() == "model loaded")
+        assert vars(record)["not_compiled"] == "1_transformworkflowtriton: it is wrong"
+        await on.load("m")
+        assert seen.count("begin") == 1
+        on.lifecycle._settings = replace(on.lifecycle._settings, check=lambda: None)
+        await asyncio.wait_for(on.lifecycle.unload("two"), WAIT_S)
+        served = await asyncio.wait_for(on.lifecycle.load("two", url), WAIT_S)
+        assert served.compiled == 2
+
+
 async def test_an_unload_waits_for_what_is_in_flight(tmp_path: Path) -> None:
     """Requests that came before are answered; those that come after are refused."""
     async with joined(tmp_path, infer={"m": {"delay_s": 0.5, "times": 5}}) as on:
@@ -258,6 +364,27 @@ async def test_an_unload_that_is_cancelled(tmp_path: Path) -> None:
         await until(lambda: not list(on.repository.iterdir()))
         unloading.cancel()
         await asyncio.wait({unloading}, timeout=WAIT_S)
+        await on.assert_empty()
+
+
+async def test_an_unload_that_is_cancelled_while_stubs_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """tritonserver has the model no more: it is not listed again, and its files go."""
+    ending = asyncio.Event()
+
+    async def never(*_: object) -> None:
+        ending.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(serve.lifecycle, "end_stubs", never)
+    async with joined(tmp_path) as on:
+        await on.load()
+        unloading = asyncio.ensure_future(on.lifecycle.unload("m"))
+        await asyncio.wait_for(ending.wait(), WAIT_S)
+        unloading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await unloading
         await on.assert_empty()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import serve.stub_processes
 from serve.errors import (
     InvocationFailed,
     ModelNotLoaded,
@@ -20,6 +21,7 @@ from serve.errors import (
 )
 from serve.registry import State
 from tests.unit.serve.joined import DEAD, WAIT_S, joined, until
+from tests.unit.serve.stub_stand_in import stub
 
 LOST = [
     DEAD,
@@ -94,6 +96,38 @@ async def test_other_failures_cause_no_reload(tmp_path: Path) -> None:
         with pytest.raises(InvocationFailed):
             await on.invoke()
         assert on.events("load") == ["load"]
+
+
+async def test_what_an_older_generation_left_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once nobody can wait for its answer; the stubs of the new one are left alone."""
+    monkeypatch.setattr(serve.stub_processes, "_ENDING_S", 0.1)
+    async with joined(tmp_path, infer={"m": {**DEAD, "times": 1}}) as on:
+        await on.load()
+        with stub(on.repository, "m.step", WAIT_S) as old:
+            with on.registry.loaded("m").invocation():  # of the older generation
+                assert b"echo" in await on.invoke()
+                await asyncio.sleep(0.5)
+                assert old.poll() is None
+            with stub(on.repository, "m.step", WAIT_S) as new:
+                await until(lambda: old.poll() is not None)
+                assert [old.poll(), new.poll()] == [-signal.SIGKILL, None]
+
+
+async def test_a_reload_that_fails_ends_what_was_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody can unload the model any more."""
+    monkeypatch.setattr(serve.stub_processes, "_ENDING_S", 0.1)
+    failure = {"message": "no", "code": "INTERNAL", "after": 1}
+    async with joined(tmp_path, infer={"m": DEAD}, load={"m": failure}) as on:
+        await on.load()
+        with stub(on.repository, "m.step", WAIT_S) as old:
+            with pytest.raises(ModelNotLoaded):
+                await on.invoke()
+            assert old.wait(0) == -signal.SIGKILL
+        await on.assert_empty()
 
 
 async def test_the_first_caller_goes_away(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def _body(count: int) -> bytes:
     return json.dumps({"inputs": [tensor]}).encode()
 
 
-_LARGE, _SMALL = _body(5000), _body(3)
+_VERY_LARGE, _LARGE, _SMALL = _body(400_000), _body(5000), _body(3)
 
 
 def _model() -> Model:
@@ -207,17 +207,61 @@ async def test_cancelled_in_between() -> None:
 async def test_the_turn_comes_too_late() -> None:
     """Waiting for others is bounded by the invocation's limit, both ways, and takes no turn."""
     translation = Translation(_LEAST)
-    asked = Question(_JSON_HEADERS, [_LARGE])
+    asked = Question(_JSON_HEADERS, [_VERY_LARGE])
     question = await translation.question(_model(), asked, *_SOON)
     soon = time.monotonic() + 0.05
-    await translation._turn.acquire()
+    await translation._turn.take(_SOON[0])
     with pytest.raises(TurnLate):
         await asyncio.wait_for(translation.question(_model(), asked, soon, lambda: True), _WAIT_S)
-    answer = translation.answer(_model(), question, _binary_answer([1]), soon)
+    answer = translation.answer(_model(), question, _binary_answer([*range(200_000)]), soon)
     with pytest.raises(TurnLate):
         await asyncio.wait_for(answer, _WAIT_S)
-    translation._turn.release()
+    translation._turn.give()
     assert (await translation.question(_model(), asked, *_SOON)).translated
+
+
+async def test_the_turn_comes_too_late_behind_one_that_was_just_given() -> None:
+    """The limit holds for whoever comes between the end of one turn and the start of the next."""
+    translation = Translation(_LEAST)
+    asked = Question(_JSON_HEADERS, [_VERY_LARGE])
+    await translation._turn.take(_SOON[0])
+    holder = asyncio.ensure_future(translation._turn.take(_SOON[0]))
+    await asyncio.sleep(0)
+    translation._turn.give()
+    soon = time.monotonic() + 0.05
+    with pytest.raises(TurnLate):
+        await asyncio.wait_for(translation.question(_model(), asked, soon, lambda: True), _WAIT_S)
+    assert holder.done()
+
+
+@pytest.mark.parametrize("given", [False, True])
+async def test_a_turn_that_is_not_wanted_any_more(given: bool) -> None:
+    """Whoever is cancelled while it waits, or as it gets its turn, leaves it to the next."""
+    turn = Translation(_LEAST)._turn
+    await turn.take(_SOON[0])
+    going, staying = [asyncio.ensure_future(turn.take(_SOON[0])) for _ in range(2)]
+    await asyncio.sleep(0)
+    if given:
+        turn.give()
+    going.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await going
+    if not given:
+        turn.give()
+    await asyncio.wait_for(staying, _WAIT_S)
+    turn.give()
+    await asyncio.wait_for(turn.take(_SOON[0]), _WAIT_S)
+
+
+async def test_who_is_not_very_large_waits_for_nobody() -> None:
+    """Its steps go between those of whoever has the turn."""
+    translation = Translation(_LEAST)
+    await translation._turn.take(_SOON[0])
+    asked = Question(_JSON_HEADERS, [_LARGE])
+    question = await asyncio.wait_for(translation.question(_model(), asked, *_SOON), _WAIT_S)
+    assert question.translated
+    answer = translation.answer(_model(), question, _binary_answer([1, 2]), _SOON[0])
+    assert (await asyncio.wait_for(answer, _WAIT_S)).status == 200
 
 
 async def test_nobody_waits_any_more() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.verification.answers import answer
-from verification.comparison import Verdict, compare
+from verification.comparison import Names, Verdict, compare
 from verification.distribution import compare_distributions
 from verification.exchange import Answer, Refusal
 from verification.tensors import Tensor, strings
@@ -188,3 +188,33 @@ def test_random_answers_of_other_shapes() -> None:
     one = [answer(ids=np.zeros((1, 5), dtype=np.int64))]
     other = [answer(ids=np.zeros((1, 4), dtype=np.int64))]
     assert compare_distributions(one, other).verdict is Verdict.DIFFERENT
+
+
+@given(FLOATS)
+def test_bit_for_bit(numbers: list[float]) -> None:
+    """0 and -0 are two numbers then, and everything else is judged as before."""
+    one, other = floats(*numbers), floats(*[-0.0 if n == 0 else n for n in numbers])
+    assert compare(one, other).verdict is Verdict.EQUAL
+    assert compare(one, one, bit_for_bit=True).verdict is Verdict.EQUAL
+    same = all(math.copysign(1, number) < 0 for number in numbers if number == 0)
+    found = compare(one, other, bit_for_bit=True)
+    assert (found.verdict is Verdict.EQUAL) == same
+
+
+def test_any_nan_is_that() -> None:
+    """Which NaN an operation makes is the processor's affair, and so is its sign."""
+    found = compare(floats(NAN), floats(-NAN), bit_for_bit=True)
+    assert found.verdict is Verdict.EQUAL
+
+
+def test_sentences_name_who_is_compared() -> None:
+    """Of a workflow alone nothing is said of an executor."""
+    names = Names("NVTabular", "the compiled workflow")
+    found = compare(floats(1, 2), floats(1, 3), names=names)
+    assert "2.0 from NVTabular, 3.0 from the compiled workflow" in found.details[0]
+    found = compare(floats(1), answer(out=np.array([1])), names=names)
+    assert "NVTabular answers FP32 [1], the compiled workflow INT64 [1]" in found.details[0]
+    found = compare(floats(1), Refusal("no"), names=names)
+    assert found.result == "the compiled workflow refuses, NVTabular answers"
+    assert found.details == ("the compiled workflow: no",)
+    assert compare(Refusal("no"), floats(1)).result == Verdict.ONLY_SERVED.value

@@ -14,12 +14,12 @@ import pytest
 from tests.unit.verification.answers import answer
 from verification.__main__ import DIFFERENT, EQUAL, MISUSED, exit_code, main
 from verification.asking import sentence_of
-from verification.comparison import Comparison, Verdict, compare
-from verification.exchange import Refusal, Request
+from verification.comparison import Comparison, Names, Verdict, compare
+from verification.exchange import Answer, Refusal, Request
 from verification.json_report import to_json
 from verification.memory import Memory, measure
 from verification.progress import Progress
-from verification.report import Cost, Outcome, Report, Timing
+from verification.report import Cost, Outcome, Report, Timing, WorkflowReport
 from verification.text_report import table, text_lines
 
 ONE = answer(click=np.array([1.0, 2.0], dtype=np.float32))
@@ -88,6 +88,64 @@ def test_costs_are_a_table() -> None:
     assert "1200 MiB" in text
     assert "5.25 s" in text
     assert "100 requests `5 rows`" in text
+
+
+COMPILED = Names("the executor", "the compiled form")
+ALONE = Names("NVTabular", "the compiled workflow")
+
+
+def compiled_report(of_form: Comparison, alone: Comparison) -> Report:
+    """One request, equal but for the compiled form, and the compiled workflow asked alone."""
+    request = Request("request 1", ONE.tensors, rows=2)
+    workflows = (
+        WorkflowReport("0_w", {"Categorify": 2}, "", (Outcome(request, alone),)),
+        WorkflowReport("1_w", not_compiled="the category file x is missing"),
+    )
+    outcomes = (Outcome(request, SAME, of_form),)
+    costs = (
+        Cost("executor", 5.0, None, None),
+        Cost("pure ensemble", 4.0, None, None),
+        Cost("pure ensemble, compiled", 1.0, None, None),
+    )
+    return replace(report(SAME), outcomes=outcomes, workflows=workflows, costs=costs)
+
+
+@pytest.mark.parametrize("of_form", [ONE, OTHER])
+@pytest.mark.parametrize("alone", [ONE, OTHER])
+def test_compiled_form(of_form: Answer, alone: Answer) -> None:
+    """It is one more form, and each workflow one more thing that may differ."""
+    one = compiled_report(
+        compare(ONE, of_form, names=COMPILED), compare(ONE, alone, names=ALONE, bit_for_bit=True)
+    )
+    equal = [True, of_form is ONE, alone is ONE]
+    assert exit_code(one) == (EQUAL if all(equal) else DIFFERENT)
+    assert [found.is_equal for found in one.findings] == equal
+    words = ["EQUAL" if same else "DIFFERENT" for same in equal]
+    assert [text.partition(":")[0] for text in one.conclusions] == words
+    text = printed(one)
+    assert "compiled: 0_w: numpy  (2 Categorify)" in text
+    assert "not compiled: 1_w: the category file x is missing" in text
+    assert ": compiled form, 1 of 1 requests" in text
+    assert ": 0_w alone, 1 of 1 requests" in text
+    costs = [line for line in text.splitlines() if line.startswith("pure ensemble")]
+    assert costs[0].endswith("  0")
+    assert costs[1].endswith("  0" if of_form is ONE else "  0.5 (relative 2.5e-01)")
+    assert ("2.0 from the executor, 2.5 from the compiled form" in text) == (of_form is OTHER)
+    assert ("0_w alone, request 1:" in text) == (alone is OTHER)
+    found = json.loads(to_json(one))
+    assert found["equal"] == all(equal)
+    assert found["requests"][0]["result"] == "equal"
+    assert found["requests"][0]["compiled"]["failure"] == (of_form is OTHER)
+    assert [row["compiled"] for row in found["workflows"]] == [True, False]
+    assert found["workflows"][0]["requests"][0]["failure"] == (alone is OTHER)
+    assert found["workflows"][1]["reason"] == "the category file x is missing"
+
+
+def test_a_workflow_that_answers_nothing() -> None:
+    """Alone it may refuse what is generated, as NVTabular does: the executor was asked all the same."""  # noqa: E501  # one sentence
+    one = compiled_report(replace(SAME, names=COMPILED), replace(REFUSED, names=ALONE))
+    assert exit_code(one) == EQUAL
+    assert "NOT COMPARED: 0_w alone, neither form answers" in printed(one)
 
 
 def test_json_is_json() -> None:

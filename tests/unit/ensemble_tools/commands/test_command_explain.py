@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import tempfile
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 
@@ -13,17 +16,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from ensemble_tools import Compile
 from ensemble_tools import __main__ as command
+from ensemble_tools.commands.archive import read_archive
 from ensemble_tools.commands.drawing import draw
+from ensemble_tools.commands.explain import rendered
 from ensemble_tools.commands.json_writer import document
 from ensemble_tools.commands.mermaid import mermaid
 from ensemble_tools.commands.picture import Edge, Flow, Node, Picture, Reason, Side, Tensor
 from ensemble_tools.commands.png import png
 from ensemble_tools.commands.svg import svg
+from ensemble_tools.workflows.program import Kept
+from tests.support.category_files import with_a_category_twice
 
 ROOT = Path(__file__).parents[4]
 EXPORTS = sorted(path.parent for path in (ROOT / "examples/merlin").glob("*/repository"))
 DENSE = ROOT / "examples/merlin/dense/repository"
+TWO = ROOT / "examples/merlin/two_workflows/repository"
+SECOND = "1_transformworkflowtriton"
 SVG = "{http://www.w3.org/2000/svg}"
 
 #: Lines of a Mermaid flowchart as mermaid.py writes them: nothing in a label can end it.
@@ -60,6 +70,136 @@ def test_text_names_what_is_left_out(capsys: pytest.CaptureFixture[str]) -> None
     command.main(["explain", str(DENSE)])
     said = "left out: visits_log of model.0_transformworkflowtriton: nobody reads it\n"
     assert said in capsys.readouterr().out
+
+
+def breaking(root: Path, how: str) -> Path:
+    """The export with two workflows; the category file of the second is not what it was."""
+    made = root / "export"
+    shutil.copytree(TWO, made)
+    of_second = made / f"{SECOND}/1/workflow/categories/unique.item_id.parquet"
+    if how == "missing":
+        of_second.unlink()
+    elif how == "twice":
+        with_a_category_twice(of_second)
+    elif how == "cut off":
+        of_second.write_bytes(of_second.read_bytes()[:100])
+    else:
+        of_first = made / "0_transformworkflowtriton/1/workflow/categories/unique.user_id.parquet"
+        shutil.copy(of_first, of_second)
+    return made
+
+
+def test_category_file_is_unusable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Such a workflow is said not to be compiled, with the file; the other one is compiled."""
+    archive, reason = breaking(tmp_path, "twice"), "has a category twice"
+    assert command.main(["explain", str(archive)]) == command.SERVED
+    text = capsys.readouterr().out
+    said = [line.strip() for line in text.splitlines() if "compiled: " in line]
+    assert said[0] == "compiled: numpy  (1 Categorify, 1 Normalize)"
+    assert said[1].startswith("not compiled: the category file unique.item_id.parquet ")
+    assert reason in said[1]
+    assert len(said) == 2
+    command.main(["explain", str(archive), "--format", "json"])
+    found = json.loads(capsys.readouterr().out)
+    assert any(SECOND in note and reason in note for note in found["notes"])
+    workflows = [node["workflow"] for node in found["triton"]["nodes"] if node["workflow"]]
+    assert workflows[0] == {
+        "compiled": True, "operators": {"Categorify": 1, "Normalize": 1},
+        "reason": None, "kept": [],
+    }  # fmt: skip
+    assert (workflows[1]["compiled"], workflows[1]["operators"]) == (False, {})
+    assert reason in workflows[1]["reason"]
+    assert len(workflows) == 2
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [("cut off", "cannot be read"), ("foreign", "has no column 'item_id'; export it again")],
+)
+def test_category_file_is_broken(
+    how: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """NVTabular would fail at each request: the archive is refused, with the file."""
+    assert command.main(["explain", str(breaking(tmp_path, how))]) == command.REFUSED
+    said = capsys.readouterr().out
+    assert "unique.item_id.parquet: " in said
+    assert reason in said
+
+
+def test_category_file_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """NVTabular could not load the workflow either: the archive is refused, with the file."""
+    assert command.main(["explain", str(breaking(tmp_path, "missing"))]) == command.REFUSED
+    assert "unique.item_id.parquet" in capsys.readouterr().out
+
+
+def test_workflow_of_another_kind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A workflow step whose model.py was changed is not compiled: what it adds would be lost."""
+    shutil.copytree(TWO, tmp_path / "export")
+    with (tmp_path / "export" / SECOND / "1/model.py").open("a") as file:
+        file.write("print('mine')\n")
+    assert command.main(["explain", str(tmp_path / "export")]) == command.SERVED
+    said = "not compiled: 1/model.py is not the one that merlin-systems exports\n"
+    assert said in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("form", ["mermaid", "svg", "png"])
+def test_boxes_say_what_is_compiled(form: str, tmp_path: Path) -> None:
+    """A step's box is marked; the reason stands in the box (Mermaid) or below the picture."""
+    made = tmp_path / "picture"
+    arguments = ["explain", str(breaking(tmp_path, "twice")), "--format", form, "-o", str(made)]
+    assert command.main(arguments) == command.SERVED
+    if form == "mermaid":
+        boxes = [line for line in made.read_text().splitlines() if "kind_step" in line]
+        assert "<br/>compiled: numpy<br/>" in boxes[0]
+        assert "<br/>not compiled: the category file unique.item_id.parquet has a" in boxes[1]
+        assert "compiled" not in boxes[2]
+    elif form == "svg":
+        texts = [element.text or "" for element in ElementTree.parse(made).iter(f"{SVG}text")]
+        assert [text for text in texts if text.endswith("compiled: numpy")] == ["compiled: numpy"]
+        assert "not compiled" in texts
+        assert any(text.startswith(f"Note: {SECOND} is not compiled, NVTabular") for text in texts)
+        assert any("(1 Categorify, 1 Normalize)" in text for text in texts)
+    else:
+        command.main([*arguments[:-1], str(tmp_path / "off"), "--compile", "off"])
+        assert made.read_bytes() != (tmp_path / "off").read_bytes()
+
+
+@pytest.mark.parametrize("form", ["text", "json", "mermaid", "svg"])
+def test_compiled_in_part(form: str, tmp_path: Path) -> None:
+    """What NVTabular runs of a compiled workflow is named, with the reason."""
+    archive = read_archive(TWO, "model", workflows=Compile.AUTO)
+    assert archive.plan is not None
+    first, *others = archive.plan.models
+    assert first.compiled is not None
+    reason = "LambdaOp of 'age': its function is Python"
+    program = replace(first.compiled.program, kept=(Kept("LambdaOp", ("age",), reason),))
+    first = replace(first, compiled=replace(first.compiled, program=program))
+    archive = replace(archive, plan=replace(archive.plan, models=(first, *others)))
+    made = rendered(archive, "model", form).decode()
+    if form == "json":
+        nodes = json.loads(made)["triton"]["nodes"]
+        workflows = [node["workflow"] for node in nodes if node["workflow"]]
+        assert [one["kept"] for one in workflows] == [[reason], []]
+        assert all(one["compiled"] for one in workflows)
+        return
+    assert made.count("compiled in part") == (2 if form == "svg" else 1)
+    assert "LambdaOp of " in made
+
+
+def test_compile_off(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is compiled, and nothing is said about it."""
+    assert command.main(["explain", str(TWO), "--compile", "off"]) == command.SERVED
+    assert "compiled" not in capsys.readouterr().out
+
+
+def test_nothing_is_left_of_the_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They are written to be tried, and thrown away."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert command.main(["explain", str(TWO)]) == command.SERVED
+    assert "compiled: numpy" in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []
 
 
 def refused_archive(root: Path) -> Path:
@@ -126,6 +266,7 @@ def test_json_is_the_documented_schema(tmp_path: Path) -> None:
     documented = (ROOT / "docs/explain-format.md").read_text()
     keys = {*found, *found["merlin"]["nodes"][0], *found["merlin"]["edges"][0]}
     keys |= {*found["request"][0], *found["merlin"]["edges"][0]["tensors"][0]}
+    keys |= {*found["triton"]["nodes"][1]["workflow"]}
     undocumented = [key for key in keys if f"`{key}`" not in documented]
     assert [key for key in undocumented if f'"{key}"' not in documented] == []
     assert found["served_as"] == "pure ensemble"

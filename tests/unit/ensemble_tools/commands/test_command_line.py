@@ -54,6 +54,8 @@ def started(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
         *([name] for name in COMMANDS),
         ["explain", ".", "--format", "gif"],
         ["explain", ".", "--rewrite", "never"],
+        ["explain", ".", "--compile", "never"],
+        ["rewrite", str(DENSE), "somewhere", "--compile", "never"],
         ["pack", str(DENSE), "-o", "model.zip"],
         ["pack", str(DENSE), "-o", ".tar.gz"],
         ["pack", str(DENSE), "-o", "model.tar.gz", "--copies", "0"],
@@ -85,6 +87,18 @@ def test_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert leaving.value.code == 0
     assert "Exit codes: 0 it can be served, 1 it cannot" in printed
     assert "2 misuse" in printed
+
+
+@pytest.mark.parametrize("name", ["explain", "rewrite", "verify"])
+def test_help_on_compiled_workflows(name: str) -> None:
+    """Each command that has --compile says what it does, and what is done without it."""
+    with started(name, "--help") as running:
+        out, _ = running.communicate(timeout=60)
+    printed = " ".join(out.decode().split())
+    assert running.returncode == 0
+    assert "--compile {auto,off}" in printed
+    assert "compiled" in printed.rpartition("--compile {auto,off}")[2]
+    assert "(default: auto)" in printed.rpartition("--compile {auto,off}")[2]
 
 
 @pytest.mark.parametrize(

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as pb
 
+from ensemble_tools import Compile
 from ensemble_tools import __main__ as command
 from ensemble_tools.commands import rewrite
+from ensemble_tools.commands.archive import read_archive
 from ensemble_tools.commands.errors import DestinationUnusable, NotPlain
 from ensemble_tools.commands.rewrite import findable
 from ensemble_tools.plan import Form, ServingPlan
 from ensemble_tools.repository import read_repository
+from ensemble_tools.workflows.program import Kept
+from tests.support.category_files import with_a_category_twice
 
 ROOT = Path(__file__).parents[4]
 DENSE = ROOT / "examples/merlin/dense/repository"
@@ -70,12 +77,76 @@ def test_export(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_payload_is_the_sources(tmp_path: Path) -> None:
     """Files of the steps come over byte by byte, and no part of the executor does."""
-    command.main(["rewrite", str(DENSE), str(tmp_path / "made")])
+    command.main(["rewrite", str(DENSE), str(tmp_path / "made"), "--compile", "off"])
     for name in ("0_transformworkflowtriton", "1_predictpytorchtriton"):
         for path in (DENSE / name / "1").rglob("*"):
             copy = tmp_path / "made" / f"made.{name}/1" / path.relative_to(DENSE / name / "1")
             assert path.is_dir() or copy.read_bytes() == path.read_bytes()
     assert list(tmp_path.rglob("ensemble.pkl")) == []
+
+
+def test_compiled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A compiled step has all that it needs beside it, and nothing of NVTabular's."""
+    assert command.main(["rewrite", str(DENSE), str(tmp_path / "made")]) == command.SERVED
+    said = "made.0_transformworkflowtriton  compiled: numpy  (1 Categorify, 2 Normalize, "
+    assert said in capsys.readouterr().out
+    version = tmp_path / "made/made.0_transformworkflowtriton/1"
+    assert {path.name for path in version.iterdir()} == {"compiled_workflow", "model.py", "tables"}
+    assert not any(path.is_symlink() for path in version.rglob("*"))
+    read = "from compiled_workflow.program import Program; Program(pathlib.Path('tables'))"
+    isolated = [sys.executable, "-c", f"import pathlib, sys; {read}; print(*sys.modules)"]
+    done = subprocess.run(isolated, cwd=version, capture_output=True, text=True, check=True)
+    loaded = {name.partition(".")[0] for name in done.stdout.split()}
+    assert "numpy" in loaded
+    assert not loaded & {"nvtabular", "merlin", "pandas", "pyarrow", "ensemble_tools"}
+    assert str(DENSE) not in (version / "tables/program.json").read_text()
+
+
+def test_compiled_in_part(tmp_path: Path) -> None:
+    """What NVTabular needs for the rest of a workflow stays beside the program."""
+    archive = read_archive(DENSE, "shop", workflows=Compile.AUTO)
+    assert archive.plan is not None
+    first, *others = archive.plan.models
+    assert first.compiled is not None
+    program = replace(first.compiled.program, kept=(Kept("LambdaOp", (), "its reason"),))
+    first = replace(first, compiled=replace(first.compiled, program=program))
+    made = replace(archive.plan, models=(first, *others))
+    rewrite.write_repository(made, DENSE, tmp_path / "made")
+    version = tmp_path / "made/shop.0_transformworkflowtriton/1"
+    assert {"workflow", "tables", "compiled_workflow"} < {path.name for path in version.iterdir()}
+    said = list(rewrite._told(made, tmp_path / "made", 0, None))
+    assert any("is compiled in part, it needs NVTabular" in line for line in said)
+
+
+def test_not_compiled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A workflow with an unusable category file stays what it was, and that is said."""
+    source = tmp_path / "source"
+    shutil.copytree(DENSE, source)
+    step = source / "0_transformworkflowtriton/1"
+    for path in step.glob("workflow/categories/*.parquet"):
+        with_a_category_twice(path)
+    assert command.main(["rewrite", str(source), str(tmp_path / "made")]) == command.SERVED
+    said = capsys.readouterr().out
+    assert "note: 0_transformworkflowtriton is not compiled, it needs NVTabular in Triton's" in said
+    assert "has a category twice" in said
+    made = tmp_path / "made/made.0_transformworkflowtriton/1"
+    assert sorted(path.name for path in made.iterdir()) == ["model.py", "workflow"]
+    assert (made / "model.py").read_bytes() == (step / "model.py").read_bytes()
+
+
+def test_a_category_file_that_nothing_can_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Refused in one sentence, and nothing is written."""
+    source = tmp_path / "source"
+    shutil.copytree(DENSE, source)
+    path = source / "0_transformworkflowtriton/1/workflow/categories/unique.item_id.parquet"
+    path.write_bytes(b"")
+    assert command.main(["rewrite", str(source), str(tmp_path / "made")]) == command.REFUSED
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: {path}: cannot be read (")
+    assert said.endswith("; export it again\n")
+    assert not (tmp_path / "made").exists()
 
 
 def test_rewritten_twice(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from ensemble_tools.commands.explain import FORMATS, rendered
 from ensemble_tools.commands.fold import MOST_UNFOLDED, folded
 from ensemble_tools.commands.layered_layout import Size, joint_ranks, place, split_crowded
 from ensemble_tools.commands.lettering import drawable, fitted, width, wrapped
-from ensemble_tools.commands.picture import Edge, Node, Picture, Side
+from ensemble_tools.commands.picture import Edge, Node, Picture, Side, Workflow
 from ensemble_tools.commands.picture_of import picture_of
 from ensemble_tools.errors import GraphNotExpressible
 from ensemble_tools.executor_graph import ExecutorGraph
@@ -182,6 +182,34 @@ def test_folding_loses_nothing(side: Side) -> None:
     assert all(place_of[edge.source] < place_of[edge.target] for edge in small.edges)
     if len(side.nodes) <= MOST_UNFOLDED:
         assert small == side
+
+
+@pytest.mark.parametrize(
+    ("reasons", "mark"),
+    [
+        ([""], "compiled: numpy"),
+        (["a"], "not compiled"),
+        (["a", "b"], "not compiled"),
+        (["", "a"], None),
+        ([None, ""], None),
+    ],
+)
+def test_folded_workflows(reasons: list[str | None], mark: str | None) -> None:
+    """A box that stands for several is marked where the mark is true of all of them."""
+    steps = [
+        Node(
+            f"triton.step.{number}", "step", f"m.{number}", "python",
+            workflow=None if reason is None else Workflow((), reason),
+        )
+        for number, reason in zip(range(60), itertools.cycle(reasons))
+    ]  # fmt: skip
+    nodes = (Node("triton.request", "request", "request"), *steps)
+    edges = tuple(Edge("triton.request", step.id) for step in steps)
+    side = Side("What Triton serves", nodes, edges)
+    small = folded(Picture("a", "m", None, None, triton=side)).triton
+    assert small is not None
+    workflows = [node.workflow for node in small.nodes if node.folded > 1]
+    assert [one and one.mark for one in workflows] == [mark]
 
 
 @settings(max_examples=40, deadline=None)

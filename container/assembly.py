@@ -1,0 +1,203 @@
+"""The only place where objects are built and joined."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from container.allocator import give_back
+from container.check_process import WorkflowChecks
+from container.cloudwatch import MetricsPublisher
+from container.errors import SingleModelUnusable
+from container.ports import LOOPBACK, Ports
+from container.settings import MIB, Settings
+from container.table_process import TableProcesses
+from container.triton_runtime import ModelsPython
+from ensemble_tools import Compile, EnsembleToolsError, Rewrite, read_repository
+from serve.app import multi_model_app, single_model_app
+from serve.errors import ServeError
+from serve.http_protocol import invocation_protocol
+from serve.invocation import Invocation
+from serve.lifecycle import Lifecycle, LifecycleSettings
+from serve.registry import Registry
+from serve.revival import Revival
+from serve.routes import InvokeRoute, ModelRoutes, PingRoute, invoked_model, is_invocations
+from serve.translation import Translation
+from serve.triton_client import TritonClient
+
+log = logging.getLogger(__name__)
+
+#: Of the time to stop in, what requests in flight get.
+_DRAIN_SHARE = 0.5
+#: Longer than load balancers and the platform keep idle connections (60 s and less).
+_KEEP_ALIVE_S = 75
+
+
+class Container:
+    """What answers requests: registry, client, lifecycle, invocation and routes, joined.
+
+    models: tells what Python models are run with, as soon as tritonserver has been found. Raises
+    SingleModelUnusable for a single-model endpoint whose model cannot be told.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        ports: Ports,
+        serving_repository: Path,
+        models: Callable[[], ModelsPython],
+    ) -> None:
+        self._settings, self._ports = settings, ports
+        self._single_model = None if settings.multi_model else _single_model_name(settings)
+        self._registry = Registry()
+        self.triton = TritonClient(LOOPBACK, ports.http, ports.grpc)
+        self.revival = Revival(
+            self._registry,
+            self.triton,
+            serving_repository,
+            settings.load_timeout,
+            settings.unload_timeout,
+        )
+        self._checks = WorkflowChecks(models, settings.load_timeout)
+        self._tables = TableProcesses()
+        self._lifecycle = Lifecycle(
+            self._registry,
+            self.triton,
+            LifecycleSettings(
+                model_root=settings.model_root if settings.multi_model else Path("/"),
+                serving_repository=serving_repository,
+                start_timeout_s=settings.start_timeout,
+                load_timeout_s=settings.load_timeout,
+                unload_timeout_s=settings.unload_timeout,
+                memory_reserve_bytes=settings.memory_reserve_mb * MIB,
+                strict=not settings.auto_complete,
+                rewrite=Rewrite(settings.rewrite),
+                nvtabular=lambda: models().nvtabular,
+                compile=Compile(settings.compile),
+                write_tables=self._tables.write,
+                check=self._checks.begin if settings.compile_check else None,
+            ),
+        )
+        least = settings.translate_json_from
+        self._invocation = Invocation(
+            self._registry,
+            self.triton,
+            self.revival,
+            settings.inference_type,
+            settings.invoke_timeout,
+            Translation(least) if least and settings.inference_type == "infer" else None,
+        )
+
+    def listen(self, listener: socket.socket, backlog: int) -> asyncio.Future[None]:
+        """Answer what comes to this socket, which listens already; ends after `stop`."""
+        config = uvicorn.Config(
+            self._app(),
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            http=self._protocol() or "httptools",
+            ws="none",
+            loop="none",
+            server_header=False,
+            date_header=False,
+            proxy_headers=False,
+            backlog=backlog,
+            timeout_keep_alive=_KEEP_ALIVE_S,
+            timeout_graceful_shutdown=max(1, int(self._settings.shutdown_timeout * _DRAIN_SHARE)),
+        )
+        self._server = _Server(config)
+        self._answering = asyncio.ensure_future(self._server.serve(sockets=[listener]))
+        return self._answering
+
+    async def after_start(self) -> None:
+        """What runs beside tritonserver: first the single model's load."""
+        if self._single_model is not None:
+            await self._load_single_model(self._single_model)
+        beside = [give_back(lambda: self._invocation.count)]
+        if self._settings.publish_metrics:
+            assert self._ports.metrics is not None
+            beside.append(MetricsPublisher(self._settings, self._ports.metrics).run())
+        await asyncio.gather(*beside)
+
+    async def stop(self) -> None:
+        """Accept nothing more and finish what is in flight."""
+        self._lifecycle.stop()
+        self._checks.stop()
+        self._tables.stop()
+        self._server.should_exit = True
+        await self._answering
+        await self.triton.close()  # tritonserver waits for connections that are open
+
+    def _app(self) -> ASGIApp:
+        ping = PingRoute(self._health())
+        if self._single_model is not None:
+            return single_model_app(ping, InvokeRoute(self._invocation, self._single_model))
+        models = ModelRoutes(self._registry, self._lifecycle)
+        return multi_model_app(ping, models, InvokeRoute(self._invocation))
+
+    def _protocol(self) -> type[asyncio.Protocol] | None:
+        """What takes invocations out in front of the app; None where answers are streams."""
+        if self._invocation.streams:
+            return None
+        name = self._single_model
+        if name is None:
+            return invocation_protocol(self._invocation, invoked_model)
+        return invocation_protocol(
+            self._invocation, lambda url: name if is_invocations(url) else None
+        )
+
+    def _health(self) -> Callable[[], Awaitable[bool]]:
+        """What /ping asks: tritonserver's liveness, or readiness of it and of the single model."""
+        if self._settings.ping_mode == "live":
+            return self.triton.is_live
+        if self._settings.multi_model:
+            return self.triton.is_ready
+        return self._model_is_ready
+
+    async def _model_is_ready(self) -> bool:
+        models = self._registry.all_loaded()
+        return bool(models) and await self.triton.is_model_ready(models[0].serving.entry)
+
+    async def _load_single_model(self, name: str) -> None:
+        try:
+            await self._lifecycle.load(name, str(self._settings.single_model_dir), entry=name)
+        except ServeError as error:
+            raise SingleModelUnusable.failed(name, str(error)) from error
+
+
+class _Server(uvicorn.Server):
+    """uvicorn, but signals are the container's: uvicorn would raise them again after it stopped."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the signals alone."""
+        yield
+
+
+def _single_model_name(settings: Settings) -> str:
+    """The model of a single-model endpoint (upstream's serve script has the same rule).
+
+    Raises SingleModelUnusable unless it is named or the only one.
+    """
+    directory, named = settings.single_model_dir, settings.default_model_name
+    try:
+        repository = read_repository(directory, named)
+    except EnsembleToolsError as error:
+        raise SingleModelUnusable.unclear(str(error)) from error
+    if named is None and len(repository.models) > 1:
+        found = ", ".join(sorted(repository.models)[:20])
+        raise SingleModelUnusable.unclear(f"{directory}: found several models ({found})")
+    name = repository.entry.name
+    if named is None:
+        log.warning(
+            "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME is not set; serving the only model",
+            extra={"model_name": name},
+        )
+    return name

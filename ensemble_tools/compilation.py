@@ -1,0 +1,120 @@
+"""ServingPlan -> ServingPlan in which NVTabular workflows are programs that need numpy alone.
+
+Only Merlin's own workflow step is replaced, as nvtabular and merlin-systems 23.08 export it; a
+model directory of another kind, or of another release, stays as it is, and the plan says why.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from enum import Enum
+from pathlib import Path
+
+from ensemble_tools.errors import GraphUnreadable, quoted, shortened
+from ensemble_tools.executor_template import is_workflow_model
+from ensemble_tools.graph_reader import read_graph_file
+from ensemble_tools.model_config import ModelConfig
+from ensemble_tools.plan import Compiled, PublishedModel, ServingPlan
+from ensemble_tools.repository import ModelRepository, SourceModel
+from ensemble_tools.workflow_files import PICKLE
+from ensemble_tools.workflows.compiler import compile_workflow
+from ensemble_tools.workflows.errors import NotCompiled
+from ensemble_tools.workflows.program import Input, Program
+
+#: The directory of a workflow beside its program (merlin-systems).
+WORKFLOW = "workflow"
+#: The NVTabular whose operators the compiler knows: the last one.
+_NVTABULAR = ("23.8.0", "23.08.00")
+
+
+class Compile(Enum):
+    """What becomes of NVTabular workflows (SERVE_COMPILE).
+
+    AUTO: compiled where the result is certain to be the same. OFF: as they were delivered.
+    """
+
+    AUTO = "auto"
+    OFF = "off"
+
+
+def with_compiled_workflows(plan: ServingPlan, repository: ModelRepository) -> ServingPlan:
+    """The plan, with each workflow compiled or the reason why it is not; raises nothing new."""
+    models = tuple(
+        _compiled(model, repository.models[model.source_name])
+        if model.source_name in repository.models
+        and repository.models[model.source_name].workflow is not None
+        else model
+        for model in plan.models
+    )
+    return replace(plan, models=models)
+
+
+def _compiled(model: PublishedModel, source: SourceModel) -> PublishedModel:
+    try:
+        program, place = _program(source)
+    except (NotCompiled, GraphUnreadable) as error:
+        return replace(model, not_compiled=str(error))
+    except Exception as error:  # what a hostile pickle holds can make anything raise
+        reason = shortened(f"{type(error).__name__}: {error}")
+        return replace(model, not_compiled=f"it cannot be compiled ({reason})")
+    return replace(model, compiled=Compiled(program, place))
+
+
+def _program(source: SourceModel) -> tuple[Program, str]:
+    assert source.workflow is not None
+    config, version, file = source.config, source.served_version, source.python_file
+    if config is None or version is None or file is None:
+        raise NotCompiled("", (), "the model is not one of the python backend with a config.pbtxt")
+    place = f"{version}/{file}"
+    if source.workflow.nvtabular not in _NVTABULAR:
+        raise NotCompiled(
+            "", (), f"it was written by NVTabular {source.workflow.nvtabular or '(not said)'}, and "
+            f"{_NVTABULAR[1]} is what is compiled",
+        )  # fmt: skip
+    if not is_workflow_model(source.directory / place):
+        raise NotCompiled("", (), f"{place} is not the one that merlin-systems exports")
+    if config.message.max_batch_size:
+        raise NotCompiled("", (), "its max_batch_size is not 0")
+    if len(source.versions) != 1:
+        raise NotCompiled("", (), "it has several versions")
+    directory = source.directory / str(version) / WORKFLOW
+    program = compile_workflow(read_graph_file(directory / PICKLE), _inputs(config), directory)
+    _check_outputs(config, program)
+    return program, place
+
+
+def _inputs(config: ModelConfig) -> dict[str, Input]:
+    return {
+        name: Input(tensor.data_type, tuple(tensor.dims)) for name, tensor in config.inputs.items()
+    }
+
+
+def _check_outputs(config: ModelConfig, program: Program) -> None:
+    """The original does not load without them (TritonPythonModel._set_output_dtype)."""
+    names = [output["name"] for output in program.outputs]
+    tensors = [tensor for output in program.outputs for tensor in output["tensors"]]
+    absent = [name for name in tensors if name not in config.outputs]
+    if absent:
+        raise NotCompiled("", (), f"config.pbtxt declares no output {quoted(absent[0])}")
+    for parameter in ("cats", "conts"):
+        text = (
+            config.message.parameters[parameter].string_value
+            if (parameter in config.message.parameters)
+            else ""
+        )
+        try:
+            wanted = json.loads(text or "[]")
+        except ValueError as error:
+            raise NotCompiled("", (), f"its parameter {parameter} is no JSON") from error
+        if not isinstance(wanted, list) or any(name not in names for name in wanted):
+            raise NotCompiled("", (), f"its parameter {parameter} names other columns")
+
+
+def workflow_directory(model: PublishedModel) -> Path | None:
+    """Where the workflow of a compiled model lies as it was delivered."""
+    if model.compiled is None:
+        return None
+    version = Path(model.compiled.place).parts[0]
+    targets = dict(model.links)
+    return targets[version] / WORKFLOW if version in targets else None

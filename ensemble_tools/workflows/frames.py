@@ -1,0 +1,45 @@
+"""Columns without values: what the compiler knows of a column before there is a request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+
+class Family(Enum):
+    """What a column's values are. The width of numbers is only known when a request is there."""
+
+    INT = "int"
+    FLOAT = "float"
+    BOOL = "bool"
+    TEXT = "text"
+
+    @property
+    def is_number(self) -> bool:
+        """Whether pandas calculates with it as with numbers."""
+        return self in (Family.INT, Family.FLOAT)
+
+
+@dataclass(frozen=True)
+class Value:
+    """A column in a register.
+
+    width: of its items in bytes where that is known for certain, 0 where it depends on values.
+    is_list: it has one list a row. python_rows: those are Python's lists, as Groupby makes them,
+    and not arrays. rows: which rows these are; columns of one frame have the same.
+    """
+
+    register: int
+    family: Family
+    width: int = 0
+    is_list: bool = False
+    python_rows: bool = False
+    rows: int = 0
+
+    def at(self, register: int) -> Value:
+        """The same in another register."""
+        return replace(self, register=register)
+
+
+#: Columns by their names, in order.
+Frame = dict[str, Value]

@@ -1,0 +1,121 @@
+"""A workflow of which a part is compiled, as a Triton model: numpy, and NVTabular for the rest.
+
+NVTabular runs the operators that are not compiled, and answers every request whole that the program
+does not: one that it refuses, or for which an operator makes other types than its schema says.
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import nvtabular
+import triton_python_backend_utils as pb_utils
+from compiled_workflow.columns import RequestError
+from compiled_workflow.program import Program
+from merlin.dag.executors import LocalExecutor
+from merlin.systems.workflow.base import WorkflowRunner
+from merlin.table import TensorTable
+
+
+class TritonPythonModel:
+    """Answers what NVTabular would."""
+
+    def initialize(self, args):
+        version = Path(__file__).parent
+        self._original = Original(version / "workflow", args)
+        self._program = Program(version / "tables", self._original.node)
+        self._original.columns = self._program.columns
+        self._tensors = self._program.tensors
+
+    def execute(self, requests):
+        return [self._answer(request) for request in requests]
+
+    def _answer(self, request):
+        try:
+            tensors = {
+                name: pb_utils.get_input_tensor_by_name(request, name).as_numpy()
+                for name in self._tensors
+            }
+            try:
+                answer = self._program.run(tensors)
+            except RequestError as refusal:
+                answer = self._answered_whole(tensors, refusal)
+            return pb_utils.InferenceResponse(
+                [pb_utils.Tensor(name, np.ascontiguousarray(a)) for name, a in answer.items()]
+            )
+        except Refused as error:
+            return pb_utils.InferenceResponse(error=callers_fault(error))
+        except Exception as error:
+            message = f"NVTabular: {type(error).__name__}: {error}"
+            return pb_utils.InferenceResponse(error=pb_utils.TritonError(message))
+
+    def _answered_whole(self, tensors, refusal):
+        """NVTabular's answer; where it fails too, the program's sentence is the better one."""
+        try:
+            return self._original.answer(tensors)
+        except Exception as error:
+            said = f"{refusal} (NVTabular: {type(error).__name__}: {error})"
+            raise Refused(said) from error
+
+
+class Refused(Exception):
+    """A request that neither the program nor NVTabular answers."""
+
+
+def callers_fault(error):
+    """Triton's error for it: 400. Triton 2.36 has no codes and answers 400 to all of them."""
+    code = getattr(pb_utils.TritonError, "INVALID_ARG", None)
+    return pb_utils.TritonError(str(error), *([] if code is None else [code]))
+
+
+class Original:
+    """The workflow itself."""
+
+    def __init__(self, directory, args):
+        self._workflow = nvtabular.Workflow.load(str(directory))
+        self._runner = WorkflowRunner(
+            self._workflow, {}, json.loads(args["model_config"]), args["model_instance_kind"]
+        )
+        self._nodes = post_order(self._workflow.graph.output_node)
+        self._executor = LocalExecutor()
+        self.columns = {}
+
+    def node(self, number, inputs, tensors):
+        """What one node puts out for a request: names and arrays."""
+        frame = TensorTable({name: self._column(name, tensors) for name in inputs}).to_df()
+        made = self._executor._execute_node(self._nodes[number], frame)
+        if not np.array_equal(made.index.values, np.arange(len(made))):
+            raise RequestError("an operator changed which row is which")  # hashes depend on it
+        return {name: made[name].values for name in made.columns}
+
+    def answer(self, tensors):
+        """What the workflow answers."""
+        return self._runner.run_workflow(
+            {name: self._column(name, tensors) for name in self.columns}
+        )
+
+    def _column(self, name, tensors):
+        arrays = tuple(converted(tensors[tensor]) for tensor in self.columns[name])
+        return arrays if len(arrays) == 2 else arrays[0]
+
+
+def converted(array):
+    """merlin.systems.triton._convert_tensor."""
+    array = array[:, 0] if array.ndim == 2 else array
+    return array.astype("str") if array.dtype.kind in "OSU" else array
+
+
+def post_order(output):
+    """The nodes as the compiler numbers them: each after those that it needs, by its first use."""
+    done, stack = [], [(output, iter(output.parents_with_dependencies))]
+    seen = set()
+    while stack:
+        node, upstream = stack[-1]
+        following = next((one for one in upstream if id(one) not in seen), None)
+        if following is None:
+            stack.pop()
+            seen.add(id(node))
+            done.append(node)
+        else:
+            stack.append((following, iter(following.parents_with_dependencies)))
+    return done

@@ -1,0 +1,85 @@
+"""Columns of one request: arrays in the place of pandas' series.
+
+Numbers and booleans have the types that the request, or the step before, gave them. Strings are
+bytes of one width (numpy's `S`): what NVTabular reads is ASCII, and numpy drops zeros at the end of
+both kinds of text alike.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+#: Signed and unsigned integers, by numpy's letters.
+INTEGERS = "iu"
+
+
+class RequestError(Exception):
+    """The request cannot be answered; the message names the column."""
+
+
+class Column:
+    """One value a row; or, with offsets, one list a row.
+
+    values: shape (rows,), or (all items of all lists,). offsets: int64, shape (rows + 1,), from 0
+    to the number of items.
+    """
+
+    __slots__ = ("offsets", "values")
+
+    def __init__(self, values: Any, offsets: Any = None) -> None:
+        self.values, self.offsets = values, offsets
+
+    @property
+    def rows(self) -> int:
+        """How many rows it has."""
+        return len(self.values if self.offsets is None else self.offsets) - (
+            self.offsets is not None
+        )
+
+
+def widened(values: Any) -> Any:
+    """Numbers as they come out of Python's lists, in which pandas knows no narrower types."""
+    if values.dtype.kind == "f":
+        return values.astype(np.float64, copy=False)
+    return values.astype(np.int64, copy=False) if values.dtype.kind in INTEGERS else values
+
+
+def distinct(values: Any) -> Any:
+    """Values as pandas tells them apart when it numbers them; other than texts come as they are.
+
+    It looks at a text up to its first zero, and takes for all that are alike the first of them.
+    """
+    if values.dtype.kind != "S" or not len(values):
+        return values
+    letters = np.ascontiguousarray(values).view(np.uint8).reshape(len(values), -1) != 0
+    if (letters[:, 1:] <= letters[:, :-1]).all():  # no zero has a letter after it
+        return values
+    cut = np.array([text.partition(b"\0")[0] for text in values.tolist()])
+    _, first, rank = np.unique(cut, return_index=True, return_inverse=True)
+    return values[first][rank.reshape(-1)]
+
+
+def taken(column: Column, rows: Any) -> Column:
+    """Some of its rows, in their order. rows: their numbers, or a mask over all."""
+    if column.offsets is None:
+        return Column(column.values[rows])
+    if rows.dtype.kind == "b":
+        rows = np.flatnonzero(rows)
+    starts, lengths = column.offsets[rows], np.diff(column.offsets)[rows]
+    return Column(column.values[ranges(starts, lengths)], offsets_of(lengths))
+
+
+def ranges(starts: Any, lengths: Any) -> Any:
+    """starts[0], starts[0] + 1, ..., lengths[0] of them; then those of starts[1], and so on."""
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.arange(total) + np.repeat(starts - ends + lengths, lengths)
+
+
+def offsets_of(lengths: Any) -> Any:
+    """Lengths of rows -> where each begins, and the end."""
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets

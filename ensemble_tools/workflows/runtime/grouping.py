@@ -1,0 +1,255 @@
+"""Rows put together by their keys: nvtabular.ops.Groupby, as pandas' groupby and agg do it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .columns import INTEGERS, Column, RequestError, distinct, widened
+
+#: Up to so many rows a group, sums are made for all groups at once, row by row.
+_LONG_GROUP = 64
+
+
+class Groups:
+    """Which rows belong together, in the order of their keys.
+
+    order: row numbers, those of one group beside each other. starts, lengths: of the groups in it.
+    """
+
+    def __init__(self, order: Any, starts: Any) -> None:
+        self.order, self.starts = order, starts
+        self.lengths = np.diff(np.append(starts, len(order)))
+
+
+def sorted_rows(columns: list[Column], ascending: bool) -> Any:
+    """DataFrame.sort_values: row numbers, missing ones last.
+
+    By one column with numpy's quicksort, whose order of equal values pandas takes as it comes; by
+    several in a stable way.
+    """
+    if len(columns) == 1:
+        return _by_one(columns[0].values, ascending)
+    ranks = []
+    for column in columns:
+        missing = _missing(column.values)
+        values = distinct(column.values)
+        unique = np.unique(values[~missing])
+        rank = np.searchsorted(unique, values)
+        ranks.append(np.where(missing, len(unique), rank if ascending else len(unique) - 1 - rank))
+    return np.lexsort(ranks[::-1])
+
+
+def _by_one(values: Any, ascending: bool) -> Any:
+    missing = _missing(values)
+    rows = np.flatnonzero(~missing)
+    if not ascending:
+        rows = rows[::-1]
+    order = rows[values[rows].argsort(kind="quicksort")]
+    if not ascending:
+        order = order[::-1]
+    return np.concatenate([order, np.flatnonzero(missing)])
+
+
+def grouped(keys: list[Column], order: Any) -> Groups:
+    """Rows with equal keys, in the given order; those with a missing key are left out."""
+    code = np.zeros(len(order), np.int64)
+    kept = np.ones(len(order), bool)
+    for key in keys:
+        values = distinct(key.values[order])
+        missing = _missing(values)
+        kept &= ~missing
+        unique, rank = np.unique(values, return_inverse=True)
+        code = np.unique(code * len(unique) + rank.reshape(-1), return_inverse=True)[1].reshape(-1)
+    order, code = order[kept], code[kept]
+    if not len(order):
+        raise RequestError("every row has a missing key; Groupby needs one row at least")
+    stable = np.argsort(code, kind="stable")
+    code = code[stable]
+    starts = np.flatnonzero(np.append(True, code[1:] != code[:-1]))
+    return Groups(order[stable], starts)
+
+
+def group_keys(key: Column, order: Any, groups: Groups) -> Any:
+    """Each group's key. Of 0.0 and -0.0, which are equal, the one that comes first in any group."""
+    values = distinct(key.values[order])
+    if values.dtype.kind == "f":
+        _, first, rank = np.unique(values, return_index=True, return_inverse=True)
+        values = values[first][rank.reshape(-1)]
+    by_row = np.empty_like(values)
+    by_row[order] = values
+    return by_row[groups.order[groups.starts]]
+
+
+def aggregate(name: str, column: Column, groups: Groups) -> Column:
+    """One value, or one list, a group."""
+    return _AGGREGATIONS[name](column.values[groups.order], groups)
+
+
+def _list(values: Any, groups: Groups) -> Column:
+    return Column(widened(values), np.append(groups.starts, len(values)).astype(np.int64))
+
+
+def _first(values: Any, groups: Groups) -> Column:
+    return Column(widened(values[groups.starts]))
+
+
+def _last(values: Any, groups: Groups) -> Column:
+    return Column(widened(values[groups.starts + groups.lengths - 1]))
+
+
+def _count(values: Any, groups: Groups) -> Column:
+    return Column(np.add.reduceat((~_missing(values)).astype(np.int64), groups.starts))
+
+
+def _nunique(values: Any, groups: Groups) -> Column:
+    present = ~_missing(values)
+    group = np.repeat(np.arange(len(groups.starts)), groups.lengths)[present]
+    rank = np.unique(distinct(values)[present], return_inverse=True)[1].reshape(-1)
+    order = np.lexsort((rank, group))
+    rank, group = rank[order], group[order]
+    new = np.append(True, (rank[1:] != rank[:-1]) | (group[1:] != group[:-1]))[: len(rank)]
+    return Column(np.bincount(group[new], minlength=len(groups.starts)).astype(np.int64))
+
+
+def _min(values: Any, groups: Groups) -> Column:
+    return _extreme(values, groups, np.less)
+
+
+def _max(values: Any, groups: Groups) -> Column:
+    return _extreme(values, groups, np.greater)
+
+
+def _extreme(values: Any, groups: Groups, better: Callable[..., Any]) -> Column:
+    """The first of the best, so that of 0.0 and -0.0 the one that comes first is kept."""
+    if values.dtype.kind in INTEGERS:
+        chosen = np.minimum if better is np.less else np.maximum
+        return Column(chosen.reduceat(values, groups.starts))
+    best = values[groups.starts].copy()
+    long = groups.lengths > _LONG_GROUP
+    for number in range(1, int(groups.lengths[~long].max(initial=0))):
+        inside = ~long & (number < groups.lengths)
+        found = values[np.where(inside, groups.starts + number, groups.starts)]
+        best = np.where(inside & (better(found, best) | np.isnan(best)), found, best)
+    for group in np.flatnonzero(long):
+        start = groups.starts[group]
+        rows = values[start : start + groups.lengths[group]]
+        rows = rows[~np.isnan(rows)]
+        first = np.argmin if better is np.less else np.argmax
+        best[group] = rows[first(rows)] if len(rows) else np.nan
+    return Column(best)
+
+
+def _sum(values: Any, groups: Groups) -> Column:
+    if values.dtype.kind in INTEGERS:
+        return Column(np.add.reduceat(values.astype(np.int64), groups.starts))
+    return Column(_compensated(values, groups)[0])
+
+
+def _mean(values: Any, groups: Groups) -> Column:
+    if values.dtype.kind in INTEGERS:
+        values = values.astype(np.float64)
+    total, number = _compensated(values, groups)
+    return Column(np.where(number > 0, total / number.astype(total.dtype), np.nan))
+
+
+def _var(values: Any, groups: Groups) -> Column:
+    """In the values' own width; whole numbers as float64."""
+    if values.dtype.kind in INTEGERS:
+        values = values.astype(np.float64)
+    squares, number = _welford(values, groups)
+    divisor = np.maximum(number - 1, 1).astype(values.dtype)
+    return Column(np.where(number > 1, squares / divisor, values.dtype.type(np.nan)))
+
+
+def _std(values: Any, groups: Groups) -> Column:
+    return Column(np.sqrt(_var(values.astype(np.float64), groups).values))
+
+
+def _median(values: Any, groups: Groups) -> Column:
+    """Of float64, and answered in the values' own width."""
+    wide = values.astype(np.float64)
+    present = ~np.isnan(wide)
+    group = np.repeat(np.arange(len(groups.starts)), groups.lengths)[present]
+    wide = wide[present]
+    wide = wide[np.lexsort((wide, group))]
+    number = np.bincount(group, minlength=len(groups.starts))
+    start = np.cumsum(number) - number
+    last = max(len(wide) - 1, 0)
+    padded = wide if len(wide) else np.zeros(1)
+    above = padded[np.minimum(start + number // 2, last)]
+    below = padded[np.clip(start + number // 2 - 1, 0, last)]
+    median = np.where(number % 2 == 1, above, (below + above) / 2)
+    median = np.where(number > 0, median, np.nan)
+    return Column(median if values.dtype.kind in INTEGERS else median.astype(values.dtype))
+
+
+def _compensated(values: Any, groups: Groups) -> tuple[Any, Any]:
+    """Kahan's sums of what is not missing, in the values' own width, and how many those are."""
+
+    def add(state: tuple[Any, ...], value: Any, _: Any) -> tuple[Any, ...]:
+        total, lost = state
+        wanted = value - lost
+        reached = total + wanted
+        return reached, reached - total - wanted
+
+    (total, _), number = _folded(values, groups, add)
+    return total, number
+
+
+def _welford(values: Any, groups: Groups) -> tuple[Any, Any]:
+    """Welford's sums of squared distances from the mean, and how many values there are."""
+
+    def add(state: tuple[Any, ...], value: Any, number: Any) -> tuple[Any, ...]:
+        mean, squares = state
+        moved = mean + (value - mean) / number
+        return moved, squares + (value - moved) * (value - mean)
+
+    (_, squares), number = _folded(values, groups, add)
+    return squares, number
+
+
+#: The state and the next value, with how many there are by then in the values' type -> the state.
+_Add = Callable[[tuple[Any, ...], Any, Any], tuple[Any, ...]]
+
+
+def _folded(values: Any, groups: Groups, add: _Add) -> tuple[tuple[Any, ...], Any]:
+    """A state of two numbers a group, taken through its values in order; and how many those are.
+
+    What is missing is left out. Short groups go side by side, row by row; long ones alone.
+    """
+    size, own = len(groups.starts), values.dtype
+    first, second = np.zeros(size, own), np.zeros(size, own)
+    number = np.zeros(size, np.int64)
+    long = groups.lengths > _LONG_GROUP
+    for place in range(int(groups.lengths[~long].max(initial=0))):
+        inside = ~long & (place < groups.lengths)
+        value = values[np.where(inside, groups.starts + place, 0)]
+        inside &= ~np.isnan(value)
+        one, other = add((first, second), value, (number + 1).astype(own))
+        first, second = np.where(inside, one, first), np.where(inside, other, second)
+        number += inside
+    for group in np.flatnonzero(long):
+        start = groups.starts[group]
+        rows = values[start : start + groups.lengths[group]]
+        rows = rows[~np.isnan(rows)]
+        state: tuple[Any, ...] = (own.type(0), own.type(0))
+        # Python's floats are float64 and faster; division by a whole number is the same.
+        steps = rows.tolist() if own.itemsize == 8 else rows
+        for place, value in enumerate(steps, 1):
+            state = add(state, value, place if own.itemsize == 8 else own.type(place))
+        first[group], second[group], number[group] = *state, len(rows)
+    return (first, second), number
+
+
+def _missing(values: Any) -> Any:
+    return np.isnan(values) if values.dtype.kind == "f" else np.zeros(len(values), bool)
+
+
+_AGGREGATIONS: dict[str, Callable[[Any, Groups], Column]] = {
+    "list": _list, "first": _first, "last": _last, "count": _count, "nunique": _nunique,
+    "min": _min, "max": _max, "sum": _sum, "mean": _mean, "var": _var, "std": _std,
+    "median": _median,
+}  # fmt: skip

@@ -1,0 +1,171 @@
+"""Tables of keys, of which many are looked up at once.
+
+The arrays are read from files that are mapped into memory: instances of one model share them, and a
+table costs nothing before it is asked.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+#: Multipliers of the text hash, odd; those of the n-th word are derived from them.
+_FIRST, _STEP, _LAST = 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03, 0xBF58476D1CE4E5B9
+_MASK = (1 << 64) - 1
+#: In bytes.
+_SMALL_FILE = 64 * 1024
+
+
+class Numbers:
+    """Integers or floats. NaN is found nowhere, but for a table that says where.
+
+    keys: sorted, shape (n,). nan: the place that stands for NaN, -1 for none.
+    """
+
+    def __init__(self, keys: Any, nan: int = -1) -> None:
+        self._keys, self._nan = keys, nan
+        # One run without gaps, as ids often are, is looked up by subtraction.
+        whole = keys.dtype.kind in "iu" and len(keys) > 0 and int(keys[-1]) < 2**63
+        self._first = int(keys[0]) if whole and _is_run(keys) else None
+
+    def __len__(self) -> int:
+        return len(self._keys) + (self._nan >= 0)
+
+    def find(self, values: Any) -> tuple[Any, Any]:
+        """values: cast to the keys' type. (which are in the table, their places); both (n,)."""
+        keys = self._keys
+        values = values.astype(keys.dtype, copy=False)
+        if not len(keys):
+            found, places = np.zeros(len(values), bool), np.zeros(len(values), np.intp)
+        elif self._first is not None:
+            found = (values >= keys[0]) & (values <= keys[-1])
+            places = np.where(found, values, keys[0]).astype(np.int64) - self._first
+        else:
+            places = np.searchsorted(keys, values)
+            np.minimum(places, len(keys) - 1, out=places)
+            found = keys[places] == values
+        if self._nan >= 0:
+            missing = np.isnan(values)
+            found, places = found | missing, np.where(missing, self._nan, places)
+        return found, places
+
+
+class Texts:
+    """Strings, found by a hash of 64 bits and then compared whole.
+
+    hashes: sorted, uint64, shape (n,), no two alike. starts: where the words of each begin, int64,
+    shape (n,). lengths: how many words of 8 bytes each has, int32, shape (n,). words: uint64, the
+    texts one after the other, each filled up with zeros.
+    """
+
+    def __init__(self, hashes: Any, starts: Any, lengths: Any, words: Any) -> None:
+        self._hashes, self._starts, self._lengths, self._words = hashes, starts, lengths, words
+        self._longest = 8 * int(lengths.max(initial=1))
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    def find(self, values: Any) -> tuple[Any, Any]:
+        """values: texts, shape (n,). (which are in the table, their places); both (n,)."""
+        if not len(self._hashes):
+            return np.zeros(len(values), bool), np.zeros(len(values), np.intp)
+        fitting = None
+        if values.dtype.itemsize > self._longest:  # a longer text than all here is not looked at
+            fitting = np.char.str_len(values) <= self._longest
+            values = values.astype(f"S{self._longest}")
+        asked = words_of(values)
+        hashes = hashes_of(asked)
+        places = np.searchsorted(self._hashes, hashes)
+        np.minimum(places, len(self._hashes) - 1, out=places)
+        found = self._hashes[places] == hashes
+        starts, lengths = self._starts[places], self._lengths[places]
+        found &= lengths <= asked.shape[1]  # a longer one is another text
+        if fitting is not None:
+            found &= fitting
+        for column in range(asked.shape[1]):
+            inside = found & (column < lengths)
+            own = self._words[np.where(inside, starts + column, 0)]
+            found &= np.where(inside, own, 0) == asked[:, column]
+        return found, places
+
+
+def words_of(values: Any) -> Any:
+    """Texts (`S`, shape (n,)) -> uint64, shape (n, words of the longest), filled up with zeros."""
+    width = -(-values.dtype.itemsize // 8) * 8
+    padded = values.astype(f"S{width}", copy=False)
+    return np.ascontiguousarray(padded).view("<u8").reshape(len(values), width // 8)
+
+
+def hashes_of(words: Any) -> Any:
+    """A hash of each row, shape (n,); words that are zero at the end do not change it."""
+    hashes = np.zeros(len(words), np.uint64)
+    multiplier = _FIRST
+    for column in range(words.shape[1]):
+        mixed = words[:, column] * np.uint64(multiplier)
+        mixed ^= mixed >> np.uint64(32)
+        mixed *= np.uint64(_LAST)
+        hashes += mixed ^ (mixed >> np.uint64(29))
+        multiplier = (multiplier + 2 * _STEP) & _MASK | 1
+    return hashes
+
+
+class Lookup:
+    """Rows of one or several columns -> what stands beside the row of the table that is equal.
+
+    beside: arrays of one value a table row, by their names; first: of the file's first row.
+    """
+
+    def __init__(
+        self,
+        keys: list[Numbers | Texts],
+        order: Any,
+        beside: dict[str, Any],
+        first: dict[str, Any],
+    ) -> None:
+        self._keys, self._order, self._beside, self._first = keys, order, beside, first
+
+    def first(self, name: str) -> Any:
+        """What stands beside the first row of the file."""
+        return self._first[name]
+
+    def find(self, columns: list[Any]) -> tuple[Any, Any]:
+        """(which rows are in the table, their places in what stands beside); both (n,)."""
+        found, places = self._keys[0].find(columns[0])
+        if len(self._keys) == 1:
+            return found, places
+        for keys, values in zip(self._keys[1:], columns[1:], strict=True):
+            hit, own = keys.find(values)
+            found, places = found & hit, places * len(keys) + own
+        hit, places = Numbers(self._order).find(np.where(found, places, -1))
+        return found & hit, places
+
+    def beside(self, name: str, places: Any) -> Any:
+        """What stands beside those rows of the table, shape (n,)."""
+        return self._beside[name][places] if len(self._beside[name]) else np.zeros(len(places))
+
+
+def read_lookup(directory: Path, table: dict[str, Any]) -> Lookup:
+    """Open a table's files. Small ones are read; of the others nothing is, yet."""
+
+    def array(name: str) -> Any:
+        path = directory / f"{table['file']}.{name}.npy"
+        # Each mapping holds a file open, and a workflow may have hundreds of columns.
+        mode: Any = "r" if path.stat().st_size > _SMALL_FILE else None
+        return np.load(path, mmap_mode=mode).view(np.ndarray)
+
+    keys: list[Numbers | Texts] = []
+    for number, key in enumerate(table["keys"]):
+        if key["kind"] == "text":
+            names = ("hashes", "starts", "lengths", "words")
+            keys.append(Texts(*(array(f"{number}.{name}") for name in names)))
+        else:
+            keys.append(Numbers(array(f"{number}.keys"), key["nan"]))
+    order = array("order") if len(keys) > 1 else None
+    beside = {name: array(f"beside.{place}") for place, name in enumerate(table["beside"])}
+    return Lookup(keys, order, beside, table["first"])
+
+
+def _is_run(keys: Any) -> bool:
+    return int(keys[-1]) - int(keys[0]) == len(keys) - 1

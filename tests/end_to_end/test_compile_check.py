@@ -1,0 +1,167 @@
+"""SERVE_COMPILE_CHECK: a compiled workflow that errs is noticed, and NVTabular serves the model."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from ensemble_tools import (
+    Namespace,
+    WorkflowCheck,
+    plan,
+    publish,
+    read_executor_graph,
+    read_repository,
+    with_compiled_workflows,
+    write_tables,
+)
+from ensemble_tools.plan import PublishedModel
+from ensemble_tools.workflow_check import check_job, check_program, read_verdict
+from tests.end_to_end.conftest import EXAMPLES
+from tests.support.container import ROOT, running
+
+DAMAGED = "tests.support.damaged_container"
+STEP = "dense.0_transformworkflowtriton"
+MODELS_PYTHON = ROOT / ".venv-merlin/bin/python"
+TIMEOUT_S = 200.0
+
+Damage = Callable[[Path], None]
+
+
+def _numbers(answer: httpx.Response) -> dict[str, Any]:
+    assert answer.status_code == 200, answer.text
+    return {tensor["name"]: tensor["data"] for tensor in answer.json()["outputs"]}
+
+
+def _read(name: str) -> Any:
+    return json.loads((EXAMPLES / "dense" / name).read_text())
+
+
+def _expected() -> Any:
+    outputs = _read("expected.json")["outputs"]
+    return {tensor["name"]: pytest.approx(tensor["data"], rel=1e-6) for tensor in outputs}
+
+
+def _settings(check: bool) -> dict[str, str]:
+    return {"SERVE_MODEL_ROOT": str(EXAMPLES), "SERVE_COMPILE_CHECK": str(check).lower()}
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_damaged_table(tmp_path: Path, check: bool) -> None:
+    """With the check NVTabular answers, and the log says why; without it the numbers are wrong."""
+    with running(tmp_path, program=DAMAGED, **_settings(check)) as container:
+        with container.loaded("dense", EXAMPLES / "dense/repository"):
+            numbers = _numbers(container.invoke("dense", _read("request.json")))
+            assert (numbers == _expected()) == check
+            program = container.serving / STEP / "1/model.py"
+            assert program.is_symlink() == check
+            assert (container.serving / STEP / "1/tables").exists() != check
+        reason = "compiled, it differs from NVTabular (usual values, 1 row: tensor 'user_id': 1 of"
+        assert (reason in container.log) == check
+        assert not container.published()
+
+
+def test_workflows_that_are_equal(tmp_path: Path) -> None:
+    """They are served compiled, and the log says what was asked of each."""
+    names = ("dense", "ragged", "session")
+    with running(tmp_path, **_settings(True)) as container:
+        for name in names:
+            with container.loaded(name, EXAMPLES / name / "repository"):
+                (step,) = container.serving.glob(f"{name}.0_*")
+                assert not (step / "1/model.py").is_symlink()
+        assert container.log.count("a compiled workflow is NVTabular's equal") == len(names)
+        assert container.log.count('compiled="1 of 1') == len(names)
+        assert "not_compiled" not in container.log
+
+
+def real_check(found: list[int]) -> WorkflowCheck:
+    """The check's program, run as the container runs it; puts what it asked into the list."""
+
+    def check(model: PublishedModel, directory: Path) -> str:
+        ended = subprocess.run(
+            [str(MODELS_PYTHON), "-I", "-B", str(check_program())],
+            input=check_job(model, directory),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=TIMEOUT_S,
+            env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+        )
+        assert ended.returncode == 0, ended.stderr
+        assert not list(directory.rglob("__pycache__"))
+        verdict = read_verdict(ended.stdout)
+        found.extend([verdict.asked, verdict.answered])
+        return verdict.reason
+
+    return check
+
+
+def _one_label(tables: Path) -> None:
+    labels = np.load(tables / "0.beside.0.npy")
+    labels[len(labels) // 2] += 1
+    np.save(tables / "0.beside.0.npy", labels)
+
+
+def _program(tables: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    written = json.loads((tables / "program.json").read_text())
+    change(written)
+    (tables / "program.json").write_text(json.dumps(written))
+
+
+def _slightly_other_mean(tables: Path) -> None:
+    def change(written: dict[str, Any]) -> None:
+        step = next(step for step in written["steps"] if step["operation"] == "normalize")
+        mean = step["given"]["mean"]
+        value = mean["value"] if isinstance(mean, dict) else mean
+        step["given"]["mean"] = {"dtype": "float64", "value": value * (1 + 1e-6)}
+
+    _program(tables, change)
+
+
+def _one_category_less(tables: Path) -> None:
+    for part in ("0.keys", "beside.0"):
+        path = tables / f"0.{part}.npy"
+        np.save(path, np.load(path)[:-1])
+
+
+@pytest.mark.parametrize(
+    ("damage", "tensor"),
+    [
+        (None, ""),
+        (_one_label, "user_id"),
+        (_one_category_less, "user_id"),
+        (_slightly_other_mean, "age"),
+    ],
+)
+def test_the_program_notices(tmp_path: Path, damage: Damage | None, tensor: str) -> None:
+    """One label, one category that is not there, a mean that is a millionth too large."""
+    found: list[int] = []
+    compare = real_check(found)
+
+    def check(model: PublishedModel, directory: Path) -> str:
+        if damage is not None:
+            damage(directory / "1/tables")
+        return compare(model, directory)
+
+    repository = read_repository(EXAMPLES / "dense/repository")
+    served = plan(repository, read_executor_graph(repository), Namespace("m"))
+    served = with_compiled_workflows(served, repository)
+    published = publish(served, tmp_path, write_tables, check)
+    (step,) = (model for model in published.models if model.source_name.startswith("0_"))
+    assert (step.compiled is not None) == (not tensor)
+    if tensor:
+        assert step.not_compiled.startswith("compiled, it differs from NVTabular (")
+        assert f"tensor '{tensor}" in step.not_compiled
+        assert (tmp_path / step.triton_name / "1/model.py").is_symlink()
+    else:
+        asked, answered = found
+        assert asked - 1 == answered  # NVTabular refuses a request without rows
+    assert {path.name for path in tmp_path.iterdir()} == set(published.triton_names)

@@ -1,0 +1,101 @@
+"""A sample of random NVTabular workflows, compiled; `make fuzz-workflows` runs as many as asked."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from tests.workflows.compare import REFUSALS, difference_of
+from tests.workflows.compiled import OPERATORS
+from tests.workflows.exchange import VARIANTS
+from tests.workflows.run import Result, results
+
+#: In turn, so that a small sample has all that is compiled.
+OPERATOR_LISTS = (
+    "Categorify,Categorify combo",
+    "Categorify,Categorify joint",
+    "Categorify,Categorify buckets",
+    "Categorify,Categorify single table",
+    "Categorify,Categorify of lists,ValueCount",
+    "Categorify,DropLowCardinality,AddMetadata",
+    "Groupby,Groupby on two",
+    "Groupby,Groupby in an order",
+    "Groupby,ListSlice,ListSlice filled up",
+    "TargetEncoding,TargetEncoding with folds",
+    "JoinGroupby,JoinGroupby on two",
+    "FillMissing,FillMedian,Clip,Bucketize",
+    "LogOp,Normalize,NormalizeMinMax,ReduceDtypeSize",
+    "HashBucket,HashedCross,DifferenceLag",
+    "Dropna,Clip,FillMedian",
+)
+SEED = 30
+COUNT = 5 * len(OPERATOR_LISTS)
+
+
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory: pytest.TempPathFactory) -> list[Result]:
+    """The cases: made and answered by NVTabular, compiled, and answered by the programs.
+
+    Made again: python -m tests.workflows --seed SEED --cases COUNT, with --operators for each list.
+    """
+    directory = tmp_path_factory.mktemp("random-workflows")
+    seeds = range(SEED, SEED + COUNT)
+    parts = results(seeds, OPERATOR_LISTS, directory)
+    return [one for part in parts for one in part if isinstance(one, Result)]
+
+
+def test_answers_are_nvtabulars(cases: list[Result]) -> None:
+    """Every request has NVTabular's answer, bit for bit, or neither answers it.
+
+    What is refused although NVTabular answers is like REFUSALS says.
+    """
+    bad = [f"{one.directory}: {line}" for one in cases for line in one.bad]
+    assert not bad, "\n".join(bad)
+
+
+def test_every_compiled_operator_is_compared(cases: list[Result]) -> None:
+    """An operator that is in no program of the sample, or in none that answers, proves nothing."""
+    compared: Counter[str] = Counter()
+    for one in cases:
+        if one.compared:
+            compared.update((*one.outcome.operators, *one.outcome.variants))
+    assert not {*OPERATORS, *VARIANTS} - {*compared}
+
+
+def test_most_requests_are_answered(cases: list[Result]) -> None:
+    """Two sides that refuse prove little, and so does a compiler that does."""
+    assert len(cases) >= COUNT * 0.95
+    assert sum(one.compiled for one in cases) >= COUNT * 0.6
+    requests = sum((one.requests for one in cases), Counter[str]())
+    assert requests["equal"] >= requests.total() * 0.75
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        {"x": np.array([1.0, 2.0], "float32")},
+        {"x": np.array([-0.0, np.nan], "float32")},
+        {"x": np.array([0.0, np.nan], "float64")},
+        {"x": np.array([[0.0], [np.nan]], "float32")},
+        {"y": np.array([0.0, np.nan], "float32")},
+        {},
+    ],
+)
+def test_differences_are_seen(found: dict[str, object]) -> None:
+    """A value, the sign of a zero, a type, a shape, a name."""
+    expected = {"x": np.array([0.0, np.nan], "float32")}
+    assert difference_of(expected, dict(expected)) == ""
+    assert difference_of(expected, found)
+
+
+def test_refusals_are_bound_to_their_requests() -> None:
+    """A request with rows is not refused for having none."""
+    rows, none = {"x": np.zeros(2), "y": np.zeros(2)}, {"x": np.zeros(0), "y": np.zeros(0)}
+    uneven = {"x": np.zeros(2), "y__values": np.zeros(9), "y__offsets": np.array([0, 9])}
+    answer = {"z": np.zeros(1)}
+    assert not any(holds(rows, answer) for holds in REFUSALS.values())
+    assert REFUSALS["the request has no rows"](none, answer)
+    assert REFUSALS["columns are of one length"](uneven, answer)
+    assert REFUSALS["leaves none to answer"](rows, none)

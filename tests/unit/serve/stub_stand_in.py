@@ -1,0 +1,27 @@
+"""Processes that /proc shows as python stubs."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+STUB = "/opt/tritonserver/backends/python/triton_python_backend_stub"
+
+
+@contextlib.contextmanager
+def stub(serving_repository: Path, name: str, seconds: float) -> Iterator[subprocess.Popen[bytes]]:
+    """A stub of the model that ends by itself after so many seconds."""
+    model_file = serving_repository / name / "stub.py"
+    model_file.parent.mkdir(parents=True, exist_ok=True)
+    model_file.write_text(f"import time; print(flush=True); time.sleep({seconds})")
+    command = [STUB, str(model_file)]
+    with subprocess.Popen(command, executable=sys.executable, stdout=subprocess.PIPE) as started:
+        try:
+            assert started.stdout is not None
+            assert started.stdout.readline()
+            yield started
+        finally:
+            started.kill()

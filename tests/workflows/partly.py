@@ -1,0 +1,70 @@
+"""A partly compiled workflow, run as its Triton model runs it, with NVTabular in this process."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+from ensemble_tools.workflows.runtime.columns import RequestError
+from ensemble_tools.workflows.runtime.program import Program
+from tests.workflows.exchange import COMPILED, WORKFLOW
+
+_RUNTIME = "ensemble_tools.workflows.runtime"
+_ARGUMENTS = {"model_config": '{"parameters": {}}', "model_instance_kind": "CPU"}
+
+
+class _NVTabularRefuses(Exception):
+    """An operator that is not compiled cannot answer."""
+
+
+class PartlyCompiled:
+    """The program, and the workflow that answers what the program does not.
+
+    alone: whether the program answered the last request.
+    """
+
+    def __init__(self, case: Path) -> None:
+        self._original = _model_file().Original(case / WORKFLOW, _ARGUMENTS)
+        self._program = Program(case / COMPILED, self._node)
+        self._original.columns = self._program.columns
+        self.alone = False
+
+    def run(self, tensors: dict[str, Any]) -> dict[str, Any]:
+        """What the model answers; raises RequestError where NVTabular refuses."""
+        self.alone = False
+        try:
+            answer = self._program.run(tensors)
+        except RequestError:
+            return self._whole(tensors)
+        except _NVTabularRefuses as error:
+            raise RequestError(str(error)) from error
+        self.alone = True
+        return answer
+
+    def _node(self, number: int, inputs: list[str], tensors: dict[str, Any]) -> dict[str, Any]:
+        try:
+            made: dict[str, Any] = self._original.node(number, inputs, tensors)
+        except Exception as error:
+            raise _NVTabularRefuses(str(error)) from error
+        return made
+
+    def _whole(self, tensors: dict[str, Any]) -> dict[str, Any]:
+        try:
+            answer: dict[str, Any] = self._original.answer(tensors)
+        except Exception as error:
+            raise RequestError(str(error)) from error
+        return answer
+
+
+def _model_file() -> Any:
+    """partly_compiled_model.py, which finds its neighbours by their published names."""
+    backend = types.ModuleType("triton_python_backend_utils")
+    sys.modules.setdefault(backend.__name__, backend)
+    for name in ("columns", "program"):
+        module = importlib.import_module(f"{_RUNTIME}.{name}")
+        sys.modules.setdefault(f"compiled_workflow.{name}", module)
+    sys.modules.setdefault("compiled_workflow", importlib.import_module(_RUNTIME))
+    return importlib.import_module("ensemble_tools.workflows.partly_compiled_model")
