@@ -636,4 +636,6 @@ async def test_a_reader_that_does_not_read_costs_no_memory_and_no_shutdown() -> 
         held, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
     writer.close()
+    with contextlib.suppress(ConnectionError):
+        await writer.wait_closed()
     assert held < 20_000_000

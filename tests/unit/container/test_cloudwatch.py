@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import subprocess
 import sys
@@ -57,14 +58,25 @@ def logs() -> Any:
 
 @pytest.fixture
 async def metrics_port(tmp_path: Path) -> AsyncIterator[int]:
-    """Where the fake's metrics page is."""
+    """Where the fake's metrics page is; no connection and no thread outlives the test."""
     played = fake.Fake({}, tmp_path, states={"a": ("READY", "")}, requests=3)
-    server = await asyncio.start_server(
-        lambda reader, writer: fake.serve_metrics(played, reader, writer), "127.0.0.1", 0
-    )
+    pages: set[asyncio.Future[None]] = set()
+
+    async def page(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await fake.serve_metrics(played, reader, writer)
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        pages.add(asyncio.ensure_future(page(reader, writer)))
+
+    server = await asyncio.start_server(connected, "127.0.0.1", 0)
     yield server.sockets[0].getsockname()[1]
+    # A publisher that was cancelled leaves a thread that still fetches the page.
+    await asyncio.get_running_loop().shutdown_default_executor()
     server.close()
     await server.wait_closed()
+    await asyncio.gather(*pages)
 
 
 def publisher(client: Any, port: int, interval_s: float = 60.0) -> MetricsPublisher:
