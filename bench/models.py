@@ -135,14 +135,15 @@ class Archives:
         (config,) = self.path(name).glob("*/config.pbtxt")
         return tuple(re.findall(r'^input\s*\{\s*name: "([^"]+)"', config.read_text(), re.MULTILINE))
 
-    def merlin_ensemble(self, name: str, export: str) -> str:
-        """The same export as the Triton ensemble that one would prepare by hand for the rival.
+    def merlin_ensemble(self, name: str, export: str, compile_: str) -> str:
+        """The same export as a Triton ensemble, prepared ahead of time for the rival.
 
         `python -m ensemble_tools rewrite` makes it: real files, no executor. Returns the name.
         """
         if not self.path(name).exists():
             self.path(name).parent.mkdir(parents=True)
             command = [sys.executable, "-m", "ensemble_tools", "rewrite", "--name", name]
+            command += ["--compile", compile_]
             done = subprocess.run(
                 [*command, str(EXPORTS / export / "repository"), str(self.path(name))],
                 cwd=_ROOT, capture_output=True, text=True, timeout=_REWRITE_S, check=False,

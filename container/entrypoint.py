@@ -62,6 +62,11 @@ def serve(environment: Mapping[str, str]) -> int:
         configure(settings.log_level)
         for unknown in settings.unknown:
             log.warning("%s", unknown)
+        if settings.compile_check and settings.compile == "off":
+            log.warning(
+                "SERVE_COMPILE_CHECK is true and SERVE_COMPILE is off: no workflow is compiled, so "
+                "none is compared with NVTabular; set SERVE_COMPILE=auto"
+            )
         keep_freed_memory()
         uvloop.run(_Run(settings, environment).from_start_to_stop())
     except ContainerError as error:

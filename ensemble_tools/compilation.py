@@ -70,7 +70,7 @@ def _program(source: SourceModel) -> tuple[Program, str]:
     if source.workflow.nvtabular not in _NVTABULAR:
         raise NotCompiled(
             "", (), f"it was written by NVTabular {source.workflow.nvtabular or '(not said)'}, and "
-            f"{_NVTABULAR[1]} is what is compiled",
+            f"{_NVTABULAR[1]} is what is compiled: export it again with Merlin 23.08",
         )  # fmt: skip
     if not is_workflow_model(source.directory / place):
         raise NotCompiled("", (), f"{place} is not the one that merlin-systems exports")

@@ -209,8 +209,7 @@ def _check_workflow(model: SourceModel, workflow: WorkflowFiles, nvtabular: str)
     if workflow.missing:
         raise PayloadMissing(
             workflow.missing[0],
-            "there is no such file, and the workflow was fitted into it; export it again, or add "
-            "the file",
+            "there is no such file, and it is part of the workflow; export it again, or add it",
         )
     written, installed = _release(workflow.nvtabular), _release(nvtabular)
     if written and installed and written < _CHANGED <= installed:

@@ -81,7 +81,9 @@ def is_workflow_model(model_file: Path) -> bool:
     try:
         with model_file.open("rb") as file:
             data = file.read(MAX_TEMPLATE_BYTES + 1)
-        return len(data) <= MAX_TEMPLATE_BYTES and digest(data.decode()) == _WORKFLOW_MODEL
+        if b"nvtabular" not in data or len(data) > MAX_TEMPLATE_BYTES:
+            return False
+        return digest(data.decode()) == _WORKFLOW_MODEL
     except Exception:  # what is no Python makes the parser raise SyntaxError and others
         return False
 

@@ -14,9 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from ensemble_tools.executor_template import is_workflow_model
 from ensemble_tools.inert_pickle import MAX_PICKLE_BYTES, Inert, NotInert, class_name, read_pickle
 
 PICKLE, METADATA, CATEGORIES = "workflow.pkl", "metadata.json", "categories"
+#: The workflow step's program, one directory above.
+PYTHON_FILE = "model.py"
 #: The file is some hundred bytes.
 MAX_METADATA_BYTES = 64 * 1024
 #: Longer names are no files' (NAME_MAX, in bytes).
@@ -35,12 +38,15 @@ class WorkflowFiles:
 
 
 def read_workflow_files(directory: Path) -> WorkflowFiles | None:
-    """Look at a workflow's directory; None when it holds no workflow.
+    """Look at a workflow's directory; None when it holds no workflow and Merlin's step wants none.
 
     Raises nothing for what cannot be read: the workflow step says so when it loads.
     """
     pickle = directory / PICKLE
-    if not pickle.is_file():
+    absent = tuple(path for path in (pickle, directory / METADATA) if not path.is_file())
+    if absent and is_workflow_model(directory.parent / PYTHON_FILE):
+        return WorkflowFiles(missing=absent)
+    if pickle in absent:
         return None
     names = {PurePosixPath(path).name for path in _category_paths(pickle)}
     places = [

@@ -91,8 +91,11 @@ def _container(models: Path, log: Path) -> Iterator[int]:
             _until_healthy(port, process, log)
         yield port
     finally:
-        with _step("SIGTERM"):
-            process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGTERM)
+        try:
+            with _step("SIGTERM"):
+                process.wait(STOP_S)
+        finally:  # who reads the output may have gone
             process.wait(STOP_S)
 
 

@@ -223,7 +223,7 @@ class _Compiler:
             except (NotCompiled, Unknown) as error:
                 reason = (
                     error if isinstance(error, NotCompiled)
-                    else NotCompiled(node.operator.label, node.selection, str(error))
+                    else NotCompiled(_label(node), node.selection, str(error))
                 )  # fmt: skip
                 del self._steps[steps:], self._tables[tables:]
                 if graph is not self._graph:
@@ -253,12 +253,11 @@ class _Compiler:
                 KEPT_STEP, (), tuple(value.register for value in values),
                 {"node": node.number, "inputs": sorted(self._roots[node.number]), "columns": names,
                  "families": [value.family.value for value in values]},
-                node.operator.label, tuple(names),
+                _label(node), tuple(names),
             )
         )  # fmt: skip
         self._spent.update(value.register for value in merged.values())
-        label = _LABELS.get(node.operator.label, node.operator.label)
-        self._kept[node.number] = Kept(label, reason.columns, str(reason))
+        self._kept[node.number] = Kept(_label(node), reason.columns, str(reason))
         made.update(zip(names, values, strict=True))
         return made
 
@@ -299,7 +298,7 @@ class _Compiler:
             return self._subgraph(node, frame)
         if operator.class_name not in OPERATORS:
             why = _UNKNOWN.get(operator.class_name, "this operator is not known")
-            raise NotCompiled(_LABELS.get(operator.label, operator.label), node.selection, why)
+            raise NotCompiled(_label(node), node.selection, why)
         absent = [name for name in node.selection if name not in frame]
         if absent:
             raise NotCompiled(operator.label, absent, "the column is not there")
@@ -357,6 +356,11 @@ class _Compiler:
     def _register(self) -> int:
         self._registers += 1
         return self._registers - 1
+
+
+def _label(node: Node) -> str:
+    """Of the node's operator."""
+    return _LABELS.get(node.operator.label, node.operator.label)
 
 
 def _tensors(column: Column) -> tuple[str, ...]:

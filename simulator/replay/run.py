@@ -54,8 +54,17 @@ def replay(settings: Settings, report: Path, command: Command = up_command) -> i
     """All of it; the report's folder is made. Returns the exit code, raises ReplayError.
 
     0 when everything that was planned was sent and each answer was right, 1 when not, 130 after an
-    interruption, of which there is a report if traffic had begun.
+    interruption, of which there is a report if traffic had begun. When the traffic is over, SIGTERM
+    changes nothing: the endpoint stops, which takes a bounded time, and the report is written.
     """
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        return _replayed(settings, report, command)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _replayed(settings: Settings, report: Path, command: Command) -> int:
     names = copy_names(settings.models)
     variants = find_variants(settings.model, settings.request) if settings.model else ()
     report.mkdir(parents=True, exist_ok=True)
@@ -246,6 +255,7 @@ async def _stopping(gone: Callable[[], str | None]) -> AsyncIterator[_Stop]:
     finally:
         for number in signals:
             loop.remove_signal_handler(number)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 async def _watch(gone: Callable[[], str | None], stop: _Stop) -> None:

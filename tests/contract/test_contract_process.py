@@ -119,6 +119,15 @@ def _accepts(container: Container) -> bool:
     return True
 
 
+def test_settings_that_say_two_things(tmp_path: Path) -> None:
+    """A misspelt variable and a check of what is switched off are warnings: it serves."""
+    said = {"SERVE_COMPILE": "off", "SERVE_COMPILE_CHECK": "true", "SERVE_MODEL_ROTO": "/"}
+    with running(tmp_path, **fake_environment(tmp_path), **said) as container:
+        assert container.ping() == 200
+        assert "did you mean SERVE_MODEL_ROOT?" in container.log
+        assert "none is compared with NVTabular; set SERVE_COMPILE=auto" in container.log
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signal_when_idle(number: signal.Signals, tmp_path: Path) -> None:
     """Either signal ends a container at once with 0, and nothing of it is left."""

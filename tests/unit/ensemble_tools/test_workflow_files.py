@@ -72,9 +72,33 @@ def test_category_file_gone(rewrite: Rewrite, export: Path) -> None:
     with pytest.raises(PayloadMissing) as error:
         planned(export, rewrite=rewrite)
     assert str(error.value) == (
-        f"{gone}: there is no such file, and the workflow was fitted into it; export it again, or "
-        "add the file"
+        f"{gone}: there is no such file, and it is part of the workflow; export it again, or add it"
     )
+
+
+@pytest.mark.parametrize("name", ["workflow.pkl", "metadata.json"])
+def test_part_of_the_workflow_gone(name: str, export: Path) -> None:
+    """Merlin's workflow step does not load without it."""
+    gone = export / WORKFLOW / name
+    gone.unlink()
+    with pytest.raises(PayloadMissing, match=f"^{gone}: there is no such file") as error:
+        planned(export)
+    assert error.value.path == gone
+
+
+def test_workflow_gone(export: Path) -> None:
+    """All of it."""
+    shutil.rmtree(export / WORKFLOW)
+    with pytest.raises(PayloadMissing, match=r"workflow\.pkl: there is no such file"):
+        planned(export)
+
+
+def test_directory_of_that_name_in_another_model(export: Path) -> None:
+    """A step that is not Merlin's knows itself what it reads."""
+    (export / WORKFLOW / "workflow.pkl").unlink()
+    with (export / WORKFLOW).parent.joinpath("model.py").open("a") as file:
+        file.write("CHANGED = 1\n")
+    assert planned(export).form is Form.PURE_ENSEMBLE
 
 
 def test_category_file_gone_as_delivered(export: Path, tmp_path: Path) -> None:
@@ -200,9 +224,11 @@ def test_metadata(said: str, version: str, export: Path) -> None:
         assert planned(export).form is Form.PURE_ENSEMBLE
 
 
-def test_metadata_gone(export: Path) -> None:
-    """Nobody knows which release wrote it: it is served."""
+def test_metadata_gone_from_another_program(export: Path) -> None:
+    """Nobody knows which release wrote it, nor whether the program reads it: it is served."""
     (export / WORKFLOW / "metadata.json").unlink()
+    with (export / WORKFLOW).parent.joinpath("model.py").open("a") as file:
+        file.write("CHANGED = 1\n")
     assert read_workflow_files(export / WORKFLOW) == WorkflowFiles()
     assert planned(export).form is Form.PURE_ENSEMBLE
 

@@ -13,6 +13,9 @@ import asyncio
 import contextlib
 import json
 import secrets
+import signal
+import sys
+import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -154,6 +157,7 @@ def main() -> None:
     parser.add_argument("--lies-at", type=int, action="append", default=[])
     parser.add_argument("--stalls-at", type=int, action="append", default=[])
     parser.add_argument("--stall", type=float, default=0.0)
+    parser.add_argument("--lingers", type=float, default=0.0)
     options = parser.parse_args()
     endpoint = FakeEndpoint(
         options.room,
@@ -163,6 +167,13 @@ def main() -> None:
         stalls_at=frozenset(options.stalls_at),
         stall_s=options.stall,
     )
+
+    def linger(*_: object) -> None:
+        print("lingering", flush=True)
+        time.sleep(options.lingers)
+        sys.exit(0)
+
+    signal.signal(signal.SIGTERM, linger)  # uvicorn hands the signal on when it has stopped
     uvicorn.Server(_config(endpoint, options.port)).run()
 
 

@@ -144,6 +144,20 @@ def test_an_interruption_leaves_a_report_and_nothing_else(
     assert found["requests"]["unfinished"] <= 1
 
 
+def test_sigterm_while_the_endpoint_stops_changes_nothing(begin: Any, tmp_path: Path) -> None:
+    """What was measured is not lost by who asks once more, and nothing is left."""
+    process = begin(1, "--lingers", "3")
+    log, deadline = tmp_path / "report/logs/endpoint.log", time.monotonic() + WAIT_S
+    while not (log.exists() and "lingering" in log.read_text("utf-8")):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    code, said = finish(process, tmp_path)
+    assert code == 0, said
+    assert report(tmp_path)["good"]
+
+
 def test_an_endpoint_that_dies_ends_the_replay(begin: Any, tmp_path: Path) -> None:
     """The traffic stops, the report says why, and the exit code is 1."""
     process = begin(600)
