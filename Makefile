@@ -36,8 +36,8 @@ setup: $(server) $(triton) $(triton_2_36) $(models) $(frameworks) $(aws)  ## mak
 demo: setup  ## starts the container, loads two Merlin exports, invokes them, stops
 	@.venv/bin/python examples/demo.py
 
-test: lint  ## the suite, after lint: all that needs no Docker
-	.venv/bin/python -m pytest -n 2 --dist loadscope --ignore tests/docker
+test: lint  ## the suite, after lint: all that needs no Docker (N=4 tests at a time)
+	.venv/bin/python -m pytest -n $(or $(N),4) --dist loadscope --ignore tests/docker
 
 test-docker: setup  ## builds the images, runs them and the compose stack; needs Docker, or root and dockerd
 	.venv/bin/python -m pytest tests/docker

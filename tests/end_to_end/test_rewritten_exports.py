@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,8 +41,10 @@ def test_served_by_nvidias_frontend(
     assert frontend.unload(name).status_code == 200
 
 
-def test_as_exported_it_is_refused(frontend: SageMakerTriton) -> None:
+def test_as_exported_it_is_refused(frontend: SageMakerTriton, tmp_path: Path) -> None:
     """What the rewrite is for: the frontend loads no executor export with right numbers."""
-    loaded = frontend.load("raw", EXAMPLES / "dense" / "repository")
+    # A copy: the model's process writes __pycache__ beside what it runs.
+    export = shutil.copytree(EXAMPLES / "dense" / "repository", tmp_path / "export")
+    loaded = frontend.load("raw", export)
     answer = frontend.invoke("raw", json.loads((EXAMPLES / "dense" / "request.json").read_text()))
     assert (loaded.status_code, answer.status_code) != (200, 200)
