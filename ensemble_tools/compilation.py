@@ -53,8 +53,11 @@ def with_compiled_workflows(plan: ServingPlan, repository: ModelRepository) -> S
 def _compiled(model: PublishedModel, source: SourceModel) -> PublishedModel:
     try:
         program, place = _program(source)
-    except (NotCompiled, GraphUnreadable) as error:
+    except NotCompiled as error:
         return replace(model, not_compiled=str(error))
+    except GraphUnreadable as error:  # NVTabular runs what the pickle says, and may well read it
+        reason = f"{error.path.name} cannot be read without running it: {error.reason}"
+        return replace(model, not_compiled=reason)
     except Exception as error:  # what a hostile pickle holds can make anything raise
         reason = shortened(f"{type(error).__name__}: {error}")
         return replace(model, not_compiled=f"it cannot be compiled ({reason})")
@@ -67,6 +70,8 @@ def _program(source: SourceModel) -> tuple[Program, str]:
     if config is None or version is None or file is None:
         raise NotCompiled("", (), "the model is not one of the python backend with a config.pbtxt")
     place = f"{version}/{file}"
+    for path, found in source.workflow.broken:
+        raise NotCompiled("", (), f"{path.name}: {found}")
     if source.workflow.nvtabular not in _NVTABULAR:
         raise NotCompiled(
             "", (), f"it was written by NVTabular {source.workflow.nvtabular or '(not said)'}, and "

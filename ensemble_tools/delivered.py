@@ -13,6 +13,7 @@ from ensemble_tools.errors import (
     NAMED_COLUMNS,
     ConfigIncomplete,
     EnsembleInvalid,
+    PayloadBroken,
     PayloadMissing,
     ReleaseUnfit,
 )
@@ -141,7 +142,7 @@ def _contains_itself(model: SourceModel, circle: list[str]) -> EnsembleInvalid:
 def check_servable(
     model: SourceModel, *, strict: bool, under_executor: bool = False, nvtabular: str = ""
 ) -> None:
-    """Raise ConfigIncomplete, PayloadMissing or ReleaseUnfit when the model could not answer.
+    """Raise ConfigIncomplete, PayloadMissing, PayloadBroken or ReleaseUnfit when it cannot answer.
 
     strict: inputs and outputs must be declared, as without auto-completion. under_executor: the
     model belongs to an executor's graph, where that is so in any case. nvtabular: the version that
@@ -205,12 +206,14 @@ def _check_payload(model: SourceModel, config: ModelConfig | None) -> None:
 
 
 def _check_workflow(model: SourceModel, workflow: WorkflowFiles, nvtabular: str) -> None:
-    """Raise PayloadMissing or ReleaseUnfit where a workflow would load and fail at requests."""
+    """Raise PayloadMissing, PayloadBroken or ReleaseUnfit where a workflow could not answer."""
     if workflow.missing:
         raise PayloadMissing(
             workflow.missing[0],
             "there is no such file, and it is part of the workflow; export it again, or add it",
         )
+    for path, found in workflow.broken:
+        raise PayloadBroken(path, found, "export it again")
     written, installed = _release(workflow.nvtabular), _release(nvtabular)
     if written and installed and written < _CHANGED <= installed:
         raise ReleaseUnfit(

@@ -113,7 +113,7 @@ class GraphUnreadable(ArchiveError):
     """The pickle is not the graph that merlin-systems writes. Nothing in it was run."""
 
     def __init__(self, path: Path, reason: str) -> None:
-        self.path = path
+        self.path, self.reason = path, reason
         super().__init__(
             f"{path}: {reason}; expected the graph that merlin-systems writes: export it again"
         )

@@ -178,6 +178,17 @@ def _check_opcodes(data: bytes) -> None:
         raise NotInert(f"it is truncated or no pickle ({shortened(str(error))})") from error
 
 
+def is_pickle(data: bytes) -> bool:
+    """False for what nothing can unpickle: other bytes, or the beginning of a pickle."""
+    try:
+        for number, _ in enumerate(pickletools.genops(data)):
+            if number >= MAX_OPCODES:
+                break
+    except Exception:  # ValueError mostly, and what its decoders raise
+        return False
+    return True
+
+
 class _Walk:
     """The unpickler's stack and memo, with a number in the place of each object.
 

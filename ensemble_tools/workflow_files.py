@@ -15,7 +15,14 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ensemble_tools.executor_template import is_workflow_model
-from ensemble_tools.inert_pickle import MAX_PICKLE_BYTES, Inert, NotInert, class_name, read_pickle
+from ensemble_tools.inert_pickle import (
+    MAX_PICKLE_BYTES,
+    Inert,
+    NotInert,
+    class_name,
+    is_pickle,
+    read_pickle,
+)
 
 PICKLE, METADATA, CATEGORIES = "workflow.pkl", "metadata.json", "categories"
 #: The workflow step's program, one directory above.
@@ -30,49 +37,89 @@ _VERSION = re.compile(r"[0-9A-Za-z.+!_-]{1,40}")
 @dataclass(frozen=True)
 class WorkflowFiles:
     """nvtabular: the version that wrote it, empty when it is not said. missing: files that are not
-    there, by their places in the archive.
+    there, by their places in the archive. broken: a file that NVTabular cannot read, and what was
+    found; empty for none.
     """
 
     nvtabular: str = ""
     missing: tuple[Path, ...] = ()
+    broken: tuple[tuple[Path, str], ...] = ()
+
+
+class _Broken(Exception):
+    """What was found in the place of what Workflow.load (nvtabular 23.8) reads."""
 
 
 def read_workflow_files(directory: Path) -> WorkflowFiles | None:
     """Look at a workflow's directory; None when it holds no workflow and Merlin's step wants none.
 
-    Raises nothing for what cannot be read: the workflow step says so when it loads.
+    Raises nothing. Of what cannot be read only that is told which Merlin's own workflow step fails
+    on; another program knows itself what it needs.
     """
-    pickle = directory / PICKLE
-    absent = tuple(path for path in (pickle, directory / METADATA) if not path.is_file())
-    if absent and is_workflow_model(directory.parent / PYTHON_FILE):
+    pickle, metadata = directory / PICKLE, directory / METADATA
+    absent = tuple(path for path in (pickle, metadata) if not path.is_file())
+    if absent and _is_merlins(directory):
         return WorkflowFiles(missing=absent)
     if pickle in absent:
         return None
-    names = {PurePosixPath(path).name for path in _category_paths(pickle)}
+    broken: list[tuple[Path, str]] = []
+    paths: tuple[str, ...] = ()
+    version = ""
+    try:
+        paths = tuple(_category_paths(pickle))
+    except _Broken as error:
+        broken.append((pickle, str(error)))
+    try:
+        version = _nvtabular(metadata)
+    except _Broken as error:
+        broken.append((metadata, str(error)))
+    if broken and _is_merlins(directory):
+        return WorkflowFiles(broken=tuple(broken))
     places = [
         directory / CATEGORIES / name
-        for name in sorted(names)
+        for name in sorted({PurePosixPath(path).name for path in paths})
         if len(name) <= _MAX_NAME and name.isprintable()
     ]
     missing = tuple(place for place in places if not os.path.isfile(place))
-    return WorkflowFiles(_nvtabular(directory / METADATA), missing)
+    return WorkflowFiles(version, missing)
+
+
+def _is_merlins(directory: Path) -> bool:
+    return is_workflow_model(directory.parent / PYTHON_FILE)
 
 
 def _nvtabular(path: Path) -> str:
+    """Workflow.load takes versions.nvtabular apart as text."""
     try:
         with path.open("rb") as file:
-            found = json.loads(file.read(MAX_METADATA_BYTES))["versions"]["nvtabular"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            data = file.read(MAX_METADATA_BYTES + 1)
+        if len(data) > MAX_METADATA_BYTES:
+            return ""
+        found = json.loads(data)["versions"]["nvtabular"]
+    except OSError:
         return ""
-    return found if isinstance(found, str) and _VERSION.fullmatch(found) else ""
+    except (KeyError, TypeError) as error:
+        raise _Broken("it does not say which release of NVTabular wrote it") from error
+    except (ValueError, RecursionError) as error:
+        raise _Broken("it is no JSON") from error
+    if not isinstance(found, str):
+        raise _Broken("it does not say which release of NVTabular wrote it")
+    return found if _VERSION.fullmatch(found) else ""
 
 
 def _category_paths(pickle: Path) -> Iterator[str]:
     """The parquet files that Categorify operators were fitted into."""
     try:
         with pickle.open("rb") as file:
-            root = read_pickle(file.read(MAX_PICKLE_BYTES))
-    except (OSError, NotInert):
+            data = file.read(MAX_PICKLE_BYTES + 1)
+        if len(data) > MAX_PICKLE_BYTES:
+            return
+        root = read_pickle(data)
+    except OSError:
+        return
+    except NotInert as error:
+        if not is_pickle(data):
+            raise _Broken("it is truncated or no pickle") from error
         return
     for inert in _objects(root):
         categories = inert.state.get("categories")

@@ -23,6 +23,7 @@ from ensemble_tools.commands.errors import DestinationUnusable
 from ensemble_tools.commands.exit_codes import EPILOG, SERVED
 from ensemble_tools.commands.progress import Advance, human_size, progress
 from ensemble_tools.commands.source_tree import Entry, SourceTree, walk
+from ensemble_tools.compilation import Compile
 from ensemble_tools.errors import ArchiveError
 from ensemble_tools.repository import CONFIG_FILE
 
@@ -181,7 +182,8 @@ def _check(options: argparse.Namespace) -> tuple[str, ...]:
     """The plan's notes; raises its refusal. SageMaker gives the name, so any name will do here."""
     if options.no_check:
         return ()
-    archive = read_archive(options.path, "model", strict=not options.auto_complete)
+    strict = not options.auto_complete
+    archive = read_archive(options.path, "model", strict=strict, workflows=Compile.AUTO)
     plan = require_plan(archive)
     return (*plan.notes, *plan.doubts)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ensemble_tools.errors import PayloadMissing, ReleaseUnfit
+from ensemble_tools.errors import PayloadBroken, PayloadMissing, ReleaseUnfit
 from ensemble_tools.graph_reader import read_executor_graph
 from ensemble_tools.namespace import Namespace
 from ensemble_tools.plan import Form, Rewrite, ServingPlan, plan
@@ -195,33 +195,65 @@ def metadata(version: Any) -> str:
 @pytest.mark.parametrize(
     ("said", "version"),
     [
-        (metadata("23.05.00"), "23.05.00"),
+        (metadata("23.08.01"), "23.08.01"),
         (metadata("nightly"), "nightly"),
-        (metadata(23.05), ""),
-        (metadata(None), ""),
-        (metadata(["23.05"]), ""),
-        ('{"versions": "23.05"}', ""),
-        ('{"versions": {}}', ""),
-        ("{}", ""),
-        ("[]", ""),
-        ("null", ""),
-        ("", ""),
-        ("{", ""),
-        ("[" * 60_000, ""),
         (metadata("x" * MAX_METADATA_BYTES), ""),
-        ("\xff", ""),
     ],
 )
 def test_metadata(said: str, version: str, export: Path) -> None:
-    """A file that says something else, or nothing, is no reason to refuse the model."""
+    """What is no older release is served."""
+    (export / WORKFLOW / "metadata.json").write_text(said)
+    assert read_workflow_files(export / WORKFLOW) == WorkflowFiles(version)
+    assert planned(export).form is Form.PURE_ENSEMBLE
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        (metadata(23.05), "does not say which release"),
+        (metadata(None), "does not say which release"),
+        (metadata(["23.05"]), "does not say which release"),
+        ('{"versions": "23.05"}', "does not say which release"),
+        ('{"versions": {}}', "does not say which release"),
+        ("{}", "does not say which release"),
+        ("[]", "does not say which release"),
+        ("null", "does not say which release"),
+        ("", "is no JSON"),
+        ("{", "is no JSON"),
+        ("[" * 60_000, "is no JSON"),
+        ("\xff", "is no JSON"),
+    ],
+)
+def test_metadata_that_nvtabular_cannot_read(said: str, found: str, export: Path) -> None:
+    """Workflow.load fails on it, after seconds of imports; another program may not read it."""
     (export / WORKFLOW / "metadata.json").write_bytes(said.encode("latin-1"))
-    found = read_workflow_files(export / WORKFLOW)
-    assert found == WorkflowFiles(version)
-    if version == "23.05.00":
-        with pytest.raises(ReleaseUnfit, match=r"written by nvtabular 23\.05\.00"):
-            planned(export)
-    else:
-        assert planned(export).form is Form.PURE_ENSEMBLE
+    with pytest.raises(PayloadBroken, match=rf"metadata\.json: it {found}.*; export it again"):
+        planned(export)
+    with (export / WORKFLOW).parent.joinpath("model.py").open("a") as file:
+        file.write("CHANGED = 1\n")
+    assert planned(export).form is Form.PURE_ENSEMBLE
+
+
+@pytest.mark.parametrize("kept", [0, 1, 2000, -1])
+def test_truncated_pickle(kept: int, export: Path) -> None:
+    """Nothing can read it."""
+    pickled = export / WORKFLOW / "workflow.pkl"
+    pickled.write_bytes(pickled.read_bytes()[:kept])
+    with pytest.raises(PayloadBroken, match=r"workflow\.pkl: it is truncated or no pickle"):
+        planned(export)
+
+
+def test_what_is_no_pickle(export: Path) -> None:
+    """A file of another kind under its name."""
+    (export / WORKFLOW / "workflow.pkl").write_bytes(b"PK\x03\x04" + bytes(range(256)))
+    with pytest.raises(PayloadBroken, match=r"workflow\.pkl: it is truncated or no pickle"):
+        planned(export)
+
+
+def test_pickle_that_is_too_large_to_look_at(export: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not called truncated for what was not read of it."""
+    monkeypatch.setattr("ensemble_tools.workflow_files.MAX_PICKLE_BYTES", 100)
+    assert planned(export).form is Form.PURE_ENSEMBLE
 
 
 def test_metadata_gone_from_another_program(export: Path) -> None:
