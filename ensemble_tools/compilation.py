@@ -14,6 +14,7 @@ from pathlib import Path
 from ensemble_tools.errors import GraphUnreadable, quoted, shortened
 from ensemble_tools.executor_template import is_workflow_model
 from ensemble_tools.graph_reader import read_graph_file
+from ensemble_tools.inert_pickle import MAX_PICKLE_BYTES
 from ensemble_tools.model_config import ModelConfig
 from ensemble_tools.plan import Compiled, PublishedModel, ServingPlan
 from ensemble_tools.repository import ModelRepository, SourceModel
@@ -26,6 +27,8 @@ from ensemble_tools.workflows.program import Input, Program
 WORKFLOW = "workflow"
 #: The NVTabular whose operators the compiler knows: the last one.
 _NVTABULAR = ("23.8.0", "23.08.00")
+#: How a pickle names the operator whose table no reader of ours takes apart.
+_JOIN_EXTERNAL = b"nvtabular.ops.join_external"
 
 
 class Compile(Enum):
@@ -55,13 +58,24 @@ def _compiled(model: PublishedModel, source: SourceModel) -> PublishedModel:
         program, place = _program(source)
     except NotCompiled as error:
         return replace(model, not_compiled=str(error))
-    except GraphUnreadable as error:  # NVTabular runs what the pickle says, and may well read it
-        reason = f"{error.path.name} cannot be read without running it: {error.reason}"
-        return replace(model, not_compiled=reason)
+    except GraphUnreadable as error:
+        return replace(model, not_compiled=_unreadable(error))
     except Exception as error:  # what a hostile pickle holds can make anything raise
         reason = shortened(f"{type(error).__name__}: {error}")
         return replace(model, not_compiled=f"it cannot be compiled ({reason})")
     return replace(model, compiled=Compiled(program, place))
+
+
+def _unreadable(error: GraphUnreadable) -> str:
+    """Why the workflow is NVTabular's, which runs what the pickle says and may well read it."""
+    try:
+        with error.path.open("rb") as file:
+            joins = _JOIN_EXTERNAL in file.read(MAX_PICKLE_BYTES)
+    except OSError:
+        joins = False
+    if joins:
+        return "JoinExternal: its table is pickled inside of the workflow, with pandas and dask"
+    return f"{error.path.name} cannot be read without running it: {error.reason}"
 
 
 def _program(source: SourceModel) -> tuple[Program, str]:

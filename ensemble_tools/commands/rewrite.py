@@ -246,7 +246,8 @@ def _told(
                 f"note: {model.source_name} is compiled in part, it needs NVTabular in Triton's "
                 f"Python: {kept.reason}"
             )
-    yield f"{destination}  {made.form.value}, {len(made.models)} models, {human_size(size)}"
+    models = "1 model" if len(made.models) == 1 else f"{len(made.models)} models"
+    yield f"{destination}  {made.form.value}, {models}, {human_size(size)}"
     for model in made.models:
         name, made_of = model.triton_name, ""
         if model.compiled is not None:

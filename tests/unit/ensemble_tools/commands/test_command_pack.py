@@ -185,6 +185,19 @@ def test_checked_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert names(packed(source, output, "--no-check")) == ["m", "m/1", "m/config.pbtxt"]
 
 
+def test_category_files_are_read_as_a_load_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that nothing can read would fail at each request."""
+    source = Path(shutil.copytree(ROOT / "examples/merlin/dense/repository", tmp_path / "dense"))
+    broken = next(source.rglob("unique.item_id.parquet"))
+    os.truncate(broken, 100)
+    output = tmp_path / "a.tar.gz"
+    assert command.main(["pack", str(source), "-o", str(output)]) == command.REFUSED
+    assert f"{broken}: cannot be read" in capsys.readouterr().err
+    assert not output.exists()
+
+
 def test_copies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Copies are files of their own with equal bytes; sizes are told, no bar on a pipe."""
     output = tmp_path / "shop.tar.gz"

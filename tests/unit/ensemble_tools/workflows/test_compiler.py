@@ -272,6 +272,9 @@ def change_files(repository: Path, change: str) -> None:
         (version / "workflow/workflow.pkl").write_bytes(b"no pickle")
     elif change == "hostile pickle":
         (version / "workflow/workflow.pkl").write_bytes(b"cos\nsystem\n(S'true'\ntR.")
+    elif change == "table in the pickle":  # dask's graphs have tuples as keys
+        keyed = b"\x80\x04}(cnvtabular.ops.join_external\nJoinExternal\n"
+        (version / "workflow/workflow.pkl").write_bytes(keyed + b"K\x00K\x01\x86K\x02u.")
 
 
 @pytest.mark.parametrize(
@@ -288,7 +291,8 @@ def change_files(repository: Path, change: str) -> None:
         ("foreign model.py", "not the one that merlin-systems exports"),
         ("several versions", "several versions"),
         ("no pickle", "workflow.pkl"),
-        ("hostile pickle", "workflow.pkl"),
+        ("hostile pickle", "workflow.pkl cannot be read without running it"),
+        ("table in the pickle", "JoinExternal: its table is pickled inside of the workflow"),
     ],
 )
 def test_other_models_stay_as_they_are(repository: Path, change: str, reason: str) -> None:
