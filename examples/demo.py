@@ -43,7 +43,9 @@ def main() -> int:
             good = _tour(port, models)
         if not good:
             print(log.read_text()[-4000:])
-    same = f"All numbers are Merlin's own, to {TOLERANCE:g} of each (float32 sums depend on the CPU)."
+    same = (
+        f"All numbers are Merlin's own, to {TOLERANCE:g} of each (float32 sums depend on the CPU)."
+    )
     print(f"\n{same if good else 'The numbers differ.'}")
     return 0 if good else 1
 
