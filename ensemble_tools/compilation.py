@@ -74,7 +74,10 @@ def _unreadable(error: GraphUnreadable) -> str:
     except OSError:
         joins = False
     if joins:
-        return "JoinExternal: its table is pickled inside of the workflow, with pandas and dask"
+        return (
+            "JoinExternal: its table is pickled inside of the workflow, with pandas and dask "
+            f"({error.reason})"
+        )
     return f"{error.path.name} cannot be read without running it: {error.reason}"
 
 

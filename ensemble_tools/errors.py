@@ -86,7 +86,7 @@ class PayloadMissing(ArchiveError):
 
 
 class PayloadBroken(ArchiveError):
-    """A file that the model reads when it is asked, and cannot."""
+    """A file that the model reads, when it loads or when it is asked, and cannot."""
 
     def __init__(self, path: Path, found: str, remedy: str) -> None:
         self.path = path

@@ -184,7 +184,9 @@ def is_pickle(data: bytes) -> bool:
         for number, _ in enumerate(pickletools.genops(data)):
             if number >= MAX_OPCODES:
                 break
-    except Exception:  # ValueError mostly, and what its decoders raise
+    except UnicodeDecodeError:  # names that pickletools takes for ASCII
+        return True
+    except ValueError:
         return False
     return True
 

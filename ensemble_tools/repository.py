@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ensemble_tools.calls import Traces, find_calls
@@ -182,7 +182,7 @@ def _read_model(directory: Path, *, own_name: bool) -> SourceModel:
     found = _versions(directory)
     versions = _without_hollow(directory, config, found)
     declared = config.name if config else ""
-    return SourceModel(
+    model = SourceModel(
         name=directory.name if own_name else declared or UNNAMED_MODEL,
         directory=directory,
         config=config,
@@ -196,8 +196,8 @@ def _read_model(directory: Path, *, own_name: bool) -> SourceModel:
         versions=versions,
         payload={version: _payload(directory / str(version)) for version in versions},
         graph_path=_graph_path(directory, config, versions),
-        workflow=_workflow(directory, config, versions),
     )
+    return replace(model, workflow=_workflow(model))
 
 
 def _without_hollow(
@@ -248,11 +248,11 @@ def _served_version(config: ModelConfig | None, versions: Iterable[int]) -> int 
     return max(served, default=None)
 
 
-def _workflow(
-    directory: Path, config: ModelConfig | None, versions: Iterable[int]
-) -> WorkflowFiles | None:
-    version = _served_version(config, versions)
-    return None if version is None else read_workflow_files(directory / str(version) / WORKFLOW)
+def _workflow(model: SourceModel) -> WorkflowFiles | None:
+    if model.served_version is None:
+        return None
+    version, file = model.directory / str(model.served_version), model.python_file
+    return read_workflow_files(version / WORKFLOW, version / file if file else None)
 
 
 def _graph_path(

@@ -25,8 +25,6 @@ from ensemble_tools.inert_pickle import (
 )
 
 PICKLE, METADATA, CATEGORIES = "workflow.pkl", "metadata.json", "categories"
-#: The workflow step's program, one directory above.
-PYTHON_FILE = "model.py"
 #: The file is some hundred bytes.
 MAX_METADATA_BYTES = 64 * 1024
 #: Longer names are no files' (NAME_MAX, in bytes).
@@ -50,15 +48,16 @@ class _Broken(Exception):
     """What was found in the place of what Workflow.load (nvtabular 23.8) reads."""
 
 
-def read_workflow_files(directory: Path) -> WorkflowFiles | None:
+def read_workflow_files(directory: Path, program: Path | None = None) -> WorkflowFiles | None:
     """Look at a workflow's directory; None when it holds no workflow and Merlin's step wants none.
 
-    Raises nothing. Of what cannot be read only that is told which Merlin's own workflow step fails
-    on; another program knows itself what it needs.
+    program: the Python file that Triton runs beside it, None where it runs none. Raises nothing. Of
+    what cannot be read only that is told which Merlin's own workflow step fails on; another program
+    knows itself what it needs.
     """
     pickle, metadata = directory / PICKLE, directory / METADATA
     absent = tuple(path for path in (pickle, metadata) if not path.is_file())
-    if absent and _is_merlins(directory):
+    if absent and _is_merlins(program):
         return WorkflowFiles(missing=absent)
     if pickle in absent:
         return None
@@ -73,7 +72,7 @@ def read_workflow_files(directory: Path) -> WorkflowFiles | None:
         version = _nvtabular(metadata)
     except _Broken as error:
         broken.append((metadata, str(error)))
-    if broken and _is_merlins(directory):
+    if broken and _is_merlins(program):
         return WorkflowFiles(broken=tuple(broken))
     places = [
         directory / CATEGORIES / name
@@ -84,8 +83,8 @@ def read_workflow_files(directory: Path) -> WorkflowFiles | None:
     return WorkflowFiles(version, missing)
 
 
-def _is_merlins(directory: Path) -> bool:
-    return is_workflow_model(directory.parent / PYTHON_FILE)
+def _is_merlins(program: Path | None) -> bool:
+    return program is not None and is_workflow_model(program)
 
 
 def _nvtabular(path: Path) -> str:

@@ -46,7 +46,7 @@ def main() -> int:
     same = (
         f"All numbers are Merlin's own, to {TOLERANCE:g} of each (float32 sums depend on the CPU)."
     )
-    print(f"\n{same if good else 'The numbers differ.'}")
+    print(f"\n{same if good else 'The numbers differ.'}", flush=True)
     return 0 if good else 1
 
 
@@ -99,7 +99,15 @@ def _container(models: Path, log: Path) -> Iterator[int]:
             with _step("SIGTERM"):
                 process.wait(STOP_S)
         finally:  # who reads the output may have gone
-            process.wait(STOP_S)
+            _ended(process)
+
+
+def _ended(process: subprocess.Popen[bytes]) -> None:
+    try:
+        process.wait(STOP_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _until_healthy(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
@@ -169,6 +177,8 @@ def _request(port: int, method: str, path: str, body: object) -> tuple[int, byte
         connection.request(method, path, payload, {"Content-Type": "application/json"})
         response = connection.getresponse()
         return response.status, response.read()
+    except BrokenPipeError as error:
+        raise SystemExit(f"{method} {path}: the container is gone") from error
     finally:
         connection.close()
 

@@ -237,7 +237,7 @@ ROWS = (
         _cold_load_merlin,
         profile=(
             "nearly all of it is tritonserver's own load of the same models (limit), most of that "
-            "the import of torch in the predictor's process. Ours has 0.15 s more for the compiled "
+            "the import of torch in the predictor's process. Ours has 0.2 s more for the compiled "
             "workflow's tables, which the other two were given ready."
         ),
     ),

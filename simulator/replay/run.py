@@ -240,7 +240,8 @@ async def _stopping(gone: Callable[[], str | None]) -> AsyncIterator[_Stop]:
 
     def interrupt(number: signal.Signals) -> None:
         stop.set(Interrupted.REASON)
-        loop.remove_signal_handler(number)
+        if number == signal.SIGINT:
+            loop.remove_signal_handler(number)
 
     signals = (signal.SIGINT, signal.SIGTERM)
     for number in signals:

@@ -234,6 +234,19 @@ def test_metadata_that_nvtabular_cannot_read(said: str, found: str, export: Path
     assert planned(export).form is Form.PURE_ENSEMBLE
 
 
+def test_program_of_another_name(export: Path) -> None:
+    """It is the program that Triton runs which wants the files, whatever lies beside it."""
+    step = export / WORKFLOW.split("/")[0]
+    with (step / "config.pbtxt").open("a") as file:
+        file.write('\ndefault_model_filename: "mine.py"\n')
+    (step / "1/workflow").rename(step / "1/mine")
+    (step / "1/mine.py").write_text("class TritonPythonModel: pass\n")
+    assert planned(export).form is Form.PURE_ENSEMBLE
+    (step / "1/model.py").rename(step / "1/mine.py")
+    with pytest.raises(PayloadMissing, match=r"workflow\.pkl: there is no such file"):
+        planned(export)
+
+
 @pytest.mark.parametrize("kept", [0, 1, 2000, -1])
 def test_truncated_pickle(kept: int, export: Path) -> None:
     """Nothing can read it."""

@@ -136,6 +136,9 @@ def test_an_interruption_leaves_a_report_and_nothing_else(
             break
     time.sleep(1.0)  # some traffic; how much does not matter
     process.send_signal(number)
+    if number == signal.SIGTERM:  # once more changes nothing
+        time.sleep(0.3)
+        process.send_signal(number)
     code, said = finish(process, tmp_path)
     assert code == 130, said
     found = report(tmp_path)
