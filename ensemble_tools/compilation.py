@@ -17,14 +17,12 @@ from ensemble_tools.graph_reader import read_graph_file
 from ensemble_tools.inert_pickle import MAX_PICKLE_BYTES
 from ensemble_tools.model_config import ModelConfig
 from ensemble_tools.plan import Compiled, PublishedModel, ServingPlan
-from ensemble_tools.repository import ModelRepository, SourceModel
+from ensemble_tools.repository import WORKFLOW, ModelRepository, SourceModel
 from ensemble_tools.workflow_files import PICKLE
 from ensemble_tools.workflows.compiler import compile_workflow
 from ensemble_tools.workflows.errors import NotCompiled
 from ensemble_tools.workflows.program import Input, Program
 
-#: The directory of a workflow beside its program (merlin-systems).
-WORKFLOW = "workflow"
 #: The NVTabular whose operators the compiler knows: the last one.
 _NVTABULAR = ("23.8.0", "23.08.00")
 #: How a pickle names the operator whose table no reader of ours takes apart.

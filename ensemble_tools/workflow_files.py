@@ -95,14 +95,14 @@ def _nvtabular(path: Path) -> str:
         if len(data) > MAX_METADATA_BYTES:
             return ""
         found = json.loads(data)["versions"]["nvtabular"]
+        if not isinstance(found, str):
+            raise TypeError
     except OSError:
         return ""
     except (KeyError, TypeError) as error:
         raise _Broken("it does not say which release of NVTabular wrote it") from error
     except (ValueError, RecursionError) as error:
         raise _Broken("it is no JSON") from error
-    if not isinstance(found, str):
-        raise _Broken("it does not say which release of NVTabular wrote it")
     return found if _VERSION.fullmatch(found) else ""
 
 

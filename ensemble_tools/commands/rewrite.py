@@ -28,12 +28,12 @@ from ensemble_tools.commands.errors import CommandError, DestinationUnusable, No
 from ensemble_tools.commands.exit_codes import EPILOG, SERVED
 from ensemble_tools.commands.progress import human_size
 from ensemble_tools.commands.source_tree import check_link, walk
-from ensemble_tools.compilation import WORKFLOW, Compile
+from ensemble_tools.compilation import Compile
 from ensemble_tools.errors import ConfigIncomplete, shortened
 from ensemble_tools.namespace import Namespace
 from ensemble_tools.plan import Form, PublishedModel, ServingPlan, plan
 from ensemble_tools.publish import put_compiled
-from ensemble_tools.repository import CONFIG_FILE, read_repository
+from ensemble_tools.repository import CONFIG_FILE, WORKFLOW, read_repository
 
 #: platform_ensemble_regex_ of sagemaker_server.h.
 _FOUND_BY_FRONTEND = re.compile(r'platform:(\s*)"ensemble"')
