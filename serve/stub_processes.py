@@ -94,15 +94,32 @@ async def end_stubs(stubs: Collection[Stub]) -> None:
 async def _left(stubs: Collection[Stub], timeout_s: float) -> list[Stub]:
     """Those that still run when none does, or after timeout_s."""
     deadline = time.monotonic() + timeout_s
-    while left := [it for it in stubs if _command(_PROCESSES / str(it.pid)) == it.command]:
+    while left := [it for it in stubs if _runs(it, _PROCESSES / str(it.pid))]:
         if time.monotonic() > deadline:
             break
         await asyncio.sleep(_LOOK_S)
     return left
 
 
+def _runs(stub: Stub, process: Path) -> bool:
+    """Whether it is this stub and still holds what it held.
+
+    A process that ends loses its words first, then gives back its memory, then is a zombie or gone.
+    """
+    return (_command(process) or stub.command) == stub.command and _state(process) not in "ZX"
+
+
+def _state(process: Path) -> str:
+    """One letter, see proc_pid_stat(5); X, dead, when there is none such any more."""
+    try:
+        stat = (process / "stat").read_text(errors="replace")
+    except OSError:
+        return "X"
+    return stat.rpartition(") ")[2][:1]
+
+
 def _command(process: Path) -> str:
-    """Its words, each with a null after it; empty when it has ended."""
+    """Its words, each with a null after it; empty when it ends or has ended."""
     try:
         return (process / "cmdline").read_text(errors="replace")
     except OSError:

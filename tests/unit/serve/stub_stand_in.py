@@ -12,11 +12,22 @@ STUB = "/opt/tritonserver/backends/python/triton_python_backend_stub"
 
 
 @contextlib.contextmanager
-def stub(serving_repository: Path, name: str, seconds: float) -> Iterator[subprocess.Popen[bytes]]:
-    """A stub of the model that ends by itself after so many seconds."""
+def stub(
+    serving_repository: Path, name: str, seconds: float, holds_mib: int = 0
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A stub of the model that ends by itself after so many seconds.
+
+    It gives back its memory while it ends, which the more of it takes the longer.
+    """
     model_file = serving_repository / name / "stub.py"
     model_file.parent.mkdir(parents=True, exist_ok=True)
-    model_file.write_text(f"import time; print(flush=True); time.sleep({seconds})")
+    model_file.write_text(
+        "import os, time\n"
+        f"held = b'x' * ({holds_mib} << 20)\n"
+        "print(flush=True)\n"
+        f"time.sleep({seconds})\n"
+        "os._exit(0)\n"
+    )
     command = [STUB, str(model_file)]
     with subprocess.Popen(command, executable=sys.executable, stdout=subprocess.PIPE) as started:
         try:

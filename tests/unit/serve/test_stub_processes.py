@@ -61,6 +61,13 @@ async def test_stubs_that_end_by_themselves_are_waited_for(tmp_path: Path) -> No
         assert [first.wait(0), last.wait(0), other.poll()] == [0, 0, None]
 
 
+async def test_a_stub_has_ended_when_its_memory_is_free(tmp_path: Path) -> None:
+    """The kernel forgets a process's words before that."""
+    with stub(tmp_path, "m", SOON_S, holds_mib=600) as large:
+        await end_stubs(find_stubs(tmp_path, {"m"}))
+        assert large.poll() == 0
+
+
 async def test_stubs_that_stay_are_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
