@@ -44,11 +44,25 @@ _LEAKED_UNLOAD_S = 10.0
 #: Between two looks at whether tritonserver has come up.
 _LIVE_LOOK_S = 0.05
 
+#: A load waits while gRPC connects: it looks for a tritonserver that was away every 0.1 to 0.2 s.
+_LOADS_WAIT = """{"methodConfig": [{"waitForReady": true, "name": [
+    {"service": "inference.GRPCInferenceService", "method": "RepositoryModelLoad"}]}]}"""
+#: min_reconnect_backoff_ms is left alone: in gRPC it is the time that connecting may take.
+_CHANNEL = [
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 200),
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.service_config", _LOADS_WAIT),
+]
+
 _log = logging.getLogger(__name__)
 
+_LIVE = b"/v2/health/live"
 _DIRECTORY_VANISHED = "failed to stat file"
 
 _GONE = {"", "UNKNOWN", "UNAVAILABLE"}
+_LATE = "StatusCode.DEADLINE_EXCEEDED"
 _UNREACHABLE = {"StatusCode.UNAVAILABLE", "StatusCode.CANCELLED"}
 
 
@@ -103,14 +117,9 @@ class TritonClient:
     def _control(self) -> triton_grpc.InferenceServerClient:
         # A gRPC channel belongs to the event loop that it was made in.
         if self._grpc is None:
-            options = [
-                ("grpc.initial_reconnect_backoff_ms", 50),
-                ("grpc.min_reconnect_backoff_ms", 50),
-                ("grpc.max_reconnect_backoff_ms", 200),
-                ("grpc.max_receive_message_length", -1),
-                ("grpc.enable_http_proxy", 0),
-            ]
-            self._grpc = triton_grpc.InferenceServerClient(self._grpc_address, channel_args=options)
+            self._grpc = triton_grpc.InferenceServerClient(
+                self._grpc_address, channel_args=_CHANNEL
+            )
         return self._grpc
 
     async def close(self) -> None:
@@ -124,7 +133,7 @@ class TritonClient:
 
     async def is_live(self) -> bool:
         """Whether tritonserver answers and says that it lives; never raises."""
-        return await self._says_yes(b"/v2/health/live")
+        return await self._says_yes(_LIVE)
 
     async def is_ready(self) -> bool:
         """Whether tritonserver is ready for inference; never raises."""
@@ -136,11 +145,23 @@ class TritonClient:
 
     async def _says_yes(self, path: bytes) -> bool:
         try:
-            asked = self._http.request(b"GET", path, [], timeout_s=HEALTH_TIMEOUT_S)
-            answer = await asyncio.wait_for(asked, HEALTH_TIMEOUT_S)  # with connecting
+            return await self._asked(path) == 200
         except (ConnectionFailed, AnswerLate, asyncio.TimeoutError):
             return False
-        return answer.status == 200
+
+    async def _is_gone(self) -> bool:
+        """Whether nobody answers; one that is late is there."""
+        try:
+            await self._asked(_LIVE)
+        except ConnectionFailed:
+            return True
+        except (AnswerLate, asyncio.TimeoutError):
+            pass
+        return False
+
+    async def _asked(self, path: bytes) -> int:
+        asked = self._http.request(b"GET", path, [], timeout_s=HEALTH_TIMEOUT_S)
+        return (await asyncio.wait_for(asked, HEALTH_TIMEOUT_S)).status  # with connecting
 
     async def until_live(self, timeout_s: float) -> None:
         """Wait until tritonserver lives; raises TritonUnavailable after timeout_s."""
@@ -165,6 +186,8 @@ class TritonClient:
                 remaining = max(0.0, deadline - time.monotonic())
                 await self._control.load_model(name, client_timeout=remaining)
         except InferenceServerException as error:
+            if error.status() == _LATE and await self._is_gone():
+                raise TritonUnavailable(f"nobody was there for {timeout_s:g} s") from error
             raise self._load_error(plan, error, timeout_s) from error
         except grpc.aio.UsageError as error:
             raise TritonUnavailable("the connection is closed") from error
@@ -187,20 +210,32 @@ class TritonClient:
         another one ran. An ensemble has nothing of its own to give back, so one that says UNLOADING
         for long holds such a request; what is left of the plan is then not waited for, but logged.
 
-        A tritonserver that is not there holds nothing. Raises TritonTimeout.
+        A tritonserver that is not there holds nothing. Raises TritonTimeout, also when it is there
+        and gRPC does not reach it.
         """
         stuck = {*lost, plan.entry, *_ensembles(plan)} if lost else set()
         try:
-            await asyncio.wait_for(self._unload(plan, stuck), timeout_s)
+            await asyncio.wait_for(self._unload_from_any(plan, stuck), timeout_s)
         except asyncio.TimeoutError as error:
             raise TritonTimeout(
                 f"unloading the model {plan.model_name}", timeout_s, "SERVE_UNLOAD_TIMEOUT"
             ) from error
         except InferenceServerException as error:
-            if error.status() not in _UNREACHABLE:
-                raise TritonUnavailable(error.message() or str(error)) from error
+            raise TritonUnavailable(error.message() or str(error)) from error
         except grpc.aio.UsageError as error:
             raise TritonUnavailable("the connection is closed") from error
+
+    async def _unload_from_any(self, plan: ServingPlan, stuck: set[str]) -> None:
+        """Unload from the tritonserver that is there, if there is one, also from a new one."""
+        while True:
+            try:
+                return await self._unload(plan, stuck)
+            except InferenceServerException as error:
+                if error.status() not in _UNREACHABLE:
+                    raise
+            if await self._is_gone():
+                return None
+            await asyncio.sleep(_LIVE_LOOK_S)
 
     async def _unload(self, plan: ServingPlan, stuck: set[str]) -> None:
         await self._ask_to_unload(plan.entry)
@@ -261,7 +296,7 @@ class TritonClient:
         message = error.message() or ""
         if error.status() in _UNREACHABLE:
             return TritonUnavailable("it went away during the load")
-        if error.status() == "StatusCode.DEADLINE_EXCEEDED":
+        if error.status() == _LATE:
             return TritonTimeout(
                 f"loading the model {plan.model_name}", timeout_s, "SERVE_LOAD_TIMEOUT"
             )

@@ -273,7 +273,7 @@ async def test_a_tritonserver_that_dies_again_while_it_is_filled(tmp_path: Path)
 
 async def test_a_reload_without_a_server_keeps_the_model(tmp_path: Path) -> None:
     """It is as lost as before; callers are told to try again, and no file is removed."""
-    async with joined(tmp_path) as on:
+    async with joined(tmp_path, load_timeout_s=2) as on:
         await on.load()
         await on.process.stop()
         model = on.registry.loaded("m")

@@ -7,12 +7,13 @@ import contextlib
 import inspect
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import grpc
 import httptools
 import pytest
-from tritonclient.grpc import service_pb2_grpc
+from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from ensemble_tools import Form, ServingPlan
 from ensemble_tools.plan import PublishedModel
@@ -25,7 +26,16 @@ PLAN = ServingPlan(
     (PublishedModel("m.s", "s", None), PublishedModel("m", "m", None)),
 )  # fmt: skip
 CODES = [code for code in grpc.StatusCode if code is not grpc.StatusCode.OK]
-UNREACHABLE = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED}
+UNREACHABLE = [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED]
+
+
+async def hangs(peer: Any) -> None:
+    await peer.closed()
+    await peer.closed()
+    await asyncio.Event().wait()
+
+
+LIVE = saying(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 
 
 class Control(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc] # untyped
@@ -43,18 +53,83 @@ class Control(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[mi
 
 
 @contextlib.asynccontextmanager
-async def control(code: grpc.StatusCode | None, message: str = "no") -> AsyncIterator[TritonClient]:
-    """A client of a tritonserver whose model control is like that, and that has no HTTP."""
+async def control(
+    code: grpc.StatusCode | None, message: str = "no", health: Play | None = LIVE
+) -> AsyncIterator[TritonClient]:
+    """A client of a tritonserver whose model control is like that; no health: nobody is there."""
     server = grpc.aio.server()
     service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(Control(code, message), server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     client = TritonClient("127.0.0.1", 1, port)
     try:
-        yield client
+        async with played(health or LIVE) as stage:
+            if health is not None:
+                client._http = stage.http
+            yield client
     finally:
         await client.close()
         await server.stop(0)
+
+
+class Answering(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc] # untyped
+    """Model control that does what it is asked for, and remembers it."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def RepositoryModelLoad(self, request: Any, context: Any) -> Any:
+        self.asked.append(f"load {request.model_name}")
+        return service_pb2.RepositoryModelLoadResponse()
+
+    async def RepositoryModelUnload(self, request: Any, context: Any) -> Any:
+        self.asked.append(f"unload {request.model_name}")
+        return service_pb2.RepositoryModelUnloadResponse()
+
+    async def RepositoryIndex(self, request: Any, context: Any) -> Any:
+        return service_pb2.RepositoryIndexResponse()
+
+
+@contextlib.asynccontextmanager
+async def answering(address: str) -> AsyncIterator[Answering]:
+    """It, at an address of gRPC's."""
+    server, servicer = grpc.aio.server(), Answering()
+    service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(servicer, server)
+    server.add_insecure_port(address)
+    await server.start()
+    try:
+        yield servicer
+    finally:
+        await server.stop(0)
+
+
+@contextlib.asynccontextmanager
+async def held_back(
+    directory: Path, delay_s: float
+) -> AsyncIterator[tuple[TritonClient, Answering]]:
+    """A client of one that lives, and says nothing on a new connection for so long."""
+
+    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(delay_s)
+        there, back = await asyncio.open_unix_connection(path)
+        await asyncio.gather(pump(reader, back), pump(there, writer))
+
+    path = directory / "grpc"
+    async with answering(f"unix:{path}") as servicer, played(LIVE) as stage:
+        relaying = await asyncio.start_server(relay, "127.0.0.1", 0)
+        client = TritonClient("127.0.0.1", 1, relaying.sockets[0].getsockname()[1])
+        client._http = stage.http
+        try:
+            yield client, servicer
+        finally:
+            await client.close()
+            relaying.close()
+
+
+async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while piece := await reader.read(2**16):
+        writer.write(piece)
+    writer.close()
 
 
 @pytest.mark.parametrize("code", CODES, ids=str)
@@ -75,12 +150,48 @@ async def test_every_status_of_a_load_is_translated(code: grpc.StatusCode, messa
 @pytest.mark.parametrize("code", CODES, ids=str)
 async def test_every_status_of_an_unload_is_translated(code: grpc.StatusCode) -> None:
     """A server that is not there holds nothing; any other failure is told."""
-    async with control(code) as client:
+    async with control(code, health=None) as client:
         if code in UNREACHABLE:
             await client.unload(PLAN, WAIT_S)
         else:
             with pytest.raises(TritonUnavailable, match="no"):
                 await client.unload(PLAN, WAIT_S)
+
+
+@pytest.mark.parametrize("health", [LIVE, hangs], ids=["lives", "is late"])
+@pytest.mark.parametrize("code", UNREACHABLE, ids=str)
+async def test_an_unload_that_did_not_arrive_is_no_unload(
+    code: grpc.StatusCode, health: Play
+) -> None:
+    """One that is there is asked until it has answered, or the time is over."""
+    async with control(code, health=health) as client:
+        with pytest.raises(TritonTimeout, match=r"1\.2 s; raise SERVE_UNLOAD_TIMEOUT"):
+            await client.unload(PLAN, 1.2)
+
+
+async def test_a_connection_that_takes_long(tmp_path: Path) -> None:
+    """A busy tritonserver is one that a load and an unload wait for."""
+    async with held_back(tmp_path, 0.5) as (client, server):
+        await client.unload(PLAN, WAIT_S)
+        assert server.asked == ["unload m"]
+    async with held_back(tmp_path, 0.5) as (client, server):
+        await client.load(PLAN, WAIT_S)
+        assert server.asked == ["load m"]
+
+
+async def test_a_load_just_after_tritonserver_has_come_up() -> None:
+    """gRPC found nobody a moment ago, and does not look again at once."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    client = TritonClient("127.0.0.1", port, port)
+    await client.unload(PLAN, WAIT_S)  # nobody is there
+    loading = asyncio.ensure_future(client.load(PLAN, WAIT_S))
+    await asyncio.sleep(0.05)
+    assert not loading.done()
+    async with answering(f"127.0.0.1:{port}") as server:
+        await loading
+        assert server.asked == ["load m"]
+    await client.close()
 
 
 async def test_control_that_never_answers() -> None:
@@ -115,18 +226,12 @@ async def test_nobody_is_there() -> None:
         await client.infer(b"/x", [], [b"x"], WAIT_S)
     with pytest.raises(TritonUnavailable):
         await client.stream(b"/x", [], [b"x"], WAIT_S)
-    with pytest.raises(TritonUnavailable):
-        await client.load(PLAN, WAIT_S)
+    with pytest.raises(TritonUnavailable, match=r"nobody was there for 0\.2 s"):
+        await client.load(PLAN, 0.2)
     await client.unload(PLAN, WAIT_S)
     with pytest.raises(TritonUnavailable, match=r"not live within 0\.1 s"):
         await client.until_live(0.1)
     await client.close()
-
-
-async def hangs(peer: Any) -> None:
-    await peer.closed()
-    await peer.closed()
-    await asyncio.Event().wait()
 
 
 async def resets(peer: Any) -> None:
