@@ -19,7 +19,7 @@ from ensemble_tools import Form, ServingPlan
 from ensemble_tools.plan import PublishedModel
 from serve.errors import ModelUnusable, ServeError, TritonTimeout, TritonUnavailable
 from serve.triton_client import TritonClient, error_message
-from tests.unit.serve.played_server import WAIT_S, Play, played, saying
+from tests.unit.serve.played_server import WAIT_S, Peer, Play, played, saying
 
 PLAN = ServingPlan(
     "m", Form.AS_DELIVERED, "m",
@@ -109,27 +109,28 @@ async def held_back(
 ) -> AsyncIterator[tuple[TritonClient, Answering]]:
     """A client of one that lives, and says nothing on a new connection for so long."""
 
-    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def relay(peer: Peer) -> None:
         await asyncio.sleep(delay_s)
         there, back = await asyncio.open_unix_connection(path)
-        await asyncio.gather(pump(reader, back), pump(there, writer))
+        try:
+            await asyncio.gather(pump(peer.reader, back), pump(there, peer.writer))
+        finally:
+            back.close()
+            await back.wait_closed()
 
     path = directory / "grpc"
-    async with answering(f"unix:{path}") as servicer, played(LIVE) as stage:
-        relaying = await asyncio.start_server(relay, "127.0.0.1", 0)
-        client = TritonClient("127.0.0.1", 1, relaying.sockets[0].getsockname()[1])
-        client._http = stage.http
+    async with answering(f"unix:{path}") as servicer, played(LIVE) as http, played(relay) as slow:
+        client = TritonClient("127.0.0.1", 1, slow.http._port)
+        client._http = http.http
         try:
             yield client, servicer
         finally:
             await client.close()
-            relaying.close()
 
 
 async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     while piece := await reader.read(2**16):
         writer.write(piece)
-    writer.close()
 
 
 @pytest.mark.parametrize("code", CODES, ids=str)
