@@ -18,22 +18,23 @@ triton_2_36 := .triton/2.36/.installed-$(call digest,$(triton_2_36_lock))
 models := .venv-merlin/.installed-$(call digest,$(models_locks))
 frameworks := .venv-frameworks/.installed-$(call digest,$(frameworks_lock))
 aws := .venv-aws/.installed-$(call digest,$(aws_lock))
+# The rest is the tests', and other frameworks'.
+for_demo := $(server) $(triton) $(models)
 
 quietly := requirements/quietly.sh
 pip := -m pip --disable-pip-version-check --no-input
 install := install --require-hashes
 venv := -m venv --clear
 
-.NOTPARALLEL:
 .DELETE_ON_ERROR:
 .PHONY: help setup demo test test-docker lint bench bench-short bench-workflows exports fuzz-graphs fuzz-json fuzz-workflows lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-setup: $(server) $(triton) $(triton_2_36) $(models) $(frameworks) $(aws)  ## makes .venv, .venv-merlin, .venv-frameworks, .venv-aws and .triton; does nothing the second time
+setup: $(for_demo) $(triton_2_36) $(frameworks) $(aws)  ## makes .venv, .venv-merlin, .venv-frameworks, .venv-aws and .triton (-j2: two at a time); does nothing the second time
 
-demo: setup  ## starts the container, loads two Merlin exports, invokes them, stops
+demo: $(for_demo)  ## starts the container, loads two Merlin exports, invokes them, stops
 	@.venv/bin/python examples/demo.py
 
 test: lint  ## the suite, after lint: all that needs no Docker (N=4 tests at a time)
@@ -80,29 +81,29 @@ clean:  ## removes what setup made
 # A changed lock makes its environment anew, so that nothing stays in it that the lock no longer names.
 
 $(server):
-	@echo '[1/7] checking what the system has ($(PYTHON))'
+	@echo 'setup: checking what the system has ($(PYTHON))'
 	@command -v $(PYTHON) > /dev/null || { echo 'Python 3.11 is missing: install python3.11'; exit 1; }
 	@$(PYTHON) requirements/check_system.py
-	@echo '[2/7] .venv: the server, the simulator, the tests and the checks'
+	@echo 'setup, .venv: the server, the simulator, the tests and the checks'
 	@$(PYTHON) $(venv) .venv
 	@$(quietly) .venv/bin/python $(pip) $(install) $(addprefix -r ,$(server_locks))
 	@touch $@
 
 # --no-deps: only the tritonserver inside the wheel is wanted.
 $(triton): $(server)
-	@echo '[3/7] .venv: tritonserver 2.51 (55 MB)'
+	@echo 'setup, .venv: tritonserver 2.51 (55 MB)'
 	@$(quietly) .venv/bin/python $(pip) $(install) --no-deps -r $(triton_lock)
 	@touch $@
 
 $(triton_2_36): | $(server)
-	@echo '[4/7] .triton/2.36: tritonserver 2.36, for the contract tests (40 MB)'
+	@echo 'setup, .triton/2.36: tritonserver 2.36, for the contract tests (40 MB)'
 	@rm -rf $(@D)
 	@$(quietly) .venv/bin/python $(pip) $(install) --no-deps --target $(@D) -r $(triton_2_36_lock)
 	@touch $@
 
 # torch first: the CPU build where pip finds it, else PyPI's. The rest then asks for no other.
 $(models): | $(server)
-	@echo '[5/7] .venv-merlin: Merlin 23.08, Transformers4Rec and torch (1.7 GB on disk)'
+	@echo 'setup, .venv-merlin: Merlin 23.08, Transformers4Rec and torch (1.7 GB on disk)'
 	@$(PYTHON) $(venv) .venv-merlin
 	@$(quietly) .venv-merlin/bin/python $(pip) $(install) -r requirements/build.txt
 	@requirements/install_torch.sh .venv-merlin/bin/python $(pip) $(install)
@@ -111,7 +112,7 @@ $(models): | $(server)
 
 # What is not here comes from the models' environment, which Python searches after this one.
 $(frameworks): | $(models)
-	@echo '[6/7] .venv-frameworks: tensorflow, xgboost and lightgbm, beside .venv-merlin (1 GB on disk)'
+	@echo 'setup, .venv-frameworks: tensorflow, xgboost and lightgbm, beside .venv-merlin (1 GB on disk)'
 	@$(PYTHON) $(venv) --without-pip .venv-frameworks
 	@cd .venv-frameworks/lib/python3.11/site-packages && \
 		echo ../../../../.venv-merlin/lib/python3.11/site-packages > models.pth
@@ -121,8 +122,7 @@ $(frameworks): | $(models)
 
 # The environment is the callers' own: no other package of this project is seen from it.
 $(aws): | $(server)
-	@echo '[7/7] .venv-aws: the AWS command line and the SageMaker SDK, for the tests (440 MB on disk)'
+	@echo 'setup, .venv-aws: the AWS command line and the SageMaker SDK, for the tests (440 MB on disk)'
 	@$(PYTHON) $(venv) --without-pip .venv-aws
 	@$(quietly) .venv/bin/python $(pip) --python .venv-aws/bin/python $(install) -r $(aws_lock)
 	@touch $@
-	@echo 'setup is complete'
