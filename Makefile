@@ -27,6 +27,9 @@ install := install --require-hashes
 venv := -m venv --clear
 
 .DELETE_ON_ERROR:
+ifneq ($(filter clean,$(MAKECMDGOALS)),)
+.NOTPARALLEL:
+endif
 .PHONY: help setup demo test test-docker lint bench bench-short bench-workflows exports fuzz-graphs fuzz-json fuzz-workflows lock clean
 
 help:  ## this list

@@ -126,11 +126,15 @@ class Container:
             beside.append(MetricsPublisher(self._settings, self._ports.metrics).run())
         await asyncio.gather(*beside)
 
-    async def stop(self) -> None:
-        """Accept nothing more and finish what is in flight."""
+    def give_up_loads(self) -> None:
+        """End those that are under way, and refuse others: the container is stopping."""
         self._lifecycle.stop()
         self._checks.stop()
         self._tables.stop()
+
+    async def stop(self) -> None:
+        """Accept nothing more and finish what is in flight."""
+        self.give_up_loads()
         self._server.should_exit = True
         await self._answering
         await self.triton.close()  # tritonserver waits for connections that are open

@@ -21,7 +21,7 @@ import shutil
 import signal
 import socket
 import tempfile
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -102,7 +102,8 @@ class _Run:
             http = container.listen(listener, _BACKLOG)
             ending.push_async_callback(container.stop)
             log.info("listening", extra={"port": settings.bind_port})
-            await _until_stopped(stop, {triton, http}, container.after_start())
+            beside = container.after_start()
+            await _until_stopped(stop, {triton, http}, beside, container.give_up_loads)
 
     async def _triton(self, ports: Ports, work_dir: Path) -> None:
         settings = self._settings
@@ -157,9 +158,15 @@ def _import_assembly() -> type[Container]:
 
 
 async def _until_stopped(
-    stop: asyncio.Event, servers: set[asyncio.Future[None]], beside: Awaitable[None]
+    stop: asyncio.Event,
+    servers: set[asyncio.Future[None]],
+    beside: Awaitable[None],
+    give_up: Callable[[], None],
 ) -> None:
-    """Return on a signal, or when a server ends; raise what ended one of them or `beside`."""
+    """Return on a signal, or when a server ends; raise what ended one of them or `beside`.
+
+    give_up is called before `beside` is ended, which may be a load.
+    """
     stopping = asyncio.ensure_future(stop.wait())
     others: set[asyncio.Future[Any]] = {stopping, asyncio.ensure_future(beside)}
     tasks, ends = servers | others, servers | {stopping}
@@ -172,6 +179,7 @@ async def _until_stopped(
                 return
     finally:
         log.info("stopping")
+        give_up()
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)

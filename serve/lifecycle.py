@@ -39,7 +39,7 @@ from serve.errors import (
 )
 from serve.registry import Model, Registry
 from serve.source import source_directory
-from serve.stub_processes import StubCounts, count, end_stubs, find_stubs
+from serve.stub_processes import Stub, StubCounts, count, end_stubs, find_stubs
 from serve.triton_client import TritonClient
 
 _log = logging.getLogger(__name__)
@@ -144,6 +144,7 @@ class Lifecycle:
         model = self._registry.begin_unload(name)
         try:
             await self._bounded(model.idle(), name, deadline)
+            ending = await self._found(model.serving)
             remaining = deadline - time.monotonic()
             await self._triton.unload(model.serving, remaining, lost=model.lost)
         except BaseException:
@@ -152,7 +153,7 @@ class Lifecycle:
         async with AsyncExitStack() as rest:  # tritonserver has it no more, whatever comes now
             rest.callback(self._registry.forget, model)
             rest.push_async_callback(self._retract, model.serving)
-            await self._end_stubs(model.serving)
+            await end_stubs(ending | await self._found(model.serving))
         _log_event("model unloaded", model, started)
 
     async def _bounded(self, waiting: Awaitable[None], name: str, deadline: float) -> None:
@@ -204,22 +205,24 @@ class Lifecycle:
         await _in_thread(retract, serving_plan, self._settings.serving_repository)
 
     async def _stubs(self, serving_plan: ServingPlan) -> StubCounts:
-        if not serving_plan.called:
-            return {}
-        names = serving_plan.triton_names
-        return count(await _in_thread(find_stubs, self._settings.serving_repository, names))
+        return count(await self._found(serving_plan)) if serving_plan.called else {}
 
-    async def _end_stubs(self, serving_plan: ServingPlan) -> None:
-        """Also of what was lost under the model before: tritonserver only tells of the newest."""
+    async def _found(self, serving_plan: ServingPlan) -> frozenset[Stub]:
+        """The plan's stubs, also of what was lost under it before.
+
+        One that gives back its memory is found no more, so they are looked for before an unload,
+        and after it, since a stub may have been started meanwhile.
+        """
         names = serving_plan.triton_names
-        await end_stubs(await _in_thread(find_stubs, self._settings.serving_repository, names))
+        return await _in_thread(find_stubs, self._settings.serving_repository, names)
 
     async def _undo_load(self, serving_plan: ServingPlan) -> None:
         if self._stopping:  # tritonserver gives everything back when it ends
             return
         try:
+            ending = await self._found(serving_plan)
             await self._triton.unload(serving_plan, self._settings.unload_timeout_s)
-            await self._end_stubs(serving_plan)
+            await end_stubs(ending | await self._found(serving_plan))
         except ServeError as error:
             _log.error("a failed load could not be undone: %s", error)
 

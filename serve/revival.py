@@ -97,15 +97,20 @@ class Revival:
 
     async def _reload(self, model: Model) -> None:
         """RELOADING to READY or gone; raises nothing but CancelledError."""
+        try:
+            await self._reload_or_give_up(model)
+        except asyncio.CancelledError:  # tritonserver died again; its restart calls revive_all
+            if model.state is State.RELOADING:
+                self._registry.fail_reload(model, TritonUnavailable("it is restarting"))
+            raise
+
+    async def _reload_or_give_up(self, model: Model) -> None:
         _log.warning("a model's Triton models were lost; loading them again", extra=_facts(model))
         try:
             await self._triton.unload(model.serving, self._unload_timeout_s, lost=model.lost)
             old = await self._stubs(model)
             await self._triton.load(model.serving, self._load_timeout_s)
             stubs = await self._stubs(model) - old if model.serving.called else ()
-        except asyncio.CancelledError:  # tritonserver died again; its restart calls revive_all
-            self._registry.fail_reload(model, TritonUnavailable("it is restarting"))
-            raise
         except (ResourceExhausted, TritonError) as error:
             _log.warning("the model will be loaded later: %s", error, extra=_facts(model))
             if not isinstance(error, TritonUnavailable):  # one that is gone holds nothing

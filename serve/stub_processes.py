@@ -105,17 +105,16 @@ def _runs(stub: Stub, process: Path) -> bool:
     """Whether it is this stub and still holds what it held.
 
     A process that ends loses its words first, then gives back its memory, then is a zombie or gone.
+    Its first thread is a zombie before that while others have not ended.
     """
-    return (_command(process) or stub.command) == stub.command and _state(process) not in "ZX"
-
-
-def _state(process: Path) -> str:
-    """One letter, see proc_pid_stat(5); X, dead, when there is none such any more."""
+    if (_command(process) or stub.command) != stub.command:
+        return False
     try:
-        stat = (process / "stat").read_text(errors="replace")
+        fields = (process / "stat").read_text(errors="replace").rpartition(") ")[2].split()
     except OSError:
-        return "X"
-    return stat.rpartition(") ")[2][:1]
+        return False
+    state, threads = fields[0], int(fields[17])  # proc_pid_stat(5)
+    return state not in "ZX" or threads > 1
 
 
 def _command(process: Path) -> str:

@@ -27,7 +27,15 @@ from serve.errors import (
     TritonUnavailable,
 )
 from serve.exhaustion import means_exhaustion
-from serve.triton_http import Answer, AnswerLate, Body, ConnectionFailed, Headers, TritonHttp
+from serve.triton_http import (
+    Answer,
+    AnswerLate,
+    Body,
+    ConnectionFailed,
+    Headers,
+    TritonHttp,
+    within,
+)
 from serve.triton_messages import Verdict, judge, load_failure_reason
 
 #: How long tritonserver may take to say whether it lives; /ping must answer well inside 2 s.
@@ -44,16 +52,16 @@ _LEAKED_UNLOAD_S = 10.0
 #: Between two looks at whether tritonserver has come up.
 _LIVE_LOOK_S = 0.05
 
-#: A load waits while gRPC connects: it looks for a tritonserver that was away every 0.1 to 0.2 s.
-_LOADS_WAIT = """{"methodConfig": [{"waitForReady": true, "name": [
-    {"service": "inference.GRPCInferenceService", "method": "RepositoryModelLoad"}]}]}"""
+#: This question waits while gRPC connects: it looks for one that was away every 0.1 to 0.2 s.
+_LIVE_WAITS = """{"methodConfig": [{"waitForReady": true, "name": [
+    {"service": "inference.GRPCInferenceService", "method": "ServerLive"}]}]}"""
 #: min_reconnect_backoff_ms is left alone: in gRPC it is the time that connecting may take.
 _CHANNEL = [
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 200),
     ("grpc.max_receive_message_length", -1),
     ("grpc.enable_http_proxy", 0),
-    ("grpc.service_config", _LOADS_WAIT),
+    ("grpc.service_config", _LIVE_WAITS),
 ]
 
 _log = logging.getLogger(__name__)
@@ -150,18 +158,18 @@ class TritonClient:
             return False
 
     async def _is_gone(self) -> bool:
-        """Whether nobody answers; one that is late is there."""
+        """Whether nobody listens. One that is late is there; one that we fail to ask may be."""
         try:
             await self._asked(_LIVE)
-        except ConnectionFailed:
-            return True
+        except ConnectionFailed as error:
+            return isinstance(error.__cause__, ConnectionRefusedError)
         except (AnswerLate, asyncio.TimeoutError):
             pass
         return False
 
     async def _asked(self, path: bytes) -> int:
         asked = self._http.request(b"GET", path, [], timeout_s=HEALTH_TIMEOUT_S)
-        return (await asyncio.wait_for(asked, HEALTH_TIMEOUT_S)).status  # with connecting
+        return (await within(asked, HEALTH_TIMEOUT_S)).status  # with connecting
 
     async def until_live(self, timeout_s: float) -> None:
         """Wait until tritonserver lives; raises TritonUnavailable after timeout_s."""
@@ -182,12 +190,14 @@ class TritonClient:
         """
         deadline = time.monotonic() + timeout_s
         try:
+            # The loads themselves do not wait: all of them have to reach the same tritonserver.
+            await self._control.is_server_live(client_timeout=timeout_s)
             for name in (*plan.called, plan.entry):
                 remaining = max(0.0, deadline - time.monotonic())
                 await self._control.load_model(name, client_timeout=remaining)
         except InferenceServerException as error:
             if error.status() == _LATE and await self._is_gone():
-                raise TritonUnavailable(f"nobody was there for {timeout_s:g} s") from error
+                raise TritonUnavailable("nobody is there") from error
             raise self._load_error(plan, error, timeout_s) from error
         except grpc.aio.UsageError as error:
             raise TritonUnavailable("the connection is closed") from error
@@ -215,7 +225,7 @@ class TritonClient:
         """
         stuck = {*lost, plan.entry, *_ensembles(plan)} if lost else set()
         try:
-            await asyncio.wait_for(self._unload_from_any(plan, stuck), timeout_s)
+            await within(self._unload_from_any(plan, stuck), timeout_s)
         except asyncio.TimeoutError as error:
             raise TritonTimeout(
                 f"unloading the model {plan.model_name}", timeout_s, "SERVE_UNLOAD_TIMEOUT"

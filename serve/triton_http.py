@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, TypeVar, cast
 
 import httptools
 
 Headers = list[tuple[bytes, bytes]]
+_T = TypeVar("_T")
 
 #: An answer whose consumer is slower than tritonserver is read no further than this, in bytes.
 _STREAM_HIGH_WATER = 4 * 1024 * 1024
@@ -46,6 +47,22 @@ class Answer:
     def header(self, name: bytes) -> bytes | None:
         """The first header of that (lower-case) name."""
         return next((value for key, value in self.headers if key == name), None)
+
+
+async def within(work: Coroutine[Any, Any, _T], limit_s: float) -> _T:
+    """What the work returns; raises asyncio.TimeoutError when that takes longer.
+
+    Not asyncio.wait_for, which up to Python 3.11 loses a cancellation that comes as the work ends.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({task}, timeout=limit_s)
+        if not task.done():
+            raise asyncio.TimeoutError
+        return task.result()
+    finally:
+        if not task.cancel() and not task.cancelled():
+            task.exception()  # looked at: asyncio logs those that nobody has seen
 
 
 def write_together(transport: asyncio.WriteTransport, pieces: Collection[bytes]) -> None:
@@ -318,14 +335,17 @@ class TritonHttp:
             connection = self._idle.pop()
             if not connection.closed:
                 return connection
-        loop = asyncio.get_running_loop()
+        connection = _Connection()
+        connecting = asyncio.get_running_loop().create_connection(
+            lambda: connection, self._host, self._port
+        )
         try:
-            _, connection = await asyncio.wait_for(
-                loop.create_connection(_Connection, self._host, self._port),
-                self._connect_timeout_s,
-            )
+            await within(connecting, self._connect_timeout_s)
         except (OSError, asyncio.TimeoutError) as error:
             raise ConnectionFailed(str(error) or "connecting took too long") from error
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     def give_back(self, connection: _Connection) -> None:

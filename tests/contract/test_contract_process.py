@@ -216,6 +216,25 @@ def test_sigterm_during_a_load(triton: Mapping[str, str], tmp_path: Path) -> Non
             assert "stopping" in complaint(answer)
 
 
+def test_sigterm_during_the_load_of_a_single_model(
+    triton: Mapping[str, str], tmp_path: Path
+) -> None:
+    """Nor does that of the model that the container is for."""
+    marker = tmp_path / "marker"
+    directory = models.write_archive(tmp_path / "model", {"m": models.late(60, marker)})
+    single = {"SAGEMAKER_MULTI_MODEL": "false", "SERVE_SINGLE_MODEL_DIR": str(directory)}
+    container = launch(tmp_path, SERVE_SHUTDOWN_TIMEOUT="5", **single, **triton)
+    try:
+        until(marker.exists, "the model is being loaded", container)
+        container.descendants()
+        container.signal(signal.SIGTERM)
+        signalled = time.monotonic()
+        assert container.wait(SHUTDOWN_S) == 0
+        assert time.monotonic() - signalled < 10, "its setting is 5 s, and this machine is slow"
+    finally:
+        container.close()
+
+
 def test_sigterm_when_a_model_hangs(tmp_path: Path) -> None:
     """An invocation that never ends does not keep the container from its end."""
     environment = fake_environment(tmp_path, infer={"*": {"hang": True}})

@@ -17,13 +17,15 @@ def stub(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A stub of the model that ends by itself after so many seconds.
 
-    It gives back its memory while it ends, which the more of it takes the longer.
+    It has threads, as real ones have, and gives back its memory when the last one has ended, which
+    the more of it takes the longer.
     """
     model_file = serving_repository / name / "stub.py"
     model_file.parent.mkdir(parents=True, exist_ok=True)
     model_file.write_text(
-        "import os, time\n"
+        "import os, threading, time\n"
         f"held = b'x' * ({holds_mib} << 20)\n"
+        "for _ in range(4): threading.Thread(target=time.sleep, args=(1000,)).start()\n"
         "print(flush=True)\n"
         f"time.sleep({seconds})\n"
         "os._exit(0)\n"

@@ -273,9 +273,10 @@ async def test_a_tritonserver_that_dies_again_while_it_is_filled(tmp_path: Path)
 
 async def test_a_reload_without_a_server_keeps_the_model(tmp_path: Path) -> None:
     """It is as lost as before; callers are told to try again, and no file is removed."""
-    async with joined(tmp_path, load_timeout_s=2) as on:
+    async with joined(tmp_path) as on:
         await on.load()
         await on.process.stop()
+        on.revival._load_timeout_s = 1
         model = on.registry.loaded("m")
         with pytest.raises(TritonUnavailable):
             await asyncio.wait_for(on.revival.revive(model, 0), WAIT_S)
@@ -283,6 +284,34 @@ async def test_a_reload_without_a_server_keeps_the_model(tmp_path: Path) -> None
         assert sorted(path.name for path in on.repository.iterdir()) == ["m", "m.step"]
         with pytest.raises(TritonUnavailable):
             await on.invoke()
+
+
+async def test_a_death_while_a_failed_reload_is_released(tmp_path: Path) -> None:
+    """The model is as lost as before, so that the next tritonserver is given it."""
+    lives: Any = [{}, {"load": {"*": {"hang": True}}}, {}]
+    async with joined(tmp_path, lives=lives) as on:
+        await on.load()
+        on.revival._load_timeout_s = 1
+        assert on.process.pid is not None
+        os.kill(on.process.pid, signal.SIGKILL)
+        await until(lambda: on.events("load") == ["load", "load"])
+        second = on.process.pid
+        assert second is not None
+        releasing = asyncio.Event()
+
+        async def unload_nothing(*_: Any, **__: Any) -> None:
+            releasing.set()
+            await asyncio.Event().wait()
+
+        unload = on.triton.unload
+        on.triton.unload = unload_nothing  # type: ignore[method-assign]
+        await asyncio.wait_for(releasing.wait(), WAIT_S)
+        on.triton.unload = unload  # type: ignore[method-assign]
+        on.revival._load_timeout_s = WAIT_S
+        os.kill(second, signal.SIGKILL)
+        await until(lambda: on.events("load") == ["load", "load", "load"])
+        await until(lambda: on.registry.loaded("m").state is State.READY)
+        assert b"echo" in await on.invoke()
 
 
 async def test_revive_all_never_raises(tmp_path: Path) -> None:
