@@ -7,7 +7,7 @@ import errno
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -85,7 +85,7 @@ class Lifecycle:
         self._stopping = False
 
     def stop(self) -> None:
-        """Give up the loads that are under way: the container is stopping."""
+        """Give up the loads that are under way, and refuse others: the container is stopping."""
         self._stopping = True
         for task in self._loads:
             task.cancel()
@@ -96,6 +96,8 @@ class Lifecycle:
         entry names the model that is meant in an archive of several. Raises BadRequest,
         ModelAlreadyLoaded, ModelUnusable, ResourceExhausted, TritonUnavailable, TritonTimeout.
         """
+        if self._stopping:
+            raise _stopping_now()
         task = asyncio.current_task()
         assert task is not None
         self._loads.add(task)
@@ -103,7 +105,7 @@ class Lifecycle:
             return await self._load(name, url, entry)
         except asyncio.CancelledError:
             if self._stopping:
-                raise TritonUnavailable("the container is stopping") from None
+                raise _stopping_now() from None
             raise
         finally:
             self._loads.discard(task)
@@ -144,7 +146,7 @@ class Lifecycle:
         model = self._registry.begin_unload(name)
         try:
             await self._bounded(model.idle(), name, deadline)
-            ending = await self._found(model.serving)
+            ending = await self._ending(model.serving)
             remaining = deadline - time.monotonic()
             await self._triton.unload(model.serving, remaining, lost=model.lost)
         except BaseException:
@@ -153,7 +155,7 @@ class Lifecycle:
         async with AsyncExitStack() as rest:  # tritonserver has it no more, whatever comes now
             rest.callback(self._registry.forget, model)
             rest.push_async_callback(self._retract, model.serving)
-            await end_stubs(ending | await self._found(model.serving))
+            await end_stubs(ending | await self._ending(model.serving))
         _log_event("model unloaded", model, started)
 
     async def _bounded(self, waiting: Awaitable[None], name: str, deadline: float) -> None:
@@ -208,21 +210,29 @@ class Lifecycle:
         return count(await self._found(serving_plan)) if serving_plan.called else {}
 
     async def _found(self, serving_plan: ServingPlan) -> frozenset[Stub]:
-        """The plan's stubs, also of what was lost under it before.
-
-        One that gives back its memory is found no more, so they are looked for before an unload,
-        and after it, since a stub may have been started meanwhile.
-        """
         names = serving_plan.triton_names
         return await _in_thread(find_stubs, self._settings.serving_repository, names)
+
+    async def _ending(self, serving_plan: ServingPlan) -> frozenset[Stub]:
+        """The stubs that an unload ends, also those of what was lost under the plan before.
+
+        One that gives back its memory is found no more, so they are looked for before an unload,
+        and after it, since a stub may have been started meanwhile. When that fails, for want of a
+        descriptor, there are none: what is unloaded gives back more than they hold.
+        """
+        try:
+            return await self._found(serving_plan)
+        except (OSError, RuntimeError) as error:
+            _log.warning("python stubs cannot be looked for: %s", error)
+            return frozenset()
 
     async def _undo_load(self, serving_plan: ServingPlan) -> None:
         if self._stopping:  # tritonserver gives everything back when it ends
             return
         try:
-            ending = await self._found(serving_plan)
+            ending = await self._ending(serving_plan)
             await self._triton.unload(serving_plan, self._settings.unload_timeout_s)
-            await end_stubs(ending | await self._found(serving_plan))
+            await end_stubs(ending | await self._ending(serving_plan))
         except ServeError as error:
             _log.error("a failed load could not be undone: %s", error)
 
@@ -236,8 +246,14 @@ async def _in_thread(blocking: Callable[..., _T], *arguments: object) -> _T:
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
-        await asyncio.wait({work})
+        while not work.done():  # also when it is cancelled again
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({work})
         raise
+
+
+def _stopping_now() -> TritonUnavailable:
+    return TritonUnavailable("the container is stopping")
 
 
 def _namespace(name: str) -> Namespace:

@@ -103,6 +103,11 @@ class Revival:
             if model.state is State.RELOADING:
                 self._registry.fail_reload(model, TritonUnavailable("it is restarting"))
             raise
+        except Exception as error:  # something of our own: no descriptor, no thread
+            _log.error("the model will be loaded later: %s", error, extra=_facts(model))
+            if model.state is State.RELOADING:
+                lacking = f"no resources to load the model {model.name} again: {error}"
+                self._registry.fail_reload(model, ResourceExhausted(lacking))
 
     async def _reload_or_give_up(self, model: Model) -> None:
         _log.warning("a model's Triton models were lost; loading them again", extra=_facts(model))
@@ -116,6 +121,8 @@ class Revival:
             if not isinstance(error, TritonUnavailable):  # one that is gone holds nothing
                 await self._release(model)
             self._registry.fail_reload(model, error)
+        except OSError:  # not the model's fault
+            raise
         except Exception as error:
             _log.error("the model could not be loaded again: %s", error, extra=_facts(model))
             await self._give_up(model)
@@ -137,8 +144,9 @@ class Revival:
         task.add_done_callback(self._tasks.discard)
 
     async def _give_up(self, model: Model) -> None:
+        ending = await self._stubs(model)
         await self._release(model)
-        await end_stubs(await self._stubs(model))
+        await end_stubs(ending | await self._stubs(model))
         await asyncio.to_thread(retract, model.serving, self._serving_repository)
         self._registry.forget(model)
 

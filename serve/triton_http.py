@@ -52,8 +52,12 @@ class Answer:
 async def within(work: Coroutine[Any, Any, _T], limit_s: float) -> _T:
     """What the work returns; raises asyncio.TimeoutError when that takes longer.
 
-    Not asyncio.wait_for, which up to Python 3.11 loses a cancellation that comes as the work ends.
+    Work whose time is over already is not begun. Not asyncio.wait_for, which up to Python 3.11
+    loses a cancellation that comes as the work ends.
     """
+    if limit_s <= 0:
+        work.close()
+        raise asyncio.TimeoutError
     task = asyncio.ensure_future(work)
     try:
         await asyncio.wait({task}, timeout=limit_s)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
+import os
 import signal
 import threading
 from dataclasses import replace
@@ -407,3 +409,57 @@ async def test_unloading_when_the_server_is_gone(tmp_path: Path) -> None:
         await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
         assert on.registry._models == {}
         assert list(on.repository.iterdir()) == []
+
+
+async def test_an_undoing_waits_for_what_is_still_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often the load is cancelled."""
+    done: list[str] = []
+    writing, go_on = threading.Event(), threading.Event()
+
+    def publish_slowly(plan: Any, *_: Any) -> Any:
+        writing.set()
+        go_on.wait(WAIT_S)
+        done.append("written")
+        return plan
+
+    monkeypatch.setattr(serve.lifecycle, "publish", publish_slowly)
+    monkeypatch.setattr(serve.lifecycle, "retract", lambda *_: done.append("retracted"))
+    async with joined(tmp_path) as on:
+        loading = asyncio.ensure_future(on.lifecycle.load("m", on.archive()))
+        await until(writing.is_set)
+        for _ in range(3):
+            on.lifecycle.stop()
+            await asyncio.sleep(0.01)
+        assert not loading.done()
+        go_on.set()
+        with pytest.raises(TritonUnavailable, match="the container is stopping"):
+            await asyncio.wait_for(loading, WAIT_S)
+        assert done == ["written", "retracted"]
+
+
+async def test_no_load_begins_once_the_container_stops(tmp_path: Path) -> None:
+    """It would not be seen to its end."""
+    async with joined(tmp_path) as on:
+        on.lifecycle.stop()
+        with pytest.raises(TritonUnavailable, match="the container is stopping"):
+            await on.load()
+        await on.assert_empty()
+
+
+async def test_without_descriptors_a_failed_load_is_undone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stubs cannot be looked for then; the unload does not wait for that."""
+
+    def lacking(*_: Any) -> Any:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    async with joined(tmp_path, **load_knob(message=FAILED)) as on:
+        with monkeypatch.context() as patched:
+            patched.setattr(serve.lifecycle, "find_stubs", lacking)
+            with pytest.raises(ModelUnusable):
+                await on.load()
+        assert on.events("unload")
+        await on.assert_empty()

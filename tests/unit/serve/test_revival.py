@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import serve.revival
 import serve.stub_processes
 from serve.errors import (
     InvocationFailed,
@@ -311,6 +313,28 @@ async def test_a_death_while_a_failed_reload_is_released(tmp_path: Path) -> None
         os.kill(second, signal.SIGKILL)
         await until(lambda: on.events("load") == ["load", "load", "load"])
         await until(lambda: on.registry.loaded("m").state is State.READY)
+        assert b"echo" in await on.invoke()
+
+
+async def test_a_reload_without_descriptors_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the container lacks for a moment costs no model."""
+
+    def lacking(*_: Any) -> Any:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    async with joined(tmp_path) as on:
+        await on.load()
+        model = on.registry.loaded("m")
+        with monkeypatch.context() as patched:
+            patched.setattr(serve.revival, "find_stubs", lacking)
+            with pytest.raises(ResourceExhausted, match="Too many open files"):
+                await asyncio.wait_for(on.revival.revive(model, 0), WAIT_S)
+            await asyncio.wait_for(on.revival.revive_all(), WAIT_S)
+        assert (model.state, model.generation) == (State.READY, 0)
+        await asyncio.wait_for(on.revival.revive(model, 0), WAIT_S)
+        assert (model.state, model.generation) == (State.READY, 1)
         assert b"echo" in await on.invoke()
 
 
