@@ -133,8 +133,7 @@ class Container:
         self._tables.stop()
 
     async def stop(self) -> None:
-        """Accept nothing more and finish what is in flight."""
-        self.give_up_loads()
+        """Accept nothing more and finish what is in flight; the loads were given up before."""
         self._server.should_exit = True
         await self._answering
         await self.triton.close()  # tritonserver waits for connections that are open

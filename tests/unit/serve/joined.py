@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
+import os
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,6 +85,11 @@ class Joined:
         assert self.registry._models == {}
         assert list(self.repository.iterdir()) == []
         assert await self.held() == []
+
+
+def no_descriptor(*_: object) -> Any:
+    """In the place of what opens files: no more can be opened."""
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
 async def until(true: Callable[[], bool]) -> None:

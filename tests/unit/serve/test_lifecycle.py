@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import logging
-import os
 import signal
 import threading
 from dataclasses import replace
@@ -33,7 +31,7 @@ from serve.errors import (
 )
 from serve.invocation import Request
 from serve.registry import State
-from tests.unit.serve.joined import WAIT_S, joined, until
+from tests.unit.serve.joined import WAIT_S, joined, no_descriptor, until
 from tests.unit.serve.stub_stand_in import stub
 
 
@@ -453,12 +451,9 @@ async def test_without_descriptors_a_failed_load_is_undone(
 ) -> None:
     """Stubs cannot be looked for then; the unload does not wait for that."""
 
-    def lacking(*_: Any) -> Any:
-        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-
     async with joined(tmp_path, **load_knob(message=FAILED)) as on:
         with monkeypatch.context() as patched:
-            patched.setattr(serve.lifecycle, "find_stubs", lacking)
+            patched.setattr(serve.lifecycle, "find_stubs", no_descriptor)
             with pytest.raises(ModelUnusable):
                 await on.load()
         assert on.events("unload")

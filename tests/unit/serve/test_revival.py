@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import signal
 from pathlib import Path
@@ -22,7 +21,7 @@ from serve.errors import (
     TritonUnavailable,
 )
 from serve.registry import State
-from tests.unit.serve.joined import DEAD, WAIT_S, joined, until
+from tests.unit.serve.joined import DEAD, WAIT_S, joined, no_descriptor, until
 from tests.unit.serve.stub_stand_in import stub
 
 LOST = [
@@ -321,14 +320,11 @@ async def test_a_reload_without_descriptors_is_tried_again(
 ) -> None:
     """What the container lacks for a moment costs no model."""
 
-    def lacking(*_: Any) -> Any:
-        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-
     async with joined(tmp_path) as on:
         await on.load()
         model = on.registry.loaded("m")
         with monkeypatch.context() as patched:
-            patched.setattr(serve.revival, "find_stubs", lacking)
+            patched.setattr(serve.revival, "find_stubs", no_descriptor)
             with pytest.raises(ResourceExhausted, match="Too many open files"):
                 await asyncio.wait_for(on.revival.revive(model, 0), WAIT_S)
             await asyncio.wait_for(on.revival.revive_all(), WAIT_S)
