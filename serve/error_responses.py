@@ -9,7 +9,9 @@ from starlette.responses import Response
 
 from serve.context import bind
 from serve.errors import (
+    BodyTooLarge,
     CallerError,
+    HeaderTooLarge,
     InvocationFailed,
     ModelAlreadyLoaded,
     ModelNotLoaded,
@@ -28,6 +30,8 @@ _log = logging.getLogger(__name__)
 STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (ModelNotLoaded, 404),
     (ModelAlreadyLoaded, 409),
+    (BodyTooLarge, 413),
+    (HeaderTooLarge, 431),
     (CallerError, 400),
     (ModelUnusable, 400),
     (ResourceExhausted, 507),

@@ -3,6 +3,8 @@
 ServeError
 ├── CallerError                 the request cannot be carried out as it stands
 │   ├── BadRequest              malformed: a field, a header, a body
+│   │   ├── BodyTooLarge        more bytes than a request may have
+│   │   └── HeaderTooLarge      a header line that tritonserver would not take
 │   ├── ModelNotLoaded          no such model, or none that can be invoked now
 │   └── ModelAlreadyLoaded      the name is taken: loading, ready or unloading
 ├── ModelUnusable               the archive, or the model in it, cannot be loaded
@@ -29,6 +31,20 @@ class BadRequest(CallerError):
 
     def __init__(self, what: str, found: str, expected: str) -> None:
         super().__init__(f"{what}: found {found}, expected {expected}")
+
+
+class BodyTooLarge(BadRequest):
+    """More bytes than a request may have; most: what it may have."""
+
+    def __init__(self, found: str, most: int) -> None:
+        super().__init__("the body", found, f"at most {most} bytes")
+
+
+class HeaderTooLarge(BadRequest):
+    """A header of so many bytes, name and value; most: what it may have."""
+
+    def __init__(self, name: str, size: int, most: int) -> None:
+        super().__init__(f"the header {shortened(name)}", f"{size} bytes", f"at most {most}")
 
 
 class ModelNotLoaded(CallerError):

@@ -7,6 +7,9 @@ in the source that is named beside it.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Sequence
+
 _PHRASES = (
     "out of memory",  # CUDA, torch, TensorRT and the kernel all say so
     "memory limit set for gpu",  # core, model_lifecycle: --model-load-gpu-limit
@@ -28,10 +31,40 @@ _PHRASES = (
     "resource temporarily unavailable",  # EAGAIN of fork and pthread_create
     "can't start new thread",  # Python
     "disk quota exceeded",  # EDQUOT
+    # NVIDIA's own SageMaker frontend knows these (SageMakerMMECheckOOMError, sagemaker_server.cc).
+    "cuda_out_of_memory",
+    "cnmem_status_out_of_memory",
+    "cudnn_status_not_initialized",
+    "cublas_status_not_initialized",
+    "dst tensor is not initialized",
+    "src tensor is not initialized",
 )
+#: TensorFlow's "OOM when allocating tensor"; as a word, since it stands in others.
+_OOM = re.compile(r"\boom\b")
+#: A character that JSON writes by its number.
+_ESCAPED = re.compile(rb"\\u([0-9a-fA-F]{4})")
 
 
-def means_exhaustion(message: str) -> bool:
-    """Whether the message of a failed load or invocation speaks of a lacking resource."""
-    folded = message.casefold()
-    return any(phrase in folded for phrase in _PHRASES)
+def means_exhaustion(message: str, said: Sequence[bytes] = ()) -> bool:
+    """Whether the message of a failed load or invocation speaks of a lacking resource.
+
+    said: what the caller wrote, in pieces. A phrase that stands there as well counts for nothing:
+    messages quote callers, and a caller may not have other tenants' models unloaded.
+    """
+    phrases = list(_phrases(message.casefold()))
+    if not phrases or not said:
+        return bool(phrases)
+    wrote = _folded(b"".join(said))
+    return any(phrase not in wrote for phrase in phrases)
+
+
+def _phrases(folded: str) -> Iterator[str]:
+    yield from (phrase for phrase in _PHRASES if phrase in folded)
+    if _OOM.search(folded):
+        yield "oom"
+
+
+def _folded(text: bytes) -> str:
+    """As plain letters; what is no text does not matter, nor do escaped letters beyond ASCII."""
+    plain = _ESCAPED.sub(lambda found: chr(int(found[1], 16)).encode(errors="replace"), text)
+    return plain.decode("utf-8", "replace").casefold()

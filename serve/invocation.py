@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TypeVar
 
+from serve.envelope import check_object, check_request, check_strings
 from serve.errors import (
     BadRequest,
     CallerError,
@@ -23,10 +24,16 @@ from serve.errors import (
     TritonTimeout,
     TritonUnavailable,
 )
-from serve.payload import is_compressed, request_headers, response_headers
+from serve.payload import (
+    inflated,
+    is_compressed,
+    json_length,
+    request_headers,
+    response_headers,
+)
 from serve.registry import Model, Registry, State
 from serve.revival import Revival
-from serve.translation import Question, Translation, TurnLate
+from serve.translation import Question, Translation, TurnLate, stepwise
 from serve.triton_client import Refusal, Stream, TritonClient, refusal
 from serve.triton_http import Answer, Headers
 from serve.triton_messages import Verdict, dead_model, one_sentence, quotes_a_death
@@ -98,6 +105,7 @@ class Invocation:
         #: How many invocations of models that are loaded came so far.
         self.count = 0
         self.streams = operation == "generate_stream"
+        self._infers = operation == "infer"
 
     async def forward(self, name: str, request: Request) -> Answer:
         """The entry model's whole answer, with the headers it is to go back with.
@@ -117,7 +125,7 @@ class Invocation:
                     path, question.headers, question.body, timeout_s
                 ), None
 
-            answer, _ = await self._answered(model, send, deadline)
+            answer, _ = await self._answered(model, send, deadline, question.body)
             if self._translation is not None:
                 answer = await self._in_time(
                     self._translation.answer(model, question, answer, deadline)
@@ -131,27 +139,49 @@ class Invocation:
         self.count += 1
         with ExitStack() as in_flight:
             in_flight.enter_context(model.invocation())
-            headers = await _headers(request)
+            question = await self._question(model, request, time.monotonic() + self.timeout_s)
 
             async def send(timeout_s: float) -> _Sent:
                 return await self._triton.stream(
-                    self._path(model), headers, request.body, timeout_s
+                    self._path(model), question.headers, question.body, timeout_s
                 )
 
-            answer, body = await self._answered(model, send, time.monotonic() + self.timeout_s)
+            answer, body = await self._answered(
+                model, send, time.monotonic() + self.timeout_s, question.body
+            )
             assert body is not None
             answer.headers = response_headers(answer.headers)
             return answer, AnswerStream(body, in_flight.pop_all())
 
     async def _question(self, model: Model, request: Request, deadline: float) -> Question:
-        asked = Question(await _headers(request), request.body)
-        if self._translation is None:
-            return asked
-        question = await self._in_time(
-            self._translation.question(model, asked, deadline, request.is_wanted)
-        )
+        """What tritonserver is asked; nothing that it must not be given (envelope)."""
+        asked = await _uncompressed(request)
+        if self._translation is not None:
+            asked = await self._in_time(
+                self._translation.question(model, asked, deadline, request.is_wanted)
+            )
+            if asked.translated:
+                request.body.clear()
+        return await self._checked(asked)
+
+    async def _checked(self, question: Question) -> Question:
+        size = json_length(question.headers)
         if question.translated:
-            request.body.clear()
+            head, *tensors = question.body
+            check_request(head, sum(map(len, tensors)))  # its strings were written by us
+            return question
+        if size == 0:  # one tensor and no word about it
+            return question
+        if len(question.body) > 1:  # tritonserver gets the very bytes that are read here
+            question = Question(question.headers, [b"".join(question.body)])
+        whole = question.body[0]
+        if not self._infers:
+            check_object(whole)
+        elif size is None:
+            check_request(whole)
+        else:
+            for start, end, count in check_request(whole[:size], len(whole) - size):
+                await stepwise(check_strings(whole, size + start, size + end, count))
         return question
 
     async def _in_time(self, translating: Awaitable[_T]) -> _T:
@@ -165,7 +195,11 @@ class Invocation:
             ) from error
 
     async def _answered(
-        self, model: Model, send: Callable[[float], Awaitable[_Sent]], deadline: float
+        self,
+        model: Model,
+        send: Callable[[float], Awaitable[_Sent]],
+        deadline: float,
+        said: Sequence[bytes],
     ) -> _Sent:
         """What Triton answers with 200, at the second try if the model was lost at the first.
 
@@ -177,14 +211,14 @@ class Invocation:
         answer, body = await self._sent(model, send, deadline)
         if answer.status == 200:
             return answer, body
-        refused = await self._refusal(model, generation, answer, body)
+        refused = await self._refusal(model, generation, answer, body, said)
         if refused.verdict not in _LOST:
             raise _error(model, refused)
         await self._within(deadline, self._revival.revive(model, generation))
         generation = model.generation
         answer, body = await self._sent(model, send, deadline)
         if answer.status != 200:
-            raise _error(model, await self._refusal(model, generation, answer, body))
+            raise _error(model, await self._refusal(model, generation, answer, body, said))
         return answer, body
 
     async def _sent(
@@ -208,12 +242,17 @@ class Invocation:
             ) from error
 
     async def _refusal(
-        self, model: Model, generation: int, answer: Answer, body: Stream | None
+        self,
+        model: Model,
+        generation: int,
+        answer: Answer,
+        body: Stream | None,
+        said: Sequence[bytes],
     ) -> Refusal:
         if body is not None:
             answer.body.extend([piece async for piece in body])
         plan = model.serving
-        refused = refusal(answer, plan)
+        refused = refusal(answer, plan, said)
         if refused.verdict is Verdict.STUB_DIED:
             dead = dead_model(refused.message, plan.triton_names) or plan.entry
             self._registry.note_lost(model, generation, dead)
@@ -238,12 +277,13 @@ class Invocation:
         return b"/v2/models/" + model.serving.entry.encode() + self._suffix
 
 
-async def _headers(request: Request) -> Headers:
-    if not any(request.body):
+async def _uncompressed(request: Request) -> Question:
+    body: Sequence[bytes] = request.body
+    if not any(body):
         raise BadRequest("the body", "nothing", "an inference request of the v2 protocol")
-    if is_compressed(request.headers):  # a thousandth of what it may have to be inflated to
-        return await asyncio.to_thread(request_headers, request.headers, request.body)
-    return request_headers(request.headers, request.body)
+    if is_compressed(request.headers):
+        body = await asyncio.to_thread(inflated, body)
+    return Question(request_headers(request.headers, body), body)
 
 
 def _error(model: Model, refused: Refusal) -> ServeError:

@@ -1,5 +1,8 @@
 """PURE. Which headers go to tritonserver and back, and where JSON ends and binary begins.
 
+Compressed bodies are inflated here: tritonserver takes what they inflate to into its memory,
+however much that is (2 MB of gzip can be 2 GB), and some versions died of sizes that did not fit.
+
 SageMaker carries the v2 protocol's binary extension under a media type of its own, with the length
 of the JSON part as a parameter; Triton wants that length in a header of its own.
 """
@@ -10,16 +13,21 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 
-from serve.errors import BadRequest
+from serve.errors import BadRequest, BodyTooLarge
 from serve.triton_http import Headers
 
 #: What a caller may have held in memory, in bytes. SageMaker takes no more than 25 MB, and
 #: tritonserver 64 MB unless it is told otherwise (--http-max-input-size).
 LARGEST_BODY = 256 * 1024 * 1024
 
-#: The most bytes of JSON that a compressed body is inflated for, to see whether they are there: as
-#: much as a whole request may have in tritonserver by default (its --http-max-input-size).
+#: The most bytes that a compressed body may inflate to: as much as a whole request may have in
+#: tritonserver by default (its --http-max-input-size).
 MOST_INFLATED = 64 * 1024 * 1024
+#: Of them, in one step; zlib lets other threads run meanwhile.
+_INFLATED_AT_ONCE = 256 * 1024
+_PART = 64 * 1024
+#: The first byte of each gzip member.
+_GZIP = b"\x1f"
 
 BINARY_MEDIA_TYPE = b"application/vnd.sagemaker-triton.binary+json"
 HEADER_SIZE_PARAMETER = b"json-header-size"
@@ -32,10 +40,11 @@ _NOT_FORWARDED = frozenset(
     {
         b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization",
         b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade",
-        b"host", b"content-length", b"expect", b"content-type", HEADER_LENGTH,
+        b"host", b"content-length", b"expect", b"content-type", b"content-encoding",
+        HEADER_LENGTH,
     }
 )  # fmt: skip
-_NOT_RETURNED = _NOT_FORWARDED | {b"server", b"date"}
+_NOT_RETURNED = (_NOT_FORWARDED | {b"server", b"date"}) - {b"content-encoding"}
 
 _COMPRESSIONS = frozenset({b"gzip", b"deflate"})  # tritonserver's, http_server.cc
 _UNCOMPRESSED = frozenset({b"", b"identity"})
@@ -45,11 +54,11 @@ _DIGITS = re.compile(rb"[0-9]{1,18}")
 def request_headers(headers: Headers, body: Sequence[bytes]) -> Headers:
     """The headers that an inference is sent to tritonserver with.
 
-    headers: the caller's, names in lower case. body: its pieces. Raises BadRequest when the media
-    type gives a size of the JSON part that is malformed or larger than the body, or when
-    tritonserver cannot inflate a compressed body or would find nothing in it.
+    headers: the caller's, names in lower case. body: its pieces, inflated. The length of a JSON
+    part comes last. Raises BadRequest when the media type gives a size of the JSON part that is
+    malformed or larger than the body.
     """
-    content_type = encoding = None
+    content_type = None
     forwarded = []
     for header in headers:  # once: the hot path
         name = header[0]
@@ -59,22 +68,21 @@ def request_headers(headers: Headers, body: Sequence[bytes]) -> Headers:
             return request_headers(_without_hop(headers), body)
         elif name not in _NOT_FORWARDED:
             forwarded.append(header)
-            if name == b"content-encoding":
-                encoding = encoding or header[1]
-    if encoding in _COMPRESSIONS:
-        _check_not_empty(body)
-    elif encoding is not None and encoding not in _UNCOMPRESSED:
-        found = repr(encoding.decode("latin-1")[:40])
-        raise BadRequest("the header Content-Encoding", found, "gzip, deflate or identity")
     if content_type is not None and _media_type(content_type) == BINARY_MEDIA_TYPE:
         size = json_header_size(content_type)
-        _check_size(size, body, encoding)
+        _check_size(size, sum(map(len, body)))
         return [
             *forwarded,
             (b"content-type", b"application/octet-stream"),
             (HEADER_LENGTH, b"%d" % size),
         ]
     return [*forwarded, (b"content-type", b"application/json")]
+
+
+def json_length(headers: Headers) -> int | None:
+    """The length of the JSON part that request_headers gave them; None where all is JSON."""
+    name, value = headers[-1]
+    return int(value) if name == HEADER_LENGTH else None
 
 
 def keep_piece(pieces: list[bytes], size: int, piece: bytes) -> int:
@@ -91,14 +99,80 @@ def keep_piece(pieces: list[bytes], size: int, piece: bytes) -> int:
 
 
 def check_size(size: int) -> None:
-    """Raise BadRequest for a body of more than LARGEST_BODY bytes."""
+    """Raise BodyTooLarge for a body of more than LARGEST_BODY bytes."""
     if size > LARGEST_BODY:
-        raise BadRequest("the body", f"{size} bytes", f"at most {LARGEST_BODY}")
+        raise BodyTooLarge(f"{size} bytes", LARGEST_BODY)
 
 
 def is_compressed(headers: Headers) -> bool:
-    """Whether request_headers may have to inflate the body, which can take a while."""
-    return _first(headers, b"content-encoding") in _COMPRESSIONS
+    """Whether the body must be inflated, which can take a while.
+
+    Raises BadRequest for a compression that is not tritonserver's.
+    """
+    encoding = None
+    for name, value in headers:  # once: the hot path
+        if name == b"content-encoding":
+            encoding = encoding or value
+    if encoding is None or encoding in _UNCOMPRESSED:
+        return False
+    if encoding in _COMPRESSIONS:
+        return True
+    found = repr(encoding.decode("latin-1")[:40])
+    raise BadRequest("the header Content-Encoding", found, "gzip, deflate or identity")
+
+
+def inflated(body: Iterable[bytes], most: int = MOST_INFLATED) -> list[bytes]:
+    """A compressed body as it was before; blocking. zlib finds out whether it is gzip or deflate.
+
+    most: bytes it may have then. Raises BadRequest, also for a body that ends too early.
+    """
+    pieces: list[bytes] = []
+    size = 0
+    try:
+        for piece in _inflated(body):
+            size += len(piece)
+            if size > most:
+                raise BodyTooLarge(f"more than {most} bytes once it is inflated", most)
+            pieces.append(piece)
+    except zlib.error as error:
+        raise BadRequest(
+            "the body", f"no valid compressed data ({error})", "gzip or deflate"
+        ) from error
+    if not size:
+        raise BadRequest(
+            "the body", "nothing once it is inflated", "an inference request of the v2 protocol"
+        )
+    return pieces
+
+
+def _inflated(body: Iterable[bytes]) -> Iterator[bytes]:
+    """One compressed stream, or several gzip members one after the other (RFC 1952 2.2)."""
+    inflater = _inflater()
+    for part in _parts(body):
+        left = part
+        while left:
+            if inflater.eof and not left.startswith(_GZIP):
+                raise BadRequest("the body", "bytes behind its compressed data", "none")
+            if inflater.eof:
+                inflater = _inflater()
+            yield inflater.decompress(left, _INFLATED_AT_ONCE)
+            left = inflater.unused_data if inflater.eof else inflater.unconsumed_tail
+    while not inflater.eof:
+        piece = inflater.decompress(b"", _INFLATED_AT_ONCE)
+        if not piece:
+            raise BadRequest("the body", "compressed data that end too early", "all of them")
+        yield piece
+
+
+def _inflater() -> zlib._Decompress:
+    return zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
+
+
+def _parts(body: Iterable[bytes]) -> Iterator[bytes]:
+    """In small parts: what zlib has not looked at yet is copied at each step."""
+    for piece in body:
+        for start in range(0, len(piece), _PART):
+            yield piece[start : start + _PART]
 
 
 def takes_json_only(headers: Headers) -> bool:
@@ -146,65 +220,13 @@ def json_header_size(content_type: bytes) -> int:
     return int(values[0])
 
 
-def _check_not_empty(body: Sequence[bytes]) -> None:
-    """Raise BadRequest when a compressed body does not inflate, or inflates to nothing.
-
-    tritonserver takes either for a request with empty tensors and answers 200.
-    """
-    if not _inflated_length(body, 1):
-        raise BadRequest(
-            "the body", "nothing once it is inflated", "an inference request of the v2 protocol"
-        )
-
-
-def _check_size(size: int, body: Sequence[bytes], encoding: bytes | None) -> None:
-    length = sum(map(len, body))
-    if encoding in _COMPRESSIONS:
-        if size > MOST_INFLATED:
-            raise BadRequest(
-                "the Content-Type's json-header-size",
-                f"{size} in a compressed body",
-                f"at most {MOST_INFLATED} there; send more JSON than that uncompressed",
-            )
-        length = _inflated_length(body, size)
+def _check_size(size: int, length: int) -> None:
     if size > length:
         raise BadRequest(
             "the Content-Type's json-header-size",
             f"{size}, more than the {length} bytes of the body",
             "the number of bytes of JSON at the front of the body",
         )
-
-
-def _inflated_length(body: Iterable[bytes], enough: int) -> int:
-    """The length of a compressed body, or `enough` once it is known to have that many bytes.
-
-    tritonserver checks sizes after it has inflated a body, and some versions of it died of one that
-    was too large. zlib finds out by itself whether it is gzip or deflate.
-    """
-    inflater = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
-    length = 0
-    try:
-        for piece in _inflated(inflater, body):
-            length += len(piece)
-            if length >= enough:
-                return enough
-    except zlib.error as error:
-        raise BadRequest(
-            "the body", f"no valid compressed data ({error})", "gzip or deflate"
-        ) from error
-    return length
-
-
-def _inflated(inflater: zlib._Decompress, body: Iterable[bytes]) -> Iterator[bytes]:
-    step = 64 * 1024
-    for piece in body:
-        yield inflater.decompress(piece, step)
-        while inflater.unconsumed_tail:
-            yield inflater.decompress(inflater.unconsumed_tail, step)
-
-
-def _first(headers: Headers, name: bytes) -> bytes | None:
-    return next((value for key, value in headers if key == name), None)
 
 
 def _without_hop(headers: Headers) -> Headers:

@@ -123,7 +123,7 @@ class Translation:
             async with self._turn_by(deadline, size):
                 if not is_wanted():
                     raise CallerError("the caller is gone")
-                request = await _stepwise(_request(asked.body, model.answers_large))
+                request = await stepwise(_request(asked.body, model.answers_large))
         except NotTaken:
             return asked
         headers = [header for header in asked.headers if header[0] != b"content-type"]
@@ -165,7 +165,7 @@ class Translation:
 
 async def _in_json(question: Question, answer: Answer) -> Answer:
     size = answer.header(HEADER_LENGTH)
-    pieces, head_size = await _stepwise(
+    pieces, head_size = await stepwise(
         _answer(answer.body, None if size is None else int(size), question.in_json)
     )
     headers = [
@@ -181,7 +181,8 @@ async def _in_json(question: Question, answer: Answer) -> Answer:
     return Answer(answer.status, headers, deque(pieces))
 
 
-async def _stepwise(steps: Steps[_T]) -> _T:
+async def stepwise(steps: Steps[_T]) -> _T:
+    """Do the work, and let others through between its steps."""
     let_through = time.perf_counter()
     while True:
         try:

@@ -21,6 +21,7 @@ from tritonclient.utils import InferenceServerException
 
 from ensemble_tools import ServingPlan
 from serve.errors import (
+    HeaderTooLarge,
     ModelUnusable,
     ResourceExhausted,
     TritonTimeout,
@@ -28,10 +29,12 @@ from serve.errors import (
 )
 from serve.exhaustion import means_exhaustion
 from serve.triton_http import (
+    LONGEST_HEADER,
     Answer,
     AnswerLate,
     Body,
     ConnectionFailed,
+    HeaderLong,
     Headers,
     TritonHttp,
     within,
@@ -82,6 +85,9 @@ def _translated(timeout_s: float) -> Iterator[None]:
         raise TritonTimeout("the invocation", timeout_s, "SERVE_INVOKE_TIMEOUT") from error
     except ConnectionFailed as error:
         raise TritonUnavailable(str(error)) from error
+    except HeaderLong as error:
+        name = error.name.decode("latin-1")
+        raise HeaderTooLarge(name, error.size, LONGEST_HEADER) from error
 
 
 class Stream:
@@ -346,10 +352,13 @@ class TritonClient:
         return answer, Stream(pieces, timeout_s)
 
 
-def refusal(answer: Answer, plan: ServingPlan) -> Refusal:
-    """What an answer of the plan's entry model that is no 200 means."""
+def refusal(answer: Answer, plan: ServingPlan, said: Sequence[bytes] = ()) -> Refusal:
+    """What an answer of the plan's entry model that is no 200 means.
+
+    said: what the caller wrote, in pieces; words of his prove no lack of memory.
+    """
     message = error_message(b"".join(answer.body))
-    return Refusal(judge(answer.status, message, plan.triton_names), message)
+    return Refusal(judge(answer.status, message, plan.triton_names, said), message)
 
 
 def error_message(body: bytes) -> str:

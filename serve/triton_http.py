@@ -22,6 +22,9 @@ import httptools
 Headers = list[tuple[bytes, bytes]]
 _T = TypeVar("_T")
 
+#: The longest name or value of a header that tritonserver takes, in bytes; at a longer one it
+#: closes the connection without a word (seen on 2.36 and 2.51: 8,150 pass, 8,192 do not).
+LONGEST_HEADER = 8000
 #: An answer whose consumer is slower than tritonserver is read no further than this, in bytes.
 _STREAM_HIGH_WATER = 4 * 1024 * 1024
 #: Below this a copy costs less than a system call that gathers pieces, in bytes.
@@ -30,6 +33,14 @@ _COPIED_BELOW = 32 * 1024
 
 class ConnectionFailed(Exception):
     """The connection could not be made, or ended before the answer was whole."""
+
+
+class HeaderLong(Exception):
+    """A header that tritonserver's HTTP library does not take; nothing was sent."""
+
+    def __init__(self, name: bytes, size: int) -> None:
+        super().__init__(f"the header {name!r} has {size} bytes")
+        self.name, self.size = name, size
 
 
 class AnswerLate(Exception):
@@ -295,11 +306,13 @@ class TritonHttp:
         """Send a request and return the whole answer, whatever its status.
 
         timeout_s bounds the time after the request was sent. Raises ConnectionFailed or AnswerLate.
-        Either, and cancelling it, closes the connection, which tells tritonserver.
+        Either, and cancelling it, closes the connection, which tells tritonserver. Raises
+        HeaderLong before anything is sent.
         """
+        head = self._head(method, path, headers, body)
         connection = await self._connection()
         try:
-            connection.send(self._head(method, path, headers, body), body)
+            connection.send(head, body)
             answer = await connection.whole_answer(timeout_s)
         except BaseException:
             connection.close()
@@ -320,9 +333,10 @@ class TritonHttp:
 
         timeout_s bounds the wait for the head and for each piece. Raises as request does.
         """
+        head = self._head(method, path, headers, body)
         connection = await self._connection()
         try:
-            connection.send(self._head(method, path, headers, body), body)
+            connection.send(head, body)
             answer = await connection.answer_head(timeout_s)
         except BaseException:
             connection.close()
@@ -365,4 +379,13 @@ class TritonHttp:
             lines += (name, b": ", value, b"\r\n")
         length = sum(map(len, body))
         lines.append(b"content-length: %d\r\n\r\n" % length)
-        return b"".join(lines)
+        head = b"".join(lines)
+        if len(head) > LONGEST_HEADER:
+            _check_headers(headers)
+        return head
+
+
+def _check_headers(headers: Headers) -> None:
+    for name, value in headers:
+        if len(name) > LONGEST_HEADER or len(value) > LONGEST_HEADER:
+            raise HeaderLong(name, max(len(name), len(value)))

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from enum import Enum
 
 from serve.exhaustion import means_exhaustion
@@ -47,7 +47,8 @@ _UNAVAILABLE = re.compile(
 )
 #: What the frontend says of a request that it cannot read: 500 since 2.42.
 _UNREADABLE = re.compile(
-    r"Unable to parse '|failed to parse the request JSON buffer: |Unsupported compression type$"
+    r"Unable to parse '|Unable to parse JSON bytes array|Unable to set 'classification'"
+    r"|failed to parse the request JSON buffer: |Unsupported compression type$"
 )
 #: What the frontend and the core say of a request that does not fit the model: 400 always, and 404
 #: for shared memory.
@@ -58,8 +59,13 @@ _UNFIT = re.compile(
 )
 
 
-def judge(status: int, message: str, triton_names: Collection[str]) -> Verdict:
+def judge(
+    status: int, message: str, triton_names: Collection[str], said: Sequence[bytes] = ()
+) -> Verdict:
     """Whose fault it is that an inference was answered with this status and message.
+
+    said: what the caller wrote, in pieces. A message may repeat it, and a model, too: what stands
+    there is no word of tritonserver's.
 
     triton_names: the models that the inference goes through. A model that calls others may pass on
     that one of those is unknown; loading its own again would not help.
@@ -72,7 +78,7 @@ def judge(status: int, message: str, triton_names: Collection[str]) -> Verdict:
         return Verdict.UNAVAILABLE
     if _UNREADABLE.match(message) or (status < 500 and _UNFIT.match(message)):
         return Verdict.CALLER
-    if means_exhaustion(message):
+    if means_exhaustion(message, said):
         return Verdict.EXHAUSTED
     if _MODEL_RAISED.match(message) or status >= 500:
         return Verdict.MODEL

@@ -66,7 +66,7 @@ class Joined:
     async def load(self, name: str = "m") -> None:
         await asyncio.wait_for(self.lifecycle.load(name, self.archive(name)), WAIT_S)
 
-    async def invoke(self, name: str = "m", body: bytes = b"{}") -> bytes:
+    async def invoke(self, name: str = "m", body: bytes = b'{"inputs":[]}') -> bytes:
         answer = await asyncio.wait_for(self.invocation.forward(name, Request([], [body])), WAIT_S)
         return b"".join(answer.body)
 

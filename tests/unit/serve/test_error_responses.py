@@ -15,6 +15,8 @@ EXPECTED = {
     errors.ServeError("x"): 500,
     errors.CallerError("x"): 400,
     errors.BadRequest("a", "b", "c"): 400,
+    errors.BodyTooLarge("9 bytes", 8): 413,
+    errors.HeaderTooLarge("x-a", 9, 8): 431,
     errors.ModelNotLoaded("m"): 404,
     errors.ModelAlreadyLoaded("m", "loaded"): 409,
     errors.ModelUnusable("x"): 400,

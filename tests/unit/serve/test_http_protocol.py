@@ -360,7 +360,7 @@ async def test_a_body_that_is_too_large(
     wire = await served.connect()
     await wire.send(post(name, b"x" * 1_000_001))
     status, _, body = await wire.answer()
-    assert status == 400
+    assert status == 413
     assert b"found 1000001 bytes, expected at most 1000000" in body
     assert not served.forwarding.asked
     await wire.send(post(name, b"x" * 1_000_000))

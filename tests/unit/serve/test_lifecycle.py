@@ -323,7 +323,7 @@ async def test_an_unload_waits_for_what_is_in_flight(tmp_path: Path) -> None:
         unloading = asyncio.ensure_future(on.lifecycle.unload("m"))
         await until(lambda: on.registry._models["m"].state is State.UNLOADING)
         with pytest.raises(ModelNotLoaded, match="is being unloaded"):
-            await on.invocation.forward("m", Request([], [b"{}"]))
+            await on.invocation.forward("m", Request([], [b'{"inputs":[]}']))
         assert on.events("unload") == []
         assert all(b"echo" in answer for answer in await asyncio.gather(*calls))
         await asyncio.wait_for(unloading, WAIT_S)
