@@ -21,8 +21,11 @@ from container.settings import MIB, Settings
 from container.table_process import TableProcesses
 from container.triton_runtime import ModelsPython
 from ensemble_tools import Compile, EnsembleToolsError, Rewrite, read_repository
+from serve.admission import Admission, AdmissionSettings
 from serve.app import multi_model_app, single_model_app
 from serve.errors import ServeError
+from serve.footprints import StubSettings
+from serve.gpus import Gpus
 from serve.http_protocol import invocation_protocol
 from serve.invocation import Invocation
 from serve.lifecycle import Lifecycle, LifecycleSettings
@@ -76,7 +79,6 @@ class Container:
                 start_timeout_s=settings.start_timeout,
                 load_timeout_s=settings.load_timeout,
                 unload_timeout_s=settings.unload_timeout,
-                memory_reserve_bytes=settings.memory_reserve_mb * MIB,
                 strict=not settings.auto_complete,
                 rewrite=Rewrite(settings.rewrite),
                 nvtabular=lambda: models().nvtabular,
@@ -84,6 +86,7 @@ class Container:
                 write_tables=self._tables.write,
                 check=self._checks.begin if settings.compile_check else None,
             ),
+            _admission(self._registry, settings, serving_repository),
         )
         least = settings.translate_json_from
         self._invocation = Invocation(
@@ -173,6 +176,16 @@ class Container:
             await self._lifecycle.load(name, str(self._settings.single_model_dir), entry=name)
         except ServeError as error:
             raise SingleModelUnusable.failed(name, str(error)) from error
+
+
+def _admission(registry: Registry, settings: Settings, serving_repository: Path) -> Admission:
+    kept = AdmissionSettings(
+        serving_repository,
+        settings.memory_reserve_mb * MIB,
+        settings.gpu_memory_reserve_mb * MIB,
+        StubSettings(settings.shm_default_byte_size, settings.python_threads),
+    )
+    return Admission(registry, kept, Gpus())
 
 
 class _Server(uvicorn.Server):

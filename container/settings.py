@@ -118,6 +118,7 @@ class Settings:
     restart_limit: int
     restart_window: float
     memory_reserve_mb: int
+    gpu_memory_reserve_mb: int
     translate_json_from: int
     python_threads: int
     log_level: str
@@ -226,8 +227,10 @@ SETTINGS: tuple[Variable, ...] = (
     Variable(("SERVE_RESTART_WINDOW",), "restart_window", "60",
              "that window, in seconds", seconds),
     Variable(("SERVE_MEMORY_RESERVE_MB",), "memory_reserve_mb", "256",
-             "loads are refused with 507 below this much available memory; `0`: never",
-             whole(0)),
+             "memory that loads leave free: a load that is expected to take more is refused with"
+             " 507; `0`: never, whatever is lacking", whole(0)),
+    Variable(("SERVE_GPU_MEMORY_RESERVE_MB",), "gpu_memory_reserve_mb", "256",
+             "the same of each GPU that the model may use; `0`: GPUs are never asked", whole(0)),
     Variable(("SERVE_TRANSLATE_JSON_FROM",), "translate_json_from", str(64 * 1024),
              "JSON requests and answers of this many bytes and more pass tritonserver as binary"
              " tensors; `0`: none does", whole(0)),

@@ -4,6 +4,7 @@ The public names, in the order in which a load uses them.
 """
 
 from ensemble_tools.compilation import Compile, with_compiled_workflows
+from ensemble_tools.demand import Demand, ModelDemand, demand_of
 from ensemble_tools.errors import ArchiveError, EnsembleToolsError, IllegalName
 from ensemble_tools.graph_reader import read_executor_graph
 from ensemble_tools.namespace import Namespace, parse_published
@@ -15,9 +16,11 @@ from ensemble_tools.workflows.tables import TableUnusable, write_tables
 __all__ = [
     "ArchiveError",
     "Compile",
+    "Demand",
     "EnsembleToolsError",
     "Form",
     "IllegalName",
+    "ModelDemand",
     "ModelRepository",
     "Namespace",
     "Rewrite",
@@ -25,6 +28,7 @@ __all__ = [
     "TableUnusable",
     "TableWriter",
     "WorkflowCheck",
+    "demand_of",
     "model_directories",
     "parse_published",
     "plan",

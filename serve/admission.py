@@ -1,68 +1,257 @@
-"""Is there room for another model? Read from the kernel, since nothing else knows all processes.
+"""Is there room for another model? Looked at before a load, so that the kernel kills nobody.
 
-A load that is let in when memory is nearly gone ends with the kernel killing a process, perhaps
-tritonserver with every model in it. A refused load (507) ends with the platform unloading a model.
+What the load is expected to take (footprints) is held against what is free (resources, gpus), less
+what is kept for others and what loads under way will still take (ledger). A load that does not fit
+is refused (507), and the platform unloads a model. A load that is let in when memory is nearly gone
+ends with the kernel killing a process, perhaps tritonserver with every model in it.
+
+What is free and what is held are read at the same moment, in a thread; the decision and its entry
+in the ledger are one step on the event loop. What a load took is looked at after it has answered.
+A forecast only ever refuses beside other models: an empty endpoint tries whatever it is asked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from ensemble_tools import Demand, ServingPlan, demand_of
+from serve.census import Census, take_census
 from serve.errors import ResourceExhausted
+from serve.footprints import Footprints, StubSettings, Taken
+from serve.gpus import GpuMemory, Gpus
+from serve.ledger import Entry, Lack, Ledger
+from serve.registry import Registry, State
+from serve.resources import (
+    DESCRIPTORS,
+    MEMORY,
+    OWN_DESCRIPTORS,
+    TASKS,
+    Amounts,
+    Kernel,
+    Resource,
+    free_amounts,
+    gpu_memory,
+)
 
-_MEMINFO = Path("/proc/meminfo")
-_CGROUP = Path("/sys/fs/cgroup")
-_MIB = 1024 * 1024
+_log = logging.getLogger(__name__)
+
+#: What is kept beside memory: for connections, for threads of both servers.
+_KEPT: Amounts = {DESCRIPTORS: 32, OWN_DESCRIPTORS: 32, TASKS: 32}
+#: Loads that come together share one look: what is consumed meanwhile is in the ledger.
+_FRESH_S = 0.1
+#: Bytes of a GPU below which a difference is other models' requests.
+_NOISE = 16 * 1024 * 1024
 
 
-def admit(model_name: str, reserve_bytes: int) -> None:
-    """Raise ResourceExhausted when less than reserve_bytes of memory is available; 0 admits all."""
-    if not reserve_bytes:
-        return
-    available = available_memory()
-    if available < reserve_bytes:
-        raise ResourceExhausted(
-            f"no memory to load the model {model_name}: {available // _MIB} MiB available, and "
-            f"{reserve_bytes // _MIB} MiB are kept free (SERVE_MEMORY_RESERVE_MB); unload a model"
-        )
+@dataclass(frozen=True)
+class AdmissionSettings:
+    """What is kept free, in bytes; 0 of memory: no load is refused, 0 of GPUs: none is asked."""
+
+    serving_repository: Path
+    memory_reserve_bytes: int
+    gpu_reserve_bytes: int = 0
+    stubs: StubSettings = field(default_factory=StubSettings)
+    kernel: Kernel = field(default_factory=Kernel)
 
 
-def available_memory(meminfo: Path = _MEMINFO, cgroup: Path = _CGROUP) -> int:
-    """Bytes that a new process could use: the least of the machine's and the container's limits."""
-    return min(
-        limit
-        for limit in (_machine(meminfo), _cgroup_v2(cgroup), _cgroup_v1(cgroup / "memory"))
-        if limit is not None
+@dataclass(frozen=True)
+class View:
+    """What is free and who holds what, of one moment."""
+
+    at: float
+    free: Amounts
+    census: Census
+    gpus: Mapping[int, GpuMemory]
+
+
+class Room:
+    """What one load was promised; exactly one of its two ends is told."""
+
+    def __init__(self, admission: Admission, entry: Entry | None, before: View | None) -> None:
+        self._admission, self._entry, self._before = admission, entry, before
+
+    def give_back(self) -> None:
+        """The load failed, and what it had taken is free again."""
+        if self._entry is not None:
+            self._admission._ledger.end(self._entry)
+
+    def taken(self) -> None:
+        """The load ended well: it is looked at, later, what it took."""
+        if self._entry is not None:
+            self._admission._finish(self._entry, self._before)
+
+
+class Admission:
+    """Lets loads in, and learns what they take."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        settings: AdmissionSettings,
+        gpus: Gpus | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._registry, self._settings = registry, settings
+        self._gpus = gpus if settings.gpu_reserve_bytes else None
+        self._clock = clock
+        self._footprints = Footprints(settings.stubs)
+        self._ledger = Ledger(self._footprints)
+        self._looking: asyncio.Future[View] | None = None
+        self._view: View | None = None
+        self._unused_gpus: Mapping[int, GpuMemory] = {}
+        self._learning: set[asyncio.Future[None]] = set()
+
+    async def room_for(self, plan: ServingPlan) -> Room:
+        """Hold what a load of this plan is expected to take; raises ResourceExhausted."""
+        if not self._settings.memory_reserve_bytes:
+            return Room(self, None, None)
+        try:
+            demand = await asyncio.to_thread(demand_of, plan)
+            view = await self._look()
+        except (OSError, RuntimeError) as error:  # no descriptor, no thread
+            raise ResourceExhausted(
+                f"no resources to load the model {plan.model_name}: {error}; unload a model"
+            ) from error
+        self._follow_registry(view.census)
+        return Room(self, self._decide(plan.model_name, demand, view), view)
+
+    def _decide(self, name: str, demand: Demand, view: View) -> Entry:
+        forecast = self._footprints.forecast(demand, view.gpus)
+        coming = self._ledger.coming(view.census, view.at)
+        free = {**view.free, **self._gpus_free(demand, view)}
+        lack = self._ledger.lacking(forecast, free, self._kept(view), coming)
+        if lack is not None:
+            raise ResourceExhausted(_sentence(name, lack, forecast.why))
+        return self._ledger.begin(name, demand, forecast)
+
+    def _kept(self, view: View) -> dict[Resource, int]:
+        gpus = {gpu_memory(gpu): self._settings.gpu_reserve_bytes for gpu in view.gpus}
+        return {**_KEPT, MEMORY: self._settings.memory_reserve_bytes, **gpus}
+
+    def _gpus_free(self, demand: Demand, view: View) -> dict[Resource, int]:
+        """For models that live in tritonserver, what frameworks there keep of unloaded ones too.
+
+        They give no memory back to the driver, and use it again for the next model.
+        """
+        inside = self._footprints.in_server(demand)
+        free = {}
+        for gpu, memory in view.gpus.items():
+            what = gpu_memory(gpu)
+            shares = sum(entry.forecast.amounts.get(what, 0) for entry in self._ledger.entries)
+            before = self._unused_gpus.get(gpu, memory).used
+            again = max(0, memory.used - before - shares) if inside else 0
+            free[what] = memory.free + again
+        return free
+
+    # -- what there is
+
+    async def _look(self) -> View:
+        """What is free and held; one that is hardly older than this call, or a new one."""
+        if self._view is not None and self._clock() - self._view.at < _FRESH_S:
+            return self._view
+        if self._looking is None:
+            self._looking = asyncio.ensure_future(self._looked())
+            self._looking.add_done_callback(self._seen)
+        return await asyncio.shield(self._looking)
+
+    def _seen(self, looked: asyncio.Future[View]) -> None:
+        self._looking = None
+        if not looked.cancelled() and looked.exception() is None:
+            self._view = looked.result()
+
+    async def _looked(self) -> View:
+        at = self._clock()
+        gpus = await self._gpus.memory() if self._gpus is not None else {}
+        self._unused_gpus = self._unused_gpus or gpus
+        return await asyncio.to_thread(self._read, at, gpus)
+
+    def _read(self, at: float, gpus: Mapping[int, GpuMemory]) -> View:
+        """In a thread. Free last: what is taken between the two is counted twice then."""
+        kernel = self._settings.kernel
+        census = take_census(self._settings.serving_repository, kernel)
+        return View(at, free_amounts(kernel, census.pid), census, gpus)
+
+    def _follow_registry(self, census: Census) -> None:
+        """Forget models that are gone; see which will be loaded again and which have grown."""
+        models = {model.name: model for model in self._registry.all_loaded()}
+        for entry in list(self._ledger.entries):
+            if entry.loaded_at is None:
+                continue
+            model = models.get(entry.name)
+            if model is None:
+                self._ledger.end(entry)
+            elif model.generation != entry.generation and model.state is State.READY:
+                entry.generation, entry.server, entry.lost = model.generation, census.pid, False
+            else:
+                restarted = entry.server is not None and entry.server != census.pid
+                entry.lost = restarted or model.state is State.RELOADING
+            if model is not None and entry.is_there(census):
+                self._footprints.observe(entry.demand, entry.held(census))
+
+    # -- what loads took
+
+    def _finish(self, entry: Entry, before: View | None) -> None:
+        self._ledger.finish(entry, self._clock())
+        learning = asyncio.ensure_future(self._learn(entry, before))
+        self._learning.add(learning)
+        learning.add_done_callback(self._learning.discard)
+
+    async def _learn(self, entry: Entry, before: View | None) -> None:
+        """Look at what the load took; where that fails, nothing is learned."""
+        try:
+            after = await self._looked()
+        except (OSError, RuntimeError) as error:
+            _log.debug("what a load took cannot be looked at: %s", error)
+            return
+        models = {model.name: model for model in self._registry.all_loaded()}
+        model = models.get(entry.name)
+        if self._ledger.get(entry.name) is not entry or model is None:
+            return
+        if model.state is not State.READY or after.census.pid is None:
+            return
+        held = entry.held(after.census)
+        entry.stubs, entry.server = held.processes, after.census.pid
+        entry.generation = model.generation
+        alone = entry.alone and not self._ledger.loading and before is not None
+        taken = _taken(entry.demand, before if alone else None, after)
+        self._footprints.learn(entry.demand, taken)
+
+
+def _taken(demand: Demand, before: View | None, after: View) -> Taken:
+    names = {model.triton_name for model in demand.models}
+    held = {name: it for name, it in after.census.models.items() if name in names}
+    if before is None or before.census.pid != after.census.pid:
+        return Taken(held)
+    gpus = {
+        gpu: memory.used - before.gpus[gpu].used
+        for gpu, memory in after.gpus.items()
+        if gpu in before.gpus
+    }
+    grown = after.census.server.memory - before.census.server.memory
+    return Taken(held, grown, {gpu: more for gpu, more in gpus.items() if more >= _NOISE})
+
+
+def _sentence(name: str, lack: Lack, why: str) -> str:
+    """What is lacking, how much there is and is needed, why, and what to do."""
+    amount = lack.resource.amount
+    found = f"no {lack.resource.name} to load the model {name}: {amount(lack.free)} available"
+    setting = {MEMORY: " (SERVE_MEMORY_RESERVE_MB)"}.get(lack.resource, "")
+    if lack.resource.gpu is not None:
+        setting = " (SERVE_GPU_MEMORY_RESERVE_MB)"
+    kept = f", and {amount(lack.kept)} are kept free{setting}" if lack.kept else ""
+    if lack.free < lack.kept:
+        return f"{found}{kept}; unload a model"
+    coming = (
+        f", of which other models are expected to take {amount(lack.coming)}"
+        if lack.free - lack.kept >= lack.needed
+        else ""
     )
-
-
-def _machine(meminfo: Path) -> int:
-    return int(_table(meminfo)["MemAvailable:"]) * 1024
-
-
-def _cgroup_v2(cgroup: Path) -> int | None:
-    """memory.max less what is used and cannot be given back (Documentation/cgroup-v2)."""
-    return _left(cgroup, "memory.max", "memory.current", "inactive_file")
-
-
-def _cgroup_v1(cgroup: Path) -> int | None:
-    return _left(cgroup, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-
-
-def _left(cgroup: Path, limit: str, usage: str, reclaimable: str) -> int | None:
-    try:
-        bound = (cgroup / limit).read_text().strip()
-        if bound == "max":
-            return None
-        used = int((cgroup / usage).read_text())
-        cache = int(_table(cgroup / "memory.stat").get(reclaimable, "0"))
-        return int(bound) - used + cache
-    except (OSError, ValueError):
-        return None
-
-
-def _table(path: Path) -> Mapping[str, str]:
-    """A kernel file of lines `key value ...`."""
-    rows = (line.split() for line in path.read_text().splitlines())
-    return {row[0]: row[1] for row in rows if len(row) > 1}
+    return (
+        f"{found}{coming}{kept}; the load is expected to take {amount(lack.needed)}, {why}: "
+        "unload a model"
+    )

@@ -28,7 +28,7 @@ from ensemble_tools import (
     with_compiled_workflows,
     write_tables,
 )
-from serve.admission import admit
+from serve.admission import Admission
 from serve.errors import (
     CallerError,
     ModelUnusable,
@@ -51,7 +51,7 @@ _EXHAUSTED = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOM
 
 @dataclass(frozen=True)
 class LifecycleSettings:
-    """Paths and limits of loading. Times in seconds, memory in bytes.
+    """Paths and limits of loading. Times in seconds.
 
     strict: tritonserver runs without auto-completion of configs. rewrite: the forms that executor
     models may take. nvtabular: tells the version that the models' Python has, empty for none.
@@ -65,7 +65,6 @@ class LifecycleSettings:
     start_timeout_s: float
     load_timeout_s: float
     unload_timeout_s: float
-    memory_reserve_bytes: int
     strict: bool = True
     rewrite: Rewrite = Rewrite.AUTO
     nvtabular: Callable[[], str] = str
@@ -78,9 +77,14 @@ class Lifecycle:
     """Brings models into tritonserver and out of it."""
 
     def __init__(
-        self, registry: Registry, triton: TritonClient, settings: LifecycleSettings
+        self,
+        registry: Registry,
+        triton: TritonClient,
+        settings: LifecycleSettings,
+        admission: Admission,
     ) -> None:
         self._registry, self._triton, self._settings = registry, triton, settings
+        self._admission = admission
         self._loads: set[asyncio.Task[object]] = set()
         self._stopping = False
 
@@ -119,7 +123,8 @@ class Lifecycle:
             undo.callback(self._registry.forget, model)
 
             serving_plan = await _in_thread(self._plan, namespace, url, entry)
-            admit(name, settings.memory_reserve_bytes)
+            room = await self._admission.room_for(serving_plan)
+            undo.callback(room.give_back)
 
             if settings.check is not None and serving_plan.compiled:
                 await self._triton.until_live(settings.start_timeout_s)
@@ -132,6 +137,7 @@ class Lifecycle:
 
             self._registry.finish_load(model, serving_plan, await self._stubs(serving_plan))
             undo.pop_all()  # the load is complete: nothing is undone from here on
+            room.taken()
         _log_event("model loaded", model, started, **_facts(serving_plan))
         return serving_plan
 

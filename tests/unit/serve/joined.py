@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from container.triton_process import TritonProcess
+from serve.admission import Admission, AdmissionSettings
 from serve.invocation import Invocation, Request
 from serve.lifecycle import Lifecycle, LifecycleSettings
 from serve.registry import Registry
@@ -126,16 +127,16 @@ async def joined(
     triton = TritonClient("127.0.0.1", stage.ports.http, stage.ports.grpc)
     revival = Revival(registry, triton, stage.repository, load_timeout_s, unload_timeout_s)
     settings = LifecycleSettings(
-        root, stage.repository, start_timeout_s, load_timeout_s, unload_timeout_s,
-        memory_reserve_bytes,
-    )  # fmt: skip
+        root, stage.repository, start_timeout_s, load_timeout_s, unload_timeout_s
+    )
+    admission = Admission(registry, AdmissionSettings(stage.repository, memory_reserve_bytes))
     process = TritonProcess(
         stage.command, is_live=triton.is_live, on_restarted=revival.revive_all, restart_limit=5,
         restart_window_s=60, start_timeout_s=WAIT_S, stop_timeout_s=WAIT_S,
     )  # fmt: skip
     all_joined = Joined(
         root, stage.repository, tmp_path / "record", process, registry, triton, revival,
-        Lifecycle(registry, triton, settings),
+        Lifecycle(registry, triton, settings, admission),
         Invocation(registry, triton, revival, operation, invoke_timeout_s, Translation(1 << 14)),
     )  # fmt: skip
     run = asyncio.ensure_future(process.run())
