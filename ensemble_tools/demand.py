@@ -20,7 +20,7 @@ from tritonclient.grpc import model_config_pb2 as pb
 from ensemble_tools.plan import PublishedModel, ServingPlan
 
 #: Entries of one plan that are looked at; a SavedModel or an NVTabular workflow has some hundred.
-MAX_ENTRIES = 20_000
+MAX_ENTRIES = 10_000
 #: Directories in one another; links may lead back.
 MAX_DEPTH = 20
 #: A backend that is a Python program may be named otherwise; an ensemble has no backend.

@@ -22,7 +22,7 @@ from pathlib import Path
 from ensemble_tools import Demand, ServingPlan, demand_of
 from serve.census import Census, take_census
 from serve.errors import ResourceExhausted
-from serve.footprints import Footprints, StubSettings, Taken
+from serve.footprints import Footprints, Forecast, StubSettings, Taken
 from serve.gpus import GpuMemory, Gpus
 from serve.ledger import Entry, Lack, Ledger
 from serve.registry import Registry, State
@@ -44,6 +44,8 @@ _log = logging.getLogger(__name__)
 _KEPT: Amounts = {DESCRIPTORS: 32, OWN_DESCRIPTORS: 32, TASKS: 32}
 #: Loads that come together share one look: what is consumed meanwhile is in the ledger.
 _FRESH_S = 0.1
+#: Seconds that a load waits at most for what others turn out to take.
+_PATIENCE_S = 20.0
 #: Bytes of a GPU below which a difference is other models' requests.
 _NOISE = 16 * 1024 * 1024
 
@@ -78,7 +80,7 @@ class Room:
     def give_back(self) -> None:
         """The load failed, and what it had taken is free again."""
         if self._entry is not None:
-            self._admission._ledger.end(self._entry)
+            self._admission._give_back(self._entry)
 
     def taken(self) -> None:
         """The load ended well: it is looked at, later, what it took."""
@@ -105,29 +107,63 @@ class Admission:
         self._view: View | None = None
         self._unused_gpus: Mapping[int, GpuMemory] = {}
         self._learning: set[asyncio.Future[None]] = set()
+        self._waiting: set[asyncio.Future[None]] = set()
 
     async def room_for(self, plan: ServingPlan) -> Room:
-        """Hold what a load of this plan is expected to take; raises ResourceExhausted."""
+        """Hold what a load of this plan is expected to take; raises ResourceExhausted.
+
+        It may wait, for some seconds at most, for what others turn out to take.
+        """
         if not self._settings.memory_reserve_bytes:
             return Room(self, None, None)
         try:
             demand = await asyncio.to_thread(demand_of, plan)
             view = await self._look()
+            patience = self._clock() + _PATIENCE_S
+            while self._should_wait(demand, view) and self._clock() < patience:
+                await self._change(patience - self._clock())
+                view = await self._look()
         except (OSError, RuntimeError) as error:  # no descriptor, no thread
             raise ResourceExhausted(
                 f"no resources to load the model {plan.model_name}: {error}; unload a model"
             ) from error
-        self._follow_registry(view.census)
         return Room(self, self._decide(plan.model_name, demand, view), view)
 
-    def _decide(self, name: str, demand: Demand, view: View) -> Entry:
-        forecast = self._footprints.forecast(demand, view.gpus)
+    def _should_wait(self, demand: Demand, view: View) -> bool:
+        """Not for what lacks room already: the platform can unload a model meanwhile."""
+        self._follow_registry(view.census)
+        forecast, lack = self._weighed(demand, view)
         coming = self._ledger.coming(view.census, view.at)
-        free = {**view.free, **self._gpus_free(demand, view)}
-        lack = self._ledger.lacking(forecast, free, self._kept(view), coming)
+        spare = view.free.get(MEMORY, 1 << 62) - self._settings.memory_reserve_bytes
+        return lack is None and self._ledger.is_better_known_soon(
+            forecast, view.census, spare, coming
+        )
+
+    async def _change(self, timeout_s: float) -> None:
+        """Return when a load has ended and what it took is known, or after timeout_s."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting.add(waiter)
+        try:
+            await asyncio.wait({waiter}, timeout=timeout_s)
+        finally:
+            self._waiting.discard(waiter)
+
+    def _notify(self) -> None:
+        for waiter in self._waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _decide(self, name: str, demand: Demand, view: View) -> Entry:
+        forecast, lack = self._weighed(demand, view)
         if lack is not None:
             raise ResourceExhausted(_sentence(name, lack, forecast.why))
         return self._ledger.begin(name, demand, forecast)
+
+    def _weighed(self, demand: Demand, view: View) -> tuple[Forecast, Lack | None]:
+        forecast = self._footprints.forecast(demand, view.gpus)
+        coming = self._ledger.coming(view.census, view.at)
+        free = {**view.free, **self._gpus_free(demand, view)}
+        return forecast, self._ledger.lacking(forecast, free, self._kept(view), coming)
 
     def _kept(self, view: View) -> dict[Resource, int]:
         gpus = {gpu_memory(gpu): self._settings.gpu_reserve_bytes for gpu in view.gpus}
@@ -193,6 +229,10 @@ class Admission:
             if model is not None and entry.is_there(census):
                 self._footprints.observe(entry.demand, entry.held(census))
 
+    def _give_back(self, entry: Entry) -> None:
+        self._ledger.end(entry)
+        self._notify()
+
     # -- what loads took
 
     def _finish(self, entry: Entry, before: View | None) -> None:
@@ -204,22 +244,25 @@ class Admission:
     async def _learn(self, entry: Entry, before: View | None) -> None:
         """Look at what the load took; where that fails, nothing is learned."""
         try:
-            after = await self._looked()
+            self._note(entry, before, await self._looked())
         except (OSError, RuntimeError) as error:
             _log.debug("what a load took cannot be looked at: %s", error)
-            return
-        models = {model.name: model for model in self._registry.all_loaded()}
-        model = models.get(entry.name)
+        finally:
+            entry.told = True
+            self._notify()
+
+    def _note(self, entry: Entry, before: View | None, after: View) -> None:
+        model = {model.name: model for model in self._registry.all_loaded()}.get(entry.name)
         if self._ledger.get(entry.name) is not entry or model is None:
             return
         if model.state is not State.READY or after.census.pid is None:
             return
-        held = entry.held(after.census)
-        entry.stubs, entry.server = held.processes, after.census.pid
+        entry.stubs, entry.server = entry.held(after.census).processes, after.census.pid
         entry.generation = model.generation
         alone = entry.alone and not self._ledger.loading and before is not None
         taken = _taken(entry.demand, before if alone else None, after)
         self._footprints.learn(entry.demand, taken)
+        entry.forecast = self._footprints.forecast(entry.demand, after.gpus)
 
 
 def _taken(demand: Demand, before: View | None, after: View) -> Taken:

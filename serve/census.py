@@ -62,55 +62,54 @@ class _Process:
 
 
 def take_census(serving_repository: Path, kernel: Kernel, parent: int | None = None) -> Census:
-    """Blocking: 10 ms for two hundred processes. parent: of tritonserver; this process."""
+    """Blocking: 4 ms for a hundred stubs. parent: of tritonserver; this process."""
+    proc = str(kernel.proc)  # joining Paths would be half of the time
     children: dict[int, list[_Process]] = {}
-    for process in _processes(kernel.proc):
+    for process in _processes(proc):
         children.setdefault(process.parent, []).append(process)
-    server = _server(kernel, children.get(parent or os.getpid(), ()), serving_repository)
+    server = _server(proc, children.get(parent or os.getpid(), ()), serving_repository)
     if server is None:
         return Census()
     models: dict[str, Held] = {}
     for stub in children.get(server.pid, ()):
-        words = _words(kernel.proc, stub.pid)
-        name = _model_of(words, serving_repository)
+        words = _words(proc, stub.pid)
+        name = _model_of(words, f"{serving_repository}/")
         if name:
-            held = _held(kernel, stub, children, _region(kernel, words))
+            held = _held(proc, stub, children, _region(kernel, words))
             models[name] = models.get(name, Held()) + held
-    return Census(models, _own(kernel.proc, server), server.pid)
+    return Census(models, _own(proc, server), server.pid)
 
 
-def _processes(proc: Path) -> Iterator[_Process]:
+def _processes(proc: str) -> Iterator[_Process]:
     for name in os.listdir(proc):
         if name.isdigit():
-            fields = _read(proc / name / "stat").rpartition(b")")[2].split()
+            fields = _read(f"{proc}/{name}/stat").rpartition(b")")[2].split()
             if len(fields) > _THREADS:
                 yield _Process(int(name), int(fields[_PARENT]), int(fields[_THREADS]))
 
 
 def _server(
-    kernel: Kernel, ours: list[_Process] | tuple[()], serving_repository: Path
+    proc: str, ours: list[_Process] | tuple[()], serving_repository: Path
 ) -> _Process | None:
     argument = f"--model-repository={serving_repository}"
-    return next((child for child in ours if argument in _words(kernel.proc, child.pid)), None)
+    return next((child for child in ours if argument in _words(proc, child.pid)), None)
 
 
-def _held(
-    kernel: Kernel, stub: _Process, children: Mapping[int, list[_Process]], region: int
-) -> Held:
+def _held(proc: str, stub: _Process, children: Mapping[int, list[_Process]], region: int) -> Held:
     """The stub's own and that of all below it."""
     held = Held(region, region, region, 1)
     waiting = [stub]
     while waiting:
         process = waiting.pop()
-        held += _own(kernel.proc, process)
+        held += _own(proc, process)
         waiting += children.get(process.pid, ())
     return held
 
 
-def _own(proc: Path, process: _Process) -> Held:
+def _own(proc: str, process: _Process) -> Held:
     """One process; its peak is that of its resident memory, less the files in it now."""
     rows = {}
-    for row in _read(proc / str(process.pid) / "status").splitlines():
+    for row in _read(f"{proc}/{process.pid}/status").splitlines():
         name, _, value = row.partition(b":")
         if name in (b"RssAnon", b"RssFile", b"RssShmem", b"VmHWM"):
             rows[name] = int(value.split()[0]) << 10
@@ -130,20 +129,18 @@ def _region(kernel: Kernel, words: tuple[str, ...]) -> int:
         return 0
 
 
-def _model_of(words: tuple[str, ...], serving_repository: Path) -> str:
-    if len(words) < 2 or not words[0].endswith(_STUB):
+def _model_of(words: tuple[str, ...], repository: str) -> str:
+    """The directory in the repository that the stub's model lies in; empty for another process."""
+    if len(words) < 2 or not words[0].endswith(_STUB) or not words[1].startswith(repository):
         return ""
-    path = Path(words[1])
-    if not path.is_relative_to(serving_repository):
-        return ""
-    return next(iter(path.relative_to(serving_repository).parts), "")
+    return words[1][len(repository) :].partition("/")[0]
 
 
-def _words(proc: Path, pid: int) -> tuple[str, ...]:
-    return tuple(_read(proc / str(pid) / "cmdline").decode(errors="replace").split("\0"))
+def _words(proc: str, pid: int) -> tuple[str, ...]:
+    return tuple(_read(f"{proc}/{pid}/cmdline").decode(errors="replace").split("\0"))
 
 
-def _read(path: Path) -> bytes:
+def _read(path: str) -> bytes:
     try:
         with open(path, "rb", buffering=0) as file:
             return file.read()

@@ -58,6 +58,9 @@ _STAND_INS = {"pytorch", "tensorflow", "fil"}
 #: Of one stub, seen with 50 of them on 2.51: what tritonserver and the kernel have for it beside
 #: (bytes), tritonserver's descriptors, and its threads beside those for calls to other models.
 _BESIDE, _DESCRIPTORS, _THREADS = 2 * _MIB, 4, 4
+#: A Python model may do anything: so many times the guess is nothing unusual for one of a kind that
+#: was never loaded here, or of one that was.
+_DOUBT, _DOUBT_OF_OTHERS = 8, 2
 #: What one load takes of our own descriptors while it runs: files that are read, a connection.
 _OWN = 8
 
@@ -72,10 +75,14 @@ class StubSettings:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What is expected, and why that is: the end of a sentence."""
+    """What is expected, and why that is: the end of a sentence.
+
+    doubt: how many times as much memory it may well turn out to be.
+    """
 
     amounts: Amounts
     why: str
+    doubt: int = 1
 
 
 @dataclass(frozen=True)
@@ -116,10 +123,12 @@ class Footprints:
         """
         known = self._archives.get(demand.identity)
         if known is None:
-            learned = any(model.kind in self._kinds for model in demand.models)
+            kinds = {model.kind for model in demand.models} - {ENSEMBLE}
+            learned = kinds <= self._kinds.keys()
             held = _sum(self._guess(model) for model in demand.models)
             why = "as others of its form did" if learned else "by its form and its files' sizes"
-            return Forecast(self._amounts(held, held.memory, _weights(demand, gpus)), why)
+            amounts = self._amounts(held, held.memory, _weights(demand, gpus))
+            return Forecast(amounts, why, _DOUBT_OF_OTHERS if learned else _DOUBT)
         self._archives.move_to_end(demand.identity)
         memory = max(known.load.peak, known.service) + known.in_server
         asked = {**dict.fromkeys(_weights(demand, gpus), 0), **known.gpus}

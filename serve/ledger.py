@@ -3,6 +3,8 @@
 A load is expected to take its forecast. What its processes hold by now is no longer free, so what
 it will still take is the rest of it; the same holds for models that tritonserver lost and that will
 be loaded again. A loaded model may grow to what it once held: less likely the longer it has not.
+A forecast for an archive that was never seen is a guess: while such loads are under way and memory
+is short, it is better to wait for what they turn out to take than to guess on.
 Nothing here is ever negative, so that no model's surplus is another one's room.
 """
 
@@ -26,7 +28,7 @@ class Entry:
 
     loaded_at: None while it is being loaded. stubs: how many it had then; server: tritonserver's
     process then; generation: which of its loads that was. alone: no other load ran beside its own.
-    lost: it is to be loaded again.
+    lost: it is to be loaded again. told: what its load took is known, or will not be.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Entry:
     server: int | None = None
     generation: int = 0
     lost: bool = False
+    told: bool = False
 
     def held(self, census: Census) -> Held:
         """What its stubs hold."""
@@ -126,6 +129,18 @@ class Ledger:
                 return Lack(resource, there, reserve, others, needed)
         return None
 
+    def is_better_known_soon(
+        self, forecast: Forecast, census: Census, spare: int, coming: Amounts
+    ) -> bool:
+        """Whether a load should wait, since loads under way may take more than their forecasts.
+
+        spare: bytes of memory that are free and not kept.
+        """
+        guesses = [it for it in self._entries.values() if not it.told and it.forecast.doubt > 1]
+        more = sum(_more(entry, census) for entry in guesses)
+        needed = forecast.amounts.get(MEMORY, 0) * forecast.doubt
+        return bool(guesses) and spare - coming.get(MEMORY, 0) - more < needed
+
     def _rest(self, entry: Entry, census: Census, now: float) -> Mapping[Resource, int]:
         held = entry.held(census)
         if entry.is_there(census):
@@ -137,3 +152,9 @@ class Ledger:
             resource: max(0, amount - there.get(resource, 0))
             for resource, amount in entry.forecast.amounts.items()
         }
+
+
+def _more(entry: Entry, census: Census) -> int:
+    """Bytes that it may take beside what is left of its forecast."""
+    forecast, held = entry.forecast.amounts.get(MEMORY, 0), entry.held(census).memory
+    return max(0, forecast * entry.forecast.doubt - held) - max(0, forecast - held)

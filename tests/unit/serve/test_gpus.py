@@ -80,7 +80,7 @@ async def test_a_gpu_that_is_split() -> None:
 
 
 async def test_a_gpu_that_does_not_tell() -> None:
-    """One that shares the machine's memory never lacks any; an old one may be unable to be split."""
+    """One that shares the machine's memory lacks none; an old one cannot be split."""
     assert await Gpus(lambda: Library(["old"])).memory() == {0: UNKNOWN}
 
 
@@ -125,8 +125,8 @@ async def test_a_driver_that_hangs() -> None:
     assert threading.active_count() == threads
     hang.set()
     deadline = time.monotonic() + 10
-    while (found := await gpus.memory()) == {} and time.monotonic() < deadline:
-        await asyncio.sleep(0.01)
+    while (found := await gpus.memory()) == {} and time.monotonic() < deadline:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)  # a thread makes it true
     assert found == {0: GpuMemory(10, 1)}
 
 
