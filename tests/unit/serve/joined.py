@@ -82,8 +82,9 @@ class Joined:
         return [model.name for model in index.models if model.state in {"READY", "LOADING"}]
 
     async def assert_empty(self) -> None:
-        """No model in the registry, nothing on disk, nothing in tritonserver."""
+        """No model in the registry, nothing on disk, nothing in tritonserver, no room held."""
         assert self.registry._models == {}
+        assert self.lifecycle._admission._ledger.loading == []
         assert list(self.repository.iterdir()) == []
         assert await self.held() == []
 
@@ -111,7 +112,7 @@ async def joined(
     load_timeout_s: float = WAIT_S,
     unload_timeout_s: float = WAIT_S,
     invoke_timeout_s: float = WAIT_S,
-    memory_reserve_bytes: int = 0,
+    memory_reserve_bytes: int = 1,
     operation: str = "infer",
     start: bool = True,
     **knobs: Any,
