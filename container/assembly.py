@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 
 import uvicorn
@@ -33,6 +33,7 @@ from serve.registry import Registry
 from serve.revival import Revival
 from serve.routes import InvokeRoute, ModelRoutes, PingRoute, invoked_model, is_invocations
 from serve.translation import Translation
+from serve.triton_access import TritonAccess
 from serve.triton_client import TritonClient
 
 log = logging.getLogger(__name__)
@@ -46,7 +47,8 @@ _KEEP_ALIVE_S = 75
 class Container:
     """What answers requests: registry, client, lifecycle, invocation and routes, joined.
 
-    models: tells what Python models are run with, as soon as tritonserver has been found. Raises
+    models: tells what Python models are run with, as soon as tritonserver has been found. access:
+    what opens tritonserver's APIs. environment: of the processes that write tables. Raises
     SingleModelUnusable for a single-model endpoint whose model cannot be told.
     """
 
@@ -56,11 +58,13 @@ class Container:
         ports: Ports,
         serving_repository: Path,
         models: Callable[[], ModelsPython],
+        access: TritonAccess,
+        environment: Mapping[str, str],
     ) -> None:
         self._settings, self._ports = settings, ports
         self._single_model = None if settings.multi_model else _single_model_name(settings)
         self._registry = Registry()
-        self.triton = TritonClient(LOOPBACK, ports.http, ports.grpc)
+        self.triton = TritonClient(LOOPBACK, ports.http, ports.grpc, access)
         self.revival = Revival(
             self._registry,
             self.triton,
@@ -69,7 +73,7 @@ class Container:
             settings.unload_timeout,
         )
         self._checks = WorkflowChecks(models, settings.load_timeout)
-        self._tables = TableProcesses()
+        self._tables = TableProcesses(environment)
         self._lifecycle = Lifecycle(
             self._registry,
             self.triton,

@@ -31,12 +31,14 @@ import uvloop
 from container.allocator import keep_freed_memory
 from container.errors import BindFailed, ContainerError, WorkDirUnusable
 from container.logs import configure
+from container.model_environment import seen_by_models, shut_ourselves
 from container.ports import Ports, choose_ports
 from container.settings import Settings, read_settings
 from container.threads import in_daemon_thread
 from container.triton_command import TritonCommand, build_command, shm_prefix_for
 from container.triton_process import TritonProcess
 from container.triton_runtime import ModelsPython, count_gpus, find_runtime
+from serve.triton_access import TritonAccess
 
 if TYPE_CHECKING:
     from container.assembly import Container
@@ -67,6 +69,8 @@ def serve(environment: Mapping[str, str]) -> int:
                 "SERVE_COMPILE_CHECK is true and SERVE_COMPILE is off: no workflow is compiled, so "
                 "none is compared with NVTabular; set SERVE_COMPILE=auto"
             )
+        if settings.model_environment == "clean":
+            shut_ourselves()
         keep_freed_memory()
         uvloop.run(_Run(settings, environment).from_start_to_stop())
     except ContainerError as error:
@@ -81,6 +85,7 @@ class _Run:
     def __init__(self, settings: Settings, environment: Mapping[str, str]) -> None:
         self._settings, self._environment = settings, environment
         self._models = ModelsPython(None, environment)
+        self._access = TritonAccess.fresh()
         self._container: Container | None = None
         self._process: TritonProcess | None = None
 
@@ -97,7 +102,12 @@ class _Run:
             make = await asyncio.to_thread(_import_assembly)
             gc.freeze()  # what was imported stays: no collection need look through it
             container = self._container = make(
-                settings, ports, _serving_repository(work_dir), lambda: self._models
+                settings,
+                ports,
+                _serving_repository(work_dir),
+                lambda: self._models,
+                self._access,
+                seen_by_models(self._environment, settings.model_environment),
             )
             http = container.listen(listener, _BACKLOG)
             ending.push_async_callback(container.stop)
@@ -138,6 +148,7 @@ class _Run:
             self._environment,
             gpu_count=count_gpus(),
             shm_prefix=shm_prefix_for(os.getpid(), secrets.token_hex(4)),
+            access=self._access,
         )
         self._models = ModelsPython(runtime.backend_python, command.env)
         return command

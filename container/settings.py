@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from container.errors import Mistake, SettingsError
+from container.model_environment import ModelEnvironment
 from container.setting_values import (
     Parser,
     PortRange,
@@ -121,6 +122,7 @@ class Settings:
     gpu_memory_reserve_mb: int
     translate_json_from: int
     python_threads: int
+    model_environment: ModelEnvironment
     log_level: str
     unknown: tuple[UnknownVariable, ...] = ()
 
@@ -237,6 +239,10 @@ SETTINGS: tuple[Variable, ...] = (
     Variable(("SERVE_PYTHON_THREADS",), "python_threads", "8",
              "threads that tritonserver keeps for the calls of one Python model instance to others"
              " (its own default is 32)", whole(1, 10_000)),
+    Variable(("SERVE_MODEL_ENVIRONMENT",), "model_environment", "",
+             "what of the container's environment models see: `all`, or `clean`: no `AWS_*`, no"
+             " `SERVE_*`, no `SAGEMAKER_TRITON_*`", one_of("all", "clean"),
+             shown="`clean` in multi-model mode, else `all`"),
     Variable(("SERVE_LOG_LEVEL",), "log_level", "info",
              "`debug`, `info`, `warning` or `error`", level),
 )  # fmt: skip
@@ -311,6 +317,8 @@ def _completed(values: Mapping[str, Any]) -> dict[str, Any]:
         "grpc_port": _fixed(values, "grpc", DEFAULT_GRPC_PORT, values["allow_grpc"], free),
         "metrics_port": _fixed(values, "metrics", DEFAULT_METRICS_PORT, metrics, free),
         "additional_args": values["additional_args"] or (),
+        "model_environment": values["model_environment"]
+        or ("clean" if values["multi_model"] else "all"),
     }
 
 

@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +27,13 @@ _LAST_WORDS = 300
 
 
 class TableProcesses:
-    """The processes that write tables: one for each workflow that is being published."""
+    """The processes that write tables: one for each workflow that is being published.
 
-    def __init__(self) -> None:
+    environment: theirs; None for our own.
+    """
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        self._environment = environment
         self._running: set[subprocess.Popen[str]] = set()
         self._stopping = False
 
@@ -46,6 +50,7 @@ class TableProcesses:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             encoding="utf-8", errors="replace", cwd=str(Path(ensemble_tools.__file__).parent),
             start_new_session=True,  # what it starts ends with it
+            env=self._environment,
         )  # fmt: skip
         self._running.add(process)
         try:

@@ -1,5 +1,8 @@
 """Settings into tritonserver's command line and environment. Pure.
 
+Models run beside tritonserver and can reach its ports, so what steers it is shut to everybody but
+this container (serve/triton_access.py), as far as its version can shut it.
+
 Only flags that 2.35 (Merlin's image) knows are used. There is no --metrics-address among them:
 where it exists it defaults to --http-address, which is loopback.
 """
@@ -7,13 +10,17 @@ where it exists it defaults to --http-address, which is loopback.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
+from container.model_environment import seen_by_models
 from container.ports import LOOPBACK, Ports
 from container.settings import Settings
-from container.triton_runtime import TritonRuntime
+from container.triton_runtime import GRPC_RESTRICTED, HTTP_RESTRICTED, TritonRuntime
+from serve.triton_access import GRPC_KEY, HTTP_HEADER, TritonAccess
 
 # Of the time from SIGTERM to exit, the share that tritonserver may wait for requests in flight.
 # They have been answered or given up before it is asked to stop; one that hangs costs this much.
@@ -30,13 +37,25 @@ OUR_PYTHON = (
 )
 
 
+#: The APIs that steer tritonserver or tell of its models; health stays open.
+CONTROL = (
+    "model-repository", "shared-memory", "model-config", "statistics", "trace", "logging",
+    "metadata",
+)  # fmt: skip
+_FORWARDED = "--http-header"  # --http-header-forward-pattern
+
+
 @dataclass(frozen=True)
 class TritonCommand:
-    """What is to be executed; `shm_prefix` begins the name of every region it makes in /dev/shm."""
+    """What is to be executed; `shm_prefix` begins the name of every region it makes in /dev/shm.
 
-    argv: tuple[str, ...]
-    env: Mapping[str, str]
+    `secrets` are words of argv that nobody else is to read.
+    """
+
+    argv: tuple[str, ...] = field(repr=False)
+    env: Mapping[str, str] = field(repr=False)
     shm_prefix: str
+    secrets: tuple[str, ...] = field(default=(), repr=False)
 
 
 def build_command(
@@ -48,11 +67,13 @@ def build_command(
     *,
     gpu_count: int,
     shm_prefix: str,
+    access: TritonAccess | None = None,
 ) -> TritonCommand:
     """The command for this container.
 
-    `environment` is what tritonserver and the models inherit; `shm_prefix` must be this
-    container's alone among all that share a /dev/shm.
+    `environment` is what tritonserver and the models inherit, as far as they may; `shm_prefix`
+    must be this container's alone among all that share a /dev/shm. access: what opens its APIs;
+    none leaves them open.
     """
     argv = (
         str(runtime.executable),
@@ -62,9 +83,12 @@ def build_command(
         *_backends(settings, runtime, shm_prefix),
         *_logging(settings),
         *_gpu_limits(settings.model_load_gpu_limit, gpu_count),
+        *(_restrictions(settings, runtime, access) if access else ()),
         *settings.additional_args,
     )
-    return TritonCommand(argv, _environment(runtime, environment), shm_prefix)
+    seen = seen_by_models(environment, settings.model_environment)
+    hidden = (access.control, access.inference) if access else ()
+    return TritonCommand(argv, _environment(runtime, seen), shm_prefix, hidden)
 
 
 def exit_timeout_s(shutdown_timeout: float) -> int:
@@ -117,6 +141,45 @@ def _logging(settings: Settings) -> Iterator[str]:
         value = getattr(settings, f"log_{kind}")
         if value is not None:
             yield f"--log-{kind}={value}"
+
+
+def _restrictions(
+    settings: Settings, runtime: TritonRuntime, access: TritonAccess
+) -> Iterator[str]:
+    """The APIs that are shut; tritonserver takes each in one group only.
+
+    A flag that is among the additional arguments is left to them. Over HTTP this container never
+    sends the secret of model control, so that there those APIs are shut to everybody.
+    """
+    left = [flag for flag in runtime.restricts if not _names(settings.additional_args, flag)]
+    control = ",".join(CONTROL)
+    if HTTP_RESTRICTED in left:
+        yield f"--{HTTP_RESTRICTED}={control}:{HTTP_HEADER}={access.control}"
+        if not _forwards_access(settings.additional_args):
+            yield f"--{HTTP_RESTRICTED}=inference:{HTTP_HEADER}={access.inference}"
+    if GRPC_RESTRICTED in left:
+        # SAGEMAKER_TRITON_ALLOW_GRPC is for others in the container, who are to ask the models.
+        shut = ",".join(CONTROL[:-1]) if settings.allow_grpc else f"{control},inference"
+        yield f"--{GRPC_RESTRICTED}={shut}:{GRPC_KEY}={access.control}"
+
+
+def _names(arguments: Sequence[str], flag: str) -> bool:
+    return any(argument.partition("=")[0] == f"--{flag}" for argument in arguments)
+
+
+def _forwards_access(arguments: Sequence[str]) -> bool:
+    """Whether tritonserver is told to give the models the header that opens inference.
+
+    The pattern is RE2's, which Python reads but for rare forms; one that it cannot read counts.
+    """
+    for argument, following in pairwise((*arguments, "")):
+        name, equals, value = argument.partition("=")
+        if name.startswith(_FORWARDED):  # tritonserver takes flags that are cut short, too
+            try:
+                return bool(re.fullmatch(value if equals else following, HTTP_HEADER, re.I))
+            except re.error:
+                return True
+    return False
 
 
 def _gpu_limits(limit: float | None, gpu_count: int) -> Iterator[str]:

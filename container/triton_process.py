@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from container.errors import TritonCrashLoop, TritonNotLive, describe_status
+from container.hidden_arguments import hide_arguments
 from container.threads import in_daemon_thread
 from container.tied import tied_to_us
 from container.triton_command import TritonCommand
@@ -175,9 +176,16 @@ class TritonProcess:
     async def _until_live(self, exited: asyncio.Future[int]) -> _End:
         end = await self._during(self._probe(), exited, self._start_timeout_s)
         if end is _End.DONE:
+            self._hide_secrets()
             self._live.set()
             log.info("tritonserver is live")
         return end
+
+    def _hide_secrets(self) -> None:
+        """Take off its command line what models are not to read there: it has been read."""
+        secrets = self._command.secrets
+        if secrets and self._child and not hide_arguments(self._child.pid, secrets):
+            log.warning("what opens tritonserver's APIs stays readable on its command line")
 
     async def _while_live(self, exited: asyncio.Future[int], first: bool) -> _End:
         if not first:

@@ -39,6 +39,10 @@ QUESTION_TIMEOUT_S = 30.0  # an interpreter's first start from a cold disk
 # 2.36 neither).
 PYTHON_BASED = re.compile(rb"PythonBasedBackend|Python backend based backend")
 
+#: Flags that shut APIs: over HTTP from about 2.40 on (2.41 has it, 2.39 does not), over gRPC from
+#: 2.33 at the latest.
+HTTP_RESTRICTED, GRPC_RESTRICTED = "http-restricted-api", "grpc-restricted-protocol"
+
 _QUESTION = """
 import json, sys, sysconfig
 from importlib import metadata
@@ -93,6 +97,7 @@ class TritonRuntime:
 
     `bin_path` goes first on PATH and `library_path` first on LD_LIBRARY_PATH; `server_bin`, our
     own server's virtual environment, leaves PATH. `stand_ins` are the backends that ours play.
+    `restricts`: the flags that shut APIs, as far as it has them.
     """
 
     executable: Path
@@ -103,6 +108,7 @@ class TritonRuntime:
     server_bin: Path | None
     backend_python: BackendPython | None
     stand_ins: tuple[str, ...]
+    restricts: frozenset[str] = frozenset()
 
 
 def find_runtime(
@@ -136,6 +142,7 @@ def find_runtime(
         server_bin=own_environment_bin(),
         backend_python=python,
         stand_ins=stand_ins,
+        restricts=restricting_flags(executable),
     )
 
 
@@ -260,6 +267,16 @@ def supports_python_based_backends(root: Path) -> bool:
     wheel, image = root.parent.parent / WHEEL_LIBRARIES, root / "lib"
     found = [*wheel.glob("libtritonserver*.so*"), *image.glob("libtritonserver*.so*")]
     return any(_contains(path, PYTHON_BASED) for path in found)
+
+
+def restricting_flags(executable: Path) -> frozenset[str]:
+    """Which flags that shut APIs this tritonserver has.
+
+    Asking it (`--help`) takes 0.1 s; its program holds the names of its flags, and is searched
+    in 10 ms. A program that is a script around tritonserver has none, and gets none.
+    """
+    flags = (HTTP_RESTRICTED, GRPC_RESTRICTED)
+    return frozenset(f for f in flags if _contains(executable, re.compile(f.encode())))
 
 
 def _contains(path: Path, pattern: re.Pattern[bytes]) -> bool:

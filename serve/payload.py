@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 
 from serve.errors import BadRequest, BodyTooLarge
+from serve.triton_access import HTTP_HEADER
 from serve.triton_http import Headers
 
 #: What a caller may have held in memory, in bytes. SageMaker takes no more than 25 MB, and
@@ -41,7 +42,7 @@ _NOT_FORWARDED = frozenset(
         b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization",
         b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade",
         b"host", b"content-length", b"expect", b"content-type", b"content-encoding",
-        HEADER_LENGTH,
+        HEADER_LENGTH, HTTP_HEADER.encode(),
     }
 )  # fmt: skip
 _NOT_RETURNED = (_NOT_FORWARDED | {b"server", b"date"}) - {b"content-encoding"}

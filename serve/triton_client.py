@@ -28,6 +28,7 @@ from serve.errors import (
     TritonUnavailable,
 )
 from serve.exhaustion import means_exhaustion
+from serve.triton_access import TritonAccess
 from serve.triton_http import (
     LONGEST_HEADER,
     Answer,
@@ -120,11 +121,17 @@ class Refusal:
 
 
 class TritonClient:
-    """One tritonserver: its models and its inference. All waits are bounded by the caller's."""
+    """One tritonserver: its models and its inference. All waits are bounded by the caller's.
 
-    def __init__(self, host: str, http_port: int, grpc_port: int) -> None:
-        self._http = TritonHttp(host, http_port)
+    access: what opens its APIs; none for one that has them open.
+    """
+
+    def __init__(
+        self, host: str, http_port: int, grpc_port: int, access: TritonAccess | None = None
+    ) -> None:
+        self._http = TritonHttp(host, http_port, own_lines=access.http_line if access else b"")
         self._grpc_address = f"{host}:{grpc_port}"
+        self._access = access.grpc_headers if access else {}
         self._grpc: triton_grpc.InferenceServerClient | None = None
 
     @property
@@ -197,10 +204,10 @@ class TritonClient:
         deadline = time.monotonic() + timeout_s
         try:
             # The loads themselves do not wait: all of them have to reach the same tritonserver.
-            await self._control.is_server_live(client_timeout=timeout_s)
+            await self._control.is_server_live(headers=self._access, client_timeout=timeout_s)
             for name in (*plan.called, plan.entry):
                 remaining = max(0.0, deadline - time.monotonic())
-                await self._control.load_model(name, client_timeout=remaining)
+                await self._control.load_model(name, headers=self._access, client_timeout=remaining)
         except InferenceServerException as error:
             if error.status() == _LATE and await self._is_gone():
                 raise TritonUnavailable("nobody is there") from error
@@ -278,7 +285,7 @@ class TritonClient:
             pause = min(2 * pause, _LAST_LOOK_S)
 
     async def _ask_to_unload(self, triton_name: str) -> None:
-        await self._control.unload_model(triton_name, unload_dependents=True)
+        await self._control.unload_model(triton_name, headers=self._access, unload_dependents=True)
 
     async def _held(self, plan: ServingPlan) -> dict[str, str]:
         """The plan's Triton models that are not gone, with their states."""
@@ -298,7 +305,7 @@ class TritonClient:
         while True:
             try:
                 index = await self._control.get_model_repository_index(
-                    client_timeout=INDEX_TIMEOUT_S
+                    headers=self._access, client_timeout=INDEX_TIMEOUT_S
                 )
                 return list(index.models)
             except InferenceServerException as error:

@@ -286,12 +286,17 @@ class Body:
 
 
 class TritonHttp:
-    """A pool of connections to one tritonserver; idle ones are taken last in, first out."""
+    """A pool of connections to one tritonserver; idle ones are taken last in, first out.
 
-    def __init__(self, host: str, port: int, connect_timeout_s: float = 2.0) -> None:
+    own_lines: lines of header that each request carries, each with its end.
+    """
+
+    def __init__(
+        self, host: str, port: int, connect_timeout_s: float = 2.0, own_lines: bytes = b""
+    ) -> None:
         self._host, self._port = host, port
         self._connect_timeout_s = connect_timeout_s
-        self._host_header = f"host: {host}:{port}\r\n".encode()
+        self._own_lines = f"host: {host}:{port}\r\n".encode() + own_lines
         self._idle: list[_Connection] = []
 
     async def request(
@@ -374,7 +379,7 @@ class TritonHttp:
             self._idle.append(connection)
 
     def _head(self, method: bytes, path: bytes, headers: Headers, body: Sequence[bytes]) -> bytes:
-        lines = [method, b" ", path, b" HTTP/1.1\r\n", self._host_header]
+        lines = [method, b" ", path, b" HTTP/1.1\r\n", self._own_lines]
         for name, value in headers:
             lines += (name, b": ", value, b"\r\n")
         length = sum(map(len, body))
