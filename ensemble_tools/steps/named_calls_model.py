@@ -12,6 +12,7 @@ def _run_delivered(file_name, names):
     Before that, pb_utils has no InferenceRequest.
     """
     import os
+    import sys
 
     import triton_python_backend_utils as pb_utils
 
@@ -83,15 +84,21 @@ def _run_delivered(file_name, names):
         if "map_names" in vars(pb_utils):
             return
         pb_utils.map_names = map_names
-        pb_utils.InferenceRequest = request_class(pb_utils.InferenceRequest)
         replaced = {
+            "InferenceRequest": request_class,
             "load_model": with_names,
             "unload_model": with_names,
             "is_model_ready": or_not_ready,
         }
+        # pb_utils has them from this module of the stub's, where some models take them. A model
+        # that is bent on it still gets at what is replaced: this keeps the well-meant apart.
+        origin = sys.modules.get("c_python_backend_utils")
         for name, replace in replaced.items():
             if hasattr(pb_utils, name):
-                setattr(pb_utils, name, replace(getattr(pb_utils, name)))
+                mapping = replace(getattr(pb_utils, name))
+                setattr(pb_utils, name, mapping)
+                if hasattr(origin, name):
+                    setattr(origin, name, mapping)
 
     model = globals().get("TritonPythonModel")
     if model is None:

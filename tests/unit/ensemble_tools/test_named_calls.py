@@ -92,6 +92,22 @@ def test_requests(pb_utils: Any, tmp_path: Path) -> None:
         assert len(str(error.value)) < 400
 
 
+def test_the_stubs_own_module(
+    pb_utils: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a model takes from c_python_backend_utils, where pb_utils has it from, maps as well."""
+    origin: Any = types.ModuleType("c_python_backend_utils")
+    origin.InferenceRequest, origin.unload_model = RealRequest, lambda model_name: model_name
+    monkeypatch.setitem(sys.modules, "c_python_backend_utils", origin)
+    module = started(pb_utils, tmp_path, PLAIN)
+    assert origin.InferenceRequest(model_name="one").name == "m.one"
+    origin.unload_model("one")
+    assert module.loaded == [("m.one",)]
+    for call in (origin.InferenceRequest, origin.unload_model):
+        with pytest.raises(Raised, match="which is not served with it"):
+            call(model_name="other")
+
+
 def test_instances(pb_utils: Any, tmp_path: Path) -> None:
     """Requests that come in are instances of the class, and so are those that are made."""
     started(pb_utils, tmp_path, PLAIN)
