@@ -170,13 +170,14 @@ def _names(arguments: Sequence[str], flag: str) -> bool:
 def _forwards_access(arguments: Sequence[str]) -> bool:
     """Whether tritonserver is told to give the models the header that opens inference.
 
-    The pattern is RE2's, which Python reads but for rare forms; one that it cannot read counts.
+    A pattern need fit only a part of a header's name. It is RE2's, which Python reads but for rare
+    forms; one that it cannot read counts.
     """
     for argument, following in pairwise((*arguments, "")):
         name, equals, value = argument.partition("=")
         if name.startswith(_FORWARDED):  # tritonserver takes flags that are cut short, too
             try:
-                return bool(re.fullmatch(value if equals else following, HTTP_HEADER, re.I))
+                return bool(re.search(value if equals else following, HTTP_HEADER, re.I))
             except re.error:
                 return True
     return False

@@ -40,7 +40,7 @@ from serve.triton_http import (
     TritonHttp,
     within,
 )
-from serve.triton_messages import Verdict, judge, load_failure_reason
+from serve.triton_messages import Verdict, judge, load_failure_reason, without_regions
 
 #: How long tritonserver may take to say whether it lives; /ping must answer well inside 2 s.
 HEALTH_TIMEOUT_S = 1.0
@@ -244,7 +244,7 @@ class TritonClient:
                 f"unloading the model {plan.model_name}", timeout_s, "SERVE_UNLOAD_TIMEOUT"
             ) from error
         except InferenceServerException as error:
-            raise TritonUnavailable(error.message() or str(error)) from error
+            raise TritonUnavailable(without_regions(error.message() or str(error))) from error
         except grpc.aio.UsageError as error:
             raise TritonUnavailable("the connection is closed") from error
 

@@ -118,6 +118,9 @@ _REASON = re.compile(
     r"version -?\d+ is at UNAVAILABLE state: (?:[A-Z][a-z]+(?: [a-z]+)?: )?(?P<reason>.+)",
     re.DOTALL,
 )
+#: A region of the python backend in /dev/shm: container/triton_command's prefix and what the
+#: backend makes of it, in 2.36 a number, later a UUID.
+_REGION = re.compile(r"/?serve_[0-9]+_[0-9a-f]+_[0-9A-Za-z-]+")
 _TRACEBACK = "\n\nAt:"
 #: Merlin's workflow step puts the list of a traceback's lines behind the exception.
 _FORMATTED = ", Traceback: ['"
@@ -133,8 +136,18 @@ def load_failure_reason(message: str) -> str:
     return one_sentence(match["reason"] if match else message)
 
 
+def without_regions(message: str) -> str:
+    """A message without the names of shared memory regions.
+
+    Who knows one could have tritonserver map it and so read and write a model's memory
+    (CVE-2025-23319, -23320, -23334): such names are nobody's business outside the container.
+    """
+    return _REGION.sub("(a shared memory region)", message)
+
+
 def one_sentence(message: str) -> str:
-    """A message without the places that a traceback names, on one line."""
+    """A message without the places that a traceback names and names of regions, on one line."""
+    message = without_regions(message)
     reason = message.partition(_TRACEBACK)[0].partition(_FORMATTED)[0].rstrip("; \n")
     lines = [line.strip() for line in reason.splitlines() if line.strip()]
     if any("Traceback (most recent call last)" in line for line in lines):

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -220,10 +220,17 @@ class Container:
         self.process.wait(STOP_TIMEOUT_S)
 
 
-def launch(directory: Path, *, program: str = "container", **environment: str) -> Container:
+def launch(
+    directory: Path,
+    *,
+    program: str = "container",
+    under: Sequence[str] = (),
+    **environment: str,
+) -> Container:
     """Start a multi-model container, everything of it under the directory, and wait for nothing.
 
-    environment is laid over the defaults. program: the module that is run.
+    environment is laid over the defaults. program: the module that is run; under: the command that
+    becomes it.
     """
     model_root, work_dir = directory / "models", directory / "work"
     for path in (model_root, work_dir):
@@ -240,7 +247,7 @@ def launch(directory: Path, *, program: str = "container", **environment: str) -
     log_path = directory / "log"
     with log_path.open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", program, "serve"],
+            [*under, sys.executable, "-m", program, "serve"],
             cwd=ROOT,
             env=everything,
             stdin=subprocess.DEVNULL,
@@ -254,10 +261,14 @@ def launch(directory: Path, *, program: str = "container", **environment: str) -
 
 @contextlib.contextmanager
 def running(
-    directory: Path, *, program: str = "container", **environment: str
+    directory: Path,
+    *,
+    program: str = "container",
+    under: Sequence[str] = (),
+    **environment: str,
 ) -> Iterator[Container]:
     """A container for as long as the block lasts; nothing of it is left after."""
-    container = launch(directory, program=program, **environment)
+    container = launch(directory, program=program, under=under, **environment)
     try:
         until(lambda: container.ping() == 200, "/ping is 200", container)
         yield container
