@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
+from ensemble_tools.config_files import check_names
 from ensemble_tools.errors import (
     NAMED_COLUMNS,
     ConfigIncomplete,
@@ -142,7 +143,8 @@ def _contains_itself(model: SourceModel, circle: list[str]) -> EnsembleInvalid:
 def check_servable(
     model: SourceModel, *, strict: bool, under_executor: bool = False, nvtabular: str = ""
 ) -> None:
-    """Raise ConfigIncomplete, PayloadMissing, PayloadBroken or ReleaseUnfit when it cannot answer.
+    """Raise ConfigIncomplete, PayloadMissing, PayloadBroken or ReleaseUnfit when it cannot answer,
+    NamesOutside when it names what is not its own.
 
     strict: inputs and outputs must be declared, as without auto-completion. under_executor: the
     model belongs to an executor's graph, where that is so in any case. nvtabular: the version that
@@ -158,6 +160,7 @@ def check_servable(
                 "write a config.pbtxt, or set SERVE_AUTO_COMPLETE=true to let Triton make one",
             )  # fmt: skip
     else:
+        check_names(model.config_path, config)
         _check_config(model, config, strict, remedy)
     if not model.is_ensemble:
         _check_payload(model, config)

@@ -6,6 +6,7 @@ EnsembleToolsError
     ├── RepositoryUnusable   nothing to serve, or more than one thing that could be meant
     ├── ConfigUnreadable     a config.pbtxt that does not parse
     ├── ConfigIncomplete     a config.pbtxt that lacks what strict mode needs
+    ├── NamesOutside         a config.pbtxt that names a file outside of its model
     ├── PayloadMissing       a model directory without what its backend loads
     ├── PayloadBroken        a file that would fail each request
     ├── ReleaseUnfit         written by a release that the models' Python cannot run
@@ -75,6 +76,15 @@ class ConfigIncomplete(ArchiveError):
     def __init__(self, path: Path, field: str, remedy: str) -> None:
         self.path, self.field = path, field
         super().__init__(f"{path}: the field `{field}` is missing; {remedy}")
+
+
+class NamesOutside(ArchiveError):
+    """A config names a file or a backend by a path that leaves its model's directory."""
+
+    def __init__(self, path: Path, field: str, found: str, expected: str) -> None:
+        self.path, self.field = path, field
+        names = f"the field `{shortened(field)}` names {quoted(found)}"
+        super().__init__(f"{path}: {names}; expected {expected}")
 
 
 class PayloadMissing(ArchiveError):

@@ -1,0 +1,338 @@
+"""A shield for Tritons that nobody patches any more: what callers may send and it may not see.
+
+docs/security.md names these tests beside the published vulnerabilities of tritonserver. The two
+versions that they run on have nearly all of them. After each test the same tritonserver still runs
+and another tenant's model answers; what is wrong is a caller's fault in one sentence.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.contract.conftest import Archive
+from tests.support import models
+from tests.support.container import Container
+from tests.support.protocol import BINARY, complaint, infer, sized, values
+
+ANSWER_S = 30.0
+GOOD = json.dumps(infer([1])).encode()
+
+
+@pytest.fixture
+def unhurt(container: Container) -> Iterator[Container]:
+    """The shared container, of which tritonserver must outlive the test."""
+    before = container.triton()
+    yield container
+    assert container.triton() == before
+
+
+@pytest.fixture
+def model(unhurt: Container, archive: Archive) -> Iterator[str]:
+    """A model that answers what it was given."""
+    with unhurt.loaded("shielded", archive(m=models.identity)) as name:
+        yield name
+
+
+def ask(container: Container, request: bytes) -> tuple[int, bytes]:
+    """Status and body of the answer to raw bytes; (0, b"") when the connection is just closed."""
+    address = ("127.0.0.1", container.port)
+    with socket.create_connection(address, timeout=ANSWER_S) as connection:
+        with contextlib.suppress(ConnectionError):  # it may be refused before it is whole
+            connection.sendall(request)
+        answer = b""
+        with contextlib.suppress(ConnectionError):
+            while b"\r\n\r\n" not in answer and (piece := connection.recv(65536)):
+                answer += piece
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return (int(head.split()[1]), body) if head else (0, b"")
+
+
+def head(path: str, *lines: str) -> bytes:
+    """The head of a POST."""
+    return "\r\n".join((f"POST {path} HTTP/1.1", "Host: c", *lines, "", "")).encode("latin-1")
+
+
+def with_input(**changes: object) -> dict[str, object]:
+    """A request whose one input is not what it should be."""
+    tensor = {"name": "IN", "datatype": "FP32", "shape": [1], "data": [1.0], **changes}
+    return {"inputs": [tensor]}
+
+
+def with_outputs(outputs: list[dict[str, object]]) -> dict[str, object]:
+    """A good request that asks for these outputs."""
+    return {**infer([1]), "outputs": outputs}
+
+
+def refused(container: Container, name: str, request: dict[str, object] | bytes) -> str:
+    """The complaint about a request that must be the caller's fault."""
+    answer = container.invoke(name, request)
+    assert answer.status_code in (400, 413), answer.text
+    return complaint(answer)
+
+
+# -- how bytes come
+
+
+def test_many_tiny_chunks(unhurt: Container, model: str) -> None:
+    """A body in two million chunks is answered: it goes on in one piece, with its length."""
+    body = GOOD + b" " * (2_000_000 - len(GOOD))
+    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n"
+    lines = ("Transfer-Encoding: chunked", "Connection: close")
+    status, answer = ask(unhurt, head(f"/models/{model}/invoke", *lines) + chunks)
+    assert status in (200, 413), answer
+
+
+@pytest.mark.parametrize("length", [2**40, 2**63 - 1, 2**63, 2**64, 10**30, -1])
+def test_absurd_lengths(unhurt: Container, model: str, length: int) -> None:
+    """A body that is announced to be larger than any is refused before it comes."""
+    request = head(f"/models/{model}/invoke", f"Content-Length: {length}", "Connection: close")
+    status, _ = ask(unhurt, request + GOOD)
+    assert status in (400, 413)
+
+
+@pytest.mark.parametrize("kind", ["gzip", "deflate"])
+def test_a_small_body_that_inflates_to_a_large_one(
+    unhurt: Container, model: str, kind: str
+) -> None:
+    """It is inflated here, and not beyond what a body may have."""
+    spaces = b" " * (512 * 1024 * 1024)
+    body = gzip.compress(GOOD + spaces, 1) if kind == "gzip" else _deflated(GOOD + spaces)
+    answer = unhurt.invoke(model, body, Content_Encoding=kind)
+    assert answer.status_code in (400, 413), answer.text
+
+
+def _deflated(body: bytes) -> bytes:
+    import zlib
+
+    return zlib.compress(body, 1)
+
+
+@pytest.mark.parametrize("size", ["-1", str(2**31), str(2**63), "1" + "0" * 30, "x", "1;1", ""])
+def test_sizes_of_the_json_part(unhurt: Container, model: str, size: str) -> None:
+    """tritonserver is told a size only that lies within the body."""
+    answer = unhurt.invoke(model, GOOD, Content_Type=sized(size))
+    assert answer.status_code == 400
+    assert complaint(answer)
+
+
+@pytest.mark.parametrize("value", ["-1", "99999999999999999999999", "x", ""])
+def test_tritons_own_header_is_not_a_callers(unhurt: Container, model: str, value: str) -> None:
+    """Inference-Header-Content-Length is set here alone."""
+    answer = unhurt.invoke(model, GOOD, Inference_Header_Content_Length=value)
+    assert values(answer) == [1.0]
+
+
+def test_a_content_type_that_tritons_library_would_parse(unhurt: Container, model: str) -> None:
+    """A form of 5 MB, as `curl -d` names it, is a body like any other (2.51 dies of it)."""
+    body = GOOD + b" " * 5_000_000
+    answer = unhurt.invoke(model, body, Content_Type="application/x-www-form-urlencoded")
+    assert values(answer) == [1.0]
+
+
+# -- what requests say
+
+
+@pytest.mark.parametrize("size", [2**29, 2**31, 2**32, 2**40, 2**61, 2**62, 2**63 - 1, 2**64])
+@pytest.mark.parametrize("datatype", ["FP32", "BYTES"])
+def test_shapes_that_the_data_do_not_have(
+    unhurt: Container, model: str, size: int, datatype: str
+) -> None:
+    """The element count is held against the data before tritonserver allocates anything."""
+    refused(unhurt, model, with_input(shape=[size], datatype=datatype))
+    refused(unhurt, model, with_input(shape=[size, 4], datatype=datatype))
+
+
+@pytest.mark.parametrize("shape", [[0], [-1], [2, 0], [], [1.5], ["1"], [True], None])
+def test_odd_shapes(unhurt: Container, model: str, shape: object) -> None:
+    """No shape divides by nothing or counts backwards; one that fits nothing may be answered."""
+    answer = unhurt.invoke(model, with_input(shape=shape))
+    assert answer.status_code == 400, answer.text
+
+
+@pytest.mark.parametrize("size", [-1, 2**31, 2**63, 2**64 - 1, 2**70, "4", 1.5, None])
+def test_binary_sizes(unhurt: Container, model: str, size: object) -> None:
+    """The size of a binary tensor is that of its shape and lies in the body."""
+    tensor = {"name": "IN", "datatype": "FP32", "shape": [1]}
+    request = {"inputs": [{**tensor, "parameters": {"binary_data_size": size}}]}
+    text = json.dumps(request).encode()
+    body = text + struct.pack("<f", 1.0)
+    answer = unhurt.invoke(model, body, Content_Type=f"{BINARY};json-header-size={len(text)}")
+    assert answer.status_code == 400, answer.text
+
+
+@pytest.mark.parametrize("place", ["data", "body", "parameters", "objects"])
+def test_nesting(unhurt: Container, model: str, place: str) -> None:
+    """JSON of any depth costs its sender the request and nobody a stack."""
+    deep = b"[" * 500_000 + b"1" + b"]" * 500_000
+    bodies = {
+        "data": GOOD.replace(b"[1]", deep),
+        "body": deep,
+        "parameters": b'{"parameters":{"a":' + deep + b"}," + GOOD[1:],
+        "objects": b'{"a":' * 500_000 + b"1" + b"}" * 500_000,
+    }
+    refused(unhurt, model, bodies[place])
+
+
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        [{"name": f"OUT{number}"} for number in range(5000)],
+        [{"name": "OUT"}] * 2,
+        [{"name": "OUT"}] * 200_000,
+    ],
+    ids=["many", "twice", "the same 200,000 times"],
+)
+def test_outputs(unhurt: Container, model: str, outputs: list[dict[str, object]]) -> None:
+    """Outputs are few, and each is asked for once."""
+    refused(unhurt, model, with_outputs(outputs))
+
+
+@pytest.mark.parametrize("count", [-1, 2**31, 2**63, 2**64, 1.5, "2"])
+def test_classification(unhurt: Container, model: str, count: object) -> None:
+    """No number of classes, however odd, is a fault of the server."""
+    output: dict[str, object] = {"name": "OUT", "parameters": {"classification": count}}
+    answer = unhurt.invoke(model, with_outputs([output]))
+    assert answer.status_code in (200, 400), answer.text
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1e400", "NaN", "1e-400", "9" * 5000])
+@pytest.mark.parametrize("datatype", ["FP32", "INT8", "UINT64"])
+def test_numbers_that_no_type_holds(
+    unhurt: Container, model: str, number: str, datatype: str
+) -> None:
+    """A number out of its type's range is never a server's fault."""
+    body = json.dumps(with_input(datatype=datatype, data=["@"])).replace('"@"', number)
+    assert unhurt.invoke(model, body.encode()).status_code in (200, 400)
+
+
+@pytest.mark.parametrize("where", ["inputs", "outputs"])
+@pytest.mark.parametrize("kind", ["region", "byte_size", "offset"])
+def test_shared_memory_is_not_for_callers(
+    unhurt: Container, model: str, where: str, kind: str
+) -> None:
+    """No request names a region, nor an offset into one."""
+    asked: dict[str, object] = {
+        "inputs": with_input()["inputs"], "outputs": [{"name": "OUT"}],
+    }  # fmt: skip
+    tensors = asked[where]
+    assert isinstance(tensors, list)
+    tensors[0]["parameters"] = {f"shared_memory_{kind}": "x" if kind == "region" else 4}
+    assert "shared_memory" in refused(unhurt, model, asked)
+
+
+def test_forged_lines_of_the_log(unhurt: Container, model: str) -> None:
+    """What a caller writes begins no line of the log."""
+    forged = "\n2026-01-01T00:00:00Z CRITICAL forged\n"
+    for request in (
+        {**infer([1]), "id": forged},
+        with_input(name=forged),
+        with_input(datatype=forged),
+        with_outputs([{"name": forged}]),
+        {**infer([1]), "parameters": {forged: forged}},
+    ):
+        unhurt.invoke(model, request, X_Amzn_SageMaker_Target_Model="a.tar.gz")
+    assert not [line for line in unhurt.log.splitlines() if line.startswith("2026-01-01T00:00")]
+
+
+# -- where requests go
+
+#: Each would lead elsewhere in tritonserver, were it a part of the path there.
+ESCAPES = (
+    "../repository/index", "..%2frepository%2findex", "%2e%2e/repository/index", "x/config",
+    "shielded/config?", "shielded/config#", "shielded%3f", "shielded%23", "shielded%00",
+    "shielded%0d%0aContent-Length:%200", "shielded/versions/1", "%2e%2e", "..", ".", "%2f",
+    "shielded/../../logging", "shielded%2f..%2f..%2flogging", "shielded;x", "shielded%20",
+    "shielded::m", "//shielded", "shielded%5c..%5c",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ESCAPES)
+def test_paths_that_try_to_escape(unhurt: Container, model: str, name: str) -> None:
+    """The path in tritonserver is made of a loaded model's name alone: anything else is a 404."""
+    request = head(
+        f"/models/{name}/invoke", f"Content-Length: {len(GOOD)}", "Connection: close"
+    )  # fmt: skip
+    status, body = ask(unhurt, request + GOOD)
+    assert status in (400, 404), body
+    assert b"triton" not in body.lower()
+
+
+@pytest.mark.parametrize(
+    "path", ["/v2", "/v2/logging", "/v2/repository/index", "/v2/models/shielded/infer", "/metrics"]
+)
+def test_tritons_own_paths_are_not_ours(unhurt: Container, model: str, path: str) -> None:
+    """No path of tritonserver's is passed on."""
+    assert unhurt.http.get(path).status_code == 404
+    assert unhurt.http.post(path, content=GOOD).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "name", ["x-serve-access", "X-Serve-Access", "triton-grpc-protocol-access"]
+)
+def test_a_callers_own_access(unhurt: Container, model: str, name: str) -> None:
+    """A header that looks like what opens tritonserver changes nothing."""
+    assert values(unhurt.invoke(model, GOOD, **{name: "guessed"})) == [1.0]
+
+
+# -- what archives say
+
+
+@pytest.mark.parametrize("label", ["../../../secret/1", "/etc/passwd"])
+def test_labels_of_others(unhurt: Container, archive: Archive, label: str) -> None:
+    """A config that names a neighbour's file as its labels is refused (CVE-2026-24147)."""
+    tensors = (
+        'input { name: "IN" data_type: TYPE_FP32 dims: [-1] }\n'
+        f'output {{ name: "OUT" data_type: TYPE_FP32 dims: [2] label_filename: "{label}" }}\n'
+    )
+    directory = archive(m=models.PythonModel(models.IDENTITY, tensors=tensors))
+    answer = unhurt.load("labelled", directory)
+    assert answer.status_code == 400
+    assert "label_filename" in complaint(answer)
+
+
+@pytest.mark.parametrize("backend", ["../../x", "/tmp/x", "x", "dali", "python;id"])
+def test_backends_that_are_not_there(unhurt: Container, archive: Archive, backend: str) -> None:
+    """A backend is one of the image's own; a path to one is refused."""
+    answer = unhurt.load("odd", archive(m=models.PythonModel(models.IDENTITY, backend=backend)))
+    assert answer.status_code == 400
+    assert complaint(answer)
+
+
+def test_a_model_that_is_misconfigured(unhurt: Container, archive: Archive) -> None:
+    """A config that contradicts itself costs its own load and nothing else (CVE-2025-23336)."""
+    for more in (
+        "max_batch_size: -5\n",
+        'sequence_batching { control_input { name: "IN" control { kind: 7 } } }\n',
+        "instance_group { kind: KIND_GPU count: 1 gpus: [ 99 ] }\n",
+        "dynamic_batching { preferred_batch_size: [ 99999999 ] }\n",
+        "version_policy { specific { versions: [ 9223372036854775807 ] } }\n",
+        'parameters { key: "EXECUTION_ENV_PATH" value { string_value: "/etc/passwd" } }\n',
+    ):
+        directory = archive(more[:12].strip(), m=models.PythonModel(models.IDENTITY, more=more))
+        assert unhurt.load("misconfigured", directory).status_code == 400, more
+
+
+def test_a_link_to_a_neighbour(unhurt: Container, archive: Archive, tmp_path: Path) -> None:
+    """An archive holds no way out of itself."""
+    directory = archive(m=models.identity)
+    (directory / "m/1/data").symlink_to(tmp_path)
+    answer = unhurt.load("linked", directory)
+    assert answer.status_code == 400
+    assert complaint(answer)
+
+
+def test_a_backend_of_the_archives_own(unhurt: Container, archive: Archive) -> None:
+    """A shared library that tritonserver would load into itself is refused."""
+    directory = archive(m=models.PythonModel(models.IDENTITY, backend="own"))
+    (directory / "m/libtriton_own.so").write_bytes(b"\x7fELF")
+    answer = unhurt.load("native", directory)
+    assert answer.status_code == 400
+    assert "libtriton_own.so" in complaint(answer)
