@@ -12,33 +12,58 @@ import gzip
 import json
 import socket
 import struct
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from tests.contract.conftest import Archive
 from tests.support import models
-from tests.support.container import Container
+from tests.support.container import Container, running
 from tests.support.protocol import BINARY, complaint, infer, sized, values
 
 ANSWER_S = 30.0
 GOOD = json.dumps(infer([1])).encode()
 
 
-@pytest.fixture
-def unhurt(container: Container) -> Iterator[Container]:
-    """The shared container, of which tritonserver must outlive the test."""
-    before = container.triton()
-    yield container
-    assert container.triton() == before
+@pytest.fixture(scope="module")
+def shielded(
+    triton: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Container]:
+    """A container with the models `shielded` and `witness`, which answer what they are given.
+
+    Every header is passed on to them.
+    """
+    environment = {
+        **triton,
+        "SAGEMAKER_TRITON_ADDITIONAL_ARGS": "--http-header-forward-pattern=.*",
+        "SERVE_MEMORY_RESERVE_MB": "0",
+    }
+    with running(tmp_path_factory.mktemp("shield"), **environment) as container:
+        directory = models.write_archive(container.model_root / "m/model", {"m": models.identity})
+        with container.loaded("shielded", directory), container.loaded("witness", directory):
+            yield container
 
 
 @pytest.fixture
-def model(unhurt: Container, archive: Archive) -> Iterator[str]:
-    """A model that answers what it was given."""
-    with unhurt.loaded("shielded", archive(m=models.identity)) as name:
-        yield name
+def unhurt(shielded: Container) -> Iterator[Container]:
+    """That container, of which tritonserver must outlive the test, and the witness answer."""
+    before = shielded.triton()
+    yield shielded
+    assert shielded.triton() == before
+    assert values(shielded.invoke("witness", infer([1]))) == [1.0]
+
+
+@pytest.fixture
+def archive(shielded: Container, tmp_path: Path) -> Archive:
+    """Writes an archive where the platform would extract it."""
+
+    def write(name: str = "archive", /, **written: models.Writable) -> Path:
+        directory = shielded.model_root / tmp_path.name / name / "model"
+        return models.write_archive(directory, written)
+
+    return write
 
 
 def ask(container: Container, request: bytes) -> tuple[int, bytes]:
@@ -71,9 +96,9 @@ def with_outputs(outputs: list[dict[str, object]]) -> dict[str, object]:
     return {**infer([1]), "outputs": outputs}
 
 
-def refused(container: Container, name: str, request: dict[str, object] | bytes) -> str:
+def refused(container: Container, request: dict[str, object] | bytes) -> str:
     """The complaint about a request that must be the caller's fault."""
-    answer = container.invoke(name, request)
+    answer = container.invoke("shielded", request)
     assert answer.status_code in (400, 413), answer.text
     return complaint(answer)
 
@@ -81,59 +106,51 @@ def refused(container: Container, name: str, request: dict[str, object] | bytes)
 # -- how bytes come
 
 
-def test_many_tiny_chunks(unhurt: Container, model: str) -> None:
+def test_many_tiny_chunks(unhurt: Container) -> None:
     """A body in two million chunks is answered: it goes on in one piece, with its length."""
     body = GOOD + b" " * (2_000_000 - len(GOOD))
     chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n"
     lines = ("Transfer-Encoding: chunked", "Connection: close")
-    status, answer = ask(unhurt, head(f"/models/{model}/invoke", *lines) + chunks)
+    status, answer = ask(unhurt, head("/models/shielded/invoke", *lines) + chunks)
     assert status in (200, 413), answer
 
 
 @pytest.mark.parametrize("length", [2**40, 2**63 - 1, 2**63, 2**64, 10**30, -1])
-def test_absurd_lengths(unhurt: Container, model: str, length: int) -> None:
+def test_absurd_lengths(unhurt: Container, length: int) -> None:
     """A body that is announced to be larger than any is refused before it comes."""
-    request = head(f"/models/{model}/invoke", f"Content-Length: {length}", "Connection: close")
+    request = head("/models/shielded/invoke", f"Content-Length: {length}", "Connection: close")
     status, _ = ask(unhurt, request + GOOD)
     assert status in (400, 413)
 
 
 @pytest.mark.parametrize("kind", ["gzip", "deflate"])
-def test_a_small_body_that_inflates_to_a_large_one(
-    unhurt: Container, model: str, kind: str
-) -> None:
+def test_a_small_body_that_inflates_to_a_large_one(unhurt: Container, kind: str) -> None:
     """It is inflated here, and not beyond what a body may have."""
-    spaces = b" " * (512 * 1024 * 1024)
-    body = gzip.compress(GOOD + spaces, 1) if kind == "gzip" else _deflated(GOOD + spaces)
-    answer = unhurt.invoke(model, body, Content_Encoding=kind)
+    large = GOOD + b" " * (512 * 1024 * 1024)
+    body = gzip.compress(large, 1) if kind == "gzip" else zlib.compress(large, 1)
+    answer = unhurt.invoke("shielded", body, Content_Encoding=kind)
     assert answer.status_code in (400, 413), answer.text
 
 
-def _deflated(body: bytes) -> bytes:
-    import zlib
-
-    return zlib.compress(body, 1)
-
-
 @pytest.mark.parametrize("size", ["-1", str(2**31), str(2**63), "1" + "0" * 30, "x", "1;1", ""])
-def test_sizes_of_the_json_part(unhurt: Container, model: str, size: str) -> None:
+def test_sizes_of_the_json_part(unhurt: Container, size: str) -> None:
     """tritonserver is told a size only that lies within the body."""
-    answer = unhurt.invoke(model, GOOD, Content_Type=sized(size))
+    answer = unhurt.invoke("shielded", GOOD, Content_Type=sized(size))
     assert answer.status_code == 400
     assert complaint(answer)
 
 
 @pytest.mark.parametrize("value", ["-1", "99999999999999999999999", "x", ""])
-def test_tritons_own_header_is_not_a_callers(unhurt: Container, model: str, value: str) -> None:
+def test_tritons_own_header_is_not_a_callers(unhurt: Container, value: str) -> None:
     """Inference-Header-Content-Length is set here alone."""
-    answer = unhurt.invoke(model, GOOD, Inference_Header_Content_Length=value)
+    answer = unhurt.invoke("shielded", GOOD, Inference_Header_Content_Length=value)
     assert values(answer) == [1.0]
 
 
-def test_a_content_type_that_tritons_library_would_parse(unhurt: Container, model: str) -> None:
+def test_a_content_type_that_tritons_library_would_parse(unhurt: Container) -> None:
     """A form of 5 MB, as `curl -d` names it, is a body like any other (2.51 dies of it)."""
     body = GOOD + b" " * 5_000_000
-    answer = unhurt.invoke(model, body, Content_Type="application/x-www-form-urlencoded")
+    answer = unhurt.invoke("shielded", body, Content_Type="application/x-www-form-urlencoded")
     assert values(answer) == [1.0]
 
 
@@ -142,34 +159,32 @@ def test_a_content_type_that_tritons_library_would_parse(unhurt: Container, mode
 
 @pytest.mark.parametrize("size", [2**29, 2**31, 2**32, 2**40, 2**61, 2**62, 2**63 - 1, 2**64])
 @pytest.mark.parametrize("datatype", ["FP32", "BYTES"])
-def test_shapes_that_the_data_do_not_have(
-    unhurt: Container, model: str, size: int, datatype: str
-) -> None:
+def test_shapes_that_the_data_do_not_have(unhurt: Container, size: int, datatype: str) -> None:
     """The element count is held against the data before tritonserver allocates anything."""
-    refused(unhurt, model, with_input(shape=[size], datatype=datatype))
-    refused(unhurt, model, with_input(shape=[size, 4], datatype=datatype))
+    refused(unhurt, with_input(shape=[size], datatype=datatype))
+    refused(unhurt, with_input(shape=[size, 4], datatype=datatype))
 
 
 @pytest.mark.parametrize("shape", [[0], [-1], [2, 0], [], [1.5], ["1"], [True], None])
-def test_odd_shapes(unhurt: Container, model: str, shape: object) -> None:
+def test_odd_shapes(unhurt: Container, shape: object) -> None:
     """No shape divides by nothing or counts backwards; one that fits nothing may be answered."""
-    answer = unhurt.invoke(model, with_input(shape=shape))
+    answer = unhurt.invoke("shielded", with_input(shape=shape))
     assert answer.status_code == 400, answer.text
 
 
 @pytest.mark.parametrize("size", [-1, 2**31, 2**63, 2**64 - 1, 2**70, "4", 1.5, None])
-def test_binary_sizes(unhurt: Container, model: str, size: object) -> None:
+def test_binary_sizes(unhurt: Container, size: object) -> None:
     """The size of a binary tensor is that of its shape and lies in the body."""
     tensor = {"name": "IN", "datatype": "FP32", "shape": [1]}
     request = {"inputs": [{**tensor, "parameters": {"binary_data_size": size}}]}
     text = json.dumps(request).encode()
     body = text + struct.pack("<f", 1.0)
-    answer = unhurt.invoke(model, body, Content_Type=f"{BINARY};json-header-size={len(text)}")
+    answer = unhurt.invoke("shielded", body, Content_Type=f"{BINARY};json-header-size={len(text)}")
     assert answer.status_code == 400, answer.text
 
 
 @pytest.mark.parametrize("place", ["data", "body", "parameters", "objects"])
-def test_nesting(unhurt: Container, model: str, place: str) -> None:
+def test_nesting(unhurt: Container, place: str) -> None:
     """JSON of any depth costs its sender the request and nobody a stack."""
     deep = b"[" * 500_000 + b"1" + b"]" * 500_000
     bodies = {
@@ -178,7 +193,7 @@ def test_nesting(unhurt: Container, model: str, place: str) -> None:
         "parameters": b'{"parameters":{"a":' + deep + b"}," + GOOD[1:],
         "objects": b'{"a":' * 500_000 + b"1" + b"}" * 500_000,
     }
-    refused(unhurt, model, bodies[place])
+    refused(unhurt, bodies[place])
 
 
 @pytest.mark.parametrize(
@@ -190,34 +205,30 @@ def test_nesting(unhurt: Container, model: str, place: str) -> None:
     ],
     ids=["many", "twice", "the same 200,000 times"],
 )
-def test_outputs(unhurt: Container, model: str, outputs: list[dict[str, object]]) -> None:
+def test_outputs(unhurt: Container, outputs: list[dict[str, object]]) -> None:
     """Outputs are few, and each is asked for once."""
-    refused(unhurt, model, with_outputs(outputs))
+    refused(unhurt, with_outputs(outputs))
 
 
 @pytest.mark.parametrize("count", [-1, 2**31, 2**63, 2**64, 1.5, "2"])
-def test_classification(unhurt: Container, model: str, count: object) -> None:
+def test_classification(unhurt: Container, count: object) -> None:
     """No number of classes, however odd, is a fault of the server."""
     output: dict[str, object] = {"name": "OUT", "parameters": {"classification": count}}
-    answer = unhurt.invoke(model, with_outputs([output]))
+    answer = unhurt.invoke("shielded", with_outputs([output]))
     assert answer.status_code in (200, 400), answer.text
 
 
 @pytest.mark.parametrize("number", ["1e400", "-1e400", "NaN", "1e-400", "9" * 5000])
 @pytest.mark.parametrize("datatype", ["FP32", "INT8", "UINT64"])
-def test_numbers_that_no_type_holds(
-    unhurt: Container, model: str, number: str, datatype: str
-) -> None:
+def test_numbers_that_no_type_holds(unhurt: Container, number: str, datatype: str) -> None:
     """A number out of its type's range is never a server's fault."""
     body = json.dumps(with_input(datatype=datatype, data=["@"])).replace('"@"', number)
-    assert unhurt.invoke(model, body.encode()).status_code in (200, 400)
+    assert unhurt.invoke("shielded", body.encode()).status_code in (200, 400)
 
 
 @pytest.mark.parametrize("where", ["inputs", "outputs"])
 @pytest.mark.parametrize("kind", ["region", "byte_size", "offset"])
-def test_shared_memory_is_not_for_callers(
-    unhurt: Container, model: str, where: str, kind: str
-) -> None:
+def test_shared_memory_is_not_for_callers(unhurt: Container, where: str, kind: str) -> None:
     """No request names a region, nor an offset into one."""
     asked: dict[str, object] = {
         "inputs": with_input()["inputs"], "outputs": [{"name": "OUT"}],
@@ -225,10 +236,10 @@ def test_shared_memory_is_not_for_callers(
     tensors = asked[where]
     assert isinstance(tensors, list)
     tensors[0]["parameters"] = {f"shared_memory_{kind}": "x" if kind == "region" else 4}
-    assert "shared_memory" in refused(unhurt, model, asked)
+    assert "shared_memory" in refused(unhurt, asked)
 
 
-def test_forged_lines_of_the_log(unhurt: Container, model: str) -> None:
+def test_forged_lines_of_the_log(unhurt: Container) -> None:
     """What a caller writes begins no line of the log."""
     forged = "\n2026-01-01T00:00:00Z CRITICAL forged\n"
     for request in (
@@ -238,7 +249,7 @@ def test_forged_lines_of_the_log(unhurt: Container, model: str) -> None:
         with_outputs([{"name": forged}]),
         {**infer([1]), "parameters": {forged: forged}},
     ):
-        unhurt.invoke(model, request, X_Amzn_SageMaker_Target_Model="a.tar.gz")
+        unhurt.invoke("shielded", request, X_Amzn_SageMaker_Target_Model="a.tar.gz")
     assert not [line for line in unhurt.log.splitlines() if line.startswith("2026-01-01T00:00")]
 
 
@@ -255,7 +266,7 @@ ESCAPES = (
 
 
 @pytest.mark.parametrize("name", ESCAPES)
-def test_paths_that_try_to_escape(unhurt: Container, model: str, name: str) -> None:
+def test_paths_that_try_to_escape(unhurt: Container, name: str) -> None:
     """The path in tritonserver is made of a loaded model's name alone: anything else is a 404."""
     request = head(
         f"/models/{name}/invoke", f"Content-Length: {len(GOOD)}", "Connection: close"
@@ -268,7 +279,7 @@ def test_paths_that_try_to_escape(unhurt: Container, model: str, name: str) -> N
 @pytest.mark.parametrize(
     "path", ["/v2", "/v2/logging", "/v2/repository/index", "/v2/models/shielded/infer", "/metrics"]
 )
-def test_tritons_own_paths_are_not_ours(unhurt: Container, model: str, path: str) -> None:
+def test_tritons_own_paths_are_not_ours(unhurt: Container, path: str) -> None:
     """No path of tritonserver's is passed on."""
     assert unhurt.http.get(path).status_code == 404
     assert unhurt.http.post(path, content=GOOD).status_code == 404
@@ -277,9 +288,9 @@ def test_tritons_own_paths_are_not_ours(unhurt: Container, model: str, path: str
 @pytest.mark.parametrize(
     "name", ["x-serve-access", "X-Serve-Access", "triton-grpc-protocol-access"]
 )
-def test_a_callers_own_access(unhurt: Container, model: str, name: str) -> None:
+def test_a_callers_own_access(unhurt: Container, name: str) -> None:
     """A header that looks like what opens tritonserver changes nothing."""
-    assert values(unhurt.invoke(model, GOOD, **{name: "guessed"})) == [1.0]
+    assert values(unhurt.invoke("shielded", GOOD, **{name: "guessed"})) == [1.0]
 
 
 # -- what archives say
@@ -310,7 +321,6 @@ def test_a_model_that_is_misconfigured(unhurt: Container, archive: Archive) -> N
     """A config that contradicts itself costs its own load and nothing else (CVE-2025-23336)."""
     for more in (
         "max_batch_size: -5\n",
-        'sequence_batching { control_input { name: "IN" control { kind: 7 } } }\n',
         "instance_group { kind: KIND_GPU count: 1 gpus: [ 99 ] }\n",
         "dynamic_batching { preferred_batch_size: [ 99999999 ] }\n",
         "version_policy { specific { versions: [ 9223372036854775807 ] } }\n",

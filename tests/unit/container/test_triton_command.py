@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ import pytest
 from container.ports import Ports
 from container.settings import read_settings
 from container.triton_command import TritonCommand, build_command, exit_timeout_s, shm_prefix_for
-from container.triton_runtime import TritonRuntime
+from container.triton_runtime import GRPC_RESTRICTED, HTTP_RESTRICTED, TritonRuntime
+from serve.triton_access import TritonAccess
 
 RUNTIME = TritonRuntime(
     executable=Path("/t/bin/tritonserver"),
@@ -29,15 +31,18 @@ def build(
     ports: Ports = Ports(21000, 21001, None),  # noqa: B008 - frozen
     inherited: dict[str, str] | None = None,
     gpu_count: int = 0,
+    restricts: tuple[str, ...] = (),
+    access: TritonAccess | None = None,
 ) -> TritonCommand:
     return build_command(
         read_settings(environment or {}),
-        RUNTIME,
+        replace(RUNTIME, restricts=frozenset(restricts)),
         ports,
         Path("/w/repository"),
         inherited or {},
         gpu_count=gpu_count,
         shm_prefix="serve_1_ab_",
+        access=access,
     )
 
 
@@ -146,3 +151,72 @@ def test_shared_memory_names_tell_containers_apart() -> None:
     """Process ids repeat from container to container, and one name must not begin another."""
     assert shm_prefix_for(1, "ab") != shm_prefix_for(1, "cd")
     assert not shm_prefix_for(12, "ab").startswith(shm_prefix_for(1, "ab"))
+
+
+ACCESS = TritonAccess("c0ntrol", "inf3rence")
+BOTH = (HTTP_RESTRICTED, GRPC_RESTRICTED)
+STEERING = "model-repository,shared-memory,model-config,statistics,trace,logging"
+
+
+def restrictions(command: TritonCommand) -> list[str]:
+    return [word for word in command.argv if "-restricted-" in word]
+
+
+def test_everything_but_health_is_shut() -> None:
+    """Each API in one group, HTTP's inference with a secret of its own; both are to be hidden."""
+    command = build(restricts=BOTH, access=ACCESS)
+    assert restrictions(command) == [
+        f"--http-restricted-api={STEERING},metadata:x-serve-access=c0ntrol",
+        "--http-restricted-api=inference:x-serve-access=inf3rence",
+        f"--grpc-restricted-protocol={STEERING},metadata,inference:access=c0ntrol",
+    ]
+    assert command.secrets == ("c0ntrol", "inf3rence")
+    assert "c0ntrol" not in repr(command)
+    assert "c0ntrol" not in repr(ACCESS)
+
+
+def test_what_a_version_cannot_shut_stays_open() -> None:
+    """2.36 has no such flag for HTTP, and an unknown flag would end it; no secrets shut nothing."""
+    assert len(restrictions(build(restricts=(GRPC_RESTRICTED,), access=ACCESS))) == 1
+    assert not restrictions(build(access=ACCESS))
+    assert not restrictions(build(restricts=BOTH))
+
+
+def test_grpc_that_others_in_the_container_use() -> None:
+    """SAGEMAKER_TRITON_ALLOW_GRPC: models can be asked there, not steered."""
+    command = build({"SAGEMAKER_TRITON_ALLOW_GRPC": "true"}, restricts=BOTH, access=ACCESS)
+    assert restrictions(command)[-1] == f"--grpc-restricted-protocol={STEERING}:access=c0ntrol"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "count"),
+    [
+        ("--http-header-forward-pattern=.*", 2),
+        ("--http-header-forward-pattern x-.*", 2),
+        ("--http-header-forward=(?i)X-SERVE", 2),
+        ("--http-header-forward-pattern='(unclosed'", 2),
+        ("--http-header-forward-pattern=^x-tenant$", 3),
+        ("--http-header-forward-pattern", 2),
+        ("--http-restricted-api=logging:k=v", 2),
+        ("--http-restricted-api logging:k=v", 2),
+        ("--grpc-restricted-protocol=logging:k=v", 3),
+    ],
+)
+def test_arguments_of_the_operators_own(arguments: str, count: int) -> None:
+    """A pattern that gives models the header leaves inference open; a flag that is set is left."""
+    environment = {"SAGEMAKER_TRITON_ADDITIONAL_ARGS": arguments}
+    assert len(restrictions(build(environment, restricts=BOTH, access=ACCESS))) == count
+
+
+def test_models_see_a_clean_environment_where_tenants_differ() -> None:
+    """In multi-model mode, unless it is set otherwise; a single model's owner is the endpoint's."""
+    inherited = {"AWS_SECRET_ACCESS_KEY": "x", "SERVE_REWRITE": "auto", "HOME": "/root"}
+    clean, everything = {"HOME": "/root"}, inherited
+    for environment, expected in (
+        ({"SAGEMAKER_MULTI_MODEL": "true"}, clean),
+        ({}, everything),
+        ({"SERVE_MODEL_ENVIRONMENT": "clean"}, clean),
+        ({"SAGEMAKER_MULTI_MODEL": "true", "SERVE_MODEL_ENVIRONMENT": "all"}, everything),
+    ):
+        env = build(environment, inherited=inherited).env
+        assert {key: value for key, value in env.items() if key in inherited} == expected

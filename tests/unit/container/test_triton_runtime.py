@@ -17,6 +17,7 @@ from container.triton_runtime import (
     count_gpus,
     find_runtime,
     locate_tritonserver,
+    restricting_flags,
     supports_python_based_backends,
 )
 from tests.unit.container.conftest import WHEEL_2_36
@@ -47,6 +48,15 @@ def image(root: Path, *backends: str, library: bytes = NEW_LIBRARY, python: str 
 
 def snapshot(root: Path) -> list[str]:
     return sorted(str(path) for path in root.rglob("*"))
+
+
+def test_flags_that_shut_apis(tmp_path: Path) -> None:
+    """They are read off the program: 2.36 has the one for gRPC alone, a script has none."""
+    ours = locate_tritonserver(None, {"PATH": ""})
+    assert restricting_flags(ours) == {"http-restricted-api", "grpc-restricted-protocol"}
+    assert restricting_flags(WHEEL_2_36) == {"grpc-restricted-protocol"}
+    assert not restricting_flags(executable(tmp_path / "script"))
+    assert not restricting_flags(executable(tmp_path / "empty", ""))
 
 
 def test_the_configured_one_comes_first_and_alone(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def test_hop_by_hop_headers_stay_on_their_hop() -> None:
     dropped = {
         b"host", b"content-length", b"transfer-encoding", b"te", b"trailer", b"upgrade",
         b"keep-alive", b"expect", b"proxy-authorization", b"proxy-connection", HEADER,
-        b"x-one", b"x-two", b"x-three",
+        b"x-one", b"x-two", b"x-three", b"x-serve-access",
     }  # fmt: skip
     kept: Headers = [
         (b"x-amzn-sagemaker-custom-attributes", b"a=b"),

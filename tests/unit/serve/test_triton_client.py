@@ -21,6 +21,7 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 from ensemble_tools import Form, ServingPlan
 from ensemble_tools.plan import PublishedModel
 from serve.errors import ModelUnusable, ServeError, TritonTimeout, TritonUnavailable
+from serve.triton_access import TritonAccess
 from serve.triton_client import TritonClient, error_message
 from serve.triton_http import Answer, TritonHttp
 from tests.unit.serve.played_server import WAIT_S, Peer, Play, played, saying
@@ -98,6 +99,52 @@ class Answering(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[
 
     async def RepositoryIndex(self, request: Any, context: Any) -> Any:
         return service_pb2.RepositoryIndexResponse()
+
+
+class Guarded(Answering):
+    """Model control that tells what opened it."""
+
+    def __getattribute__(self, name: str) -> Any:
+        method = super().__getattribute__(name)
+        if not name.startswith(("Repository", "Server")):
+            return method
+
+        async def noted(request: Any, context: Any) -> Any:
+            metadata = dict(context.invocation_metadata())
+            self.asked.append(f"{name} {metadata.get('triton-grpc-protocol-access')}")
+            return await method(request, context)
+
+        return noted
+
+
+async def test_model_control_carries_its_secret() -> None:
+    """Each call over gRPC has the secret of model control; over HTTP goes the other one alone."""
+    server, servicer = grpc.aio.server(), Guarded()
+    service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(servicer, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    heads = []
+
+    async def play(peer: Peer) -> None:
+        heads.append((await peer.request())[0])
+        await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+
+    access = TritonAccess("c0ntrol", "inf3rence")
+    async with played(play) as stage:
+        client = TritonClient("127.0.0.1", stage.http._port, port, access)
+        await client.load(PLAN, WAIT_S)
+        await client.unload(PLAN, WAIT_S)
+        assert await client.is_live()
+        await client.close()
+    await server.stop(0)
+    calls = [said.split()[0] for said in servicer.asked if said.endswith(" c0ntrol")]
+    assert {*calls} == {
+        "ServerLive", "RepositoryModelLoad", "RepositoryModelUnload", "RepositoryIndex",
+    }  # fmt: skip
+    assert b"x-serve-access: inf3rence" in heads[0]
+    assert b"c0ntrol" not in heads[0]
+    fresh = TritonAccess.fresh(), TritonAccess.fresh()
+    assert len({secret for each in fresh for secret in (each.control, each.inference)}) == 4
 
 
 @contextlib.asynccontextmanager

@@ -48,6 +48,21 @@ async def test_what_is_sent() -> None:
     assert body == b"hello"
 
 
+async def test_lines_of_its_own() -> None:
+    """What every request to this server carries stands before the headers given."""
+    heads = []
+
+    async def play(peer: Peer) -> None:
+        heads.append(await peer.request())
+        await peer.send(answer())
+
+    async with played(play) as stage:
+        own = TritonHttp("127.0.0.1", stage.http._port, own_lines=b"x-own: 1\r\n")
+        await own.request(b"GET", b"/", [(b"a", b"1")], timeout_s=WAIT_S)
+        own.close()
+    assert heads[0][0].split(b"\r\n")[2:4] == [b"x-own: 1", b"a: 1"]
+
+
 async def test_a_connection_is_used_again() -> None:
     """A hundred requests one after the other need one connection."""
     async with played(repeating(answer())) as stage:

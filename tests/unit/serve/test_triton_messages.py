@@ -13,6 +13,7 @@ from serve.triton_messages import (
     judge,
     load_failure_reason,
     one_sentence,
+    without_regions,
 )
 
 NAMES = ("m.step", "m")
@@ -269,3 +270,30 @@ def test_a_sentence_about_a_traceback_stays() -> None:
     """Only the list is cut; what a model says in other words is its own."""
     said = "no Traceback: [1, 2], Traceback: none"
     assert one_sentence(said) == said
+
+
+#: Names of regions as 2.51 and 2.36 make them, and with the slash of shm_open.
+REGIONS = (
+    "serve_3885_8b2a7fe7_ac366f06-fe7f-4301-b16f-347bb5e31827",
+    "serve_1_0a1b2c3d_12",
+    "/serve_1_0a1b2c3d_12",
+)
+
+
+@pytest.mark.parametrize("region", REGIONS)
+def test_names_of_regions_go(region: str) -> None:
+    """Wherever they stand, in a load's reason as well; the rest of the sentence stays."""
+    said = f"Failed to increase the shared memory pool size for key '{region}' to 4 bytes"
+    without = said.replace(region, "(a shared memory region)")
+    assert without_regions(said) == one_sentence(said) == without
+    assert load_failure_reason(f"load failed for model 'm': {STATE}{said}") == without
+    assert means_exhaustion(without)
+    assert without_regions(f"{region} {region}.") == (
+        "(a shared memory region) (a shared memory region)."
+    )
+
+
+@pytest.mark.parametrize("said", ["serve_model", "SERVE_MODEL_ROOT", "serve_1_x_y", "serve_1_2"])
+def test_other_names_stay(said: str) -> None:
+    """Models and settings may begin alike."""
+    assert without_regions(said) == said
