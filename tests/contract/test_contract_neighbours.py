@@ -213,6 +213,20 @@ def test_code_that_is_bent_on_it_calls_a_neighbour(container: Container, way: st
     assert told(container, f"{ASK}\nsaid = ask({way})") == [6.0]
 
 
+def test_code_that_is_bent_on_it_unloads_a_neighbour(container: Container) -> None:
+    """OPEN as well; the neighbour's next caller waits for it to be loaded again."""
+    told(container, "pb_utils.unload_model.__closure__[0].cell_contents('victim', False)")
+    assert values(container.invoke("victim", infer([1]))) == [6.0]
+    assert "the model was loaded again model_name=victim" in container.log
+
+
+def test_a_model_has_the_rights_of_its_user(container: Container) -> None:
+    """OPEN: neighbours' files and regions of shared memory are the same user's."""
+    theirs = container.model_root / "victim/model/m/1/model.py"
+    assert told(container, f"said = open({str(theirs)!r}).read()") == theirs.read_text()
+    assert set(told(container, "said = os.listdir('/dev/shm')")) >= container.regions()
+
+
 def test_names_are_no_secret(container: Container) -> None:
     """OPEN: unguessable names would not help, the directory beside a model's own lists them all."""
     listing = "said = sorted(os.listdir(os.path.join(os.path.dirname(__file__), '../..')))"
