@@ -1,0 +1,138 @@
+"""A run's report: text, JSON and one page with pictures; and its rows for docs/reliability.md."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+
+from bench import figures as _page_rooms
+from simulator.replay.plots import Frame, Series, lines, with_variables
+
+_STYLE = Path(_page_rooms.__file__).with_name("report.css")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells are words already; numbers stand right where their head begins with #."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def text(self) -> str:
+        """In columns."""
+        everything = (self.head, *self.rows)
+        widths = [max(len(row[at]) for row in everything) for at in range(len(self.head))]
+        rows = (
+            "  ".join(
+                cell.rjust(width) if at else cell.ljust(width)
+                for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in everything
+        )
+        return "\n".join((self.title, *rows))
+
+    def markdown(self) -> str:
+        """As docs hold it."""
+        rows = (self.head, ("---",) * len(self.head), *self.rows)
+        return "\n".join("| " + " | ".join(map(_escaped, row)) + " |" for row in rows)
+
+    def html(self) -> str:
+        """For the page."""
+        head = "".join(f"<th>{escape(cell)}</th>" for cell in self.head)
+        rows = "".join(
+            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
+            for row in self.rows
+        )
+        return (
+            f"<h2>{escape(self.title)}</h2><div class='wide'><table class='lines'><thead>"
+            f"<tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
+        )
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Lines over time."""
+
+    title: str
+    y_label: str
+    x_label: str
+    series: Mapping[str, tuple[Sequence[float], Sequence[float]]]
+
+    def svg(self) -> str:
+        drawn = [
+            Series(label, x, y, colour=1 + number % 5, dashes=number % 5)
+            for number, (label, (x, y)) in enumerate(self.series.items())
+        ]
+        return lines(Frame(self.title, self.x_label, self.y_label), drawn)
+
+
+@dataclass(frozen=True)
+class Report:
+    """name: of the program. failures: what did not hold; none: it passed. facts: for the JSON."""
+
+    name: str
+    summary: str
+    failures: tuple[str, ...]
+    tables: tuple[Table, ...]
+    facts: Mapping[str, object]
+    pictures: tuple[Picture, ...] = field(default=())
+
+    def text(self) -> str:
+        """What a terminal shows."""
+        verdict = "passed" if not self.failures else f"FAILED: {len(self.failures)}"
+        parts = [f"{self.name}: {verdict}", self.summary, *(f"  - {one}" for one in self.failures)]
+        return "\n".join([*parts, *("\n" + table.text() for table in self.tables)])
+
+    def markdown(self) -> str:
+        """Its tables for the documents."""
+        return "\n\n".join(f"**{table.title}**\n\n{table.markdown()}" for table in self.tables)
+
+    def write(self, directory: Path) -> None:
+        """NAME.txt, .json, .md and .html."""
+        directory.mkdir(parents=True, exist_ok=True)
+        path = directory / self.name
+        facts = {
+            "summary": self.summary, "failures": self.failures, "machine": machine(), **self.facts,
+        }  # fmt: skip
+        path.with_suffix(".txt").write_text(self.text() + "\n")
+        path.with_suffix(".json").write_text(json.dumps(facts, indent=1, default=str))
+        path.with_suffix(".md").write_text(self.markdown() + "\n")
+        path.with_suffix(".html").write_text(self.page())
+
+    def page(self) -> str:
+        """One file that opens from a disk."""
+        colour = "bad" if self.failures else "good"
+        body = "".join(
+            (
+                f"<h1>{escape(self.name)}</h1>",
+                f"<p class='verdict {colour}'>{escape(self.summary)}</p>",
+                "".join(f"<p class='bad'>{escape(one)}</p>" for one in self.failures),
+                "".join(f"<figure>{one.svg()}</figure>" for one in self.pictures),
+                "".join(table.html() for table in self.tables),
+            )
+        )
+        return (
+            '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">'
+            f"<title>{escape(self.name)}</title><style>{with_variables(_STYLE)}</style></head>"
+            f"<body><main>{body}</main></body></html>\n"
+        )
+
+
+def machine() -> dict[str, object]:
+    """Where it was measured."""
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return {
+        "cores": len(os.sched_getaffinity(0)), "memory_gb": round(pages / 1e9, 1),
+        "kernel": platform.release(), "python": platform.python_version(),
+    }  # fmt: skip
+
+
+def _escaped(cell: str) -> str:
+    return cell.replace("|", "\\|").replace("\n", " ")
