@@ -198,8 +198,8 @@ def tried(place: Place, act: Callable[[Server], Answer]) -> Outcome:
     outcome = Outcome(
         place.name, answer.status, said, round(seconds, 2), memory.grown_mb, server.death(), hurt
     )
-    if outcome.death or outcome.witness:
-        place.discard()
+    if outcome.death or outcome.witness or not outcome.status:
+        place.discard()  # what hangs in it must not be the next one's fault
     return outcome
 
 
@@ -223,12 +223,29 @@ def try_archive(place: Place, hostile: HostileArchive) -> Outcome:
         if not directory.exists():
             directory.mkdir(parents=True)
             hostile.write(directory, marker)
-        answer = load(server, f"h{number}", directory, PATIENCE_S)
+        try:
+            answer = load(server, f"h{number}", directory, PATIENCE_S)
+        except NoAnswer as error:
+            answer = Answer(0, {}, error.said.encode())
         if answer.status == 200:
             unload(server, f"h{number}", PATIENCE_S)
+        _load_beside(server)
         return _betrayed(hostile, answer, marker)
 
     return tried(place, act)
+
+
+def _load_beside(server: Server) -> None:
+    """Another tenant's model is loaded and unloaded; raises NoAnswer where that hangs or fails."""
+    path = server.archives / "beside" / "model"
+    if not path.exists():
+        write_archive(path, {"beside": models.identity})
+    try:
+        answers = [load(server, "beside", path, PATIENCE_S), unload(server, "beside", PATIENCE_S)]
+    except NoAnswer as error:
+        raise NoAnswer(f"other loads hang: {error.said}") from error
+    if [answer.status for answer in answers] != [200, 200]:
+        raise NoAnswer(f"other loads fail: {answers[0].status}, {answers[1].status}")
 
 
 def _betrayed(hostile: HostileArchive, answer: Answer, marker: Path) -> Answer:
