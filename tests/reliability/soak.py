@@ -204,7 +204,7 @@ def left(looks: Sequence[Census]) -> list[str]:
     first, warm, end = looks[0], looks[WARM], looks[-1]
     found = []
     for name in COUNTED:
-        before = first if name in ("zombies", "shm_files", "tmp_files", "processes") else warm
+        before = first if name in ("zombies", "shm_files", "processes") else warm
         if getattr(end, name) > getattr(before, name):
             found.append(f"{name}: {getattr(before, name)} before, {getattr(end, name)} at the end")
     return found
