@@ -30,7 +30,7 @@ venv := -m venv --clear
 ifneq ($(filter clean,$(MAKECMDGOALS)),)
 .NOTPARALLEL:
 endif
-.PHONY: help setup demo test test-docker lint bench bench-short bench-workflows exports fuzz-graphs fuzz-json fuzz-workflows lock clean
+.PHONY: help setup demo test test-docker lint bench bench-short bench-workflows exports fuzz-graphs fuzz-json fuzz-workflows fuzz-http soak chaos beside lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -74,6 +74,18 @@ fuzz-json: setup  ## N random JSON requests (N=5000 SEED=1): tritonserver's answ
 
 fuzz-workflows: setup  ## N random NVTabular workflows (N=200 SEED=1), compiled, against NVTabular's own answers
 	.venv/bin/python -m tests.workflows --cases $(or $(N),200) --seed $(or $(SEED),1) --keep $(or $(KEEP),/tmp/fuzz-workflows)
+
+fuzz-http: setup  ## N random requests over raw sockets (N=100000 SEED=1): no death, no 5xx, the values that were sent
+	.venv/bin/python -m tests.reliability.fuzz_http --count $(or $(N),100000) --seed $(or $(SEED),1) --keep $(or $(KEEP),/tmp/fuzz-http)
+
+soak: setup  ## N minutes (N=10) of load, invoke, unload, three at a time, with all exports: whether anything is left
+	.venv/bin/python -m tests.reliability.soak --minutes $(or $(N),10) --out $(or $(OUT),reliability-report)
+
+chaos: setup  ## N minutes (N=10 SEED=1) of kills, shortages and attacks beside 20 tenants whose every answer is checked
+	.venv/bin/python -m tests.reliability.chaos --minutes $(or $(N),10) --seed $(or $(SEED),1) --out $(or $(OUT),reliability-report)
+
+beside: setup  ## each hostile request and archive on the container and on Triton's own frontend, as a table
+	.venv/bin/python -m tests.reliability.beside --out $(or $(OUT),reliability-report)
 
 lock:  ## requirements/*.in -> *.txt; needs uv
 	requirements/lock.sh

@@ -20,13 +20,12 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from tests.reliability.attacked import MIB, Attacked, Room, attacked
 from tests.reliability.corpus.hostile_requests import everything
-from tests.reliability.faults import TARGET, Fault, Scene, faults
+from tests.reliability.faults import LOAD_TIMEOUT_S, TARGET, Fault, Scene, faults
 from tests.reliability.reports import Report, Table
 from tests.reliability.tenants import (
     Tenant,
@@ -44,14 +43,17 @@ TENANTS = 20
 #: Docker's usual limits are far higher; ours must hold with the least that is met.
 ROOM = Room(descriptors=1024, shared_memory=900 * MIB, disk=64 * MIB)
 ENVIRONMENT = {
-    "SERVE_INVOKE_TIMEOUT": "15", "SERVE_LOAD_TIMEOUT": "12", "SERVE_UNLOAD_TIMEOUT": "12",
+    "SERVE_INVOKE_TIMEOUT": "15", "SERVE_UNLOAD_TIMEOUT": "15",
+    "SERVE_LOAD_TIMEOUT": str(LOAD_TIMEOUT_S),
     # Chaos kills tritonserver more often than a machine does; deaths are counted here.
     "SERVE_RESTART_LIMIT": "1000",
 }  # fmt: skip
 #: How long until all tenants are right again, after a fault is undone, before they count as lost.
-_RIGHT_WITHIN_S = 60.0
+_RIGHT_WITHIN_S = 90.0
 _EXPORTS = ("dense", "ragged", "session")
 _LOAD_S = 120.0
+#: The first load of an export reads some hundred MB of Python packages from the disk.
+_TRIES = 2
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ class Stage:
         self._open = contextlib.ExitStack()
         self._starts = 0
         self.server = self._start()
-        self.tenants = self._load()
+        self.tenants = self._loaded()
 
     @property
     def port(self) -> int:
@@ -129,7 +131,7 @@ class Stage:
         """After the container has ended."""
         self._open.close()
         self.server = self._start()
-        self.tenants = self._load()
+        self.tenants = self._loaded()
 
     def close(self) -> str | None:
         """Stop it in order; what went wrong with that."""
@@ -144,16 +146,23 @@ class Stage:
         environment = {**model_environment(), **ENVIRONMENT}
         return self._open.enter_context(attacked(directory, ROOM, environment))
 
+    def _loaded(self) -> tuple[Tenant, ...]:
+        try:
+            return self._load()
+        except BaseException:
+            self._open.close()
+            raise
+
     def _load(self) -> tuple[Tenant, ...]:
         root = self.server.container.model_root
         tenants = _tenants(root, self._directory / "marker", self._count, self._exports)
         write_archive(root / TARGET / "model", {TARGET: everything()})
-        wanted = [(tenant.name, tenant.archive) for tenant in tenants]
+        wanted: list[tuple[str, Path]] = [(tenant.name, tenant.archive) for tenant in tenants]
         wanted.append((TARGET, root / TARGET / "model"))
         scene = Scene(self.server, tenants, random.Random(), self._directory, 0)
-        with ThreadPoolExecutor(4) as pool:
-            statuses = list(pool.map(lambda each: scene.load(each[0], each[1], _LOAD_S), wanted))
-        assert set(statuses) == {200}, dict(zip(wanted, statuses, strict=True))
+        for name, archive in wanted:
+            statuses = [scene.load(name, archive, _LOAD_S) for _ in range(_TRIES)]
+            assert statuses[-1] in (200, 409), f"{name} cannot be loaded: {statuses}"
         return tenants
 
 

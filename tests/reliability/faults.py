@@ -33,6 +33,8 @@ from tests.support.models import PythonModel, write_archive
 Hits = Literal["nobody", "one", "all"]
 
 TARGET = "target"
+#: The container's own limit: after that a load that hangs is given up.
+LOAD_TIMEOUT_S = 30
 #: What a hostile request or load is waited for, in seconds; it goes on alone after that.
 _PATIENCE_S = 8.0
 _BACK_WITHIN_S = 60.0
@@ -78,9 +80,13 @@ class Scene:
 
     def load(self, name: str, directory: Path, timeout_s: float = _PATIENCE_S) -> int:
         """The status of a load; 0: none came."""
-        body = f'{{"model_name": "{name}", "url": "{directory}"}}'.encode()
-        answer = self.post("/models", body, timeout_s)
+        answer = self.loaded(name, directory, timeout_s)
         return answer.status if answer else 0
+
+    def loaded(self, name: str, directory: Path, timeout_s: float) -> Answer | None:
+        """The answer to a load, None where none came."""
+        body = f'{{"model_name": "{name}", "url": "{directory}"}}'.encode()
+        return self.post("/models", body, timeout_s)
 
     def unload(self, name: str) -> int:
         try:
@@ -104,6 +110,7 @@ class Fault:
 
     name: str
     begin: Begin
+    promise: str
     hits: Hits = "nobody"
     is_quick: bool = False
     needs: Callable[[Scene], str | None] = lambda _: None
@@ -411,10 +418,13 @@ def _hostile_archive(number: int) -> Begin:
             directory.mkdir(parents=True)
             hostile.write(directory, marker)
         yield
-        patience = 20.0 if hostile.hangs else _PATIENCE_S
-        status = scene.load(f"h{number}", directory, patience)
+        patience = LOAD_TIMEOUT_S + _PATIENCE_S if hostile.hangs else _PATIENCE_S
+        answer = scene.loaded(f"h{number}", directory, patience)
+        status = answer.status if answer else 0
         if status == 200:
             scene.unload(f"h{number}")
+        if answer and hostile.secret and hostile.secret.encode() in answer.body:
+            scene.hurts.append(f"{hostile.name}: the answer holds the environment")
         if status not in hostile.allowed:
             scene.hurts.append(f"{hostile.name}: {status or 'no answer'}")
         if hostile.marks and marker.exists():
@@ -426,27 +436,48 @@ def _hostile_archive(number: int) -> Begin:
     return begin
 
 
+_REFUSED = "refuses it as the sender's fault; the others notice nothing"
+_SHORT = "refuses loads with 507 while it lasts; what is loaded goes on"
+_LEFT = "drops what waits for them; the next caller does not wait for it"
+
+
 def faults() -> tuple[Fault, ...]:
     """All of them."""
     archives = (
-        Fault(f"archive: {one.name}", _hostile_archive(number), is_quick=number in (0, 2, 4))
+        Fault(
+            f"archive: {one.name}", _hostile_archive(number), _REFUSED, is_quick=number in (0, 2, 4)
+        )
         for number, one in enumerate(HOSTILE_ARCHIVES)
     )
     return (
-        Fault("kill -9 of a stub", _kill_stub, "one", is_quick=True),
-        Fault("SIGSTOP of a stub", _stop_stub, "nobody"),
-        Fault("kill -9 of tritonserver", _kill_triton, "all", is_quick=True),
-        Fault("SIGSTOP of tritonserver", _stop_triton, "nobody", is_quick=True),
-        Fault("a full disk", _full_disk, needs=_no_file_system),
-        Fault("a full /dev/shm", _full_shm, is_quick=True, needs=_no_file_system),
-        Fault("few descriptors", _few_descriptors),
-        Fault("few pids", _few_pids, needs=_no_pids),
-        Fault("little memory", _little_memory, needs=_no_memory_group),
-        Fault("400 abandoned callers", _abandoned, is_quick=True),
-        Fault("1,500 idle connections", _idle_flood, is_quick=True),
-        Fault("100 slow half-requests", _slow_halves),
-        Fault("a burst of 500", _burst),
-        Fault("hostile requests", _hostile_requests, is_quick=True),
+        Fault(
+            "kill -9 of a stub",
+            _kill_stub,
+            "loads the model again; its requests are answered",
+            "one",
+            is_quick=True,
+        ),
+        Fault("SIGSTOP of a stub", _stop_stub, "its callers wait; the others notice nothing"),
+        Fault(
+            "kill -9 of tritonserver",
+            _kill_triton,
+            "starts it again with all its models; until then 503",
+            "all",
+            is_quick=True,
+        ),
+        Fault("SIGSTOP of tritonserver", _stop_triton, "all wait; none is lost", is_quick=True),
+        Fault("a full disk", _full_disk, _SHORT, needs=_no_file_system),
+        Fault("a full /dev/shm", _full_shm, _SHORT, is_quick=True, needs=_no_file_system),
+        Fault("few descriptors", _few_descriptors, _SHORT),
+        Fault("few pids", _few_pids, _SHORT, needs=_no_pids),
+        Fault("little memory", _little_memory, _SHORT, needs=_no_memory_group),
+        Fault("400 abandoned callers", _abandoned, _LEFT, is_quick=True),
+        Fault(
+            "1,500 idle connections", _idle_flood, "serves the others beside them", is_quick=True
+        ),
+        Fault("100 slow half-requests", _slow_halves, "serves the others beside them"),
+        Fault("a burst of 500", _burst, "answers all of it"),
+        Fault("hostile requests", _hostile_requests, _REFUSED, is_quick=True),
         *archives,
     )
 

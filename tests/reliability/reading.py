@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import struct
 import zlib
 from collections.abc import Iterator, Mapping
@@ -28,6 +29,8 @@ QUIET = frozenset({"note", "trace", "x"})
 _PLAIN_HEADERS = frozenset(
     {"content-type", "content-encoding", "accept", "user-agent", "x-note", "connection"}
 )
+#: Surrogates, which are a character in pairs alone, and the end of a C string.
+_ODD_ESCAPE = re.compile(rb"(?i)\\ud[89a-f]|\\u0000")
 #: JSON deeper than this may be refused by limits (Python's own reader ends at about 1,000).
 _DEEP = 50
 
@@ -163,8 +166,8 @@ def _json(text: bytes, doubts: _Doubts) -> dict[str, Any]:
         raise _Refuse("no JSON") from error
     if not isinstance(request, dict):
         raise _Refuse("no object")
-    if b"\\u" in text or b"\0" in text:
-        doubts.add("escapes")
+    if _ODD_ESCAPE.search(text):
+        doubts.add("an escape of half a character, or of none")
     if text.count(b"[") + text.count(b"{") > _DEEP and _depth(request) > _DEEP:
         doubts.add("deep")
     return request

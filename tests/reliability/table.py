@@ -1,0 +1,127 @@
+"""The one table of docs/reliability.md, made of what the programs wrote.
+
+    .venv/bin/python -m tests.reliability.table DIR [--into docs/reliability.md]
+
+DIR: where beside, chaos, soak and fuzz-http wrote their JSON (--out); what is not there is left
+out. Without --into it is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.reliability.beside import Outcome
+from tests.reliability.corpus.hostile_archives import HOSTILE_ARCHIVES
+from tests.reliability.faults import faults
+from tests.reliability.reports import Table
+
+HEAD = (
+    "what befalls it", "what the container promises", "measured", "Triton's own frontend",
+    "held by",
+)  # fmt: skip
+BEGIN, END = "<!-- table: python -m tests.reliability.table -->", "<!-- end of table -->"
+_QUICK = "test_chaos.py"
+_LONG = "`make chaos`"
+
+
+def rows(directory: Path) -> Iterator[tuple[str, ...]]:
+    """All that was measured, in the order of the programs."""
+    yield from _chaos(_read(directory / "chaos.json"))
+    yield from _beside(_read(directory / "beside.json"))
+    yield from _soak(_read(directory / "soak.json"))
+    yield from _fuzz(_read(directory / "fuzz-http.json"))
+
+
+def _read(path: Path) -> Any:
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def _chaos(found: Any) -> Iterator[tuple[str, ...]]:
+    known = {fault.name: fault for fault in faults()}
+    for one in found["faults"] if found else ():
+        fault = known[one["fault"]]
+        test = f"{_QUICK}, {_LONG}" if fault.is_quick else _LONG
+        yield (f"**{fault.name}**, 20 tenants beside it", fault.promise, _happened(one), "", test)
+
+
+def _happened(one: dict[str, Any]) -> str:
+    back = (
+        "never all right again" if one["back_s"] is None else f"right after {one['back_s']:.1f} s"
+    )
+    parts = [f"{one['asked']} asked, {one['wrong']} wrong, {one['lost']} lost", back]
+    if one["excused"]:
+        parts.append(f"{one['excused']} in flight in what was killed")
+    parts.append(f"/ping at most {one['ping_s'] * 1000:.0f} ms")
+    if one["ended"] is not None:
+        parts.append("**the container ended**")
+    elif one["deaths"]:
+        parts.append("**tritonserver died**")
+    parts += [f"**{hurt[:160]}**" for hurt in one["hurts"][:3]]
+    return "; ".join(parts)
+
+
+def _beside(found: Any) -> Iterator[tuple[str, ...]]:
+    hanging = {one.name for one in HOSTILE_ARCHIVES if one.hangs}
+    for row in found or ():
+        outcomes = {one["server"]: Outcome(**one) for one in row["outcomes"]}
+        own, other = outcomes.get("container"), outcomes.get("frontend")
+        allowed = " or ".join(str(status) if status else "closed" for status in row["allowed"])
+        held = own.holds(tuple(row["allowed"])) if own else True
+        words = own.in_words if own else ""
+        yield (
+            f"{row['family']}: {row['name']}",
+            allowed,
+            words if held else f"**{words}**",
+            other.in_words if other else "",
+            "`make beside`" if row["name"] in hanging else "test_hostile.py",
+        )
+
+
+def _soak(found: Any) -> Iterator[tuple[str, ...]]:
+    if found:
+        said = "; ".join([found["summary"], *found["failures"]])
+        yield ("load, invoke, unload", "nothing is left", said, "", "test_soak.py, `make soak`")
+
+
+def _fuzz(found: Any) -> Iterator[tuple[str, ...]]:
+    if found:
+        said = "; ".join([found["summary"], *found["failures"]])
+        yield (
+            "random requests",
+            "no death, no 5xx, the values that were sent",
+            said,
+            "",
+            "test_fuzz_http.py, `make fuzz-http`",
+        )
+
+
+def put_into(path: Path, table: str) -> None:
+    """Between the two marks of the document, in the place of the table that is there."""
+    text = path.read_text()
+    before, rest = text.split(BEGIN, 1)
+    after = rest.split(END, 1)[1]
+    path.write_text(f"{before}{BEGIN}\n\n{table}\n\n{END}{after}")
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--into", type=Path, help="the document that holds the table")
+    arguments = parser.parse_args(argv)
+    table = Table("", HEAD, tuple(rows(arguments.directory))).markdown()
+    if arguments.into:
+        put_into(arguments.into, table)
+    else:
+        print(table)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
