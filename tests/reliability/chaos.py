@@ -43,7 +43,7 @@ TENANTS = 20
 #: Docker's usual limits are far higher; ours must hold with the least that is met.
 ROOM = Room(descriptors=1024, shared_memory=900 * MIB, disk=64 * MIB)
 ENVIRONMENT = {
-    "SERVE_INVOKE_TIMEOUT": "15", "SERVE_UNLOAD_TIMEOUT": "15",
+    "SERVE_INVOKE_TIMEOUT": "30", "SERVE_UNLOAD_TIMEOUT": "15",
     "SERVE_LOAD_TIMEOUT": str(LOAD_TIMEOUT_S),
     # Chaos kills tritonserver more often than a machine does; deaths are counted here.
     "SERVE_RESTART_LIMIT": "1000",
@@ -127,8 +127,17 @@ class Stage:
         """For a fault."""
         return Scene(self.server, self.tenants, chance, self._directory, seconds)
 
+    def heal(self, found: Happened) -> None:
+        """Another container, where this one has ended, never recovers, or hangs in some call.
+
+        What one fault has left is not to be the next one's.
+        """
+        self.server.trim_log()
+        if self.server.has_ended or found.back_s is None or any(map(_is_stuck, found.hurts)):
+            self.restart()
+
     def restart(self) -> None:
-        """After the container has ended."""
+        """End it; the next has the same tenants."""
         self._open.close()
         self.server = self._start()
         self.tenants = self._loaded()
@@ -164,6 +173,10 @@ class Stage:
             statuses = [scene.load(name, archive, _LOAD_S) for _ in range(_TRIES)]
             assert statuses[-1] in (200, 409), f"{name} cannot be loaded: {statuses}"
         return tenants
+
+
+def _is_stuck(hurt: str) -> bool:
+    return "no answer" in hurt
 
 
 def _tenants(root: Path, marker: Path, count: int, exports: Sequence[str]) -> tuple[Tenant, ...]:
@@ -291,10 +304,7 @@ def chaos(
                 continue
             found.append(happen(stage, fault, scene, traffic))
             say(_line(found[-1], time.monotonic() - started))
-            stage.server.trim_log()
-            if stage.server.has_ended or found[-1].back_s is None:
-                stage.server.kill()
-                stage.restart()
+            stage.heal(found[-1])
     end = stage.close()
     return report(plan, traffic, found, skipped, end, time.monotonic() - started)
 

@@ -429,8 +429,9 @@ def _hostile_archive(number: int) -> Begin:
             scene.hurts.append(f"{hostile.name}: {status or 'no answer'}")
         if hostile.marks and marker.exists():
             scene.hurts.append(f"{hostile.name}: its code was run")
-        spare = scene.load("spare", scene.spare("spare"))
-        if spare != 200 or scene.unload("spare") != 200:
+        name = f"spare-{number}"  # of its own: one that hangs is not the next one's 409
+        spare = scene.load(name, scene.spare(name))
+        if spare != 200 or scene.unload(name) != 200:
             scene.hurts.append(f"others' loads after it: {spare or 'no answer'}")
 
     return begin

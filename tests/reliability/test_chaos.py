@@ -34,9 +34,7 @@ class Chaos:
         if lacking := fault.needs(scene):
             pytest.skip(lacking)
         found = happen(self.stage, fault, scene, self.traffic)
-        self.stage.server.trim_log()
-        if self.stage.server.has_ended or found.back_s is None:
-            self.stage.restart()
+        self.stage.heal(found)
         return found
 
 

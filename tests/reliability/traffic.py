@@ -19,7 +19,7 @@ from tests.reliability.tenants import Tenant
 from tests.reliability.wire import Answer, NoAnswer, Wire, request
 
 #: An answer that takes longer counts as none; the platform itself waits for 60 s.
-PATIENCE_S = 20.0
+PATIENCE_S = 40.0
 _PING_EVERY_S = 0.1
 _PING_PATIENCE_S = 5.0
 
@@ -101,11 +101,15 @@ class Traffic:
         port = 0
         while not self._over.wait(chance.uniform(0.5, 1.5) / self._rate):
             if wire is None or port != self._port():
+                if wire is not None:
+                    wire.close()
                 port = self._port()
                 wire = Wire(port, PATIENCE_S)
             one = ask(wire, tenant, chance)
             with self._lock:
                 self.asked.append(one)
+        if wire is not None:
+            wire.close()
 
     def _ping(self) -> None:
         while not self._over.wait(_PING_EVERY_S):
