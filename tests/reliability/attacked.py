@@ -104,6 +104,7 @@ class Attacked:
 
     def kill(self) -> None:
         """End all that is left of it, and remove what it wrote."""
+        self.container.http.close()
         self.container.descendants()
         if not self.has_ended:
             self.container.process.kill()

@@ -24,6 +24,7 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -198,14 +199,8 @@ class Fuzz:
     def run(self, seed: int, first: int, count: int) -> None:
         """Send the cases of these numbers."""
         numbers = iter(range(first, first + count))
-        workers = [
-            threading.Thread(target=self._work, args=(place, seed, numbers))
-            for place in range(CONNECTIONS)
-        ]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
+        with ThreadPoolExecutor(CONNECTIONS) as pool:
+            list(pool.map(lambda place: self._work(place, seed, numbers), range(CONNECTIONS)))
         with self._lock:  # what died of the last ones
             self._has_died()
 

@@ -6,6 +6,7 @@ A case is made again from its seed and number.
 from __future__ import annotations
 
 import base64
+import copy
 import gzip
 import json
 import random
@@ -337,16 +338,17 @@ def _change(chance: random.Random, document: dict[str, Any]) -> None:
     key = chance.choice(list(holder) if isinstance(holder, dict) else range(len(holder)))
     what = chance.random()
     if what < 0.55:
-        holder[key] = chance.choice(_ODD)
+        holder[key] = copy.deepcopy(chance.choice(_ODD))
     elif what < 0.7:
         del holder[key]
     elif isinstance(holder, dict):
         if what < 0.85:
-            holder["parameters"] = {chance.choice(_PARAMETERS): chance.choice(_ODD)}
+            odd = copy.deepcopy(chance.choice(_ODD))
+            holder["parameters"] = {chance.choice(_PARAMETERS): odd}
         else:
-            holder[chance.choice(_KEYS)] = holder[key]
+            holder[chance.choice(_KEYS)] = copy.deepcopy(holder[key])
     else:
-        holder.insert(key, chance.choice([*_ODD, holder[key]]))
+        holder.insert(key, copy.deepcopy(chance.choice([*_ODD, holder[key]])))
 
 
 def _holders(value: Any) -> list[Any]:
