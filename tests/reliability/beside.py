@@ -1,6 +1,6 @@
 """The hostile requests and archives, one by one, on the container and on Triton's own frontend.
 
-    .venv/bin/python -m tests.reliability.beside [--only WORDS] [--out DIR]
+    .venv/bin/python -m tests.reliability.beside [--kind archive] [--only WORDS] [--out DIR]
 
 Each is tried with a limit of time and of memory, and a server that has died of it is started again.
 It prints a row of Markdown for each, as docs/reliability.md holds them, and writes DIR/beside.json.
@@ -258,13 +258,13 @@ def _betrayed(hostile: HostileArchive, answer: Answer, marker: Path) -> Answer:
     return answer
 
 
-def rows(places: list[Place], only: str) -> Iterator[Row]:
+def rows(places: list[Place], only: str, kind: str | None) -> Iterator[Row]:
     """One after another; each on every server."""
-    for hostile in hostile_requests():
+    for hostile in hostile_requests() if kind != "archive" else ():
         if only in hostile.name:
             found = tuple(try_request(place, hostile) for place in places)
             yield Row("request", hostile.name, hostile.family, hostile.allowed, found)
-    for archive in HOSTILE_ARCHIVES:
+    for archive in HOSTILE_ARCHIVES if kind != "request" else ():
         if only in archive.name:
             found = tuple(try_archive(place, archive) for place in places)
             yield Row("archive", archive.name, "archive", archive.allowed, found)
@@ -274,6 +274,7 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--kind", choices=("request", "archive"), help="of these alone")
     parser.add_argument("--only", default="", help="those whose name holds this")
     parser.add_argument("--out", type=Path, default=Path(tempfile.gettempdir()) / "reliability")
     parser.add_argument(
@@ -286,7 +287,7 @@ def main(argv: list[str]) -> int:
     print("| what | sent | allowed | " + " | ".join(names) + " |")
     print("|---|---|---" + "|---" * len(names) + "|")
     with tempfile.TemporaryDirectory(prefix="beside-") as work:
-        found = _all(names, Path(work), arguments.only)
+        found = _all(names, Path(work), arguments.only, arguments.kind)
     kept = [asdict(row) for row in found]
     (arguments.out / "beside.json").write_text(json.dumps(kept, indent=1))
     bad = [
@@ -297,11 +298,11 @@ def main(argv: list[str]) -> int:
     return 1 if bad else 0
 
 
-def _all(names: list[str], work: Path, only: str) -> list[Row]:
+def _all(names: list[str], work: Path, only: str, kind: str | None) -> list[Row]:
     places = [Place(name, work) for name in names]
     found = []
     try:
-        for row in rows(places, only):
+        for row in rows(places, only, kind):
             print(row.markdown(), flush=True)
             found.append(row)
     finally:
