@@ -28,11 +28,11 @@ def _look(cycles: int, **more: float) -> Census:
 
 
 def test_what_is_left_is_told() -> None:
-    """A zombie at the end, and a descriptor more than after the warm-up, are failures."""
-    looks = [_look(0), _look(100), _look(200), _look(300), _look(400, descriptors=2, zombies=2)]
+    """A zombie at the end, and a thread more than after the warm-up, are failures."""
+    looks = [_look(0), _look(100), _look(200), _look(300), _look(400, threads=2, zombies=2)]
     assert soak.left(looks) == [
         "zombies: 1 before, 2 at the end",
-        "descriptors: 1 before, 2 at the end",
+        "threads: 1 before, 2 at the end",
     ]
     assert soak.left(looks[:-1]) == []
 
