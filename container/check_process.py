@@ -8,6 +8,7 @@ workflows are compiled for, also where there is a GPU.
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import signal
@@ -21,6 +22,7 @@ from container.errors import RuntimeUnusable
 from container.tied import tied_to_us
 from container.triton_runtime import BackendPython, ModelsPython, ask_interpreter, python_on_path
 from ensemble_tools import WorkflowCheck
+from ensemble_tools.files import SHORTAGES
 from ensemble_tools.plan import PublishedModel
 from ensemble_tools.workflow_check import Verdict, check_job, check_program, read_verdict
 
@@ -99,7 +101,7 @@ class WorkflowChecks:
     def _asked(
         self, python: BackendPython, environment: dict[str, str], job: str, timeout_s: float
     ) -> Verdict:
-        """The program's verdict; raises TimeoutExpired."""
+        """The program's verdict; raises TimeoutExpired, and OSError for a lack of resources."""
         command = [*tied_to_us(), str(python.executable), "-I", "-B", str(check_program())]
         try:
             process = subprocess.Popen(
@@ -108,6 +110,8 @@ class WorkflowChecks:
                 start_new_session=True,  # what it starts ends with it
             )  # fmt: skip
         except OSError as error:
+            if error.errno in SHORTAGES:
+                raise
             return _unsure(error.strerror or str(error))
         self._process = process
         try:
@@ -120,6 +124,8 @@ class WorkflowChecks:
             raise
         finally:
             self._process = None
+        if process.returncode == -signal.SIGKILL and not self._stopping:  # the kernel did it
+            raise OSError(errno.ENOMEM, "the process that compares a workflow was killed")
         if process.returncode != 0:
             words = (said.strip().splitlines() or ["nothing was said"])[-1][:_LAST_WORDS]
             return _unsure(f"exit {process.returncode}: {words}")

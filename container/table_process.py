@@ -7,6 +7,7 @@ not keep; and what archives bring is read where a fault of those libraries ends 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -41,7 +42,7 @@ class TableProcesses:
         """Write the tables' arrays into the directory; the rows of program.json. Blocking.
 
         Raises TableUnusable, also when the process dies or takes too long; OSError when it could
-        not be started, or had no place to write to.
+        not be started, had no place to write to, or was killed for its memory.
         """
         if not wanted:
             return []
@@ -65,6 +66,8 @@ class TableProcesses:
             raise
         finally:
             self._running.discard(process)
+        if process.returncode == -signal.SIGKILL and not self._stopping:  # the kernel did it
+            raise OSError(errno.ENOMEM, "the process that writes its tables was killed")
         if process.returncode != 0:
             said = said.strip()[-_LAST_WORDS:] or "nothing was said"
             raise TableUnusable(

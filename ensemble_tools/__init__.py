@@ -5,7 +5,13 @@ The public names, in the order in which a load uses them.
 
 from ensemble_tools.compilation import Compile, with_compiled_workflows
 from ensemble_tools.demand import Demand, ModelDemand, demand_of
-from ensemble_tools.errors import ArchiveError, EnsembleToolsError, IllegalName
+from ensemble_tools.errors import (
+    ArchiveError,
+    EnsembleToolsError,
+    IllegalName,
+    ResourceLacking,
+    SourceUnreadable,
+)
 from ensemble_tools.graph_reader import read_executor_graph
 from ensemble_tools.namespace import Namespace, parse_published
 from ensemble_tools.plan import Form, Rewrite, ServingPlan, plan
@@ -23,8 +29,10 @@ __all__ = [
     "ModelDemand",
     "ModelRepository",
     "Namespace",
+    "ResourceLacking",
     "Rewrite",
     "ServingPlan",
+    "SourceUnreadable",
     "TableUnusable",
     "TableWriter",
     "WorkflowCheck",

@@ -11,8 +11,15 @@ from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 
-from ensemble_tools.errors import GraphUnreadable, quoted, shortened
+from ensemble_tools.errors import (
+    GraphUnreadable,
+    ResourceLacking,
+    SourceUnreadable,
+    quoted,
+    shortened,
+)
 from ensemble_tools.executor_template import is_workflow_model
+from ensemble_tools.files import read_bounded
 from ensemble_tools.graph_reader import read_graph_file
 from ensemble_tools.inert_pickle import MAX_PICKLE_BYTES
 from ensemble_tools.model_config import ModelConfig
@@ -40,7 +47,11 @@ class Compile(Enum):
 
 
 def with_compiled_workflows(plan: ServingPlan, repository: ModelRepository) -> ServingPlan:
-    """The plan, with each workflow compiled or the reason why it is not; raises nothing new."""
+    """The plan, with each workflow compiled or the reason why it is not.
+
+    Raises ResourceLacking, SourceUnreadable and MemoryError: they are no reasons to serve another
+    form.
+    """
     models = tuple(
         _compiled(model, repository.models[model.source_name])
         if model.source_name in repository.models
@@ -58,6 +69,8 @@ def _compiled(model: PublishedModel, source: SourceModel) -> PublishedModel:
         return replace(model, not_compiled=str(error))
     except GraphUnreadable as error:
         return replace(model, not_compiled=_unreadable(error))
+    except (ResourceLacking, SourceUnreadable, MemoryError):
+        raise
     except Exception as error:  # what a hostile pickle holds can make anything raise
         reason = shortened(f"{type(error).__name__}: {error}")
         return replace(model, not_compiled=f"it cannot be compiled ({reason})")
@@ -66,12 +79,7 @@ def _compiled(model: PublishedModel, source: SourceModel) -> PublishedModel:
 
 def _unreadable(error: GraphUnreadable) -> str:
     """Why the workflow is NVTabular's, which runs what the pickle says and may well read it."""
-    try:
-        with error.path.open("rb") as file:
-            joins = _JOIN_EXTERNAL in file.read(MAX_PICKLE_BYTES)
-    except OSError:
-        joins = False
-    if joins:
+    if _JOIN_EXTERNAL in (read_bounded(error.path, MAX_PICKLE_BYTES) or b""):
         return (
             "JoinExternal: its table is pickled inside of the workflow, with pandas and dask "
             f"({error.reason})"

@@ -1,8 +1,12 @@
-"""Why an archive cannot be served. Every error here is the archive's or the caller's fault.
+"""Why an archive cannot be served. ArchiveError and IllegalName are its or the caller's fault.
 
 EnsembleToolsError
+├── ResourceLacking          descriptors, memory or space: it says nothing of the archive
+├── SourceUnreadable         the disk did not give what it holds
 ├── IllegalName              the model name, or a name built from it, cannot be a Triton name
 └── ArchiveError             what SageMaker delivered cannot be served
+    ├── EntryRefused         something in it that no archive may hold, or that cannot be read
+    ├── DemandRefused        a config.pbtxt that asks for more than there is, or for what it may not
     ├── RepositoryUnusable   nothing to serve, or more than one thing that could be meant
     ├── ConfigUnreadable     a config.pbtxt that does not parse
     ├── ConfigIncomplete     a config.pbtxt that lacks what strict mode needs
@@ -25,6 +29,8 @@ from pathlib import Path
 QUOTED_LENGTH = 80
 #: Of a longer list a message names the first few.
 NAMED_COLUMNS = 10
+#: Of a path a message shows so many characters.
+_SHOWN_PATH = 300
 
 
 def shortened(text: str) -> str:
@@ -37,8 +43,34 @@ def quoted(text: str) -> str:
     return repr(shortened(text))
 
 
+def shown(path: Path | str) -> str:
+    """A path as a message shows it: on one line, its middle left out when it is long."""
+    text = str(path) if str(path).isprintable() else repr(str(path))
+    if len(text) <= _SHOWN_PATH:
+        return text
+    return f"{text[: _SHOWN_PATH // 2]}…{text[-_SHOWN_PATH // 2 :]}"
+
+
 class EnsembleToolsError(Exception):
     """Whatever stands between an archive and its serving form."""
+
+
+class ResourceLacking(EnsembleToolsError):
+    """The machine lacks something for a moment; with another model less it may be there."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        self.path = path
+        super().__init__(f"{shown(path)} cannot be read now: {reason}; unload a model")
+
+
+class SourceUnreadable(EnsembleToolsError):
+    """Neither the archive's fault nor a shortage: the disk failed (EIO and its like)."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        self.path = path
+        super().__init__(
+            f"{shown(path)} cannot be read: {reason}; expected what the disk holds, see its log"
+        )
 
 
 class IllegalName(EnsembleToolsError):
@@ -51,6 +83,22 @@ class IllegalName(EnsembleToolsError):
 
 class ArchiveError(EnsembleToolsError):
     """What was delivered cannot be served; the message names the file, the field and the remedy."""
+
+
+class EntryRefused(ArchiveError):
+    """A file, directory or link that is not read, whatever is in it."""
+
+    def __init__(self, path: Path, found: str, remedy: str) -> None:
+        self.path = path
+        super().__init__(f"{shown(path)}: {found}; {remedy}")
+
+
+class DemandRefused(ArchiveError):
+    """A field of a config.pbtxt that tritonserver must not see."""
+
+    def __init__(self, path: Path, field: str, found: str, allowed: str) -> None:
+        self.path, self.field = path, field
+        super().__init__(f"{shown(path)}: the field `{field}` {found}; {allowed}")
 
 
 class RepositoryUnusable(ArchiveError):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ensemble_tools.errors import shortened
+from ensemble_tools.files import is_file, read_bounded
 
 #: Merlin's own are of some 6,000 bytes.
 MAX_TEMPLATE_BYTES = 64 * 1024
@@ -60,15 +61,12 @@ class Template:
 
 
 def read_template(model_file: Path) -> Template:
-    """Recognise an executor's model.py; raises nothing for what cannot be read."""
-    if not model_file.is_file():
+    """Recognise an executor's model.py; raises as read_bounded does, and nothing for its text."""
+    data = read_bounded(model_file, MAX_TEMPLATE_BYTES) if is_file(model_file) else None
+    if data is None:
         return Template()
     try:
-        with model_file.open("rb") as file:
-            data = file.read(MAX_TEMPLATE_BYTES + 1)
         found = digest(data.decode()) if len(data) <= MAX_TEMPLATE_BYTES else "too long"
-    except OSError as error:
-        return Template(customised=f"it cannot be read: {error.strerror}")
     except Exception as error:  # what is no Python makes the parser raise SyntaxError and others
         return Template(customised=f"it does not parse: {shortened(str(error))}")
     if found in _MERLIN_SYSTEMS:
@@ -77,12 +75,14 @@ def read_template(model_file: Path) -> Template:
 
 
 def is_workflow_model(model_file: Path) -> bool:
-    """Whether a workflow step's model.py is Merlin's of 23.08; False for what cannot be read."""
+    """Whether a workflow step's model.py is Merlin's of 23.08; False for what is no Python.
+
+    Raises as read_bounded does.
+    """
+    data = read_bounded(model_file, MAX_TEMPLATE_BYTES) if is_file(model_file) else None
+    if data is None or b"nvtabular" not in data or len(data) > MAX_TEMPLATE_BYTES:
+        return False
     try:
-        with model_file.open("rb") as file:
-            data = file.read(MAX_TEMPLATE_BYTES + 1)
-        if b"nvtabular" not in data or len(data) > MAX_TEMPLATE_BYTES:
-            return False
         return digest(data.decode()) == _WORKFLOW_MODEL
     except Exception:  # what is no Python makes the parser raise SyntaxError and others
         return False

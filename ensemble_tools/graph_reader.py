@@ -11,6 +11,7 @@ from typing import Any
 from ensemble_tools.errors import GraphUnreadable, quoted
 from ensemble_tools.executor_graph import Column, ExecutorGraph, Node, Operator
 from ensemble_tools.executor_template import read_template
+from ensemble_tools.files import read_bounded
 from ensemble_tools.inert_pickle import (
     MAX_PICKLE_BYTES,
     Inert,
@@ -57,12 +58,13 @@ def read_executor_graph(repository: ModelRepository) -> ExecutorGraph | None:
 
 
 def read_graph_file(path: Path) -> ExecutorGraph:
-    """Read one ensemble.pkl, or one workflow.pkl; at most MAX_PICKLE_BYTES of it."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_PICKLE_BYTES + 1)
-    except OSError as error:
-        raise GraphUnreadable(path, f"it cannot be read ({error.strerror})") from error
+    """Read one ensemble.pkl, or one workflow.pkl; at most MAX_PICKLE_BYTES of it.
+
+    Raises GraphUnreadable, and as read_bounded does.
+    """
+    data = read_bounded(path, MAX_PICKLE_BYTES)
+    if data is None:
+        raise GraphUnreadable(path, "there is no such file")
     if len(data) > MAX_PICKLE_BYTES:
         raise GraphUnreadable(path, f"it is larger than {MAX_PICKLE_BYTES} bytes")
     try:

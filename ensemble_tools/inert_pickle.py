@@ -149,11 +149,12 @@ def read_pickle(data: bytes) -> Any:
     """The pickled object, with an Inert for every instance of a class; raises NotInert.
 
     Dicts, lists, tuples, sets, strings and numbers are themselves. Nothing is imported or called.
+    A MemoryError is the machine's, since the walk has seen how much is asked for: it is raised.
     """
     _check_opcodes(data)
     try:
         return _InertUnpickler(io.BytesIO(data)).load()
-    except NotInert:
+    except (NotInert, MemoryError):
         raise
     except Exception as error:  # a hostile pickle can make the unpickler raise anything
         reason = shortened(f"{type(error).__name__}: {error}")
@@ -172,7 +173,7 @@ def _check_opcodes(data: bytes) -> None:
             if number >= MAX_OPCODES:
                 raise NotInert(f"it has more than {MAX_OPCODES} opcodes")
             walk.step(opcode, argument)
-    except NotInert:
+    except (NotInert, MemoryError):
         raise
     except Exception as error:  # genops raises ValueError mostly, and what its decoders raise
         raise NotInert(f"it is truncated or no pickle ({shortened(str(error))})") from error

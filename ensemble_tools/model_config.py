@@ -115,6 +115,8 @@ class ModelConfig:
         return _replaced(self.text, edits)
 
 
+#: The parser's messages quote the line, which may be all of the file.
+_LONGEST_REASON = 300
 _STEP_MODEL_NAME = ("ensemble_scheduling", "step", "model_name")
 
 
@@ -162,7 +164,8 @@ def data_type_number(name: str) -> int:
 
 def _reason(error: text_format.ParseError) -> str:
     """The parser's message without the position that it puts in front."""
-    return re.sub(r"^\d+:\d+ : ", "", str(error)).replace("\n", " ").strip().rstrip(".")
+    reason = re.sub(r"^\d+:\d+ : ", "", str(error)[:_LONGEST_REASON])
+    return reason.replace("\n", " ").strip().rstrip(".")
 
 
 def _unknown_field(error: text_format.ParseError) -> str:

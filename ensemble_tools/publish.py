@@ -6,7 +6,8 @@ write `__pycache__` beside what they import, whatever PYTHONDONTWRITEBYTECODE sa
 and 2.51). A model is made whole under a hidden name and then renamed, so tritonserver never sees
 half of one. A compiled workflow's tables are written where they will lie; if its category files
 turn out to be unusable, or a check finds that it is not NVTabular's equal, the workflow is
-published as it was delivered.
+published as it was delivered. A check runs the archive's own code, so it comes when nothing else is
+left that could refuse the archive.
 """
 
 from __future__ import annotations
@@ -61,13 +62,13 @@ def publish(
     staging = Path(tempfile.mkdtemp(prefix=_STAGING_PREFIX, dir=serving_repository))
     published: list[Path] = []
     try:
-        models = [
-            _written(model, staging / model.triton_name, write, check) for model in plan.models
-        ]
+        models = [_written(model, staging / model.triton_name, write) for model in plan.models]
+        for model in models:
+            _check_name_free(serving_repository / model.triton_name)
+        models = [_checked(model, staging / model.triton_name, check) for model in models]
         for model in models:
             target = serving_repository / model.triton_name
-            if target.exists():
-                raise FileExistsError(f"{target} is in use")
+            _check_name_free(target)
             (staging / model.triton_name).rename(target)
             published.append(target)
     except BaseException:
@@ -85,14 +86,20 @@ def retract(plan: ServingPlan, serving_repository: Path) -> None:
         shutil.rmtree(serving_repository / model.triton_name, ignore_errors=True)
 
 
-def _written(
-    model: PublishedModel, directory: Path, write: TableWriter, check: WorkflowCheck | None
-) -> PublishedModel:
+def _check_name_free(target: Path) -> None:
+    if target.exists():
+        raise FileExistsError(f"{target} is in use")
+
+
+def _written(model: PublishedModel, directory: Path, write: TableWriter) -> PublishedModel:
     _write(model, directory)
-    made = put_compiled(model, directory, write)
-    reason = check(made, directory) if check is not None and made.compiled is not None else ""
+    return put_compiled(model, directory, write)
+
+
+def _checked(model: PublishedModel, directory: Path, check: WorkflowCheck | None) -> PublishedModel:
+    reason = check(model, directory) if check is not None and model.compiled is not None else ""
     if not reason:
-        return made
+        return model
     shutil.rmtree(directory)
     _write(model, directory)
     return replace(model, compiled=None, not_compiled=reason)

@@ -7,11 +7,14 @@ what is in them are bounded, and a file that is no Python says nothing.
 from __future__ import annotations
 
 import ast
-import os
+import re
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from ensemble_tools.errors import EntryRefused
+from ensemble_tools.files import is_directory, is_file, names_in, read_bounded
 
 #: A larger file is a table, not a program. Parsing takes some 50 times its size in memory.
 MAX_FILE_BYTES = 512 * 1024
@@ -21,6 +24,18 @@ MAX_BYTES = 2 * 1024 * 1024
 MAX_ENTRIES = 5_000
 #: Longer strings are no names of directories (NAME_MAX, in bytes).
 MAX_STRING = 255
+#: Operators, calls and attributes in one expression, as in `a.b.c`: each is nested in the next. The
+#: parser of Python 3.10 ends the process at some 100,000 (seen with 3.10.13; later ones refuse
+#: 5,000), and people write some ten.
+MAX_CHAIN = 20_000
+
+#: Texts, comments, words, and marks. A mark that begins a new expression ends a chain.
+_TOKEN = re.compile(
+    rb"""(?s)(?P<text>[rRbBuUfF]{0,2}(?:\"{3}(?:[^\\]|\\.)*?\"{3}|'{3}(?:[^\\]|\\.)*?'{3}"""
+    rb"""|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'))"""
+    rb"""|(?P<skip>\#[^\n]*|[^\S\n]+|\\\n)|(?P<word>[\w\x80-\xff]+)"""
+    rb"""|(?P<open>[(\[{])|(?P<close>[)\]}])|(?P<end>[,;\n])|(?P<mark>.)"""
+)
 
 _REQUEST_CLASS = "InferenceRequest"
 
@@ -36,7 +51,9 @@ class PythonFiles:
 def read_python_files(directory: Path) -> PythonFiles:
     """Read the .py files in the directory and below it, those at its top first.
 
-    Links to directories are not followed. Raises nothing for what cannot be read: Triton will.
+    Links to directories are not followed. What is no Python says nothing, and what may not be read
+    neither: Triton will say so. Raises ResourceLacking and SourceUnreadable, since a file that was
+    overlooked may be the one that names other models.
     """
     strings: set[str] = set()
     names: set[str] = set()
@@ -61,36 +78,54 @@ def _python_files(top: Path) -> Iterator[Path]:
     waiting = deque([top])
     looked_at = 0
     while waiting:
-        try:
-            with os.scandir(waiting.popleft()) as entries:
-                found = sorted(_at_most(entries, MAX_ENTRIES - looked_at), key=lambda e: e.name)
-        except OSError:
-            continue
-        looked_at += len(found)
-        for entry in found:
-            if entry.is_dir(follow_symlinks=False):
-                waiting.append(Path(entry.path))
-            elif entry.name.endswith(".py") and entry.is_file():
-                yield Path(entry.path)
-
-
-def _at_most(entries: Iterator[os.DirEntry[str]], number: int) -> list[os.DirEntry[str]]:
-    return [entry for entry, _ in zip(entries, range(number), strict=False)]
+        directory = waiting.popleft()
+        for name in names_in(directory)[: MAX_ENTRIES - looked_at]:
+            looked_at += 1
+            path = directory / name
+            if name.endswith(".py") and is_file(path):
+                yield path
+            elif not path.is_symlink() and is_directory(path):
+                waiting.append(path)
 
 
 def _source(path: Path, limit: int) -> bytes:
-    """The whole file, or nothing when it is longer than the limit or cannot be read."""
+    """The whole file, or nothing when it is longer than the limit or may not be read."""
     try:
-        with path.open("rb") as file:
-            data = file.read(limit + 1)
-    except OSError:
+        data = read_bounded(path, limit) or b""
+    except EntryRefused:
         return b""
     return data if len(data) <= limit else b""
 
 
 def _nodes(source: bytes) -> Iterator[ast.AST]:
+    if _chained(source):
+        return iter(())
     try:
         tree = ast.parse(source)
     except Exception:  # SyntaxError, ValueError for null bytes, MemoryError, RecursionError
         return iter(())
     return ast.walk(tree)
+
+
+def _chained(source: bytes) -> bool:
+    """Whether an expression in it is chained beyond MAX_CHAIN, brackets in brackets apart."""
+    if len(source) < 2 * MAX_CHAIN:  # a link of a chain has two characters and more
+        return False
+    lengths = [0]
+    for token in _TOKEN.finditer(source):
+        match token.lastgroup:
+            case "text" if len(token.group()) > 2 * MAX_CHAIN and b"f" in token.group()[:2].lower():
+                return True  # expressions inside of it
+            case "open":
+                lengths.append(0)
+            case "close":
+                if len(lengths) > 1:
+                    lengths.pop()
+                lengths[-1] += 1
+            case "end" if len(lengths) == 1 or token.group() != b"\n":
+                lengths[-1] = 0
+            case "mark":
+                lengths[-1] += 1
+        if lengths[-1] > MAX_CHAIN:
+            return True
+    return False

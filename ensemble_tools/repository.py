@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from ensemble_tools.archive_walk import walk_archive
 from ensemble_tools.calls import Traces, find_calls
 from ensemble_tools.errors import ConfigUnreadable, RepositoryUnusable
+from ensemble_tools.files import is_directory, is_file, kind, names_in, read_bounded
 from ensemble_tools.model_config import ModelConfig, parse_model_config
 from ensemble_tools.python_files import read_python_files
 from ensemble_tools.workflow_files import WorkflowFiles, read_workflow_files
@@ -23,11 +26,18 @@ WORKFLOW = "workflow"
 PYTHON_FILE = "model.py"
 #: The name of a single model whose directory is the archive's top and whose config has no name.
 UNNAMED_MODEL = "model"
-#: A config.pbtxt is some KB; the largest plausible ones (thousands of inputs) stay far below this.
-MAX_CONFIG_BYTES = 16 * 1024 * 1024
+#: A config.pbtxt is some KB; an ensemble of 10,000 steps has a MiB, which takes up to 4 s to parse.
+MAX_CONFIG_BYTES = 2 * 1024 * 1024
+#: Of all models of an archive together.
+MAX_CONFIGS_BYTES = 2 * MAX_CONFIG_BYTES
+#: Model directories of an archive; exports have some ten.
+MAX_MODELS = 2_000
 
 #: How Merlin names the models that an executor calls: 0_transformworkflowtriton, 1_predict...
 _CHILD_NAME = re.compile(r"\d+_[a-z]+")
+
+#: Of a version's number; Triton reads it as 64 bits.
+_VERSION_DIGITS = 18
 
 #: What archivers and file systems leave beside the models.
 _LITTER = {"__MACOSX", "lost+found"}
@@ -102,22 +112,17 @@ class ModelRepository:
 
 
 def read_repository(path: Path, entry_name: str | None = None) -> ModelRepository:
-    """Read an extracted archive; nothing in it is changed or run.
+    """Read an extracted archive, after it was walked; nothing in it is changed or run.
 
     Layouts: model directories at the top; a single model's config.pbtxt and version directories at
     the top; either of them inside one extra directory. entry_name overrides the choice of the entry
-    model. Raises RepositoryUnusable or ConfigUnreadable.
+    model. Raises EntryRefused, RepositoryUnusable or ConfigUnreadable; ResourceLacking and
+    SourceUnreadable, which say nothing of the archive.
     """
-    try:
-        top = _top(path)
-        models = {model.name: model for model in _models(top)}
-        calls = find_calls({name: _traces(model) for name, model in models.items()})
-    except OSError as error:
-        raise RepositoryUnusable(
-            Path(error.filename or path),
-            f"it cannot be read ({error.strerror})",
-            "expected a readable directory",
-        ) from error
+    walk_archive(path)
+    top = _top(path)
+    models = {model.name: model for model in _models(top)}
+    calls = find_calls({name: _traces(model) for name, model in models.items()})
     return ModelRepository(path, models, _entry(path, models, calls, entry_name), calls)
 
 
@@ -128,13 +133,13 @@ def model_directories(path: Path) -> tuple[str, ...]:
 
 def _top(path: Path) -> Path:
     """The directory that holds the models, past one extra directory around everything."""
-    if not path.is_dir():
+    if not is_directory(path):
         raise RepositoryUnusable(
             path, "there is no such directory", "expected an extracted archive"
         )
     if _is_model(path) or model_directories(path):
         return path
-    inner = [child for child in _visible(path) if child.is_dir()]
+    inner = [child for child in _visible(path) if is_directory(child)]
     if len(inner) == 1 and (_is_model(inner[0]) or model_directories(inner[0])):
         return inner[0]
     found = ", ".join(child.name for child in _visible(path)[:10]) or "nothing"
@@ -148,31 +153,48 @@ def _top(path: Path) -> Path:
 def _models(top: Path) -> list[SourceModel]:
     if _is_model(top):
         return [_read_model(top, own_name=False)]
-    return [_read_model(child, own_name=True) for child in _visible(top) if _is_model(child)]
+    found = [child for child in _visible(top) if _is_model(child)]
+    if len(found) > MAX_MODELS:
+        raise RepositoryUnusable(
+            top, f"it holds {len(found)} model directories", f"expected at most {MAX_MODELS}"
+        )
+    models, left = [], MAX_CONFIGS_BYTES
+    for directory in found:
+        models.append(_read_model(directory, own_name=True))
+        left -= len(models[-1].config.text) if models[-1].config else 0
+        if left < 0:
+            raise RepositoryUnusable(
+                top, f"its configs have more than {MAX_CONFIGS_BYTES} bytes together",
+                "expected a part of the models in an archive of their own",
+            )  # fmt: skip
+    return models
 
 
 def _is_model(directory: Path) -> bool:
-    return directory.is_dir() and ((directory / CONFIG_FILE).exists() or bool(_versions(directory)))
+    return is_directory(directory) and (
+        kind(directory / CONFIG_FILE) is not None or bool(_versions(directory))
+    )
 
 
 def _visible(directory: Path) -> list[Path]:
-    return sorted(
-        child
-        for child in directory.iterdir()
-        if not child.name.startswith(".") and child.name not in _LITTER
-    )
+    return [
+        directory / name
+        for name in names_in(directory)
+        if not name.startswith(".") and name not in _LITTER
+    ]
 
 
 def _versions(directory: Path) -> tuple[int, ...]:
     """Version directories: Triton takes names that are numbers without a leading zero."""
     return tuple(
         sorted(
-            int(child.name)
-            for child in directory.iterdir()
-            if child.name.isascii()
-            and child.name.isdigit()
-            and not child.name.startswith("0")
-            and child.is_dir()
+            int(name)
+            for name in names_in(directory)
+            if name.isascii()
+            and name.isdigit()
+            and not name.startswith("0")
+            and len(name) <= _VERSION_DIGITS
+            and is_directory(directory / name)
         )
     )
 
@@ -187,11 +209,9 @@ def _read_model(directory: Path, *, own_name: bool) -> SourceModel:
         directory=directory,
         config=config,
         entries=tuple(
-            sorted(
-                child.name
-                for child in directory.iterdir()
-                if child.name in map(str, versions) or child.name not in map(str, found)
-            )
+            name
+            for name in names_in(directory)
+            if name in map(str, versions) or name not in map(str, found)
         ),
         versions=versions,
         payload={version: _payload(directory / str(version)) for version in versions},
@@ -214,24 +234,23 @@ def _without_hollow(
     whole = [
         version
         for version in versions
-        if any((directory / str(version) / name).is_file() for name in (program, GRAPH_FILE))
+        if any(is_file(directory / str(version) / name) for name in (program, GRAPH_FILE))
     ]
     return tuple(whole) or versions
 
 
 def _payload(version: Path) -> frozenset[str]:
+    """What lies in it; a link that leads nowhere is nothing that a model could be."""
+    found = {name: kind(version / name) for name in names_in(version)}
     return frozenset(
-        child.name + "/" if child.is_dir() else child.name for child in version.iterdir()
+        f"{name}/" if one == stat.S_IFDIR else name for name, one in found.items() if one
     )
 
 
 def _read_config(path: Path) -> ModelConfig | None:
-    if not path.exists():
+    data = read_bounded(path, MAX_CONFIG_BYTES)
+    if data is None:
         return None
-    if not path.is_file():
-        raise ConfigUnreadable(path, "it is no regular file")
-    with path.open("rb") as file:
-        data = file.read(MAX_CONFIG_BYTES + 1)
     if len(data) > MAX_CONFIG_BYTES:
         raise ConfigUnreadable(path, f"it is larger than {MAX_CONFIG_BYTES} bytes")
     try:
@@ -263,7 +282,7 @@ def _graph_path(
     if config is None or config.platform != EXECUTOR_PLATFORM or version is None:
         return None
     path = directory / str(version) / GRAPH_FILE
-    return path if path.is_file() else None
+    return path if is_file(path) else None
 
 
 def _traces(model: SourceModel) -> Traces:
@@ -399,7 +418,7 @@ def _almost_executors(models: Mapping[str, SourceModel]) -> str:
         for name, model in models.items()
         if not (model.config and model.config.platform == EXECUTOR_PLATFORM)
         and model.versions
-        and (model.directory / str(model.versions[-1]) / GRAPH_FILE).is_file()
+        and is_file(model.directory / str(model.versions[-1]) / GRAPH_FILE)
     ]
     hint = (
         f'{_listed(names)} holds {GRAPH_FILE}, and its config lacks `platform: "merlin_executor"`'

@@ -7,7 +7,6 @@ the workflow's own directory, which Workflow.load puts in their place (nvtabular
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ensemble_tools.executor_template import is_workflow_model
+from ensemble_tools.files import is_file, read_bounded
 from ensemble_tools.inert_pickle import (
     MAX_PICKLE_BYTES,
     Inert,
@@ -51,12 +51,12 @@ class _Broken(Exception):
 def read_workflow_files(directory: Path, program: Path | None = None) -> WorkflowFiles | None:
     """Look at a workflow's directory; None when it holds no workflow and Merlin's step wants none.
 
-    program: the Python file that Triton runs beside it, None where it runs none. Raises nothing. Of
-    what cannot be read only that is told which Merlin's own workflow step fails on; another program
-    knows itself what it needs.
+    program: the Python file that Triton runs beside it, None where it runs none. Raises as
+    read_bounded does. Of what is not as NVTabular writes it only that is told which Merlin's own
+    workflow step fails on; another program knows itself what it needs.
     """
     pickle, metadata = directory / PICKLE, directory / METADATA
-    absent = tuple(path for path in (pickle, metadata) if not path.is_file())
+    absent = tuple(path for path in (pickle, metadata) if not is_file(path))
     if absent and _is_merlins(program):
         return WorkflowFiles(missing=absent)
     if pickle in absent:
@@ -79,7 +79,7 @@ def read_workflow_files(directory: Path, program: Path | None = None) -> Workflo
         for name in sorted({PurePosixPath(path).name for path in paths})
         if len(name) <= _MAX_NAME and name.isprintable()
     ]
-    missing = tuple(place for place in places if not os.path.isfile(place))
+    missing = tuple(place for place in places if not is_file(place))
     return WorkflowFiles(version, missing)
 
 
@@ -89,16 +89,13 @@ def _is_merlins(program: Path | None) -> bool:
 
 def _nvtabular(path: Path) -> str:
     """Workflow.load takes versions.nvtabular apart as text."""
+    data = read_bounded(path, MAX_METADATA_BYTES) if is_file(path) else None
+    if data is None or len(data) > MAX_METADATA_BYTES:
+        return ""
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_METADATA_BYTES + 1)
-        if len(data) > MAX_METADATA_BYTES:
-            return ""
         found = json.loads(data)["versions"]["nvtabular"]
         if not isinstance(found, str):
             raise TypeError
-    except OSError:
-        return ""
     except (KeyError, TypeError) as error:
         raise _Broken("it does not say which release of NVTabular wrote it") from error
     except (ValueError, RecursionError) as error:
@@ -108,14 +105,11 @@ def _nvtabular(path: Path) -> str:
 
 def _category_paths(pickle: Path) -> Iterator[str]:
     """The parquet files that Categorify operators were fitted into."""
-    try:
-        with pickle.open("rb") as file:
-            data = file.read(MAX_PICKLE_BYTES + 1)
-        if len(data) > MAX_PICKLE_BYTES:
-            return
-        root = read_pickle(data)
-    except OSError:
+    data = read_bounded(pickle, MAX_PICKLE_BYTES)
+    if data is None or len(data) > MAX_PICKLE_BYTES:
         return
+    try:
+        root = read_pickle(data)
     except NotInert as error:
         if not is_pickle(data):
             raise _Broken("it is truncated or no pickle") from error

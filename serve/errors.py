@@ -9,6 +9,7 @@ ServeError
 │   └── ModelAlreadyLoaded      the name is taken: loading, ready or unloading
 ├── ModelUnusable               the archive, or the model in it, cannot be loaded
 ├── ResourceExhausted           memory, shared memory, disk, processes or descriptors are lacking
+├── SourceUnreadable            ours: the disk did not give what an archive holds
 ├── InvocationFailed            the model raised, or answered what cannot be passed on
 └── TritonError                 ours: tritonserver did not do what it was asked
     ├── TritonUnavailable       it is not there (starting, restarting, stopping)
@@ -67,6 +68,10 @@ class ModelUnusable(ServeError):
 
 class ResourceExhausted(ServeError):
     """A resource is lacking; the platform answers by unloading other models."""
+
+
+class SourceUnreadable(ServeError):
+    """An error of the disk while an archive is read; the message names the file."""
 
 
 class InvocationFailed(ServeError):

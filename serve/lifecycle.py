@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -29,10 +28,9 @@ from ensemble_tools import (
     write_tables,
 )
 from serve.admission import Admission
+from serve.archive_errors import archive_errors
 from serve.errors import (
     CallerError,
-    ModelUnusable,
-    ResourceExhausted,
     ServeError,
     TritonTimeout,
     TritonUnavailable,
@@ -44,9 +42,6 @@ from serve.triton_client import TritonClient
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
-
-#: Errors of the file system that unloading a model may cure.
-_EXHAUSTED = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 
 
 @dataclass(frozen=True)
@@ -177,7 +172,7 @@ class Lifecycle:
 
     def _plan(self, namespace: Namespace, url: str, entry: str | None) -> ServingPlan:
         directory = source_directory(url, self._settings.model_root)
-        try:
+        with archive_errors("the archive could not be read"):
             repository = read_repository(directory, entry)
             graph = read_executor_graph(repository)
             settings = self._settings
@@ -192,22 +187,13 @@ class Lifecycle:
             if settings.compile is Compile.AUTO:
                 return with_compiled_workflows(serving_plan, repository)
             return serving_plan
-        except EnsembleToolsError as error:
-            raise ModelUnusable(str(error)) from error
 
     def _publish(self, serving_plan: ServingPlan) -> ServingPlan:
         settings = self._settings
-        try:
+        with archive_errors(f"the model {serving_plan.model_name} could not be published"):
             begin = settings.check if serving_plan.compiled else None
             check = begin() if begin is not None else None
             return publish(serving_plan, settings.serving_repository, settings.write_tables, check)
-        except EnsembleToolsError as error:
-            raise ModelUnusable(str(error)) from error
-        except OSError as error:
-            reason = f"the model {serving_plan.model_name} could not be published: {error}"
-            if error.errno in _EXHAUSTED:
-                raise ResourceExhausted(reason) from error
-            raise ModelUnusable(reason) from error
 
     async def _retract(self, serving_plan: ServingPlan) -> None:
         await _in_thread(retract, serving_plan, self._settings.serving_repository)

@@ -31,9 +31,17 @@ MAX_TEXT_BYTES = 4096
 _LARGEST_TEXTS = 2**30
 _LARGEST = 2**62
 MAX_ROWS = 200_000_000
+#: Categories differ from each other, so that their file cannot be a few runs of equal values: one
+#: of a KB could stand for gigabytes. 32 rows a byte are more than sorted integers come to.
+_FEW_ROWS, _ROWS_PER_BYTE = 100_000, 32
 #: pandas makes floats of labels as soon as one value of a request has none; up to here they are
 #: exact.
 _EXACT = 2**53
+#: Errors that say something of the file itself; pyarrow's of what it cannot read have no number.
+_THE_FILES = {
+    None, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM, errno.ELOOP,
+    errno.ENAMETOOLONG,
+}  # fmt: skip
 #: What a process of its own may write to, in bytes. Not RLIMIT_AS: libraries reserve much more.
 _MEMORY = 8 * 2**30
 
@@ -95,7 +103,7 @@ def main() -> None:
         answer = {"error": error.found, "broken": str(error.path)}
     except TableUnusable as error:
         answer = {"error": str(error)}
-    except OSError as error:  # of writing: those of reading are TableUnusable
+    except OSError as error:  # of writing, and what is no fault of the file
         answer = {"error": error.strerror or str(error), "errno": error.errno or errno.EIO}
     json.dump(answer, sys.stdout)
 
@@ -232,6 +240,7 @@ def _read(
         with _reading(path):
             opened = pyarrow.parquet.ParquetFile(part)
         with opened:
+            _check_rows(opened, path, part)
             return _columns(opened, path, keys, beside, index)
     except MemoryError:  # pyarrow's own is an ArrowException, too
         raise
@@ -239,6 +248,8 @@ def _read(
         pyarrow.ArrowException, OSError, ValueError, KeyError, TypeError, AttributeError,
         ArithmeticError, RecursionError,
     ) as error:  # fmt: skip
+        if isinstance(error, OSError) and error.errno not in _THE_FILES:
+            raise  # descriptors, memory or the disk: no reason to serve NVTabular itself
         raise TableUnusable(f"the category file {path.name} cannot be used ({error})") from error
 
 
@@ -271,6 +282,20 @@ def _part(path: Path) -> Path:
     return inside[0]
 
 
+def _check_rows(opened: Any, path: Path, part: Path) -> None:
+    with _reading(path):
+        rows = opened.metadata.num_rows
+    size = part.stat().st_size
+    if rows > MAX_ROWS:
+        raise TableUnusable(
+            f"the category file {path.name} has {rows} rows; up to {MAX_ROWS} are compiled"
+        )
+    if rows > max(_FEW_ROWS, size * _ROWS_PER_BYTE):
+        raise TableUnusable(
+            f"the category file {path.name} has {rows} rows in {size} bytes, too few for categories"
+        )
+
+
 def _columns(
     opened: Any, path: Path, keys: Sequence[str] | None, beside: Sequence[str], index: bool
 ) -> dict[str, Any]:
@@ -278,10 +303,6 @@ def _columns(
     with _reading(path):
         schema, rows = opened.schema_arrow, opened.metadata.num_rows
     names = schema.names
-    if rows > MAX_ROWS:
-        raise TableUnusable(
-            f"the category file {name} has {rows} rows; up to {MAX_ROWS} are compiled"
-        )
     if keys is not None and (absent := [key for key in keys if key not in names]):
         raise TableBroken(path, f"has no column {absent[0]!r}")
     found = _index(schema, rows)

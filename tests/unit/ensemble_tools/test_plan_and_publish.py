@@ -215,7 +215,8 @@ def test_executor_without_config(tmp_path: Path) -> None:
         (tmp_path / path.name).mkdir()
         for entry in path.iterdir():
             if (path.name, entry.name) != ("executor_model", "config.pbtxt"):
-                (tmp_path / path.name / entry.name).symlink_to(entry)
+                copy = shutil.copytree if entry.is_dir() else shutil.copy
+                copy(entry, tmp_path / path.name / entry.name)
     with pytest.raises(RepositoryUnusable, match=r"executor_model holds .*merlin_executor"):
         read_repository(tmp_path)
 

@@ -26,6 +26,7 @@ from serve.errors import (
     ModelUnusable,
     ResourceExhausted,
     ServeError,
+    SourceUnreadable,
     TritonTimeout,
     TritonUnavailable,
 )
@@ -132,8 +133,8 @@ async def test_names_that_are_none(tmp_path: Path, name: str) -> None:
 
 
 async def test_a_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """ENOSPC is a lack of resources; another error of the file system is not."""
-    for number, error in ((28, ResourceExhausted), (30, ModelUnusable)):
+    """ENOSPC is a lack of resources, EIO the disk's fault; what is left is the archive's."""
+    for number, error in ((28, ResourceExhausted), (5, SourceUnreadable), (13, ModelUnusable)):
         failure = OSError(number, "no")
 
         def fail(*_: object, failure: OSError = failure) -> None:

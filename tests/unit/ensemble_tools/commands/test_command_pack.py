@@ -170,7 +170,7 @@ def test_special_files_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture
     """A named pipe would hang the packer; it is named instead."""
     os.mkfifo(model(tmp_path / "top/m") / "1/pipe")
     assert command.main(["pack", str(tmp_path / "top"), "-o", str(tmp_path / "a.tar.gz")]) == 1
-    assert "neither a file nor a directory" in capsys.readouterr().err
+    assert "pipe: it is a named pipe" in capsys.readouterr().err
 
 
 def test_checked_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
