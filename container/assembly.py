@@ -16,6 +16,7 @@ from container.allocator import give_back
 from container.check_process import WorkflowChecks
 from container.cloudwatch import MetricsPublisher
 from container.errors import SingleModelUnusable
+from container.machine import machine_limits
 from container.ports import LOOPBACK, Ports
 from container.settings import MIB, Settings
 from container.table_process import TableProcesses
@@ -89,6 +90,7 @@ class Container:
                 compile=Compile(settings.compile),
                 write_tables=self._tables.write,
                 check=self._checks.begin if settings.compile_check else None,
+                limits=machine_limits(settings.max_instances),
             ),
             _admission(self._registry, settings, serving_repository),
         )

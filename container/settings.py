@@ -120,6 +120,7 @@ class Settings:
     restart_window: float
     memory_reserve_mb: int
     gpu_memory_reserve_mb: int
+    max_instances: int | None
     translate_json_from: int
     python_threads: int
     model_environment: ModelEnvironment
@@ -233,6 +234,10 @@ SETTINGS: tuple[Variable, ...] = (
              " 507; `0`: never, whatever is lacking", whole(0)),
     Variable(("SERVE_GPU_MEMORY_RESERVE_MB",), "gpu_memory_reserve_mb", "256",
              "the same of each GPU that the model may use; `0`: GPUs are never asked", whole(0)),
+    Variable(("SERVE_MAX_INSTANCES",), "max_instances", "",
+             "instances that one model may have, of all its groups and versions: each of a Python"
+             " model is a process, and takes a second to unload", whole(1, 100_000),
+             shown="`16`, or the number of CPUs where there are more"),
     Variable(("SERVE_TRANSLATE_JSON_FROM",), "translate_json_from", str(64 * 1024),
              "JSON requests and answers of this many bytes and more pass tritonserver as binary"
              " tensors; `0`: none does", whole(0)),

@@ -5,6 +5,7 @@ The public names, in the order in which a load uses them.
 
 from ensemble_tools.compilation import Compile, with_compiled_workflows
 from ensemble_tools.demand import Demand, ModelDemand, demand_of
+from ensemble_tools.demands import Limits
 from ensemble_tools.errors import (
     ArchiveError,
     EnsembleToolsError,
@@ -26,6 +27,7 @@ __all__ = [
     "EnsembleToolsError",
     "Form",
     "IllegalName",
+    "Limits",
     "ModelDemand",
     "ModelRepository",
     "Namespace",

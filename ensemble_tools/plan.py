@@ -22,6 +22,7 @@ from ensemble_tools.delivered import (
     reachable,
     with_steps,
 )
+from ensemble_tools.demands import Limits, check_demands
 from ensemble_tools.edges import answer_columns, request_columns
 from ensemble_tools.ensemble_form import EnsembleForm, GeneratedModel, ensemble_form
 from ensemble_tools.errors import GraphNotExpressible, GraphNotServable, shortened
@@ -153,15 +154,31 @@ def plan(
     strict: bool = True,
     rewrite: Rewrite = Rewrite.AUTO,
     nvtabular: str = "",
+    limits: Limits | None = None,
 ) -> ServingPlan:
     """Decide how the archive is served.
 
     graph: the entry model's executor graph, None when it has none. strict: Triton runs without
     auto-completion, so configs must be whole. rewrite: which forms an executor model may take.
-    nvtabular: the version that the models' Python has, empty when it is not known. Raises
-    ArchiveError or IllegalName, and never answers with a plan whose numbers differ from what the
-    archive itself would compute.
+    nvtabular: the version that the models' Python has, empty when it is not known. limits: what
+    configs may ask for, this machine's when they are not given. Raises ArchiveError or IllegalName,
+    and never answers with a plan whose numbers differ from what the archive itself would compute.
     """
+    made = _planned(repository, graph, namespace, strict, rewrite, nvtabular)
+    served = {model.source_name for model in made.models} | {repository.entry.name}
+    wanted = (model for name, model in repository.models.items() if name in served)
+    check_demands(wanted, repository.path, limits or Limits())
+    return made
+
+
+def _planned(
+    repository: ModelRepository,
+    graph: ExecutorGraph | None,
+    namespace: Namespace,
+    strict: bool,
+    rewrite: Rewrite,
+    nvtabular: str,
+) -> ServingPlan:
     if graph is None:
         return _as_delivered(repository, namespace, strict, nvtabular)
     check_servable(repository.entry, strict=True, under_executor=True)

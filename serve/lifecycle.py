@@ -7,13 +7,14 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 from ensemble_tools import (
     Compile,
     EnsembleToolsError,
+    Limits,
     Namespace,
     Rewrite,
     ServingPlan,
@@ -52,7 +53,7 @@ class LifecycleSettings:
     models may take. nvtabular: tells the version that the models' Python has, empty for none.
     compile: what becomes of workflows. write_tables: how a compiled one's tables are written.
     check: begins the check of a load's compiled workflows, None for one that cannot be made; it is
-    asked when tritonserver is live.
+    asked when tritonserver is live. limits: what configs may ask for.
     """
 
     model_root: Path
@@ -66,6 +67,7 @@ class LifecycleSettings:
     compile: Compile = Compile.OFF
     write_tables: TableWriter = write_tables
     check: Callable[[], WorkflowCheck | None] | None = None
+    limits: Limits = field(default_factory=Limits)
 
 
 class Lifecycle:
@@ -183,6 +185,7 @@ class Lifecycle:
                 strict=settings.strict,
                 rewrite=settings.rewrite,
                 nvtabular=settings.nvtabular(),
+                limits=settings.limits,
             )
             if settings.compile is Compile.AUTO:
                 return with_compiled_workflows(serving_plan, repository)

@@ -123,8 +123,9 @@ def test_operators_step_has_what_the_executor_has(tmp_path: Path) -> None:
     prepare = workflow("0_workflow", (USER,), user="user * 10")
     behind_an_operator(graph, prepare, predictor("1_predict", (USER,), CLICK, "user * 0.5"))
     steps = (prepare, predictor("1_predict", (USER,), CLICK, "user * 0.5"))
+    environment = "$$TRITON_MODEL_DIRECTORY/env.tar.gz"
     extra = (
-        'parameters { key: "EXECUTION_ENV_PATH" value { string_value: "env.tar.gz" } }\n'
+        f'parameters {{ key: "EXECUTION_ENV_PATH" value {{ string_value: "{environment}" }} }}\n'
         "instance_group { count: 8 kind: KIND_CPU }\n"
     )
     case = Case(graph.done(), steps, (USER,), {"user": INTS}, extra=extra)
@@ -136,7 +137,7 @@ def test_operators_step_has_what_the_executor_has(tmp_path: Path) -> None:
     assert {name for name, _ in published.links} == {"1/ensemble", "1/mine.py", "env.tar.gz"}
     assert [name for name, _ in published.files] == ["1/model.py"]
     config = config_of(made, "model.operators")
-    assert config.parameters["EXECUTION_ENV_PATH"].string_value == "env.tar.gz"
+    assert config.parameters["EXECUTION_ENV_PATH"].string_value == environment
     assert [group.count for group in config.instance_group] == [8]
 
 

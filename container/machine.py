@@ -1,0 +1,38 @@
+"""What the machine has, and the container of it: what archives' configs are held against."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from ensemble_tools import Limits
+
+#: The container's own limit: cgroup v2, then v1 (whose "none" is a number near 2^63).
+_CGROUP = Path("/sys/fs/cgroup")
+_LIMITS = ("memory.max", "memory/memory.limit_in_bytes")
+
+
+def machine_limits(instances: int | None, cgroup: Path = _CGROUP) -> Limits:
+    """The memory of the machine or of the container, whichever is less.
+
+    instances: what SERVE_MAX_INSTANCES says, None for its default.
+    """
+    found = Limits()
+    memory = min([found.memory_bytes, *_cgroup_limits(cgroup)])
+    return replace(
+        found,
+        memory_bytes=memory,
+        instances=found.instances if instances is None else instances,
+    )
+
+
+def _cgroup_limits(cgroup: Path) -> list[int]:
+    found = []
+    for name in _LIMITS:
+        try:
+            text = (cgroup / name).read_text().strip()
+        except OSError:
+            continue
+        if text.isdecimal():
+            found.append(int(text))
+    return found
