@@ -4,7 +4,7 @@ tritonserver does as it is told: it allocates a warm-up's tensors and a sequence
 whatever they come to, starts as many instances as are named, and loads a shared library that lies
 where a model lies. The first ends it, with the models of all tenants; the last runs an archive's
 code in it. So each such field is refused here, before tritonserver sees it, with what was found and
-what is allowed. Each of them was seen with 2.51 to end it, unless said otherwise.
+what is allowed. Warm-ups, slots, states and labels of metrics were seen to end 2.36 and 2.51.
 
 Numbers are Python's here, so that no product of them overflows.
 """
@@ -197,6 +197,7 @@ class _Demands:
             )
         for field_name in ("input", "output"):
             for tensor in getattr(message, field_name):
+                self._check_dims(f"{field_name}.dims", tensor.dims)
                 size = _tensor_bytes(tensor.data_type, tensor.dims)
                 if size > self._limits.memory_bytes:
                     raise self._too_large(f"{field_name}.dims", size, self._limits.memory_bytes)
@@ -204,6 +205,13 @@ class _Demands:
             size = self._file_bytes("output.label_filename", "", str(tensor.label_filename))
             if size > MAX_LABEL_BYTES:
                 raise self._too_large("output.label_filename", size, MAX_LABEL_BYTES)
+
+    def _check_dims(self, field_name: str, dims: Iterable[int]) -> None:
+        """2.36 ends itself at a warm-up of -5."""
+        if any(size < -1 for size in dims):
+            raise self._refused(
+                field_name, f"has a size of {min(dims)}", "expected sizes, or -1 for any"
+            )
 
     def _instances(self) -> int:
         """Processes or threads: of all groups, for each version that is served."""
@@ -242,7 +250,9 @@ class _Demands:
         size = sum(_tensor_bytes(state.data_type, state.dims) for state in states)
         first = 0
         for state in states:
+            self._check_dims("sequence_batching.state.dims", state.dims)
             for initial in state.initial_state:
+                self._check_dims("sequence_batching.state.initial_state.dims", initial.dims)
                 where = "sequence_batching.state.initial_state.data_file"
                 first += self._file_bytes(where, "initial_state", str(initial.data_file))
                 first += _tensor_bytes(initial.data_type, initial.dims)
@@ -270,6 +280,7 @@ class _Demands:
         """Every request of the batch refers to its tensors, and the backend copies them."""
         row = _REQUEST_BYTES
         for value in sample.inputs.values():
+            self._check_dims("model_warmup.inputs.dims", value.dims)
             size = _tensor_bytes(value.data_type, value.dims)
             if value.WhichOneof("input_data_type") == "input_data_file":
                 where = "model_warmup.inputs.input_data_file"

@@ -70,6 +70,8 @@ REFUSED = {
     "warm-up without an end": (
         warm(tensor("1"), "batch_size: 1 count: 4000000000"), "model_warmup.count", "4000000000",
     ),
+    "warm-up of less than nothing": (warm(tensor("-5")), "model_warmup.inputs.dims", "-5"),
+    "a tensor of less than nothing": (CONFIG.replace("[-1]", "[-2]"), "input.dims", "-2"),
     "warm-up from elsewhere": (
         warm(tensor("1", data='input_data_file: "../../../secret"')),
         "model_warmup.inputs.input_data_file", "../../../secret",

@@ -1,0 +1,292 @@
+"""Whatever an archive is made of, its sender gets one sentence and nobody else notices anything.
+
+The fixture `container` holds part of it: after each test the models, the files, the stubs and the
+shared memory are what they were, and the witness answers. Beside each load here another thread asks
+the witness all the time, and every answer is checked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.contract.conftest import TRITONS, WITNESS
+from tests.support import models
+from tests.support.container import ROOT, Container, running
+from tests.support.protocol import complaint, infer, values
+
+#: A refusal is some ms; the rest is for machines with much to do.
+REFUSED_WITHIN_S = 5.0
+SECRET = "wJalrXUtnFEMI-not-for-any-answer"
+#: More would be a walk without end: of a refusal the log has one line.
+LOGGED_BYTES = 20_000
+
+Make = Callable[[Path], object]
+
+
+@pytest.fixture(scope="module", params=sorted(TRITONS, reverse=True))
+def hosting(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Container]:
+    """A container with a secret in its environment, and a witness."""
+    environment: Mapping[str, str] = {
+        **TRITONS[request.param],
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+        "SERVE_MEMORY_RESERVE_MB": "0",
+        "SERVE_LOAD_TIMEOUT": "30",
+    }
+    with running(tmp_path_factory.mktemp("hosting"), **environment) as container:
+        witness = models.sums(container.model_root / "witness/model", [1, 2])
+        with container.loaded(WITNESS, witness):
+            yield container
+
+
+@contextlib.contextmanager
+def asked(container: Container) -> Iterator[None]:
+    """The witness is asked beside the block, and each answer is right."""
+    wrong: list[str] = []
+    done = threading.Event()
+
+    def ask() -> None:
+        with httpx.Client(base_url=str(container.http.base_url), trust_env=False) as http:
+            while not done.is_set():
+                answer = http.post(f"/models/{WITNESS}/invoke", json=infer([1]), timeout=20.0)
+                if answer.status_code != 200 or values(answer) != [4.0]:
+                    wrong.append(answer.text)
+                time.sleep(0.01)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+    assert wrong == []
+
+
+def _model(directory: Path, more: str = "", name: str = "m") -> Path:
+    """A model directory that would be served."""
+    models.PythonModel(models.IDENTITY, more).write(directory / name)
+    return directory / name
+
+
+def _links_back(directory: Path) -> None:
+    model = _model(directory)
+    for name in "ab":
+        (model / "1" / name).symlink_to(".")
+
+
+def _links_to_each_other(directory: Path) -> None:
+    model = _model(directory)
+    for one, other in (("x", "y"), ("y", "x")):
+        (model / one).mkdir()
+        (model / one / "away").symlink_to(f"../{other}")
+
+
+def _links_that_multiply(directory: Path) -> None:
+    model = _model(directory)
+    for number in range(30):
+        (model / f"x{number}").mkdir()
+        for name in "ab":
+            (model / f"x{number}" / name).symlink_to(f"../x{number + 1}")
+    (model / "x30").mkdir()
+
+
+def _pipe(place: str) -> Make:
+    def make(directory: Path) -> None:
+        path = _model(directory) / place
+        path.unlink(missing_ok=True)
+        path.parent.mkdir(exist_ok=True)
+        os.mkfifo(path)
+
+    return make
+
+
+def _link(place: str, target: str) -> Make:
+    def make(directory: Path) -> None:
+        path = _model(directory) / place
+        path.unlink(missing_ok=True)
+        path.symlink_to(target)
+
+    return make
+
+
+def _device(directory: Path) -> None:
+    os.mknod(_model(directory) / "1/model.bin", 0o020600, os.makedev(1, 5))
+
+
+def _linked_model(directory: Path) -> None:
+    elsewhere = directory.parent.parent / f"{directory.parent.name}-elsewhere"
+    models.identity.write(elsewhere / "theirs")
+    _model(directory)
+    (directory / "theirs").symlink_to(elsewhere / "theirs")
+
+
+def _asks(more: str) -> Make:
+    return lambda directory: _model(directory, more)
+
+
+def _library(place: str) -> Make:
+    def make(directory: Path) -> None:
+        path = _model(directory) / place
+        shutil.copy("/proc/self/exe", path)
+
+    return make
+
+
+def _config(text: Callable[[], str]) -> Make:
+    return lambda directory: (_model(directory) / "config.pbtxt").write_text(text())
+
+
+def _deep_directories(directory: Path) -> None:
+    (_model(directory) / "1" / "/".join("d" * 150)).mkdir(parents=True)
+
+
+_WARM = 'model_warmup {{ name: "w" batch_size: 1 inputs {{ key: "IN" value {{ {} }} }} }}\n'
+
+HOSTILE: Mapping[str, tuple[Make, list[str]]] = {
+    "links back": (_links_back, ["/m/1/", "link back"]),
+    "links to each other": (_links_to_each_other, ["/away", "link back"]),
+    "links that multiply": (_links_that_multiply, ["links to directories"]),
+    "a pipe as the program": (_pipe("1/model.py"), ["m/1/model.py", "named pipe"]),
+    "a pipe as the config": (_pipe("config.pbtxt"), ["m/config.pbtxt", "named pipe"]),
+    "a pipe beside": (_pipe("1/data/x"), ["m/1/data/x", "named pipe"]),
+    "a device": (_device, ["m/1/model.bin", "a device"]),
+    "the environment as the config": (
+        _link("config.pbtxt", "/proc/self/environ"), ["m/config.pbtxt", "out of the archive"],
+    ),
+    "the environment as the program": (
+        _link("1/model.py", "/proc/self/environ"), ["m/1/model.py", "out of the archive"],
+    ),
+    "a file of the system": (_link("1/x", "/etc/shadow"), ["m/1/x", "out of the archive"]),
+    "a directory of the system": (_link("x", "/proc"), ["m/x", "out of the archive"]),
+    "a neighbour's archive": (_link("x", "../../../../witness"), ["m/x", "out of the archive"]),
+    "a program that is not there": (_link("1/model.py", "gone.py"), ["m/1", "model.py"]),
+    "a config that is not there": (_link("config.pbtxt", "gone"), ["m/config.pbtxt", "nowhere"]),
+    "a model directory from outside": (_linked_model, ["/theirs", "out of the archive"]),
+    "directories without end": (_deep_directories, ["nested more than 100 deep"]),
+    "a warm-up of 16 GB": (
+        _asks(_WARM.format("data_type: TYPE_FP32 dims: [400000, 1000000] zero_data: true")),
+        ["m/config.pbtxt", "`model_warmup`", "MiB"],
+    ),
+    "a warm-up that overflows": (
+        _asks(_WARM.format("data_type: TYPE_INT64 dims: [4294967296, 4294967296] zero_data: true")),
+        ["m/config.pbtxt", "`model_warmup`"],
+    ),
+    "a warm-up of less than nothing": (
+        _asks(_WARM.format("data_type: TYPE_FP32 dims: [-5] zero_data: true")),
+        ["`model_warmup.inputs.dims`", "-5"],
+    ),
+    "a warm-up from the system": (
+        _asks(_WARM.format('data_type: TYPE_FP32 dims: [1] input_data_file: "../../dev/zero"')),
+        ["`model_warmup.inputs.input_data_file`"],
+    ),
+    "sequences without end": (
+        _asks("sequence_batching { oldest { max_candidate_sequences: 2147483647 } }\n"),
+        ["max_candidate_sequences"],
+    ),
+    "sequences by the batch": (
+        _asks(
+            "max_batch_size: 16777216 sequence_batching { direct { } } instance_group { count: 9 }"
+        ),
+        ["`max_batch_size`"],
+    ),
+    "a label of metrics": (_asks('metric_tags { key: "a b" value: "c" }\n'), ["`metric_tags`"]),
+    "sixty instances": (_asks("instance_group { count: 60 }\n"), ["61", "SERVE_MAX_INSTANCES"]),
+    "labels of the system": (
+        _config(lambda: models.identity.config.replace(
+            "output {", 'output { label_filename: "../../../../etc/shadow"'
+        )), ["`output.label_filename`"],
+    ),
+    "a library for tritonserver": (
+        _library("1/libtriton_python.so"), ["1/libtriton_python.so", "into itself"],
+    ),
+    "a library for batches": (_library("batchstrategy.so"), ["batchstrategy.so", "into itself"]),
+    "a backend that is a path": (
+        _config(lambda: models.identity.config.replace('"python"', '"../../x"')), ["`backend`"],
+    ),
+    "an environment of somebody else": (
+        _asks('parameters { key: "EXECUTION_ENV_PATH" value { string_value: "/tmp/x" } }\n'),
+        ["EXECUTION_ENV_PATH"],
+    ),
+    "a config of braces": (_config(lambda: "input{" * 300_000), ["config.pbtxt", "too deep"]),
+    "a config of unknown braces": (_config(lambda: "a{" * 1_000_000), ["config.pbtxt", "too deep"]),
+    "a config of one line": (_config(lambda: "max_batch_size:" + "9" * 2**20), ["config.pbtxt"]),
+    "a config without end": (_config(lambda: "#" * 3 * 2**20), ["config.pbtxt", "larger"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_refused(case: str, hosting: Container, tmp_path: Path) -> None:
+    """A 400 in no time: one sentence that names the file or the field, and nothing of ours."""
+    make, fragments = HOSTILE[case]
+    directory = hosting.model_root / tmp_path.name / "model"
+    make(directory)
+    before, logged = hosting.snapshot(), len(hosting.log)
+    with asked(hosting):
+        started = time.monotonic()
+        answer = hosting.load("m1", directory)
+        took = time.monotonic() - started
+    assert answer.status_code == 400, answer.text
+    assert took < REFUSED_WITHIN_S
+    for fragment in fragments:
+        assert fragment in complaint(answer)
+    assert len(answer.content) < 2_000
+    assert SECRET not in answer.text
+    assert SECRET not in hosting.log
+    assert len(hosting.log) - logged < LOGGED_BYTES
+    assert hosting.snapshot() == before
+
+
+def test_links_that_stay_inside(hosting: Container, tmp_path: Path) -> None:
+    """They are served: relative, absolute, and to directories."""
+    directory = hosting.model_root / tmp_path.name / "model"
+    model = _model(directory)
+    (directory / "shared").mkdir()
+    (model / "1/model.py").rename(directory / "shared/model.py")
+    (model / "1/model.py").symlink_to("../../shared/model.py")
+    (model / "1/data").symlink_to(directory / "shared")
+    with hosting.loaded("m1", directory):
+        assert values(hosting.invoke("m1", infer([5]))) == [5.0]
+
+
+class _Trace:
+    """Leaves a trace where it is unpickled in earnest."""
+
+    def __init__(self, trace: Path) -> None:
+        self.trace = trace
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.system, (f"touch {self.trace}",)
+
+
+def test_a_refused_load_runs_nothing(hosting: Container, tmp_path: Path) -> None:
+    """Its pickles, programs and modules leave traces as soon as they are run."""
+    directory = hosting.model_root / tmp_path.name / "model"
+    shutil.copytree(ROOT / "examples/merlin/dense/repository", directory)
+    trace = tmp_path / "trace"
+    code = f"import os; os.system('touch {trace}')\n"
+    for name in ("sitecustomize.py", "numpy.py", "1/numpy.py", "1/pyarrow.py"):
+        (directory / "0_transformworkflowtriton" / name).write_text(code)
+    program = directory / "0_transformworkflowtriton/1/model.py"
+    program.write_text(code + program.read_text())
+    workflow = directory / "0_transformworkflowtriton/1/workflow/workflow.pkl"
+    workflow.write_bytes(pickle.dumps(_Trace(trace)))
+    config = directory / "1_predictpytorchtriton/config.pbtxt"
+    config.write_text(config.read_text() + "instance_group { count: 60 }\n")
+    before = hosting.snapshot()
+    answer = hosting.load("m1", directory)
+    assert answer.status_code == 400
+    assert "instance_group" in complaint(answer)
+    assert not trace.exists()
+    assert hosting.snapshot() == before
