@@ -32,6 +32,8 @@ from ensemble_tools.workflows.program import Input, Program
 
 #: The NVTabular whose operators the compiler knows: the last one.
 _NVTABULAR = ("23.8.0", "23.08.00")
+#: Of the reason why a workflow is not compiled, in characters: it stands in the log.
+_LONGEST_REASON = 1_000
 #: How a pickle names the operator whose table no reader of ours takes apart.
 _JOIN_EXTERNAL = b"nvtabular.ops.join_external"
 
@@ -66,7 +68,7 @@ def _compiled(model: PublishedModel, source: SourceModel) -> PublishedModel:
     try:
         program, place = _program(source)
     except NotCompiled as error:
-        return replace(model, not_compiled=str(error))
+        return replace(model, not_compiled=_bounded(str(error)))
     except GraphUnreadable as error:
         return replace(model, not_compiled=_unreadable(error))
     except (ResourceLacking, SourceUnreadable, MemoryError):
@@ -75,6 +77,11 @@ def _compiled(model: PublishedModel, source: SourceModel) -> PublishedModel:
         reason = shortened(f"{type(error).__name__}: {error}")
         return replace(model, not_compiled=f"it cannot be compiled ({reason})")
     return replace(model, compiled=Compiled(program, place))
+
+
+def _bounded(reason: str) -> str:
+    """A reason can quote what a pickle says, which may be megabytes."""
+    return reason if len(reason) <= _LONGEST_REASON else f"{reason[:_LONGEST_REASON]}…"
 
 
 def _unreadable(error: GraphUnreadable) -> str:

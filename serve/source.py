@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from ensemble_tools.files import is_directory
+from serve.archive_errors import archive_errors
 from serve.errors import BadRequest, shortened
 
 
@@ -28,7 +30,9 @@ def source_directory(url: str, root: Path) -> Path:
             f"{shortened(url)}, which lies outside of the model root",
             f"a directory under {root} (set SERVE_MODEL_ROOT to change the root)",
         )
-    if not os.path.isdir(directory):  # false where Path.is_dir raises: a name that is too long
+    with archive_errors(f"the directory {shortened(url)} could not be looked at"):
+        found = is_directory(directory)
+    if not found:
         raise BadRequest(
             "the field `url`", f"{shortened(url)}, which is no directory", "an extracted archive"
         )

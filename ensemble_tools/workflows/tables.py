@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import errno
 import json
+import os
 import resource
 import sys
 from collections.abc import Iterator, Sequence
@@ -42,7 +43,8 @@ _THE_FILES = {
     None, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM, errno.ELOOP,
     errno.ENAMETOOLONG,
 }  # fmt: skip
-#: What a process of its own may write to, in bytes. Not RLIMIT_AS: libraries reserve much more.
+#: What a process of its own may write to, in bytes, and of the machine's memory at most a half.
+#: Not RLIMIT_AS: libraries reserve much more.
 _MEMORY = 8 * 2**30
 
 
@@ -110,7 +112,8 @@ def main() -> None:
 
 def _limit_memory() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    wanted = _MEMORY if hard == resource.RLIM_INFINITY else min(_MEMORY, hard)
+    half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    wanted = min(_MEMORY, half, *([hard] if hard != resource.RLIM_INFINITY else []))
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_DATA, (wanted, hard))
 

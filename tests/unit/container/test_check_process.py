@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -220,3 +222,19 @@ def test_the_images_own_arrangement(tmp_path: Path, caplog: pytest.LogCaptureFix
     nothing = WorkflowChecks(lambda: ModelsPython(None, {"PATH": str(tmp_path)}), WAIT_S)
     assert nothing.begin() is None
     assert "no python3 on PATH" in caplog.text
+
+
+def test_a_shortage_is_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No descriptor to start it with, or killed for its memory: nothing else is served for it."""
+    killed = checks(script(tmp_path / "python", "kill -9 $$"))
+    with pytest.raises(OSError, match="was killed") as error:
+        checked(tmp_path, killed)
+    assert error.value.errno == errno.ENOMEM
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    begun = checks(script(tmp_path / "other", "exit 0"))
+    monkeypatch.setattr(subprocess, "Popen", fail)
+    with pytest.raises(OSError, match="Too many open files"):
+        checked(tmp_path, begun)

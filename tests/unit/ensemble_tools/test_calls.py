@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ensemble_tools import python_files
 from ensemble_tools.delivered import called_by_name, reachable
 from ensemble_tools.errors import EnsembleInvalid, RepositoryUnusable
 from ensemble_tools.namespace import Namespace
@@ -322,3 +323,40 @@ def test_named_file(tmp_path: Path) -> None:
     (top,) = (model for model in made.models if model.triton_name == "m")
     assert [path for path, _ in top.files] == ["1/mine.py"]
     assert top.links[-1] == ("1/mine_as_delivered.py", source / "top/1/mine.py")
+
+
+CHAINS = {
+    "attributes": "x" + ".b" * 170_000,
+    "calls": "x" + "()" * 250_000,
+    "items": "x" + "[0]" * 170_000,
+    "sums": "1" + "+1" * 250_000,
+    "types": "x:" + "a|" * 200_000 + "b",
+    "inside of a text": "f'{x" + ".b" * 170_000 + "}'",
+    "behind an escaped quote": '"""\\\\"""; x' + ".b" * 170_000 + '; """ """',
+    "behind brackets": "(" * 50 + "x" + ".b" * 170_000 + ")" * 50,
+}
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_expressions_that_end_a_parser(chain: str, tmp_path: Path) -> None:
+    """Python 3.10's ends the process at some 100,000 links of a chain: it is not given them."""
+    (tmp_path / "model.py").write_text(CHAINS[chain])
+    assert python_files._chained((tmp_path / "model.py").read_bytes())
+    assert read_python_files(tmp_path) == PythonFiles()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "t = [" + "'a', " * 60_000 + "]",
+        "t = {" + "'a': -1.5e-3,\n" * 20_000 + "}",
+        "x = a.b.c(d)[0] + 1\n" * 15_000,
+        "# " + "a.b " * 50_000,
+        "'''" + "a.b.c\\'" * 40_000 + "'''",
+    ],
+    ids=["a list", "a dict", "a program", "a comment", "a text"],
+)
+def test_tables_are_no_chains(source: str) -> None:
+    """What people write, however long, is read."""
+    assert len(source) > 2 * python_files.MAX_CHAIN
+    assert not python_files._chained(source.encode())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from ensemble_tools import (
 )
 from ensemble_tools.errors import PayloadBroken
 from ensemble_tools.plan import PublishedModel
+from ensemble_tools.workflows.program import Table
 from ensemble_tools.workflows.tables import TableBroken
 
 EXAMPLES = Path(__file__).parents[3] / "examples/merlin"
@@ -93,6 +95,25 @@ def test_a_check_that_raises(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="no space"):
         publish(compiled("dense"), tmp_path, write_tables, check)
     assert not list(tmp_path.iterdir())
+
+
+def test_checks_come_last(tmp_path: Path) -> None:
+    """A check runs the archive's own code: an archive that is refused has run none of it."""
+    wanted = compiled("two_workflows")
+    written = []
+
+    def break_the_second(tables: Sequence[Table], directory: Path) -> list[dict[str, Any]]:
+        written.append(directory)
+        if len(written) == 2:
+            raise TableBroken(Path("/models/m/unique.a.parquet"), "cannot be read (cut off)")
+        return write_tables(tables, directory)
+
+    with pytest.raises(PayloadBroken):
+        publish(wanted, tmp_path, break_the_second, lambda *_: pytest.fail("checked"))
+    assert len(written) == 2
+    (tmp_path / wanted.entry).mkdir()
+    with pytest.raises(FileExistsError):
+        publish(wanted, tmp_path, write_tables, lambda *_: pytest.fail("checked"))
 
 
 def test_what_has_no_tables_is_not_checked(tmp_path: Path) -> None:

@@ -442,3 +442,40 @@ def test_a_full_disk(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No space left") as there:
         process(job_text([table], tmp_path))
     assert here.value.errno == there.value.errno == errno.ENOSPC
+
+
+_STARVED = """
+import os, resource, sys
+import pyarrow.parquet
+import workflows.tables as tables
+read = tables.json.load
+def starved(file):
+    job = read(file)
+    taken = os.open("/dev/null", os.O_RDONLY)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (taken + 1, taken + 1))
+    return job
+tables.json.load = starved
+tables.main()
+"""
+
+
+def test_no_descriptor_for_a_file(tmp_path: Path) -> None:
+    """A shortage says nothing of the file, so it is no reason to leave a workflow uncompiled."""
+    path = parquet(tmp_path / "f", a=np.array([1]))
+    done = subprocess.run(
+        [sys.executable, "-c", _STARVED], input=job_text([Table(path, ("a",), ("int",))], tmp_path),
+        capture_output=True, text=True, check=True, cwd=Path(ensemble_tools.__file__).parent,
+        timeout=60,
+    )  # fmt: skip
+    with pytest.raises(OSError, match="Too many open files") as lacking:
+        read_answer(done.stdout)
+    assert lacking.value.errno == errno.EMFILE
+
+
+def test_rows_from_nothing(tmp_path: Path) -> None:
+    """A KB can stand for gigabytes of one value; categories differ, so theirs cannot."""
+    path = parquet(tmp_path / "f", a=np.zeros(5_000_000, np.int64))
+    assert path.stat().st_size < 100_000
+    with pytest.raises(TableUnusable, match=r"has 5000000 rows in \d+ bytes"):
+        write_tables([Table(path, ("a",), ("int",))], tmp_path)
+    written(tmp_path, Table(parquet(tmp_path / "g", a=np.arange(1_000_000)), ("a",), ("int",)))
