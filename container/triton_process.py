@@ -30,6 +30,7 @@ from container.hidden_arguments import hide_arguments
 from container.threads import in_daemon_thread
 from container.tied import tied_to_us
 from container.triton_command import TritonCommand
+from serve.deadline import within
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -202,7 +203,7 @@ class TritonProcess:
 
     async def _answers(self) -> bool:
         try:
-            return await asyncio.wait_for(_awaited(self._is_live()), PROBE_TIMEOUT_S)
+            return await within(self._is_live(), PROBE_TIMEOUT_S)
         except Exception as error:  # refused, reset, timed out: whatever the client's library says
             log.debug("tritonserver does not answer yet", extra={"reason": repr(error)})
             return False
@@ -260,7 +261,7 @@ async def _awaited(work: Awaitable[T]) -> T:
 
 async def _cancel(task: asyncio.Future[Any]) -> None:
     """Cancels and waits for the end; what a cancelled task raised on its way out is logged."""
-    while not task.done():  # asyncio.wait_for of Python 3.11 and below can lose a cancellation
+    while not task.done():  # a library below may lose a cancellation, as asyncio.wait_for does
         task.cancel()
         await asyncio.wait({task}, timeout=PROBE_INTERVAL_S)
     if not task.cancelled() and task.exception():

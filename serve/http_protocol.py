@@ -17,6 +17,7 @@ from typing import Any
 from starlette.requests import Request as StarletteRequest
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from serve.deadline import within
 from serve.error_responses import on_serve_error, on_unexpected_error
 from serve.errors import ServeError, TritonUnavailable
 from serve.invocation import Invocation, Request
@@ -179,7 +180,7 @@ class _Protocol(HttpToolsProtocol):
                 write_together(self.transport, batch)
                 batch, size = [], 0
                 if self.flow.write_paused:  # a caller that reads no further is not waited for
-                    await asyncio.wait_for(self.flow.drain(), self.invocation.timeout_s)
+                    await within(self.flow.drain(), self.invocation.timeout_s)
                 if not pieces:
                     break
                 await asyncio.sleep(0)

@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TypeVar
 
+from serve.deadline import within
 from serve.envelope import check_object, check_request, check_strings
 from serve.errors import (
     BadRequest,
@@ -233,7 +234,7 @@ class Invocation:
 
     async def _within(self, deadline: float, waiting: Awaitable[None]) -> None:
         try:
-            await asyncio.wait_for(waiting, max(0.0, deadline - time.monotonic()))
+            await within(waiting, deadline - time.monotonic())
         except asyncio.TimeoutError as error:
             raise TritonTimeout(
                 "the invocation, with loading the model again,",

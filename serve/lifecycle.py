@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,10 +30,10 @@ from ensemble_tools import (
 )
 from serve.admission import Admission
 from serve.archive_errors import archive_errors
+from serve.deadline import Deadline
 from serve.errors import (
     CallerError,
     ServeError,
-    TritonTimeout,
     TritonUnavailable,
 )
 from serve.registry import Model, Registry
@@ -144,14 +144,14 @@ class Lifecycle:
         Raises ModelNotLoaded; TritonTimeout when it is still held, and then it is listed again.
         """
         started = time.monotonic()
-        deadline = started + self._settings.unload_timeout_s
-        await self._bounded(self._registry.loaded(name).settled(), name, deadline)
+        deadline = Deadline(self._settings.unload_timeout_s, "SERVE_UNLOAD_TIMEOUT")
+        waiting = f"waiting for the invocations of {name}"
+        await deadline.bound(self._registry.loaded(name).settled(), waiting)
         model = self._registry.begin_unload(name)
         try:
-            await self._bounded(model.idle(), name, deadline)
+            await deadline.bound(model.idle(), waiting)
             ending = await self._ending(model.serving)
-            remaining = deadline - time.monotonic()
-            await self._triton.unload(model.serving, remaining, lost=model.lost)
+            await self._triton.unload(model.serving, deadline.remaining, lost=model.lost)
         except BaseException:
             self._registry.fail_unload(model)
             raise
@@ -160,15 +160,6 @@ class Lifecycle:
             rest.push_async_callback(self._retract, model.serving)
             await end_stubs(ending | await self._ending(model.serving))
         _log_event("model unloaded", model, started)
-
-    async def _bounded(self, waiting: Awaitable[None], name: str, deadline: float) -> None:
-        limit = self._settings.unload_timeout_s
-        try:
-            await asyncio.wait_for(waiting, max(0.0, deadline - time.monotonic()))
-        except asyncio.TimeoutError as error:
-            raise TritonTimeout(
-                f"waiting for the invocations of {name}", limit, "SERVE_UNLOAD_TIMEOUT"
-            ) from error
 
     # -- what blocks, run in a thread
 

@@ -17,6 +17,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 
 from ensemble_tools import retract
+from serve.deadline import within
 from serve.errors import (
     ModelNotLoaded,
     ResourceExhausted,
@@ -135,7 +136,7 @@ class Revival:
     async def _end_when_idle(self, model: Model, old: frozenset[Stub]) -> None:
         """End what is left of an older generation, once nobody can be waiting for its answer."""
         with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(model.idle(), self._unload_timeout_s)
+            await within(model.idle(), self._unload_timeout_s)
         await end_stubs(old)
 
     def _begin(self, work: Coroutine[None, None, None]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from contextlib import closing
@@ -13,6 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from serve.context import bind
+from serve.deadline import within
 from serve.invocation import Invocation
 from serve.invocation import Request as InvocationRequest
 from serve.lifecycle import Lifecycle
@@ -124,7 +124,7 @@ class InvokeRoute:
             async for piece in pieces:
                 message = {"type": "http.response.body", "body": piece, "more_body": True}
                 # A caller that reads no further may not hold the model for ever.
-                await asyncio.wait_for(send(message), self._invocation.timeout_s)
+                await within(send(message), self._invocation.timeout_s)
         await send({"type": "http.response.body", "body": b""})
 
 

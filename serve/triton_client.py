@@ -20,6 +20,7 @@ from tritonclient.grpc import aio as triton_grpc
 from tritonclient.utils import InferenceServerException
 
 from ensemble_tools import ServingPlan
+from serve.deadline import within
 from serve.errors import (
     HeaderTooLarge,
     ModelUnusable,
@@ -38,7 +39,6 @@ from serve.triton_http import (
     HeaderLong,
     Headers,
     TritonHttp,
-    within,
 )
 from serve.triton_messages import Verdict, judge, load_failure_reason, without_regions
 

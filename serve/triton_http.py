@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Collection, Coroutine, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from typing import cast
 
 import httptools
 
+from serve.deadline import within
+
 Headers = list[tuple[bytes, bytes]]
-_T = TypeVar("_T")
 
 #: The longest name or value of a header that tritonserver takes, in bytes; at a longer one it
 #: closes the connection without a word (seen on 2.36 and 2.51: 8,150 pass, 8,192 do not).
@@ -58,26 +59,6 @@ class Answer:
     def header(self, name: bytes) -> bytes | None:
         """The first header of that (lower-case) name."""
         return next((value for key, value in self.headers if key == name), None)
-
-
-async def within(work: Coroutine[Any, Any, _T], limit_s: float) -> _T:
-    """What the work returns; raises asyncio.TimeoutError when that takes longer.
-
-    Work whose time is over already is not begun. Not asyncio.wait_for, which up to Python 3.11
-    loses a cancellation that comes as the work ends.
-    """
-    if limit_s <= 0:
-        work.close()
-        raise asyncio.TimeoutError
-    task = asyncio.ensure_future(work)
-    try:
-        await asyncio.wait({task}, timeout=limit_s)
-        if not task.done():
-            raise asyncio.TimeoutError
-        return task.result()
-    finally:
-        if not task.cancel() and not task.cancelled():
-            task.exception()  # looked at: asyncio logs those that nobody has seen
 
 
 def write_together(transport: asyncio.WriteTransport, pieces: Collection[bytes]) -> None:
@@ -216,7 +197,7 @@ class _Connection(asyncio.Protocol):
 
     @contextmanager
     def _limit(self, timeout_s: float) -> Iterator[None]:
-        # asyncio.wait_for would start a task for each request: a tenth of the whole budget.
+        # within() would start a task for each request: a tenth of the whole budget.
         timer = asyncio.get_running_loop().call_later(timeout_s, self._expire)
         try:
             yield

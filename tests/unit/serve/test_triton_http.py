@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 
 import pytest
 
-from serve.triton_http import Answer, AnswerLate, ConnectionFailed, TritonHttp, within
+from serve.triton_http import Answer, AnswerLate, ConnectionFailed, TritonHttp
 from tests.unit.serve.played_server import (
     WAIT_S,
     Peer,
@@ -334,50 +333,3 @@ async def test_large_bodies_both_ways() -> None:
 
     async with played(play) as stage:
         assert text(await ask(stage, sent)) == sent
-
-
-@pytest.mark.parametrize("turns", range(8))
-async def test_a_cancellation_is_never_lost(turns: int) -> None:
-    """However close to the end of the work it comes."""
-
-    async def waiting() -> None:
-        await come
-
-    come: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    task = asyncio.ensure_future(within(waiting(), WAIT_S))
-    await asyncio.sleep(0.01)
-    come.set_result(None)
-    for _ in range(turns):
-        await asyncio.sleep(0)
-    if task.cancel():
-        with pytest.raises(asyncio.CancelledError):
-            await task
-    assert turns or task.cancelled()
-
-
-async def test_work_without_time_is_not_begun() -> None:
-    """A request that nobody can wait for is not sent."""
-    begun = []
-
-    async def work() -> None:
-        begun.append(1)
-
-    for limit_s in (0, -1.0):
-        with pytest.raises(asyncio.TimeoutError):
-            await within(work(), limit_s)
-    await asyncio.sleep(0)
-    assert not begun
-
-
-async def test_work_that_is_late_is_ended() -> None:
-    """It does not go on where nobody sees it."""
-    ended = asyncio.Event()
-
-    async def work() -> None:
-        with contextlib.ExitStack() as at_end:
-            at_end.callback(ended.set)
-            await asyncio.Event().wait()
-
-    with pytest.raises(asyncio.TimeoutError):
-        await within(work(), 0.01)
-    await asyncio.wait_for(ended.wait(), WAIT_S)
