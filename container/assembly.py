@@ -27,6 +27,7 @@ from serve.app import multi_model_app, single_model_app
 from serve.errors import ServeError
 from serve.footprints import StubSettings
 from serve.gpus import Gpus
+from serve.hosting import Hosting
 from serve.http_protocol import invocation_protocol
 from serve.invocation import Invocation
 from serve.lifecycle import Lifecycle, LifecycleSettings
@@ -34,6 +35,7 @@ from serve.registry import Registry
 from serve.revival import Revival
 from serve.routes import InvokeRoute, ModelRoutes, PingRoute, invoked_model, is_invocations
 from serve.translation import Translation
+from serve.trials import Trials
 from serve.triton_access import TritonAccess
 from serve.triton_client import TritonClient
 
@@ -49,7 +51,8 @@ class Container:
     """What answers requests: registry, client, lifecycle, invocation and routes, joined.
 
     models: tells what Python models are run with, as soon as tritonserver has been found. access:
-    what opens tritonserver's APIs. environment: of the processes that write tables. Raises
+    what opens tritonserver's APIs. environment: of the processes that write tables. replace: kills
+    tritonserver so that it is started again. Raises
     SingleModelUnusable for a single-model endpoint whose model cannot be told.
     """
 
@@ -61,23 +64,22 @@ class Container:
         models: Callable[[], ModelsPython],
         access: TritonAccess,
         environment: Mapping[str, str],
+        replace: Callable[[float], Awaitable[None]],
     ) -> None:
         self._settings, self._ports = settings, ports
         self._single_model = None if settings.multi_model else _single_model_name(settings)
         self._registry = Registry()
-        self.triton = TritonClient(LOOPBACK, ports.http, ports.grpc, access)
-        self.revival = Revival(
-            self._registry,
-            self.triton,
-            serving_repository,
-            settings.load_timeout,
-            settings.unload_timeout,
-        )
+        trials = Trials()
+        self._suspects = trials.suspects
+        self.triton = TritonClient(LOOPBACK, ports.http, ports.grpc, access, trials)
+        hosting = Hosting(self.triton, serving_repository, settings.load_timeout, trials, replace)
+        self.revival = Revival(self._registry, hosting, serving_repository, settings.unload_timeout)
         self._checks = WorkflowChecks(models, settings.load_timeout)
         self._tables = TableProcesses(environment)
         self._lifecycle = Lifecycle(
             self._registry,
             self.triton,
+            hosting,
             LifecycleSettings(
                 model_root=settings.model_root if settings.multi_model else Path("/"),
                 serving_repository=serving_repository,
@@ -134,6 +136,14 @@ class Container:
             assert self._ports.metrics is not None
             beside.append(MetricsPublisher(self._settings, self._ports.metrics).run())
         await asyncio.gather(*beside)
+
+    def judge_death(self) -> int:
+        """How many deaths of tritonserver are explained, now that it died again; 0 for none."""
+        judgement = self._suspects.died()
+        if judgement is None:
+            return 0
+        log.error("tritonserver was killed twice, and will not be again, by %s", judgement.culprit)
+        return judgement.deaths
 
     def give_up_loads(self) -> None:
         """End those that are under way, and refuse others: the container is stopping."""

@@ -22,7 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from container.ports import LOOPBACK
 from container.settings import Settings
-from container.threads import in_daemon_thread
+from serve.threads import in_daemon_thread
 
 log = logging.getLogger(__name__)
 

@@ -34,10 +34,10 @@ from container.logs import configure
 from container.model_environment import seen_by_models, shut_ourselves
 from container.ports import Ports, choose_ports
 from container.settings import Settings, read_settings
-from container.threads import in_daemon_thread
 from container.triton_command import TritonCommand, build_command, shm_prefix_for
 from container.triton_process import TritonProcess
 from container.triton_runtime import ModelsPython, count_gpus, find_runtime
+from serve.threads import in_daemon_thread
 from serve.triton_access import TritonAccess
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class _Run:
             listener = ending.enter_context(_bind(settings.bind_address, settings.bind_port))
             triton = asyncio.ensure_future(self._triton(ports, work_dir))
             ending.push_async_callback(self._end_triton, triton)
-            make = await asyncio.to_thread(_import_assembly)
+            make = await in_daemon_thread(_import_assembly, "imports")
             gc.freeze()  # what was imported stays: no collection need look through it
             container = self._container = make(
                 settings,
@@ -108,6 +108,7 @@ class _Run:
                 lambda: self._models,
                 self._access,
                 seen_by_models(self._environment, settings.model_environment),
+                self._replace,
             )
             http = container.listen(listener, _BACKLOG)
             ending.push_async_callback(container.stop)
@@ -126,6 +127,7 @@ class _Run:
             restart_window_s=settings.restart_window,
             start_timeout_s=settings.start_timeout,
             stop_timeout_s=settings.shutdown_timeout * _TRITON_SHARE,
+            judge_death=self._judge_death,
         )
         await self._process.run()
 
@@ -155,6 +157,13 @@ class _Run:
 
     async def _is_live(self) -> bool:
         return self._container is not None and await self._container.triton.is_live()
+
+    def _judge_death(self) -> int:
+        return self._container.judge_death() if self._container else 0
+
+    async def _replace(self, timeout_s: float) -> None:
+        if self._process is not None:
+            await self._process.replace(timeout_s)
 
     async def _revive(self) -> None:
         assert self._container is not None, "what is not joined yet was never live"

@@ -27,10 +27,10 @@ from typing import Any, TypeVar
 
 from container.errors import TritonCrashLoop, TritonNotLive, describe_status
 from container.hidden_arguments import hide_arguments
-from container.threads import in_daemon_thread
 from container.tied import tied_to_us
 from container.triton_command import TritonCommand
 from serve.deadline import within
+from serve.threads import in_daemon_thread
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -69,9 +69,17 @@ class _Child:
         """SIGTERM, if it still runs."""
         self._process.terminate()
 
+    def kill(self) -> None:
+        """SIGKILL, if it still runs."""
+        self._process.kill()
+
     async def wait(self) -> int:
         """Its exit status, negative for a signal."""
         return await in_daemon_thread(self._process.wait, "tritonserver")
+
+
+def _unexplained() -> int:
+    return 0
 
 
 class TritonProcess:
@@ -79,7 +87,10 @@ class TritonProcess:
 
     `is_live` is asked until it says yes; what it raises counts as no. `on_restarted` is awaited
     after each start but the first, once it is live; it is cancelled when tritonserver dies under
-    it, and what it raises ends `run`. Construct it anywhere; `run` only once.
+    it, and what it raises ends `run`. `judge_death` is asked at each death before anything is
+    started again, and says how many deaths, this one included, are explained: those are not counted
+    towards the limit; 0 for a death that nobody can explain. Construct it anywhere; `run` only
+    once.
     """
 
     def __init__(
@@ -92,8 +103,10 @@ class TritonProcess:
         restart_window_s: float,
         start_timeout_s: float,
         stop_timeout_s: float,
+        judge_death: Callable[[], int] = _unexplained,
     ) -> None:
         self._command = command
+        self._judge_death = judge_death
         self._is_live = is_live
         self._on_restarted = on_restarted
         self._restart_limit = restart_limit
@@ -106,6 +119,7 @@ class TritonProcess:
         self._finished = asyncio.Event()
         self._running = False
         self._child: _Child | None = None
+        self._replaced: asyncio.Event | None = None
 
     @property
     def pid(self) -> int | None:
@@ -149,24 +163,47 @@ class TritonProcess:
         if self._running:
             await self._finished.wait()
 
+    async def replace(self, timeout_s: float) -> None:
+        """Kill tritonserver, which is then started again as after a death, and not counted.
+
+        Returns when nothing of it is left, at once when there is none, after timeout_s in any case.
+        """
+        if self._child is None:
+            return
+        if self._replaced is None:
+            self._replaced = asyncio.Event()
+            log.error("tritonserver is killed, to be replaced", extra={"pid": self._child.pid})
+            self._child.kill()
+        with contextlib.suppress(asyncio.TimeoutError):
+            await within(self._replaced.wait(), timeout_s)
+
     async def _live_once(self, first: bool) -> None:
         """One life, from start to nothing left. Raises when there is to be no next one."""
         child = self._start()
         exited = asyncio.ensure_future(child.wait())
+        explained = 0
         try:
             end = await self._until_live(exited)
             if end is _End.DONE:
                 end = await self._while_live(exited, first)
             if end is _End.STOP:
                 await self._end_orderly(child, exited)
+            if end is _End.DIED:
+                explained = 1 if self._replaced else self._judge_death()
         finally:
             self._live.clear()
             self._child = None
             await asyncio.shield(_clear_away(child.pid, exited, self._command.shm_prefix))
+            self._is_replaced()
         if end is _End.TIMEOUT:
             raise TritonNotLive(self._start_timeout_s)
         if end is _End.DIED:
-            self._count_death(exited.result())
+            self._count_death(exited.result(), explained)
+
+    def _is_replaced(self) -> None:
+        if self._replaced is not None:
+            self._replaced.set()
+            self._replaced = None
 
     def _start(self) -> _Child:
         # From this thread, which lives as long as we do; its stubs end with tritonserver.
@@ -242,10 +279,16 @@ class TritonProcess:
         if not done:
             log.warning("tritonserver is killed", extra={"waited_s": self._stop_timeout_s})
 
-    def _count_death(self, status: int) -> None:
+    def _count_death(self, status: int, explained: int) -> None:
+        for _ in range(min(explained - 1, len(self._deaths))):
+            self._deaths.pop()  # the same culprit's
         now = time.monotonic()
-        self._deaths.append(now)
-        while now - self._deaths[0] > self._restart_window_s:
+        if not explained:
+            self._deaths.append(now)
+        self._check_deaths(now, status)
+
+    def _check_deaths(self, now: float, status: int) -> None:
+        while self._deaths and now - self._deaths[0] > self._restart_window_s:
             self._deaths.popleft()
         if len(self._deaths) > self._restart_limit:
             raise TritonCrashLoop(status, len(self._deaths), self._restart_window_s)

@@ -6,7 +6,8 @@ ServeError
 │   │   ├── BodyTooLarge        more bytes than a request may have
 │   │   └── HeaderTooLarge      a header line that tritonserver would not take
 │   ├── ModelNotLoaded          no such model, or none that can be invoked now
-│   └── ModelAlreadyLoaded      the name is taken: loading, ready or unloading
+│   ├── ModelAlreadyLoaded      the name is taken: loading, ready or unloading
+│   └── RequestRefused          tritonserver died twice while this very request was in it
 ├── ModelUnusable               the archive, or the model in it, cannot be loaded
 ├── ResourceExhausted           memory, shared memory, disk, processes or descriptors are lacking
 ├── SourceUnreadable            ours: the disk did not give what an archive holds
@@ -60,6 +61,17 @@ class ModelAlreadyLoaded(CallerError):
 
     def __init__(self, name: str, state: str) -> None:
         super().__init__(f"the model {shortened(name)} {state}")
+
+
+class RequestRefused(CallerError):
+    """tritonserver died twice while this very request was in it; it does not get it again."""
+
+    def __init__(self, refused_s: float) -> None:
+        super().__init__(
+            "this request was in flight when tritonserver died twice, with the models of all: it "
+            f"is refused for {refused_s / 3600:g} h; send another one, or look for what is unusual "
+            "in it"
+        )
 
 
 class ModelUnusable(ServeError):

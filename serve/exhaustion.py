@@ -29,6 +29,7 @@ _PHRASES = (
     "no space left on device",  # ENOSPC: disk, or /dev/shm
     "too many open files",  # EMFILE, ENFILE
     "resource temporarily unavailable",  # EAGAIN of fork and pthread_create
+    "failed to fork the stub process",  # python backend, stub_launcher: EAGAIN or ENOMEM
     "can't start new thread",  # Python
     "disk quota exceeded",  # EDQUOT
     # NVIDIA's own SageMaker frontend knows these (SageMakerMMECheckOOMError, sagemaker_server.cc).

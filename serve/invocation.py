@@ -34,6 +34,7 @@ from serve.payload import (
 )
 from serve.registry import Model, Registry, State
 from serve.revival import Revival
+from serve.threads import in_daemon_thread
 from serve.translation import Question, Translation, TurnLate, stepwise
 from serve.triton_client import Refusal, Stream, TritonClient, refusal
 from serve.triton_http import Answer, Headers
@@ -283,7 +284,7 @@ async def _uncompressed(request: Request) -> Question:
     if not any(body):
         raise BadRequest("the body", "nothing", "an inference request of the v2 protocol")
     if is_compressed(request.headers):
-        body = await asyncio.to_thread(inflated, body)
+        body = await in_daemon_thread(lambda: inflated(request.body), "inflate")
     return Question(request_headers(request.headers, body), body)
 
 

@@ -36,13 +36,19 @@ from serve.errors import (
     ServeError,
     TritonUnavailable,
 )
+from serve.hosting import Hosting
 from serve.registry import Model, Registry
-from serve.source import source_directory
+from serve.source import archive_identity, source_directory
 from serve.stub_processes import Stub, StubCounts, count, end_stubs, find_stubs
+from serve.threads import in_daemon_thread
 from serve.triton_client import TritonClient
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
+
+
+#: How long a thread whose load is given up is waited for.
+_THREAD_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -77,11 +83,12 @@ class Lifecycle:
         self,
         registry: Registry,
         triton: TritonClient,
+        hosting: Hosting,
         settings: LifecycleSettings,
         admission: Admission,
     ) -> None:
-        self._registry, self._triton, self._settings = registry, triton, settings
-        self._admission = admission
+        self._registry, self._triton, self._hosting = registry, triton, hosting
+        self._settings, self._admission = settings, admission
         self._loads: set[asyncio.Task[object]] = set()
         self._stopping = False
 
@@ -118,6 +125,7 @@ class Lifecycle:
         async with AsyncExitStack() as undo:
             model = self._registry.begin_load(name, url)
             undo.callback(self._registry.forget, model)
+            model.archive = await _in_thread(archive_identity, url)
 
             serving_plan = await _in_thread(self._plan, namespace, url, entry)
             room = await self._admission.room_for(serving_plan)
@@ -130,7 +138,7 @@ class Lifecycle:
 
             await self._triton.until_live(settings.start_timeout_s)
             undo.push_async_callback(self._undo_load, serving_plan)
-            await self._triton.load(serving_plan, settings.load_timeout_s)
+            await self._hosting.load(serving_plan, model.archive)
 
             self._registry.finish_load(model, serving_plan, await self._stubs(serving_plan))
             undo.pop_all()  # the load is complete: nothing is undone from here on
@@ -151,7 +159,7 @@ class Lifecycle:
         try:
             await deadline.bound(model.idle(), waiting)
             ending = await self._ending(model.serving)
-            await self._triton.unload(model.serving, deadline.remaining, lost=model.lost)
+            await self._hosting.unload(model.serving, deadline.remaining, lost=model.lost)
         except BaseException:
             self._registry.fail_unload(model)
             raise
@@ -217,7 +225,7 @@ class Lifecycle:
             return
         try:
             ending = await self._ending(serving_plan)
-            await self._triton.unload(serving_plan, self._settings.unload_timeout_s)
+            await self._hosting.unload(serving_plan, self._settings.unload_timeout_s)
             await end_stubs(ending | await self._ending(serving_plan))
         except ServeError as error:
             _log.error("a failed load could not be undone: %s", error)
@@ -226,15 +234,17 @@ class Lifecycle:
 async def _in_thread(blocking: Callable[..., _T], *arguments: object) -> _T:
     """Run what blocks, to its end: a thread goes on when its caller is cancelled.
 
-    What it writes must not come after the undoing of the load that it belongs to.
+    What it writes must not come after the undoing of the load that it belongs to; but loads are
+    cancelled only when the container stops, which a thread that never ends may not hold up.
     """
-    work = asyncio.ensure_future(asyncio.to_thread(blocking, *arguments))
+    work = asyncio.ensure_future(in_daemon_thread(lambda: blocking(*arguments), "load"))
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
-        while not work.done():  # also when it is cancelled again
+        end = time.monotonic() + _THREAD_S
+        while not work.done() and time.monotonic() < end:  # also when it is cancelled again
             with suppress(asyncio.CancelledError):
-                await asyncio.wait({work})
+                await asyncio.wait({work}, timeout=end - time.monotonic())
         raise
 
 

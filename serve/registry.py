@@ -59,7 +59,8 @@ class Model:
 
     lost: the Triton models of this generation whose stubs died, as requests found. stubs: how many
     python stubs each of the Triton models had once it was loaded; none for a model that calls no
-    others by name. answers_large: whether its last answer in JSON was one worth translating.
+    others by name. archive: the identity of what it is loaded from. answers_large: whether its last
+    answer in JSON was one worth translating.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Model:
     reload_error: ServeError | None = None
     lost: frozenset[str] = frozenset()
     stubs: Mapping[str, int] = field(default_factory=dict)
+    archive: str = ""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property

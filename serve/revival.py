@@ -25,9 +25,11 @@ from serve.errors import (
     TritonError,
     TritonUnavailable,
 )
+from serve.hosting import Hosting
 from serve.registry import Model, Registry, State
 from serve.stub_processes import Stub, count, end_stubs, find_stubs, missing
-from serve.triton_client import TritonClient
+from serve.suspects import LoadWork, Standing
+from serve.threads import in_daemon_thread
 
 _log = logging.getLogger(__name__)
 
@@ -41,15 +43,17 @@ class Revival:
     def __init__(
         self,
         registry: Registry,
-        triton: TritonClient,
+        hosting: Hosting,
         serving_repository: Path,
-        load_timeout_s: float,
         unload_timeout_s: float,
     ) -> None:
-        self._registry, self._triton = registry, triton
+        self._registry, self._hosting = registry, hosting
         self._serving_repository = serving_repository
-        self._load_timeout_s, self._unload_timeout_s = load_timeout_s, unload_timeout_s
+        self._unload_timeout_s = unload_timeout_s
         self._tasks: set[asyncio.Future[None]] = set()
+        #: Set unless a new tritonserver is being given those that nobody suspects.
+        self._others_back = asyncio.Event()
+        self._others_back.set()
 
     async def revive(self, model: Model, generation: int) -> None:
         """Return when the model of that generation has been loaded again, by whomever.
@@ -76,17 +80,28 @@ class Revival:
 
     async def _stubs(self, model: Model) -> frozenset[Stub]:
         names = model.serving.triton_names
-        return await asyncio.to_thread(find_stubs, self._serving_repository, names)
+        return await in_daemon_thread(lambda: find_stubs(self._serving_repository, names), "stubs")
 
     async def revive_all(self) -> None:
         """Load every ready model again: a new tritonserver has none. What fails is logged.
 
         A few at a time, so that none times out waiting for others; a model that is asked for
-        meanwhile goes first, since its caller finds it lost.
+        meanwhile goes first, since its caller finds it lost. One whose load may have killed the
+        tritonserver before comes after all others, alone: if it does so again, it is known.
         """
         turns = asyncio.Semaphore(_AT_ONCE)
         models = self._registry.all_loaded()
-        await asyncio.gather(*(self._reload_in_turn(model, turns) for model in models))
+        suspects = [model for model in models if self._is_suspect(model)]
+        others = [model for model in models if model not in suspects]
+        self._others_back.clear()
+        await asyncio.gather(*(self._reload_in_turn(model, turns) for model in others))
+        self._others_back.set()
+        for model in suspects:
+            await self._reload_in_turn(model, turns)
+
+    def _is_suspect(self, model: Model) -> bool:
+        work = LoadWork(model.name, model.archive)
+        return self._hosting.suspects.standing(work) is not Standing.INNOCENT
 
     async def _reload_in_turn(self, model: Model, turns: asyncio.Semaphore) -> None:
         generation = model.generation
@@ -113,9 +128,11 @@ class Revival:
     async def _reload_or_give_up(self, model: Model) -> None:
         _log.warning("a model's Triton models were lost; loading them again", extra=_facts(model))
         try:
-            await self._triton.unload(model.serving, self._unload_timeout_s, lost=model.lost)
+            if self._is_suspect(model):
+                await self._others_back.wait()
+            await self._hosting.unload(model.serving, self._unload_timeout_s, lost=model.lost)
             old = await self._stubs(model)
-            await self._triton.load(model.serving, self._load_timeout_s)
+            await self._hosting.load(model.serving, model.archive)
             stubs = await self._stubs(model) - old if model.serving.called else ()
         except (ResourceExhausted, TritonError) as error:
             _log.warning("the model will be loaded later: %s", error, extra=_facts(model))
@@ -148,13 +165,13 @@ class Revival:
         ending = await self._stubs(model)
         await self._release(model)
         await end_stubs(ending | await self._stubs(model))
-        await asyncio.to_thread(retract, model.serving, self._serving_repository)
+        await in_daemon_thread(lambda: retract(model.serving, self._serving_repository), "retract")
         self._registry.forget(model)
 
     async def _release(self, model: Model) -> None:
         """Unload what a failed reload did load."""
         try:
-            await self._triton.unload(model.serving, self._unload_timeout_s, lost=model.lost)
+            await self._hosting.unload(model.serving, self._unload_timeout_s, lost=model.lost)
         except ServeError as error:
             _log.error("a failed reload could not be undone: %s", error, extra=_facts(model))
 

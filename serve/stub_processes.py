@@ -84,11 +84,16 @@ async def end_stubs(stubs: Collection[Stub]) -> None:
         _log.warning(
             "tritonserver keeps python stubs that serve nobody; ending those of: %s", names
         )
-        for stub in left:
-            with contextlib.suppress(OSError):
-                os.kill(stub.pid, signal.SIGKILL)
+        kill_stubs(left)
         if immortal := await _left(left, _KILLED_S):
             _log.error("stubs do not end: %s", sorted(stub.pid for stub in immortal))
+
+
+def kill_stubs(stubs: Collection[Stub]) -> None:
+    """At once, and without looking whether they are gone."""
+    for stub in stubs:
+        with contextlib.suppress(OSError):
+            os.kill(stub.pid, signal.SIGKILL)
 
 
 async def _left(stubs: Collection[Stub], timeout_s: float) -> list[Stub]:

@@ -11,16 +11,17 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 import grpc
 from tritonclient.grpc import aio as triton_grpc
 from tritonclient.utils import InferenceServerException
 
 from ensemble_tools import ServingPlan
-from serve.deadline import within
+from serve.deadline import Deadline, within
 from serve.errors import (
     HeaderTooLarge,
     ModelUnusable,
@@ -29,6 +30,8 @@ from serve.errors import (
     TritonUnavailable,
 )
 from serve.exhaustion import means_exhaustion
+from serve.suspects import RequestWork, Standing, Suspects, Work
+from serve.trials import Trials
 from serve.triton_access import TritonAccess
 from serve.triton_http import (
     LONGEST_HEADER,
@@ -40,7 +43,13 @@ from serve.triton_http import (
     Headers,
     TritonHttp,
 )
-from serve.triton_messages import Verdict, judge, load_failure_reason, without_regions
+from serve.triton_messages import (
+    Verdict,
+    judge,
+    load_failure_reason,
+    was_carried_out,
+    without_regions,
+)
 
 #: How long tritonserver may take to say whether it lives; /ping must answer well inside 2 s.
 HEALTH_TIMEOUT_S = 1.0
@@ -69,6 +78,7 @@ _CHANNEL = [
 ]
 
 _log = logging.getLogger(__name__)
+_T = TypeVar("_T")
 
 _LIVE = b"/v2/health/live"
 _DIRECTORY_VANISHED = "failed to stat file"
@@ -97,18 +107,31 @@ class Stream:
     Raises TritonUnavailable, or TritonTimeout when no piece comes for timeout_s.
     """
 
-    def __init__(self, body: Body, timeout_s: float) -> None:
+    def __init__(
+        self, body: Body, timeout_s: float, work: Work, suspects: Suspects, *, clears: bool
+    ) -> None:
         self._body, self._timeout_s = body, timeout_s
+        self._work, self._suspects, self._clears = work, suspects, clears
 
     def __aiter__(self) -> Stream:
         return self
 
     async def __anext__(self) -> bytes:
-        with _translated(self._timeout_s):
-            return await anext(self._body)
+        try:
+            with _translated(self._timeout_s):
+                return await anext(self._body)
+        except StopAsyncIteration:
+            self._suspects.answered(self._work)
+            if self._clears:
+                self._suspects.clear(self._work)
+            raise
+        except BaseException as error:
+            self._suspects.lost(self._work, broken=isinstance(error, TritonUnavailable))
+            raise
 
     def close(self) -> None:
         """Give up what has not been read; idempotent."""
+        self._suspects.lost(self._work, broken=False)
         self._body.close()
 
 
@@ -123,13 +146,21 @@ class Refusal:
 class TritonClient:
     """One tritonserver: its models and its inference. All waits are bounded by the caller's.
 
-    access: what opens its APIs; none for one that has them open.
+    access: what opens its APIs; none for one that has them open. trials: what requests that are
+    suspected of having killed it have to pass.
     """
 
     def __init__(
-        self, host: str, http_port: int, grpc_port: int, access: TritonAccess | None = None
+        self,
+        host: str,
+        http_port: int,
+        grpc_port: int,
+        access: TritonAccess | None = None,
+        trials: Trials | None = None,
     ) -> None:
         self._http = TritonHttp(host, http_port, own_lines=access.http_line if access else b"")
+        self._trials = trials or Trials()
+        self._suspects = self._trials.suspects
         self._grpc_address = f"{host}:{grpc_port}"
         self._access = access.grpc_headers if access else {}
         self._grpc: triton_grpc.InferenceServerClient | None = None
@@ -284,6 +315,36 @@ class TritonClient:
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LAST_LOOK_S)
 
+    async def states(self, plan: ServingPlan) -> dict[str, str]:
+        """The plan's Triton models that tritonserver has, with their states.
+
+        Raises TritonUnavailable.
+        """
+        try:
+            return await within(self._held(plan), INDEX_TIMEOUT_S)
+        except asyncio.TimeoutError as error:
+            raise TritonUnavailable("its index does not come") from error
+        except InferenceServerException as error:
+            raise TritonUnavailable(error.message() or str(error)) from error
+
+    async def answers_load(self, triton_name: str, timeout_s: float) -> bool:
+        """Whether the load of that model is answered, whatever the answer is.
+
+        True also for a tritonserver that is not there: it is not stuck.
+        """
+        try:
+            await self._control.load_model(
+                triton_name, headers=self._access, client_timeout=timeout_s
+            )
+            await self._control.unload_model(
+                triton_name, headers=self._access, client_timeout=timeout_s
+            )
+        except InferenceServerException as error:
+            return error.status() != _LATE or await self._is_gone()
+        except grpc.aio.UsageError:  # the connection is closed: we are stopping
+            return True
+        return True
+
     async def _ask_to_unload(self, triton_name: str) -> None:
         await self._control.unload_model(triton_name, headers=self._access, unload_dependents=True)
 
@@ -339,10 +400,42 @@ class TritonClient:
     ) -> Answer:
         """Send an inference and return Triton's whole answer, whatever its status.
 
-        Raises TritonUnavailable or TritonTimeout.
+        Raises TritonUnavailable, TritonTimeout or RequestRefused.
         """
-        with _translated(timeout_s):
-            return await self._http.request(b"POST", path, headers, body, timeout_s=timeout_s)
+        work = RequestWork(path, body)
+        if self._suspects.watching:
+            return await self._watched(
+                work, lambda: self._tried(work, path, headers, body, timeout_s), timeout_s
+            )
+        return await self._infer(work, path, headers, body, timeout_s)
+
+    async def _infer(
+        self, work: Work, path: bytes, headers: Headers, body: Sequence[bytes], timeout_s: float
+    ) -> Answer:
+        self._suspects.enter(work)
+        try:
+            with _translated(timeout_s):
+                answer = await self._http.request(b"POST", path, headers, body, timeout_s=timeout_s)
+        except BaseException as error:
+            self._suspects.lost(work, broken=isinstance(error, TritonUnavailable))
+            raise
+        self._suspects.answered(work)
+        return answer
+
+    async def _tried(
+        self, work: Work, path: bytes, headers: Headers, body: Sequence[bytes], timeout_s: float
+    ) -> Answer:
+        answer = await self._infer(work, path, headers, body, timeout_s)
+        if answer.status == 200 or was_carried_out(error_message(b"".join(answer.body))):
+            self._suspects.clear(work)
+        return answer
+
+    async def _watched(self, work: Work, send: Callable[[], Awaitable[_T]], timeout_s: float) -> _T:
+        """Send it as its standing has it: with others, alone, or not at all."""
+        if self._suspects.standing(work) is Standing.INNOCENT:
+            return await send()
+        deadline = Deadline(timeout_s, "SERVE_INVOKE_TIMEOUT")
+        return await deadline.bound(self._trials.of(work, send), "the invocation")
 
     async def stream(
         self, path: bytes, headers: Headers, body: Sequence[bytes], timeout_s: float
@@ -350,13 +443,28 @@ class TritonClient:
         """Send an inference and return the answer's head and its body as it comes.
 
         timeout_s bounds the wait for the head and for each piece. Raises TritonUnavailable or
-        TritonTimeout, and so does the stream.
+        TritonTimeout, and so does the stream; also RequestRefused.
         """
-        with _translated(timeout_s):
-            answer, pieces = await self._http.stream(
-                b"POST", path, headers, body, timeout_s=timeout_s
+        work = RequestWork(path, body)
+        if self._suspects.watching:
+            return await self._watched(
+                work, lambda: self._begin_stream(work, path, headers, body, timeout_s), timeout_s
             )
-        return answer, Stream(pieces, timeout_s)
+        return await self._begin_stream(work, path, headers, body, timeout_s)
+
+    async def _begin_stream(
+        self, work: Work, path: bytes, headers: Headers, body: Sequence[bytes], timeout_s: float
+    ) -> tuple[Answer, Stream]:
+        self._suspects.enter(work)
+        try:
+            with _translated(timeout_s):
+                answer, pieces = await self._http.stream(
+                    b"POST", path, headers, body, timeout_s=timeout_s
+                )
+        except BaseException as error:
+            self._suspects.lost(work, broken=isinstance(error, TritonUnavailable))
+            raise
+        return answer, Stream(pieces, timeout_s, work, self._suspects, clears=answer.status == 200)
 
 
 def refusal(answer: Answer, plan: ServingPlan, said: Sequence[bytes] = ()) -> Refusal:

@@ -85,6 +85,14 @@ def judge(
     return Verdict.CALLER
 
 
+def was_carried_out(message: str) -> bool:
+    """Whether tritonserver gave the request to a model, as far as the message of its error tells.
+
+    It did not when the model was not there. A caller who makes a model say the same gains nothing.
+    """
+    return not any(said.fullmatch(message) for said in (_STUB_DIED, _NOT_LOADED, _UNAVAILABLE))
+
+
 def dead_model(message: str, triton_names: Collection[str]) -> str | None:
     """Which of the models a message with the verdict STUB_DIED is about, if it says so.
 

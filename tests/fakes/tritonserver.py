@@ -132,6 +132,8 @@ async def load(fake: Fake, model: str) -> None:
         raise Refusal(wrong.get("code", "INTERNAL"), wrong["message"])
     if not (fake.repository / model).is_dir():
         raise Refusal("INTERNAL", f"failed to load '{model}', failed to poll from model repository")
+    if 'backend: "serve_canary"' in (fake.repository / model / "config.pbtxt").read_text():
+        raise Refusal("INVALID_ARGUMENT", "unable to find backend library for 'serve_canary'")
     for name in fake.members(model):
         fake.unloaded_at.pop(name, None)
         fake.states[name] = ("READY", "")

@@ -14,11 +14,13 @@ from typing import Any
 
 from container.triton_process import TritonProcess
 from serve.admission import Admission, AdmissionSettings
+from serve.hosting import Hosting
 from serve.invocation import Invocation, Request
 from serve.lifecycle import Lifecycle, LifecycleSettings
 from serve.registry import Registry
 from serve.revival import Revival
 from serve.translation import Translation
+from serve.trials import Trials
 from serve.triton_client import TritonClient
 from tests.fakes import tritonserver as fake
 from tests.unit.container.conftest import make_stage
@@ -125,8 +127,18 @@ async def joined(
     root = tmp_path / "models"
     root.mkdir()
     registry = Registry()
-    triton = TritonClient("127.0.0.1", stage.ports.http, stage.ports.grpc)
-    revival = Revival(registry, triton, stage.repository, load_timeout_s, unload_timeout_s)
+    trials = Trials()
+    triton = TritonClient("127.0.0.1", stage.ports.http, stage.ports.grpc, trials=trials)
+
+    async def replace(timeout_s: float) -> None:
+        await process.replace(timeout_s)
+
+    def judge_death() -> int:
+        judgement = trials.suspects.died()
+        return judgement.deaths if judgement else 0
+
+    hosting = Hosting(triton, stage.repository, load_timeout_s, trials, replace)
+    revival = Revival(registry, hosting, stage.repository, unload_timeout_s)
     settings = LifecycleSettings(
         root, stage.repository, start_timeout_s, load_timeout_s, unload_timeout_s
     )
@@ -134,10 +146,11 @@ async def joined(
     process = TritonProcess(
         stage.command, is_live=triton.is_live, on_restarted=revival.revive_all, restart_limit=5,
         restart_window_s=60, start_timeout_s=WAIT_S, stop_timeout_s=WAIT_S,
+        judge_death=judge_death,
     )  # fmt: skip
     all_joined = Joined(
         root, stage.repository, tmp_path / "record", process, registry, triton, revival,
-        Lifecycle(registry, triton, settings, admission),
+        Lifecycle(registry, triton, hosting, settings, admission),
         Invocation(registry, triton, revival, operation, invoke_timeout_s, Translation(1 << 14)),
     )  # fmt: skip
     run = asyncio.ensure_future(process.run())

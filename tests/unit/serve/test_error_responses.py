@@ -19,6 +19,7 @@ EXPECTED = {
     errors.HeaderTooLarge("x-a", 9, 8): 431,
     errors.ModelNotLoaded("m"): 404,
     errors.ModelAlreadyLoaded("m", "loaded"): 409,
+    errors.RequestRefused(3600.0): 400,
     errors.ModelUnusable("x"): 400,
     errors.ResourceExhausted("x"): 507,
     errors.InvocationFailed("x"): 500,

@@ -277,7 +277,7 @@ async def test_a_reload_without_a_server_keeps_the_model(tmp_path: Path) -> None
     async with joined(tmp_path) as on:
         await on.load()
         await on.process.stop()
-        on.revival._load_timeout_s = 1
+        on.revival._hosting._load_timeout_s = 1
         model = on.registry.loaded("m")
         with pytest.raises(TritonUnavailable):
             await asyncio.wait_for(on.revival.revive(model, 0), WAIT_S)
@@ -292,7 +292,7 @@ async def test_a_death_while_a_failed_reload_is_released(tmp_path: Path) -> None
     lives: Any = [{}, {"load": {"*": {"hang": True}}}, {}]
     async with joined(tmp_path, lives=lives) as on:
         await on.load()
-        on.revival._load_timeout_s = 1
+        on.revival._hosting._load_timeout_s = 1
         assert on.process.pid is not None
         os.kill(on.process.pid, signal.SIGKILL)
         await until(lambda: on.events("load") == ["load", "load"])
@@ -308,7 +308,7 @@ async def test_a_death_while_a_failed_reload_is_released(tmp_path: Path) -> None
         on.triton.unload = unload_nothing  # type: ignore[method-assign]
         await asyncio.wait_for(releasing.wait(), WAIT_S)
         on.triton.unload = unload  # type: ignore[method-assign]
-        on.revival._load_timeout_s = WAIT_S
+        on.revival._hosting._load_timeout_s = WAIT_S
         os.kill(second, signal.SIGKILL)
         await until(lambda: on.events("load") == ["load", "load", "load"])
         await until(lambda: on.registry.loaded("m").state is State.READY)

@@ -1,0 +1,301 @@
+"""PURE. Who may have killed tritonserver, and who did.
+
+When tritonserver dies, whatever was in it is a suspect: a request by the hash of its model and its
+bytes, a load by the model's name and its archive. One that is answered is cleared. One that is in
+tritonserver at a second death is the culprit, and is refused from then on.
+
+So that innocents are not condemned for having been there twice, a suspect goes alone: no other
+suspect is in tritonserver beside it (trials.py). Then at most one of those that are there at a
+death was there at another. Where that does not hold (a request whose caller gave up may still be
+worked on), each of them is condemned at its third death only.
+
+Costs nothing but a set while tritonserver lives: hashes are made at a death, and while anyone is
+known, of requests that are as long as a known one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from hashlib import blake2b
+from math import inf
+
+from serve.errors import ModelUnusable, RequestRefused, ServeError, shortened
+
+#: How long suspects and refused requests are remembered; refused loads are for good.
+REMEMBERED_S = 3600.0
+#: Most suspects, most culprits, and most works that were lost sight of; the oldest are forgotten.
+MOST = 10_000
+#: A connection that broke up to so long before a death is known was in flight at that death: the
+#: kernel closes a dying process's connections some ms before its parent is told.
+BROKEN_S = 10.0
+#: tritonserver may go on so long with a request whose caller gave up: the limit of an invocation.
+ABANDONED_S = 60.0
+#: Deaths after which one is condemned that was never in tritonserver as the only suspect.
+DEATHS_IN_COMPANY = 3
+_DIGEST_BYTES = 16
+
+
+class Work:
+    """Something that is in tritonserver; equal only to itself."""
+
+    __slots__ = ()
+    #: How long it is refused once it is the culprit, in seconds.
+    refused_s = REMEMBERED_S
+
+    @property
+    def mark(self) -> object:
+        """What is cheap to tell and equal for equal keys."""
+        raise NotImplementedError
+
+    def key(self) -> bytes:
+        """What is equal for what may be guilty of the same."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        raise NotImplementedError
+
+    def refused(self) -> ServeError:
+        """What is said to whoever brings it again."""
+        raise NotImplementedError
+
+
+class RequestWork(Work):
+    """An inference request: its path, which names the model, and its body as tritonserver gets it.
+
+    The body is read when a key is asked for; it must not change as long as the request is there.
+    """
+
+    __slots__ = ("_body", "_path")
+
+    def __init__(self, path: bytes, body: Sequence[bytes]) -> None:
+        self._path, self._body = path, body
+
+    @property
+    def mark(self) -> object:
+        """Its model and its length."""
+        return self._path, sum(map(len, self._body))
+
+    def key(self) -> bytes:
+        """A hash of its model and its bytes; about a ms for each MB."""
+        digest = blake2b(self._path + b"\0", digest_size=_DIGEST_BYTES)
+        for piece in self._body:
+            digest.update(piece)
+        return digest.digest()
+
+    def __str__(self) -> str:
+        size = sum(map(len, self._body))
+        return f"a request of {size} bytes to {self._path.decode(errors='replace')}"
+
+    def refused(self) -> ServeError:
+        """The caller's fault."""
+        return RequestRefused(REMEMBERED_S)
+
+
+class LoadWork(Work):
+    """The load of a model from an archive; the archive's identity changes with its content."""
+
+    __slots__ = ("_archive", "_model_name")
+    refused_s = inf
+
+    def __init__(self, model_name: str, archive: str) -> None:
+        self._model_name, self._archive = model_name, archive
+
+    @property
+    def mark(self) -> object:
+        """Itself: it is short."""
+        return self.key()
+
+    def key(self) -> bytes:
+        """Its model and its archive."""
+        return f"load {self._model_name}\0{self._archive}".encode(errors="surrogateescape")
+
+    def __str__(self) -> str:
+        return f"the load of the model {self._model_name}"
+
+    def refused(self) -> ServeError:
+        """The archive's fault."""
+        return ModelUnusable(
+            f"the model {shortened(self._model_name)} is not loaded: tritonserver died or stood "
+            "still twice while it was loaded from this archive; see the log of the container, then "
+            "load another archive from another url"
+        )
+
+
+class Standing(Enum):
+    """What is held against a work."""
+
+    INNOCENT = auto()
+    SUSPECT = auto()
+    CULPRIT = auto()
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Who killed tritonserver, in words, and how many of its deaths that explains."""
+
+    culprit: str
+    deaths: int
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A suspect, a culprit, or a work that was lost sight of. until: of the clock, in seconds.
+
+    deaths: at how many it was there. certain: not only perhaps. It holds no body of a request.
+    """
+
+    key: bytes
+    mark: object
+    what: str
+    until: float
+    refused_s: float
+    deaths: int = 1
+    certain: bool = True
+
+
+class _Book:
+    """Entries by their keys, the newest last; at most MOST of them."""
+
+    def __init__(self) -> None:
+        self.entries: OrderedDict[bytes, _Entry] = OrderedDict()
+        self.marks: Counter[object] = Counter()
+        self._next_end = inf
+
+    def put(self, entry: _Entry) -> None:
+        self.pop(entry.key)
+        self.entries[entry.key] = entry
+        self.marks[entry.mark] += 1
+        self._next_end = min(self._next_end, entry.until)
+        if len(self.entries) > MOST:
+            self.pop(next(iter(self.entries)))
+
+    def pop(self, key: bytes) -> None:
+        entry = self.entries.pop(key, None)
+        if entry is not None:
+            self.marks[entry.mark] -= 1
+            if not self.marks[entry.mark]:
+                del self.marks[entry.mark]
+
+    def forget_old(self, now: float) -> None:
+        if now < self._next_end:
+            return
+        for key in [key for key, entry in self.entries.items() if entry.until <= now]:
+            self.pop(key)
+        self._next_end = min((entry.until for entry in self.entries.values()), default=inf)
+
+
+class Suspects:
+    """The book. Synchronous; its only writer is the event loop's thread."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._inside: dict[Work, None] = {}
+        self._lost, self._suspects, self._culprits = _Book(), _Book(), _Book()
+        #: Whether anyone is known: only then standing() has to be asked.
+        self.watching = False
+
+    # -- what is in tritonserver
+
+    def enter(self, work: Work) -> None:
+        """It goes to tritonserver now."""
+        self._inside[work] = None
+
+    def answered(self, work: Work) -> None:
+        """tritonserver answered it."""
+        if work in self._inside:
+            del self._inside[work]
+        else:  # its answer was on its way when tritonserver died
+            self.clear(work)
+
+    def lost(self, work: Work, *, broken: bool) -> None:
+        """It is waited for no more. broken: its connection ended; else tritonserver may go on."""
+        if work in self._inside:  # else a death was judged with it
+            del self._inside[work]
+            remembered_s = BROKEN_S if broken else ABANDONED_S
+            self._lost.put(self._entry(work, remembered_s, certain=broken))
+
+    # -- what is held against it
+
+    def standing(self, work: Work) -> Standing:
+        """Whether it may go to tritonserver with others, alone, or not at all."""
+        self._forget_old()
+        if work.mark not in self._suspects.marks and work.mark not in self._culprits.marks:
+            return Standing.INNOCENT
+        key = work.key()
+        if key in self._culprits.entries:
+            return Standing.CULPRIT
+        return Standing.SUSPECT if key in self._suspects.entries else Standing.INNOCENT
+
+    def clear(self, work: Work) -> None:
+        """It was answered: it does not kill."""
+        if self._suspects.entries:
+            self._suspects.pop(work.key())
+            self._note()
+
+    def acquit(self, work: Work) -> None:
+        """What happened while it was in tritonserver was not its doing."""
+        self._inside.pop(work, None)
+        for book in (self._lost, self._suspects, self._culprits):
+            book.pop(work.key())
+        self._note()
+
+    # -- what happens to tritonserver
+
+    def died(self) -> Judgement | None:
+        """It died of itself: what was in it is suspect, or one of that is the culprit."""
+        self._forget_old()
+        present = dict(self._lost.entries)
+        present.update({entry.key: entry for entry in map(self._entry, self._inside)})
+        return self._judged(present)
+
+    def stood_still(self, works: Iterable[Work]) -> Judgement | None:
+        """It carries out no loads and is killed: those that it did not answer are suspect.
+
+        Nothing else that is in it is.
+        """
+        self._forget_old()
+        return self._judged({entry.key: entry for entry in map(self._entry, works)})
+
+    def _judged(self, present: Mapping[bytes, _Entry]) -> Judgement | None:
+        self._inside.clear()
+        self._lost = _Book()
+        known = [
+            replace(entry, deaths=self._suspects.entries[key].deaths + 1)
+            for key, entry in present.items()
+            if key in self._suspects.entries
+        ]
+        guilty = [entry for entry in known if entry.deaths >= DEATHS_IN_COMPANY]
+        if len(known) == 1 and known[0].certain:
+            guilty = known
+        for entry in known if guilty else (*present.values(), *known):
+            self._suspects.put(replace(entry, until=self._clock() + REMEMBERED_S, certain=True))
+        judgement = self._condemned(guilty) if guilty else None
+        self._note()
+        return judgement
+
+    def _condemned(self, guilty: Sequence[_Entry]) -> Judgement:
+        for entry in guilty:
+            self._suspects.pop(entry.key)
+            self._culprits.put(replace(entry, until=self._clock() + entry.refused_s))
+        names = sorted({entry.what for entry in guilty})
+        return Judgement(" and ".join(names), max(entry.deaths for entry in guilty))
+
+    # -- memory
+
+    def _entry(
+        self, work: Work, remembered_s: float = REMEMBERED_S, *, certain: bool = True
+    ) -> _Entry:
+        until = self._clock() + remembered_s
+        return _Entry(work.key(), work.mark, str(work), until, work.refused_s, certain=certain)
+
+    def _forget_old(self) -> None:
+        for book in (self._lost, self._suspects, self._culprits):
+            book.forget_old(self._clock())
+        self._note()
+
+    def _note(self) -> None:
+        self.watching = bool(self._suspects.entries or self._culprits.entries)

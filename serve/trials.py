@@ -1,0 +1,36 @@
+"""A suspect of tritonserver's death goes there alone: no other suspect is beside it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from serve.suspects import Standing, Suspects, Work
+
+_T = TypeVar("_T")
+
+
+class Trials:
+    """The turns of suspects, in the order in which they come. Innocents do not wait."""
+
+    def __init__(self, suspects: Suspects | None = None) -> None:
+        self.suspects = suspects or Suspects()
+        self._turn = asyncio.Lock()
+
+    async def of(self, work: Work, carry_out: Callable[[], Awaitable[_T]]) -> _T:
+        """What carrying it out returns or raises, or what a culprit is told.
+
+        The wait for a turn is unbounded: the caller names the limit.
+        """
+        if self._standing(work) is Standing.INNOCENT:
+            return await carry_out()
+        async with self._turn:
+            self._standing(work)  # it may have been condemned meanwhile
+            return await carry_out()
+
+    def _standing(self, work: Work) -> Standing:
+        standing = self.suspects.standing(work)
+        if standing is Standing.CULPRIT:
+            raise work.refused()
+        return standing
