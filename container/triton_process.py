@@ -120,6 +120,7 @@ class TritonProcess:
         self._running = False
         self._child: _Child | None = None
         self._replaced: asyncio.Event | None = None
+        self._explained = 0
 
     @property
     def pid(self) -> int | None:
@@ -181,15 +182,12 @@ class TritonProcess:
         """One life, from start to nothing left. Raises when there is to be no next one."""
         child = self._start()
         exited = asyncio.ensure_future(child.wait())
-        explained = 0
         try:
             end = await self._until_live(exited)
             if end is _End.DONE:
                 end = await self._while_live(exited, first)
             if end is _End.STOP:
                 await self._end_orderly(child, exited)
-            if end is _End.DIED:
-                explained = 1 if self._replaced else self._judge_death()
         finally:
             self._live.clear()
             self._child = None
@@ -198,7 +196,7 @@ class TritonProcess:
         if end is _End.TIMEOUT:
             raise TritonNotLive(self._start_timeout_s)
         if end is _End.DIED:
-            self._count_death(exited.result(), explained)
+            self._count_death(exited.result(), self._explained)
 
     def _is_replaced(self) -> None:
         if self._replaced is not None:
@@ -260,7 +258,8 @@ class TritonProcess:
             )
             if self._stop_asked.is_set():
                 return _End.STOP
-            if exited.done():
+            if exited.done():  # judged before what is cancelled leaves the scene
+                self._explained = 1 if self._replaced else self._judge_death()
                 return _End.DIED
             if task.done():
                 task.result()

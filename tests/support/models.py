@@ -85,6 +85,47 @@ class TritonPythonModel(Each):
         os.kill(os.getpid(), signal.SIGKILL)
 """
 
+#: Kills tritonserver when the first value is 13, else answers what it was given.
+ASSASSIN = """
+class TritonPythonModel(Each):
+    def answer(self, request, values):
+        if values[0] == 13:
+            os.kill(os.getppid(), signal.SIGKILL)
+            time.sleep(60)
+        return respond(request, values)
+"""
+
+#: Kills tritonserver while it is loaded, if the file `armed` exists; else answers what it is given.
+BOOBY_TRAP = """
+class TritonPythonModel(Each):
+    def initialize(self, args):
+        super().initialize(args)
+        if os.path.exists(self.words["armed"]):
+            os.kill(os.getppid(), signal.SIGKILL)
+            time.sleep(60)
+
+    def answer(self, request, values):
+        return respond(request, values)
+"""
+
+#: Takes `mib` of memory, in MiB, while it is loaded.
+HUNGRY = """
+class TritonPythonModel(Each):
+    def initialize(self, args):
+        super().initialize(args)
+        self.kept = [bytearray(b"x" * 1048576) for _ in range(int(self.words["mib"]))]
+
+    def answer(self, request, values):
+        return respond(request, values)
+"""
+
+#: Kills its own process while it is loaded.
+STILLBORN = """
+class TritonPythonModel(Each):
+    def initialize(self, args):
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
 #: Takes `seconds` to initialize; notes the start in the file `marker`.
 LATE = """
 class TritonPythonModel(Each):
@@ -221,6 +262,8 @@ named = PythonModel(NAMED, 'output { name: "WHO" data_type: TYPE_STRING dims: [1
 raising = PythonModel(RAISING)
 killing = PythonModel(KILLING)
 unwilling = PythonModel(UNWILLING)
+assassin = PythonModel(ASSASSIN)
+stillborn = PythonModel(STILLBORN)
 parameters = PythonModel(PARAMETERS, 'output { name: "SEEN" data_type: TYPE_STRING dims: [1] }\n')
 _TEXTS = """
 input { name: "text_input" data_type: TYPE_STRING dims: [1] }
@@ -243,6 +286,16 @@ def slow(marker: Path) -> PythonModel:
 def late(seconds: float, marker: Path) -> PythonModel:
     """Takes so long to load; the marker file exists once it has begun."""
     return PythonModel(LATE, parameters={"seconds": seconds, "marker": marker})
+
+
+def booby_trap(armed: Path) -> PythonModel:
+    """Kills tritonserver while it is loaded, if the file exists then."""
+    return PythonModel(BOOBY_TRAP, parameters={"armed": armed})
+
+
+def hungry(mib: int) -> PythonModel:
+    """Takes so much memory while it is loaded."""
+    return PythonModel(HUNGRY, parameters={"mib": mib})
 
 
 def write_archive(directory: Path, models: Mapping[str, Writable]) -> Path:

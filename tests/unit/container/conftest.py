@@ -49,6 +49,7 @@ class Stage:
         restart_window_s: float = 60.0,
         start_timeout_s: float = LIVE_TIMEOUT_S,
         stop_timeout_s: float = 20.0,
+        judge_death: Callable[[], int] = lambda: 0,
     ) -> TritonProcess:
         return TritonProcess(
             self.command,
@@ -58,6 +59,7 @@ class Stage:
             restart_window_s=restart_window_s,
             start_timeout_s=start_timeout_s,
             stop_timeout_s=stop_timeout_s,
+            judge_death=judge_death,
         )
 
 

@@ -241,6 +241,75 @@ async def test_old_deaths_are_forgotten(tmp_path: Path) -> None:
     assert starts(tmp_path) == 4
 
 
+async def _next_life(process: TritonProcess, old: int | None) -> None:
+    """Wait until another one is live."""
+    deadline = time.monotonic() + WAIT_S
+    while process.pid in (None, old) or not process.is_up:  # a process comes up
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.01)
+
+
+async def test_deaths_that_are_explained_are_not_counted(tmp_path: Path) -> None:
+    """Nor are those before that have the same culprit."""
+    explained = iter([0, 2, 0, 1, 1, 0])
+    process = fake_stage(tmp_path).process(restart_limit=1, judge_death=lambda: next(explained))
+    run = asyncio.ensure_future(process.run())
+    old: int | None = None
+    for _ in range(6):
+        await _next_life(process, old)
+        old = process.pid
+        assert old is not None
+        os.kill(old, signal.SIGKILL)
+    with pytest.raises(TritonCrashLoop, match="died 2 times"):
+        await asyncio.wait_for(run, WAIT_S)
+    assert starts(tmp_path) == 6
+
+
+async def test_a_death_is_judged_before_what_it_interrupts_is_cancelled(tmp_path: Path) -> None:
+    """What was loaded again when it died is still known to have been in it."""
+    events: list[str] = []
+
+    async def loading() -> None:
+        events.append("loading")
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            events.append("cancelled")
+            raise
+
+    def judge() -> int:
+        events.append("judged")
+        return 1
+
+    process = fake_stage(tmp_path).process(loading, restart_limit=0, judge_death=judge)
+    async with running(process):
+        for turn in (1, 2):
+            old = process.pid
+            assert old is not None
+            os.kill(old, signal.SIGKILL)
+            await _next_life(process, old)
+            while events.count("loading") < turn:  # noqa: ASYNC110 # the next life's begins
+                await asyncio.sleep(0.01)
+    assert events[:5] == ["judged", "loading", "judged", "cancelled", "loading"]
+
+
+async def test_one_that_is_replaced(tmp_path: Path) -> None:
+    """Killed, whatever it does, started again, not counted, and nobody is blamed."""
+
+    def judge() -> int:
+        raise AssertionError("it did not die of itself")
+
+    process = fake_stage(tmp_path, ignore_sigterm=True).process(restart_limit=0, judge_death=judge)
+    await process.replace(WAIT_S)  # there is none yet
+    async with running(process):
+        old = process.pid
+        assert old is not None
+        await asyncio.gather(process.replace(WAIT_S), process.replace(WAIT_S))
+        assert not group_members(old)
+        await _next_life(process, old)
+        assert starts(tmp_path) == 2
+
+
 async def test_one_that_never_lives_is_given_up(tmp_path: Path) -> None:
     """And it is gone afterwards."""
     process = fake_stage(tmp_path, never_live=True).process(start_timeout_s=0.5)

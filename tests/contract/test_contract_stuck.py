@@ -1,0 +1,166 @@
+"""Loads, unloads and the container's end do not wait for what never ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import grpc
+import pytest
+import tritonclient.grpc as triton_grpc
+from tritonclient.utils import InferenceServerException
+
+from tests.support import models
+from tests.support.container import Container, processes, running, until
+from tests.support.protocol import complaint, infer, values
+
+LOAD_TIMEOUT_S = 5.0
+UNLOAD_TIMEOUT_S = 5.0
+INVOKE_TIMEOUT_S = 2.0
+FOREVER_S = 3600.0
+#: Beyond the limit: what is in the way is ended, and tritonserver has to notice.
+AFTERWARDS_S = 15.0
+
+
+@pytest.fixture(scope="module")
+def bounded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:
+    """A container of its own with short limits, and a model that must not notice anything."""
+    environment: Mapping[str, str] = {
+        "SERVE_LOAD_TIMEOUT": f"{LOAD_TIMEOUT_S:g}",
+        "SERVE_UNLOAD_TIMEOUT": f"{UNLOAD_TIMEOUT_S:g}",
+        "SERVE_INVOKE_TIMEOUT": f"{INVOKE_TIMEOUT_S:g}",
+        "SERVE_RESTART_LIMIT": "0",
+        "SERVE_MEMORY_RESERVE_MB": "0",
+    }
+    with running(tmp_path_factory.mktemp("bounded"), **environment) as container:
+        archive = write(container, "neighbour", models.adder(3))
+        with container.loaded("neighbour", archive):
+            yield container
+
+
+def write(container: Container, name: str, model: models.Writable) -> Path:
+    return models.write_archive(container.model_root / name / "model", {"m": model})
+
+
+def neighbour_answers(container: Container) -> bool:
+    answer = container.invoke("neighbour", infer([1]))
+    return answer.status_code == 200 and values(answer) == [4.0]
+
+
+def test_loads_that_never_end(bounded: Container, tmp_path: Path) -> None:
+    """Six at once, more than tritonserver has threads to load with: each is given up in its time.
+
+    Its process is ended, nothing of it stays, tritonserver goes on and loads for others.
+    """
+    before, first = bounded.snapshot(), bounded.triton()
+    hanging = models.late(FOREVER_S, tmp_path / "marker")
+    archives = [write(bounded, f"hangs{n}", hanging) for n in range(6)]
+    started = time.monotonic()
+    with ThreadPoolExecutor(6) as pool:
+        loads = [pool.submit(bounded.load, f"h{n}", path) for n, path in enumerate(archives)]
+        assert neighbour_answers(bounded)
+        answers = [load.result() for load in loads]
+    assert time.monotonic() - started < LOAD_TIMEOUT_S + AFTERWARDS_S
+    for answer in answers:
+        assert answer.status_code == 504, answer.text
+        assert "SERVE_LOAD_TIMEOUT" in complaint(answer)
+    with bounded.loaded("good", write(bounded, "good", models.adder(1))):
+        assert values(bounded.invoke("good", infer([1]))) == [2.0]
+    until(lambda: bounded.snapshot() == before, "nothing is left", bounded)
+    assert bounded.triton() == first
+    assert neighbour_answers(bounded)
+
+
+def test_an_unload_behind_requests_that_never_end(bounded: Container, tmp_path: Path) -> None:
+    """Their callers are gone, so the model's process is ended, and the unload is one."""
+    before = bounded.snapshot()
+    marker = tmp_path / "marker"
+    archive = write(bounded, "sleeps", models.slow(marker))
+    assert bounded.load("sleeps", archive).status_code == 200
+    with ThreadPoolExecutor(3) as pool:
+        sent = [pool.submit(bounded.invoke, "sleeps", infer([FOREVER_S])) for _ in range(3)]
+        assert [future.result().status_code for future in sent] == [504] * 3
+    assert marker.exists()
+    started = time.monotonic()
+    answer = bounded.unload("sleeps")
+    assert answer.status_code == 200, answer.text
+    assert time.monotonic() - started < UNLOAD_TIMEOUT_S + AFTERWARDS_S
+    assert bounded.stubs() == before.stubs
+    assert bounded.published() == before.published
+    assert neighbour_answers(bounded)
+    with bounded.loaded("sleeps", archive):  # the name can be used again
+        assert values(bounded.invoke("sleeps", infer([0.0]))) == [0.0]
+
+
+def test_a_tritonserver_that_loads_for_nobody(bounded: Container) -> None:
+    """It walks an archive for ever and holds its lock: it is replaced, and its models come back.
+
+    No archive that is published has such links; they are laid by hand, and the load is asked for
+    beside the container.
+    """
+    first = bounded.triton()
+    stuck = bounded.serving / "bomb"
+    models.adder(1).write(stuck)
+    for name in ("a", "b"):
+        (stuck / "1" / name).symlink_to(".")
+    asking = threading.Thread(target=_load_by_hand, args=(bounded, "bomb"))
+    asking.start()
+    try:
+        time.sleep(0.5)  # it walks; nobody can see that
+        answer = bounded.load("late", write(bounded, "late", models.adder(1)))
+        assert answer.status_code in (503, 504), answer.text
+        until(lambda: first not in _tritons(bounded), "it is replaced", bounded)
+        shutil.rmtree(stuck)
+        until(lambda: bounded.ping() == 200, "/ping is 200 again", bounded)
+        until(lambda: neighbour_answers(bounded), "its models are back", bounded)
+        with bounded.loaded("late", bounded.model_root / "late/model"):
+            assert values(bounded.invoke("late", infer([1]))) == [2.0]
+    finally:
+        asking.join()
+        shutil.rmtree(stuck, ignore_errors=True)
+    assert bounded.published() == {"neighbour"}
+
+
+def _tritons(container: Container) -> set[int]:
+    found = container.descendants()
+    return {process.pid for process in found if process.command[0].endswith("/tritonserver")}
+
+
+def _load_by_hand(container: Container, name: str) -> None:
+    """What another process would ask of tritonserver; it is given up when that one ends."""
+    pid = container.triton()
+    (words,) = (process.command for process in processes() if process.pid == pid)
+    (port,) = (word.partition("=")[2] for word in words if word.startswith("--grpc-port="))
+    with (
+        triton_grpc.InferenceServerClient(f"127.0.0.1:{port}") as control,
+        contextlib.suppress(InferenceServerException, grpc.RpcError),
+    ):
+        control.load_model(name, client_timeout=60.0)
+
+
+def test_sigterm_in_a_load_that_never_ends(tmp_path: Path) -> None:
+    """What a thread or a model waits for holds up no end."""
+    with running(tmp_path, SERVE_SHUTDOWN_TIMEOUT="8") as container:
+        marker = tmp_path / "marker"
+        hanging = write(container, "hangs", models.late(FOREVER_S, marker))
+        fifo = container.model_root / "fifo/model/m/config.pbtxt"
+        fifo.parent.mkdir(parents=True)
+        os.mkfifo(fifo)
+        with ThreadPoolExecutor(2) as pool:
+            loads = [
+                pool.submit(container.load, "hangs", hanging),
+                pool.submit(container.load, "fifo", fifo.parents[1]),
+            ]
+            until(marker.exists, "it loads", container)
+            started = time.monotonic()
+            container.signal(signal.SIGTERM)
+            assert container.wait() == 0
+            assert time.monotonic() - started < 15.0
+            assert {load.result().status_code for load in loads} <= {400, 503}
