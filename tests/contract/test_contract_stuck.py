@@ -150,13 +150,13 @@ def test_sigterm_in_a_load_that_never_ends(tmp_path: Path) -> None:
     with running(tmp_path, SERVE_SHUTDOWN_TIMEOUT="8") as container:
         marker = tmp_path / "marker"
         hanging = write(container, "hangs", models.late(FOREVER_S, marker))
-        fifo = container.model_root / "fifo/model/m/config.pbtxt"
-        fifo.parent.mkdir(parents=True)
-        os.mkfifo(fifo)
+        blocks = write(container, "blocks", models.adder(1))
+        (blocks / "m/1/model.py").unlink()
+        os.mkfifo(blocks / "m/1/model.py")
         with ThreadPoolExecutor(2) as pool:
             loads = [
                 pool.submit(container.load, "hangs", hanging),
-                pool.submit(container.load, "fifo", fifo.parents[1]),
+                pool.submit(container.load, "blocks", blocks),
             ]
             until(marker.exists, "it loads", container)
             started = time.monotonic()
