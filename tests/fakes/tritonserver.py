@@ -125,6 +125,7 @@ async def load(fake: Fake, model: str) -> None:
     """Loads as the knobs say; raises Refusal."""
     wrong = fake.behaviour("load", model)
     if wrong.get("hang"):
+        fake.states[model] = ("LOADING", "")
         await asyncio.Event().wait()
     await asyncio.sleep(wrong.get("delay_s", 0))
     if "message" in wrong:
@@ -132,7 +133,8 @@ async def load(fake: Fake, model: str) -> None:
         raise Refusal(wrong.get("code", "INTERNAL"), wrong["message"])
     if not (fake.repository / model).is_dir():
         raise Refusal("INTERNAL", f"failed to load '{model}', failed to poll from model repository")
-    if 'backend: "serve_canary"' in (fake.repository / model / "config.pbtxt").read_text():
+    config = fake.repository / model / "config.pbtxt"
+    if config.is_file() and 'backend: "serve_canary"' in config.read_text():
         raise Refusal("INVALID_ARGUMENT", "unable to find backend library for 'serve_canary'")
     for name in fake.members(model):
         fake.unloaded_at.pop(name, None)
