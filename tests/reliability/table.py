@@ -42,8 +42,10 @@ def _read(path: Path) -> Any:
 
 
 def _chaos(found: Any) -> Iterator[tuple[str, ...]]:
+    """In the order of faults.py, not in that of the draw."""
     known = {fault.name: fault for fault in faults()}
-    for one in found["faults"] if found else ():
+    happened = found["faults"] if found else []
+    for one in sorted(happened, key=lambda one: list(known).index(one["fault"])):
         fault = known[one["fault"]]
         test = f"{_QUICK}, {_LONG}" if fault.is_quick else _LONG
         yield (f"**{fault.name}**, 20 tenants beside it", fault.promise, _happened(one), "", test)
