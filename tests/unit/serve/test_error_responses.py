@@ -22,6 +22,7 @@ EXPECTED = {
     errors.RequestRefused(3600.0): 400,
     errors.ModelUnusable("x"): 400,
     errors.ResourceExhausted("x"): 507,
+    errors.SourceUnreadable("x"): 500,
     errors.InvocationFailed("x"): 500,
     errors.TritonError("x"): 500,
     errors.TritonUnavailable("x"): 503,

@@ -44,7 +44,7 @@ async def test_a_straight_line_there_and_back(tmp_path: Path) -> None:
             await asyncio.wait_for(on.lifecycle.load("m", url), WAIT_S)
             assert sorted(path.name for path in on.repository.iterdir()) == ["m", "m.step"]
             assert sorted(await on.held()) == ["m", "m.step"]
-            assert b'"echo": "{}"' in await on.invoke()
+            assert b'"echo": "{\\"inputs\\":[]}"' in await on.invoke()
             await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
             await on.assert_empty()
 
