@@ -256,18 +256,6 @@ def test_the_containers_own_process_is_shut(container: Container, what: str) -> 
     assert "PermissionError" in told(container, f"said = open({path!r}, 'rb').read(1).hex()")
 
 
-def test_all_of_the_environment_if_so_wished(tmp_path: Path) -> None:
-    """SERVE_MODEL_ENVIRONMENT=all: models have what the container has."""
-    environment = {**CREDENTIALS, "SERVE_MODEL_ENVIRONMENT": "all"}
-    with running(tmp_path, **environment) as container:
-        spy = models.PythonModel(SPY, tensors=_CODE_AND_SAID)
-        archive = models.write_archive(container.model_root / "spy/model", {"spy": spy})
-        with container.loaded("spy", archive):
-            said = told(container, "said = dict(os.environ)")
-    assert CREDENTIALS.items() <= said.items()
-    assert said["SERVE_MODEL_ENVIRONMENT"] == "all"
-
-
 # -- regions
 
 
