@@ -208,7 +208,7 @@ def _input(chance: random.Random, kind: str, rank: int) -> dict[str, Any]:
 
 
 def _shape(chance: random.Random, rank: int) -> list[int]:
-    if chance.random() < 0.01:
+    if chance.random() < 0.003:
         return [chance.randint(3000, 12_000)] + [1] * (rank - 1)  # large: translated
     return [chance.randint(1, 6) for _ in range(rank)]
 
