@@ -5,7 +5,7 @@ own; what it starts belongs to it. tritonserver is the child of ours whose comma
 repository. A process that ends while it is read holds nothing.
 
 Memory is what no file stands behind (RssAnon), with the region, which tritonserver allocates whole
-(seen: 16 MiB each on 2.51 and 2.36). Libraries are shared by all models and can be read again.
+(seen: 16 MiB each on 2.51). Libraries are shared by all models and can be read again.
 """
 
 from __future__ import annotations
