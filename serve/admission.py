@@ -37,6 +37,7 @@ from serve.resources import (
     free_amounts,
     gpu_memory,
 )
+from serve.threads import in_daemon_thread
 
 _log = logging.getLogger(__name__)
 
@@ -117,7 +118,7 @@ class Admission:
         if not self._settings.memory_reserve_bytes:
             return Room(self, None, None)
         try:
-            demand = await asyncio.to_thread(demand_of, plan)
+            demand = await in_daemon_thread(lambda: demand_of(plan), "demand")
             view = await self._look()
             patience = self._clock() + _PATIENCE_S
             while self._should_wait(demand, view) and self._clock() < patience:
@@ -204,7 +205,7 @@ class Admission:
         at = self._clock()
         gpus = await self._gpus.memory() if self._gpus is not None else {}
         self._unused_gpus = self._unused_gpus or gpus
-        return await asyncio.to_thread(self._read, at, gpus)
+        return await in_daemon_thread(lambda: self._read(at, gpus), "resources")
 
     def _read(self, at: float, gpus: Mapping[int, GpuMemory]) -> View:
         """In a thread. Free last: what is taken between the two is counted twice then."""

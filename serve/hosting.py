@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ensemble_tools import ServingPlan
-from serve.deadline import Deadline
+from serve.deadline import Deadline, within
 from serve.errors import (
     ModelUnusable,
     ResourceExhausted,
@@ -31,7 +31,7 @@ from serve.errors import (
     TritonUnavailable,
 )
 from serve.shortages import Denials, denials
-from serve.stub_processes import Stub, find_stubs, kill_stubs
+from serve.stub_processes import Stub, find_stubs, has_threads, kill_stubs
 from serve.suspects import LoadWork, Suspects
 from serve.threads import in_daemon_thread
 from serve.trials import Trials
@@ -48,6 +48,8 @@ _HURRY_S = 0.5
 #: How long tritonserver may take to notice that stubs are dead; up to 4 s was seen.
 _FORCED_S = 10.0
 _KILL_AGAIN_S = 0.2
+#: The index is there in some ms, and nothing is lost when it is late.
+_STATES_S = 3.0
 #: How long tritonserver may take for a load that starts nothing; it takes some ms.
 _PROBE_S = 10.0
 #: How long a killed tritonserver may take to be gone.
@@ -185,7 +187,8 @@ class Hosting:
             if killed and await self._is_gone(plan, min(_FORCED_S, deadline.remaining), left):
                 return
             await self._replace_if_stuck()
-            if not await self._is_gone(plan, max(_LOOK_S, deadline.remaining), left):
+            # What is forced gets the time for that, also where the limit is short.
+            if not await self._is_gone(plan, max(_FORCED_S, deadline.remaining), left):
                 raise deadline.missed(f"unloading the model {plan.model_name}")
         finally:
             killing.cancel()
@@ -200,20 +203,23 @@ class Hosting:
     async def _keep_killing(self, plan: ServingPlan, left: set[str]) -> None:
         """A load that waited for a thread begins late; 2.36 starts a stub for the next request."""
         while True:
-            await asyncio.sleep(_KILL_AGAIN_S)
             await self._kill_stubs(plan, left)
 
     async def _kill_stubs(self, plan: ServingPlan, left: set[str]) -> bool:
         """Kill those of models that are being loaded or unloaded, the latter's names into left.
 
-        Whether there were any; there are none when they cannot be looked for.
+        Whether there were any; there are none when they cannot be looked for. Only those that are
+        seen twice with their threads are killed (stub_processes.has_threads).
         """
         try:
-            states = await self._triton.states(plan)
+            states = await within(self._triton.states(plan), _STATES_S)
             busy = {name for name, state in states.items() if state != "READY"}
-            found = await self._found(busy)
-        except (OSError, RuntimeError, ServeError) as error:
-            _log.warning("python stubs cannot be looked for: %s", error)
+            found = await self._running_stubs(busy)
+            await asyncio.sleep(_KILL_AGAIN_S)
+            found &= await self._running_stubs(busy)
+        except (OSError, RuntimeError, ServeError, asyncio.TimeoutError) as error:
+            _log.warning("python stubs cannot be looked for: %s", error or "no answer in time")
+            await asyncio.sleep(_KILL_AGAIN_S)
             return False
         names = {stub.triton_name for stub in found}
         if names:
@@ -222,10 +228,12 @@ class Hosting:
             left |= {name for name in names if states[name] == "UNLOADING"}
         return bool(names)
 
-    async def _found(self, triton_names: Collection[str]) -> frozenset[Stub]:
-        return await in_daemon_thread(
-            lambda: find_stubs(self._serving_repository, triton_names), "stubs"
-        )
+    async def _running_stubs(self, triton_names: Collection[str]) -> frozenset[Stub]:
+        def look() -> frozenset[Stub]:
+            found = find_stubs(self._serving_repository, triton_names)
+            return frozenset(stub for stub in found if has_threads(stub))
+
+        return await in_daemon_thread(look, "stubs")
 
     # -- a tritonserver that stands still
 

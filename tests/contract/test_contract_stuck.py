@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import shutil
 import signal
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import grpc
 import pytest
-import tritonclient.grpc as triton_grpc
-from tritonclient.utils import InferenceServerException
 
 from tests.support import models
-from tests.support.container import Container, processes, running, until
+from tests.support.container import Container, running, until
 from tests.support.protocol import complaint, infer, values
 
 LOAD_TIMEOUT_S = 5.0
@@ -99,50 +93,25 @@ def test_an_unload_behind_requests_that_never_end(bounded: Container, tmp_path: 
         assert values(bounded.invoke("sleeps", infer([0.0]))) == [0.0]
 
 
-def test_a_tritonserver_that_loads_for_nobody(bounded: Container) -> None:
-    """It walks an archive for ever and holds its lock: it is replaced, and its models come back.
+def test_a_tritonserver_that_stands_still(bounded: Container, tmp_path: Path) -> None:
+    """It answers neither the load nor anything else: it is replaced, and its models come back.
 
-    No archive that is published has such links; they are laid by hand, and the load is asked for
-    beside the container.
+    That is no death: this container is allowed none.
     """
-    first = bounded.triton()
-    stuck = bounded.serving / "bomb"
-    models.adder(1).write(stuck)
-    for name in ("a", "b"):
-        (stuck / "1" / name).symlink_to(".")
-    asking = threading.Thread(target=_load_by_hand, args=(bounded, "bomb"))
-    asking.start()
-    try:
-        time.sleep(0.5)  # it walks; nobody can see that
-        answer = bounded.load("late", write(bounded, "late", models.adder(1)))
-        assert answer.status_code in (503, 504), answer.text
-        until(lambda: first not in _tritons(bounded), "it is replaced", bounded)
-        shutil.rmtree(stuck)
-        until(lambda: bounded.ping() == 200, "/ping is 200 again", bounded)
-        until(lambda: neighbour_answers(bounded), "its models are back", bounded)
-        with bounded.loaded("late", bounded.model_root / "late/model"):
-            assert values(bounded.invoke("late", infer([1]))) == [2.0]
-    finally:
-        asking.join()
-        shutil.rmtree(stuck, ignore_errors=True)
+    first, marker = bounded.triton(), tmp_path / "marker"
+    late = write(bounded, "late", models.late(LOAD_TIMEOUT_S / 2, marker))
+    with ThreadPoolExecutor(1) as pool:
+        load = pool.submit(bounded.load, "late", late)
+        until(marker.exists, "it loads", bounded)
+        os.kill(first, signal.SIGSTOP)
+        answer = load.result()
+    assert answer.status_code == 504, answer.text
+    until(lambda: bounded.ping() == 200, "/ping is 200 again", bounded)
+    assert bounded.triton() != first
+    until(lambda: neighbour_answers(bounded), "its models are back", bounded)
+    with bounded.loaded("late", late):  # it is a suspect, and cleared
+        assert values(bounded.invoke("late", infer([1]))) == [1.0]
     assert bounded.published() == {"neighbour"}
-
-
-def _tritons(container: Container) -> set[int]:
-    found = container.descendants()
-    return {process.pid for process in found if process.command[0].endswith("/tritonserver")}
-
-
-def _load_by_hand(container: Container, name: str) -> None:
-    """What another process would ask of tritonserver; it is given up when that one ends."""
-    pid = container.triton()
-    (words,) = (process.command for process in processes() if process.pid == pid)
-    (port,) = (word.partition("=")[2] for word in words if word.startswith("--grpc-port="))
-    with (
-        triton_grpc.InferenceServerClient(f"127.0.0.1:{port}") as control,
-        contextlib.suppress(InferenceServerException, grpc.RpcError),
-    ):
-        control.load_model(name, client_timeout=60.0)
 
 
 def test_sigterm_in_a_load_that_never_ends(tmp_path: Path) -> None:
