@@ -200,7 +200,10 @@ class Fuzz:
         """Send the cases of these numbers."""
         numbers = iter(range(first, first + count))
         with ThreadPoolExecutor(CONNECTIONS) as pool:
-            list(pool.map(lambda place: self._work(place, seed, numbers), range(CONNECTIONS)))
+            try:
+                list(pool.map(lambda place: self._work(place, seed, numbers), range(CONNECTIONS)))
+            finally:  # one that fails, or a signal, ends all
+                self._over = True
         with self._lock:  # what died of the last ones
             self._has_died()
 

@@ -54,6 +54,8 @@ MOST_BYTES_A_CYCLE = 2048
 #: One page run of the allocator more or less is no growth: what a look may differ by, in bytes, is
 #: divided by the cycles that were measured.
 GRAIN_BYTES = 6 << 20
+#: After so many the run is over.
+_MOST_FAILURES = 20
 #: Connections are kept open, one for each caller at a time: how many callers ever met is chance.
 _CONNECTIONS = {"descriptors": 2 * CONCURRENCY + 2, "triton_descriptors": CONCURRENCY + 1}
 #: Threads and connections that end by themselves are given so long at a look.
@@ -140,7 +142,7 @@ def soak(
 
     def work(worker: int, until: float) -> None:
         chance = random.Random(f"{seed} {worker} {until}")
-        while behind() < until and len(run.failures) < 20:
+        while behind() < until and len(run.failures) < _MOST_FAILURES:
             tenant = cycles.tenant(worker, cycles.next())
             try:
                 for what, seconds in cycle(container, tenant, chance).items():
@@ -155,9 +157,13 @@ def soak(
 
     count()
     with ThreadPoolExecutor(CONCURRENCY) as pool:
-        for number in range(1, LOOKS + 1):
-            list(pool.map(work, range(CONCURRENCY), [number / LOOKS] * CONCURRENCY))
-            count()
+        try:
+            for number in range(1, LOOKS + 1):
+                list(pool.map(work, range(CONCURRENCY), [number / LOOKS] * CONCURRENCY))
+                count()
+        except BaseException:  # a signal: the cycles that are under way are the last
+            run.failures += ["given up"] * _MOST_FAILURES
+            raise
     return run
 
 
