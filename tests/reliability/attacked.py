@@ -109,6 +109,7 @@ class Attacked:
         if not self.has_ended:
             self.container.process.kill()
             self.container.wait(_STOP_S)
+        self.group.end_all()
         self.container.discard()
 
 

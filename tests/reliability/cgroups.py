@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import signal
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,6 +31,13 @@ class Group:
     def directories(self) -> tuple[str, ...]:
         """Whoever joins all of them is inside."""
         return tuple(sorted({str(path) for path in (self.memory, self.pids) if path}))
+
+    def end_all(self) -> None:
+        """Kill whoever is inside still: stubs outlive a server that was killed under them."""
+        for directory in self.directories:
+            for pid in Path(directory, "cgroup.procs").read_text().split():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
 
     def limit_memory(self, size: int | None) -> None:
         """At most so many bytes; None: no limit. What is cached is given up first."""

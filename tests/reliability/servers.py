@@ -113,7 +113,7 @@ def frontend(directory: Path) -> Iterator[Frontend]:
         finally:
             process.kill()
             process.wait()
-            _end_orphans(own)
+            own.end_all()
             remove_shared_memory(command.shm_prefix)
 
 
@@ -122,11 +122,3 @@ def _is_live(port: str) -> bool:
         return httpx.get(f"http://127.0.0.1:{port}/ping", timeout=2, trust_env=False).is_success
     except httpx.TransportError:
         return False
-
-
-def _end_orphans(own: Group) -> None:
-    """Stubs outlive a killed tritonserver for a while; those of this group alone are ended."""
-    for directory in own.directories:
-        for pid in Path(directory, "cgroup.procs").read_text().split():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(int(pid), 9)
