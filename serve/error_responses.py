@@ -9,11 +9,15 @@ from starlette.responses import Response
 
 from serve.context import bind
 from serve.errors import (
+    BodyTooLarge,
     CallerError,
+    HeadTooLarge,
     InvocationFailed,
     ModelAlreadyLoaded,
     ModelNotLoaded,
     ModelUnusable,
+    Overloaded,
+    RequestLate,
     ResourceExhausted,
     ServeError,
     TritonError,
@@ -28,9 +32,13 @@ _log = logging.getLogger(__name__)
 STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (ModelNotLoaded, 404),
     (ModelAlreadyLoaded, 409),
+    (BodyTooLarge, 413),
+    (HeadTooLarge, 431),
+    (RequestLate, 408),
     (CallerError, 400),
     (ModelUnusable, 400),
     (ResourceExhausted, 507),
+    (Overloaded, 503),
     (TritonUnavailable, 503),
     (TritonTimeout, 504),
     (TritonError, 500),
@@ -38,10 +46,18 @@ STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (ServeError, 500),
 )
 
+#: When one who was refused for the number of others may try again, in seconds.
+RETRY_AFTER_S = 1
+
 
 def status_of(error: ServeError) -> int:
     """The status that an error is answered with."""
     return next(status for kind, status in STATUSES if isinstance(error, kind))
+
+
+def refusal_headers(error: ServeError) -> dict[str, str] | None:
+    """What an answer to that error carries beside its body."""
+    return {"retry-after": str(RETRY_AFTER_S)} if isinstance(error, Overloaded) else None
 
 
 async def on_serve_error(request: Request, error: Exception) -> Response:
@@ -50,9 +66,11 @@ async def on_serve_error(request: Request, error: Exception) -> Response:
     status = status_of(error)
     level = logging.ERROR if status >= 500 else logging.INFO
     name = request.path_params.get("model_name", "")
-    with bind(model_name=name, target_model=target_model(request)):
-        _log.log(level, "request refused: %s", error, extra={"status": status})
-    return Response(error_body(str(error)), status, media_type="application/json")
+    if not isinstance(error, Overloaded):  # there are many of them: the waiting rooms log those
+        with bind(model_name=name, target_model=target_model(request)):
+            _log.log(level, "request refused: %s", error, extra={"status": status})
+    headers = refusal_headers(error)
+    return Response(error_body(str(error)), status, headers, media_type="application/json")
 
 
 async def on_http_error(_: Request, error: Exception) -> Response:

@@ -3,10 +3,14 @@
 ServeError
 ├── CallerError                 the request cannot be carried out as it stands
 │   ├── BadRequest              malformed: a field, a header, a body
+│   ├── BodyTooLarge            more bytes than a request may have
+│   ├── HeadTooLarge            a request's line and headers are
+│   ├── RequestLate             it was not whole in time
 │   ├── ModelNotLoaded          no such model, or none that can be invoked now
 │   └── ModelAlreadyLoaded      the name is taken: loading, ready or unloading
 ├── ModelUnusable               the archive, or the model in it, cannot be loaded
 ├── ResourceExhausted           memory, shared memory, disk, processes or descriptors are lacking
+├── Overloaded                  too many ask at once; the caller can try again in a moment
 ├── InvocationFailed            the model raised, or answered what cannot be passed on
 └── TritonError                 ours: tritonserver did not do what it was asked
     ├── TritonUnavailable       it is not there (starting, restarting, stopping)
@@ -31,6 +35,29 @@ class BadRequest(CallerError):
         super().__init__(f"{what}: found {found}, expected {expected}")
 
 
+class BodyTooLarge(CallerError):
+    """More bytes than a request may have."""
+
+    def __init__(self, found: str, most: int) -> None:
+        super().__init__(f"the body: found {found}, expected at most {most}")
+
+
+class HeadTooLarge(CallerError):
+    """The request's line and headers, in all or one of them, are larger than they may be."""
+
+    def __init__(self, found: str, expected: str) -> None:
+        super().__init__(f"the request's head: found {found}, expected {expected}")
+
+
+class RequestLate(CallerError):
+    """The request did not arrive in time."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"the request was not whole after {seconds:g} s (SERVE_READ_TIMEOUT); send it faster"
+        )
+
+
 class ModelNotLoaded(CallerError):
     """No model of that name can be invoked; state says why, and what to do."""
 
@@ -51,6 +78,13 @@ class ModelUnusable(ServeError):
 
 class ResourceExhausted(ServeError):
     """A resource is lacking; the platform answers by unloading other models."""
+
+
+class Overloaded(ServeError):
+    """Too many requests, connections or bytes at once; why says which, and the setting."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"{why}; try again in a moment")
 
 
 class InvocationFailed(ServeError):

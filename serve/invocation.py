@@ -1,8 +1,8 @@
 """One request to the entry model and its answer back; bytes pass through.
 
-The line: registry.loaded → forward → Triton → answer. It bends in one place. When the answer says
-that the model's Triton models were lost under it, they are loaded again and the request is sent
-once more: nobody has answered it yet.
+The line: registry.loaded → a place in tritonserver → Triton → answer. It bends in one place. When
+the answer says that the model's Triton models were lost under it, they are loaded again and the
+request is sent once more: nobody has answered it yet.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from serve.translation import Question, Translation, TurnLate
 from serve.triton_client import Refusal, Stream, TritonClient, refusal
 from serve.triton_http import Answer, Headers
 from serve.triton_messages import Verdict, dead_model, one_sentence, quotes_a_death
+from serve.waiting_room import WaitedTooLong
 
 _LOST = {Verdict.STUB_DIED, Verdict.NOT_LOADED}
 
@@ -103,21 +104,28 @@ class Invocation:
         """The entry model's whole answer, with the headers it is to go back with.
 
         Raises CallerError (ModelNotLoaded, BadRequest), InvocationFailed, ResourceExhausted,
-        TritonUnavailable or TritonTimeout.
+        Overloaded, TritonUnavailable or TritonTimeout. Cancel it when nobody wants the answer any
+        more: who waits is gone at once; what tritonserver has keeps its place until it is answered.
         """
         model = self._registry.loaded(name)
         self.count += 1
         with model.invocation():
             deadline = time.monotonic() + self.timeout_s
-            question = await self._question(model, request, deadline)
+            room = model.room
+            if not room.enter():
+                await self._turn(model, deadline)
+            try:
+                question = await self._question(model, request, deadline)
 
-            async def send(timeout_s: float) -> _Sent:
-                path = self._path(model)
-                return await self._triton.infer(
-                    path, question.headers, question.body, timeout_s
-                ), None
+                async def send(timeout_s: float) -> _Sent:
+                    path = self._path(model)
+                    return await self._triton.infer(
+                        path, question.headers, question.body, timeout_s, room, self.timeout_s
+                    ), None
 
-            answer, _ = await self._answered(model, send, deadline)
+                answer, _ = await self._answered(model, send, deadline)
+            finally:
+                room.leave()
             if self._translation is not None:
                 answer = await self._in_time(
                     self._translation.answer(model, question, answer, deadline)
@@ -131,6 +139,10 @@ class Invocation:
         self.count += 1
         with ExitStack() as in_flight:
             in_flight.enter_context(model.invocation())
+            deadline = time.monotonic() + self.timeout_s
+            if not model.room.enter():
+                await self._turn(model, deadline)
+            in_flight.callback(model.room.leave)
             headers = await _headers(request)
 
             async def send(timeout_s: float) -> _Sent:
@@ -138,10 +150,21 @@ class Invocation:
                     self._path(model), headers, request.body, timeout_s
                 )
 
-            answer, body = await self._answered(model, send, time.monotonic() + self.timeout_s)
+            answer, body = await self._answered(model, send, deadline)
             assert body is not None
             answer.headers = response_headers(answer.headers)
             return answer, AnswerStream(body, in_flight.pop_all())
+
+    async def _turn(self, model: Model, deadline: float) -> None:
+        """Wait for a place in tritonserver."""
+        try:
+            await model.room.wait(max(0.0, deadline - time.monotonic()))
+        except WaitedTooLong as error:
+            raise TritonTimeout(
+                f"the invocation of the model {model.name}, waiting for others of that model,",
+                self.timeout_s,
+                "SERVE_INVOKE_TIMEOUT",
+            ) from error
 
     async def _question(self, model: Model, request: Request, deadline: float) -> Question:
         asked = Question(await _headers(request), request.body)

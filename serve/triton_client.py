@@ -33,6 +33,7 @@ from serve.triton_http import (
     Body,
     ConnectionFailed,
     Headers,
+    Held,
     TritonHttp,
     within,
 )
@@ -322,14 +323,23 @@ class TritonClient:
     # -- inference
 
     async def infer(
-        self, path: bytes, headers: Headers, body: Sequence[bytes], timeout_s: float
+        self,
+        path: bytes,
+        headers: Headers,
+        body: Sequence[bytes],
+        timeout_s: float,
+        held: Held | None = None,
+        left_s: float = 0.0,
     ) -> Answer:
         """Send an inference and return Triton's whole answer, whatever its status.
 
-        Raises TritonUnavailable or TritonTimeout.
+        held: kept for as long as tritonserver has the inference, left_s beyond its end here at
+        most. Raises TritonUnavailable or TritonTimeout.
         """
         with _translated(timeout_s):
-            return await self._http.request(b"POST", path, headers, body, timeout_s=timeout_s)
+            return await self._http.request(
+                b"POST", path, headers, body, timeout_s=timeout_s, held=held, left_s=left_s
+            )
 
     async def stream(
         self, path: bytes, headers: Headers, body: Sequence[bytes], timeout_s: float

@@ -1,0 +1,223 @@
+"""Who waits for which model, and how much of them the container holds. Synchronous but for waiting.
+
+tritonserver cannot drop a request that it has: a caller who hangs up cancels nothing there, and a
+queue of such requests is worked off for nobody. So each model has a number of places in
+tritonserver, and who finds none free waits here, in the order of arrival, where leaving costs
+nothing. A place is taken from the moment a request may go to tritonserver until tritonserver has
+it no more, which for a caller who left is later than the end of his call (docs/decisions/0021).
+
+One writer: the event loop's thread. The hot path is `enter` and `leave` while places are free: no
+future, no timer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from serve.errors import Overloaded, shortened
+
+MIB = 1024 * 1024
+
+#: A body up to this many bytes is not counted: the number of those that wait bounds them.
+UNCOUNTED = 16 * 1024
+#: What is larger is counted in steps of so many bytes.
+_STEP = 256 * 1024
+#: Refusals are logged at most this often, with their number, in seconds.
+_SAID_S = 10.0
+
+_log = logging.getLogger(__name__)
+
+
+class WaitedTooLong(Exception):
+    """The turn did not come within the time given."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How many may wait, and how many bytes of request bodies are held, for a model and in all.
+
+    Bytes are those of every body that the container holds: still coming, waiting, or at work.
+    """
+
+    waiting: int = 1000
+    held_bytes: int = 512 * MIB
+    total_waiting: int = 4000
+    total_held_bytes: int = 1024 * MIB
+
+
+class WaitingRooms:
+    """The rooms of all models: what they may hold together."""
+
+    def __init__(self, bounds: Bounds | None = None) -> None:
+        self.bounds = bounds or Bounds()
+        self.waiting = self.held_bytes = 0
+        self._held: dict[str, int] = {}
+        self._refused, self._said = 0, -_SAID_S
+
+    def room(self, name: str, places: int | None = None) -> WaitingRoom:
+        """A new room in front of one model; places None: nobody waits."""
+        return WaitingRoom(self, name, places)
+
+    def hold(self, name: str, count: int) -> None:
+        """So many bytes more of bodies for that model are held. Raises Overloaded."""
+        held, bounds = self._held.get(name, 0), self.bounds
+        if held + count > bounds.held_bytes:
+            raise self.refusal(
+                f"requests of {bounds.held_bytes // MIB} MB for the model {shortened(name)} are"
+                " held already (SERVE_MAX_WAITING_MB)"
+            )
+        if self.held_bytes + count > bounds.total_held_bytes:
+            raise self.refusal(
+                f"requests of {bounds.total_held_bytes // MIB} MB are held already"
+                " (SERVE_MAX_WAITING_TOTAL_MB)"
+            )
+        self._held[name] = held + count
+        self.held_bytes += count
+
+    def let_go(self, name: str, count: int) -> None:
+        """So many bytes of what `hold` counted are held no more."""
+        self.held_bytes -= count
+        left = self._held[name] - count
+        if left:
+            self._held[name] = left
+        else:
+            del self._held[name]
+
+    def check_room(self, name: str, waiting: int) -> None:
+        """Raise Overloaded unless one more may wait where so many do."""
+        if waiting >= self.bounds.waiting:
+            raise self.refusal(
+                f"{waiting} requests wait for the model {shortened(name)} already"
+                " (SERVE_MAX_WAITING)"
+            )
+        if self.waiting >= self.bounds.total_waiting:
+            raise self.refusal(f"{self.waiting} requests wait already (SERVE_MAX_WAITING_TOTAL)")
+
+    def refusal(self, why: str) -> Overloaded:
+        """The error to raise; logged here, now and then, since there are many at once."""
+        self._refused += 1
+        now = time.monotonic()
+        if now - self._said >= _SAID_S:
+            _log.warning("requests refused with 503: %s", why, extra={"refused": self._refused})
+            self._refused, self._said = 0, now
+        return Overloaded(why)
+
+
+class WaitingRoom:
+    """One model's: places in tritonserver, and those who wait for one, first come first served.
+
+    places: how many requests tritonserver is given at once; None for any number.
+    """
+
+    __slots__ = ("_name", "_rooms", "_taken", "_waiting", "places")
+
+    def __init__(self, rooms: WaitingRooms, name: str, places: int | None = None) -> None:
+        self._rooms, self._name, self.places = rooms, name, places
+        self._taken = 0
+        self._waiting: OrderedDict[asyncio.Future[None], None] = OrderedDict()
+
+    @property
+    def taken(self) -> int:
+        """How many places are taken, those of callers who left included."""
+        return self._taken
+
+    @property
+    def waiting(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
+
+    def enter(self) -> bool:
+        """Take a place if one is free; else the caller has to wait."""
+        if self.places is None or self._taken < self.places:
+            self._taken += 1
+            return True
+        return False
+
+    async def wait(self, limit_s: float) -> None:
+        """Take a place when the turn comes. Raises Overloaded at once, WaitedTooLong later.
+
+        Who is cancelled leaves no trace.
+        """
+        self._rooms.check_room(self._name, len(self._waiting))
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[None] = loop.create_future()
+        self._waiting[turn] = None
+        self._rooms.waiting += 1
+        timer = loop.call_later(limit_s, _is_late, turn)
+        try:
+            await turn
+        except BaseException:
+            if turn in self._waiting:
+                self._drop(turn)
+            elif not turn.cancelled() and turn.exception() is None:
+                self.leave()  # it was given just now, to one who does not want it any more
+            raise
+        finally:
+            timer.cancel()
+
+    def leave(self) -> None:
+        """Give a place back: to the first who waits."""
+        while self._waiting and (self.places is None or self._taken <= self.places):
+            turn = next(iter(self._waiting))
+            self._drop(turn)
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._taken -= 1
+
+    def keep(self) -> None:
+        """A caller goes and tritonserver still has his request: his place needs a second `leave`."""
+        self._taken += 1
+
+    def _drop(self, turn: asyncio.Future[None]) -> None:
+        del self._waiting[turn]
+        self._rooms.waiting -= 1
+
+
+class HeldBody:
+    """The bytes of one request's body, counted as they come; `let_go` when they are gone.
+
+    largest: of any request, in bytes. refuse_larger: makes the error for more.
+    """
+
+    __slots__ = ("_largest", "_name", "_refuse_larger", "_rooms", "counted", "uncounted_up_to")
+
+    def __init__(
+        self,
+        rooms: WaitingRooms,
+        name: str,
+        largest: int,
+        refuse_larger: Callable[[str, int], Exception],
+    ) -> None:
+        self._rooms, self._name, self._largest = rooms, name, largest
+        self._refuse_larger = refuse_larger
+        self.counted = 0
+        self.uncounted_up_to = min(UNCOUNTED, largest)
+
+    def grow(self, size: int) -> None:
+        """The body has that many bytes now. Raises Overloaded, and what refuse_larger makes."""
+        if size <= self.uncounted_up_to:
+            return
+        if size > self._largest:
+            raise self._refuse_larger(f"{size} bytes and more", self._largest)
+        more = -(-(size - self.counted) // _STEP) * _STEP
+        self._rooms.hold(self._name, more)
+        self.counted += more
+        self.uncounted_up_to = min(self.counted, self._largest)
+
+    def let_go(self) -> None:
+        """Nothing of it is held any more; idempotent."""
+        if self.counted:
+            self._rooms.let_go(self._name, self.counted)
+            self.counted = 0
+            self.uncounted_up_to = 0
+
+
+def _is_late(turn: asyncio.Future[None]) -> None:
+    if not turn.done():
+        turn.set_exception(WaitedTooLong())
