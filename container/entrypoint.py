@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 import uvloop
 
 from container.allocator import keep_freed_memory
+from container.descriptors import raise_limit
 from container.errors import BindFailed, ContainerError, WorkDirUnusable
 from container.logs import configure
 from container.ports import Ports, choose_ports
@@ -68,7 +69,8 @@ def serve(environment: Mapping[str, str]) -> int:
                 "none is compared with NVTabular; set SERVE_COMPILE=auto"
             )
         keep_freed_memory()
-        uvloop.run(_Run(settings, environment).from_start_to_stop())
+        descriptors = raise_limit()
+        uvloop.run(_Run(settings, environment, descriptors).from_start_to_stop())
     except ContainerError as error:
         log.critical("%s", error)
         return 1
@@ -78,8 +80,11 @@ def serve(environment: Mapping[str, str]) -> int:
 class _Run:
     """One run, from start to stop."""
 
-    def __init__(self, settings: Settings, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, settings: Settings, environment: Mapping[str, str], descriptors: tuple[int, int]
+    ) -> None:
         self._settings, self._environment = settings, environment
+        self._descriptors = descriptors
         self._models = ModelsPython(None, environment)
         self._container: Container | None = None
         self._process: TritonProcess | None = None
@@ -116,6 +121,7 @@ class _Run:
             restart_window_s=settings.restart_window,
             start_timeout_s=settings.start_timeout,
             stop_timeout_s=settings.shutdown_timeout * _TRITON_SHARE,
+            descriptors=self._descriptors,
         )
         await self._process.run()
 

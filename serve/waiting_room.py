@@ -16,10 +16,9 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from serve.errors import Overloaded, shortened
+from serve.errors import BodyTooLarge, Overloaded, shortened
 
 MIB = 1024 * 1024
 
@@ -50,6 +49,22 @@ class Bounds:
     total_held_bytes: int = 1024 * MIB
 
 
+class Refusals:
+    """Makes the errors of a crowd, and logs them now and then, since there are many at once."""
+
+    def __init__(self) -> None:
+        self._refused, self._said = 0, -_SAID_S
+
+    def overloaded(self, why: str) -> Overloaded:
+        """The error to raise."""
+        self._refused += 1
+        now = time.monotonic()
+        if now - self._said >= _SAID_S:
+            _log.warning("refused with 503: %s", why, extra={"refused": self._refused})
+            self._refused, self._said = 0, now
+        return Overloaded(why)
+
+
 class WaitingRooms:
     """The rooms of all models: what they may hold together."""
 
@@ -57,7 +72,7 @@ class WaitingRooms:
         self.bounds = bounds or Bounds()
         self.waiting = self.held_bytes = 0
         self._held: dict[str, int] = {}
-        self._refused, self._said = 0, -_SAID_S
+        self._refusals = Refusals()
 
     def room(self, name: str, places: int | None = None) -> WaitingRoom:
         """A new room in front of one model; places None: nobody waits."""
@@ -67,12 +82,12 @@ class WaitingRooms:
         """So many bytes more of bodies for that model are held. Raises Overloaded."""
         held, bounds = self._held.get(name, 0), self.bounds
         if held + count > bounds.held_bytes:
-            raise self.refusal(
+            raise self._refusals.overloaded(
                 f"requests of {bounds.held_bytes // MIB} MB for the model {shortened(name)} are"
                 " held already (SERVE_MAX_WAITING_MB)"
             )
         if self.held_bytes + count > bounds.total_held_bytes:
-            raise self.refusal(
+            raise self._refusals.overloaded(
                 f"requests of {bounds.total_held_bytes // MIB} MB are held already"
                 " (SERVE_MAX_WAITING_TOTAL_MB)"
             )
@@ -91,21 +106,14 @@ class WaitingRooms:
     def check_room(self, name: str, waiting: int) -> None:
         """Raise Overloaded unless one more may wait where so many do."""
         if waiting >= self.bounds.waiting:
-            raise self.refusal(
+            raise self._refusals.overloaded(
                 f"{waiting} requests wait for the model {shortened(name)} already"
                 " (SERVE_MAX_WAITING)"
             )
         if self.waiting >= self.bounds.total_waiting:
-            raise self.refusal(f"{self.waiting} requests wait already (SERVE_MAX_WAITING_TOTAL)")
-
-    def refusal(self, why: str) -> Overloaded:
-        """The error to raise; logged here, now and then, since there are many at once."""
-        self._refused += 1
-        now = time.monotonic()
-        if now - self._said >= _SAID_S:
-            _log.warning("requests refused with 503: %s", why, extra={"refused": self._refused})
-            self._refused, self._said = 0, now
-        return Overloaded(why)
+            raise self._refusals.overloaded(
+                f"{self.waiting} requests wait already (SERVE_MAX_WAITING_TOTAL)"
+            )
 
 
 class WaitingRoom:
@@ -171,7 +179,7 @@ class WaitingRoom:
         self._taken -= 1
 
     def keep(self) -> None:
-        """A caller goes and tritonserver still has his request: his place needs a second `leave`."""
+        """A caller goes, tritonserver still has his request: his place needs a second `leave`."""
         self._taken += 1
 
     def _drop(self, turn: asyncio.Future[None]) -> None:
@@ -182,29 +190,22 @@ class WaitingRoom:
 class HeldBody:
     """The bytes of one request's body, counted as they come; `let_go` when they are gone.
 
-    largest: of any request, in bytes. refuse_larger: makes the error for more.
+    largest: of any request, in bytes.
     """
 
-    __slots__ = ("_largest", "_name", "_refuse_larger", "_rooms", "counted", "uncounted_up_to")
+    __slots__ = ("_largest", "_name", "_rooms", "counted", "uncounted_up_to")
 
-    def __init__(
-        self,
-        rooms: WaitingRooms,
-        name: str,
-        largest: int,
-        refuse_larger: Callable[[str, int], Exception],
-    ) -> None:
+    def __init__(self, rooms: WaitingRooms, name: str, largest: int) -> None:
         self._rooms, self._name, self._largest = rooms, name, largest
-        self._refuse_larger = refuse_larger
         self.counted = 0
         self.uncounted_up_to = min(UNCOUNTED, largest)
 
     def grow(self, size: int) -> None:
-        """The body has that many bytes now. Raises Overloaded, and what refuse_larger makes."""
+        """The body has that many bytes now. Raises Overloaded or BodyTooLarge."""
         if size <= self.uncounted_up_to:
             return
         if size > self._largest:
-            raise self._refuse_larger(f"{size} bytes and more", self._largest)
+            raise BodyTooLarge(f"{size} bytes and more", self._largest)
         more = -(-(size - self.counted) // _STEP) * _STEP
         self._rooms.hold(self._name, more)
         self.counted += more

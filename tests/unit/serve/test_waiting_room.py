@@ -145,7 +145,7 @@ async def test_bounds_in_number() -> None:
         await one.wait(WAIT_S)
     callers += [entering(other, number, order) for number in (3, 4)]
     await settle()
-    with pytest.raises(Overloaded, match="3 requests wait already .*_TOTAL"):
+    with pytest.raises(Overloaded, match=r"3 requests wait already .*_TOTAL"):
         await other.wait(WAIT_S)
     for room in (one, one, other):
         room.leave()
@@ -155,7 +155,7 @@ async def test_bounds_in_number() -> None:
 
 def held(rooms: WaitingRooms, name: str = "m", largest: int = 100 * MIB) -> HeldBody:
     """A body of a request for that model."""
-    return HeldBody(rooms, name, largest, lambda found, most: BodyTooLarge(found, most))
+    return HeldBody(rooms, name, largest)
 
 
 def test_bounds_in_bytes() -> None:
