@@ -220,10 +220,17 @@ class Container:
         self.process.wait(STOP_TIMEOUT_S)
 
 
-def launch(directory: Path, *, program: str = "container", **environment: str) -> Container:
+def launch(
+    directory: Path,
+    *,
+    program: str = "container",
+    descriptors: int | None = None,
+    **environment: str,
+) -> Container:
     """Start a multi-model container, everything of it under the directory, and wait for nothing.
 
-    environment is laid over the defaults. program: the module that is run.
+    environment is laid over the defaults. program: the module that is run. descriptors: its hard
+    limit of them.
     """
     model_root, work_dir = directory / "models", directory / "work"
     for path in (model_root, work_dir):
@@ -237,10 +244,11 @@ def launch(directory: Path, *, program: str = "container", **environment: str) -
         "SERVE_WORK_DIR": str(work_dir),
         **environment,
     }
+    limits = ["prlimit", f"--nofile={descriptors}:{descriptors}"] if descriptors else []
     log_path = directory / "log"
     with log_path.open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", program, "serve"],
+            [*limits, sys.executable, "-m", program, "serve"],
             cwd=ROOT,
             env=everything,
             stdin=subprocess.DEVNULL,
@@ -254,10 +262,14 @@ def launch(directory: Path, *, program: str = "container", **environment: str) -
 
 @contextlib.contextmanager
 def running(
-    directory: Path, *, program: str = "container", **environment: str
+    directory: Path,
+    *,
+    program: str = "container",
+    descriptors: int | None = None,
+    **environment: str,
 ) -> Iterator[Container]:
     """A container for as long as the block lasts; nothing of it is left after."""
-    container = launch(directory, program=program, **environment)
+    container = launch(directory, program=program, descriptors=descriptors, **environment)
     try:
         until(lambda: container.ping() == 200, "/ping is 200", container)
         yield container

@@ -308,7 +308,8 @@ async def test_a_connection_that_says_nothing(served: Served) -> None:
         while time.monotonic() - started < 4 and not lines.reader.at_eof():
             await lines.send(b"\r\n")
     assert await silent.is_closed()
-    assert await lines.is_closed()
+    with contextlib.suppress(ConnectionError):  # it may have sent more than was read
+        assert await lines.is_closed()
     assert 1.4 < time.monotonic() - started < 4
 
 
