@@ -153,8 +153,8 @@ class Registry:
         stubs: Mapping[str, int] | None = None,
         places: int | None = None,
     ) -> None:
-        """The model can be invoked from now on; places: of its room."""
-        model.room.places = places
+        """The model can be invoked from now on; places: the least of its room."""
+        model.room.open(places)
         model.plan, model.stubs = plan, stubs or {}
         model.enter(State.READY)
 

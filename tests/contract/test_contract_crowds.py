@@ -42,7 +42,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:
         "SERVE_READ_TIMEOUT": "4",
         "SERVE_MAX_WAITING_MB": str(HELD_MB),
     }
-    with running(directory, descriptors=DESCRIPTORS, **environment) as container:
+    with running(directory, descriptors=str(DESCRIPTORS), **environment) as container:
         quick = models.write_archive(container.model_root / "quick/model", {"m": models.identity})
         with container.loaded("quick", quick):
             yield container

@@ -224,7 +224,7 @@ def launch(
     directory: Path,
     *,
     program: str = "container",
-    descriptors: int | None = None,
+    descriptors: str = "",
     **environment: str,
 ) -> Container:
     """Start a multi-model container, everything of it under the directory, and wait for nothing.
@@ -265,7 +265,7 @@ def running(
     directory: Path,
     *,
     program: str = "container",
-    descriptors: int | None = None,
+    descriptors: str = "",
     **environment: str,
 ) -> Iterator[Container]:
     """A container for as long as the block lasts; nothing of it is left after."""

@@ -134,6 +134,38 @@ async def test_without_a_number_nobody_waits() -> None:
     assert all(room.enter() for _ in range(1000))
 
 
+async def test_a_quick_model_has_more_places() -> None:
+    """As many as it answers in a quarter of a second, up to 16; few again when it is slow."""
+    room = WaitingRooms().room("m", 4)
+    order: list[int] = []
+    for _ in range(4):
+        room.enter()
+    assert not room.enter()
+    callers = [entering(room, 0, order)]
+    await settle()
+    assert (room.places, room.waiting) == (4, 1)
+    for _ in range(30):
+        room.leave()
+        room.enter()
+    await asyncio.sleep(0.1)
+    callers += [entering(room, number, order) for number in range(1, 20)]
+    await settle()
+    assert (room.places, room.taken) == (16, 16)
+    await asyncio.sleep(0.1)
+    callers.append(entering(room, 20, order))
+    await settle()
+    assert (room.places, room.taken, room.waiting) == (4, 16, 8)
+    for _ in range(12):
+        room.leave()
+    assert (room.taken, room.waiting) == (4, 8)
+    for _ in range(12):
+        room.leave()
+        await settle()
+    await asyncio.gather(*callers)
+    assert order == list(range(21))
+    assert (room.taken, room.waiting) == (0, 0)
+
+
 async def test_bounds_in_number() -> None:
     """One too many is refused at once, for its model and in all; the others go on waiting."""
     rooms = WaitingRooms(Bounds(waiting=2, total_waiting=3))
@@ -252,7 +284,7 @@ async def _whatever(chance: random.Random, places: int) -> None:
         if chance.random() < 0.3:
             await settle()
             assert room.taken == len(at_work) + kept
-            assert room.taken <= places
+            assert room.taken <= max(places, 16)  # they are quick
     for _ in range(1000):
         await settle()
         answer()
