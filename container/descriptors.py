@@ -9,8 +9,6 @@ import resource
 _ENOUGH = 65_536
 #: Kept for loads, /ping, logs and what the libraries open.
 _RESERVE = 128
-#: Of the rest, what callers' connections get; each may need another one to tritonserver.
-_CALLERS_SHARE = 0.6
 #: More than this is no use to one process.
 _MOST = 10_000
 
@@ -25,8 +23,11 @@ def raise_limit() -> tuple[int, int]:
 
 
 def most_connections() -> int:
-    """How many connections callers may have by default."""
+    """How many connections callers may have by default.
+
+    Half of the descriptors: each may need another one to tritonserver.
+    """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return _MOST
-    return max(16, min(_MOST, int((soft - _RESERVE) * _CALLERS_SHARE)))
+    return max(16, min(_MOST, (soft - _RESERVE) // 2))

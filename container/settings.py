@@ -253,7 +253,7 @@ SETTINGS: tuple[Variable, ...] = (
     Variable(("SERVE_MAX_CONNECTIONS",), "max_connections", "",
              "connections of callers; for one more, that which has been idle for longest is closed,"
              " and if none is, it gets 503", whole(1),
-             shown="three fifths of the descriptors that are allowed, at most 10,000"),
+             shown="half of the descriptors that it may have, at most 10,000"),
     Variable(("SERVE_TRANSLATE_JSON_FROM",), "translate_json_from", str(64 * 1024),
              "JSON requests and answers of this many bytes and more pass tritonserver as binary"
              " tensors; `0`: none does", whole(0)),

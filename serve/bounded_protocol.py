@@ -5,9 +5,9 @@ answered is refused after that answer, and a caller who closes his side only sti
 last word on a connection is said with the writing side closed and the rest read away for a while,
 since closing at once may take the word back (RFC 9112 9.6).
 
-A caller who hung up and one who half-closed look alike. One whose answer takes long is asked by an
-interim `100 Continue`, which any HTTP/1.1 client passes over (RFC 9110 15.2): the system of one who
-hung up refuses it, and his request is given up.
+A caller who hung up and one who half-closed look alike. One whose request has to wait is asked by
+an interim `100 Continue`, which any HTTP/1.1 client passes over (RFC 9110 15.2): the system of one
+who hung up refuses it, and his request is given up. What tritonserver works on could not be.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ LARGEST_OTHER_BODY = 64 * 1024
 MOST_AHEAD = 100
 #: After the last word what still comes is read away for so long, in seconds.
 _LINGER_S = 5.0
-#: One who closed his side, and whose answer takes longer than this, is asked whether he is there;
-#: again and again; and how long until his system has said so; in seconds.
-_DOUBTED_S, _ASKED_AGAIN_S, _LOOKED_AFTER_S = 0.5, 2.0, 0.1
+#: One who closed his side, and waits so long after, is asked whether he is there; again and again;
+#: and how long until his system has said so; in seconds.
+_DOUBTED_S, _ASKED_AGAIN_S, _LOOKED_AFTER_S = 0.5, 1.0, 0.1
 _ARE_YOU_THERE = b"HTTP/1.1 100 Continue\r\n\r\n"
 #: tcp_states.h of Linux: the other side refused what was sent; it closed its side.
 _TCP_CLOSE, _TCP_CLOSE_WAIT = 7, 8
@@ -195,6 +195,10 @@ class BoundedProtocol(HttpToolsProtocol):
         cycle.disconnected = True
         cycle.message_event.set()
 
+    def waits(self, cycle: Any) -> bool:
+        """Whether what was asked could still be given up without anything having been done."""
+        return False
+
     # -- requests, their answers, and the end
 
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:
@@ -325,7 +329,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.transport.is_closing() or not self._owes():
             self._doubted = False
             return
-        if not answering.response_started and _takes_interim(answering):
+        if self.waits(answering) and not answering.response_started and _takes_interim(answering):
             self.transport.write(_ARE_YOU_THERE)
             self.loop.call_later(_LOOKED_AFTER_S, self._look_whether_gone)
         self.loop.call_later(_ASKED_AGAIN_S, self._ask)

@@ -23,8 +23,9 @@ _log = logging.getLogger(__name__)
 LOOK_S = 0.5
 #: Over the bound, how many more are taken in for what is no invocation, and for how long each.
 _BESIDE, BESIDE_S = 32, 5.0
-#: Over the bound, a request that has been coming for longer than this may be ended, in seconds.
-_SLOW_S = 2.0
+#: Over the bound, one that has been idle for longer than this makes way (what is younger may have
+#: its first request on the way), and one whose request has been coming for longer; in seconds.
+_IDLE_S, _SLOW_S = 0.25, 2.0
 #: How many that may go are looked for at once.
 _FOUND_AT_ONCE = 64
 
@@ -84,7 +85,7 @@ class Connections:
         if len(self._all) < self.limits.connections or self._one_goes(now):
             self._all.add(connection)
             return True
-        if len(self._beside) < _BESIDE:
+        if len(self._beside) < _BESIDE or self._one_beside_goes(now):
             self._beside.add(connection)
             return False
         return None
@@ -113,6 +114,13 @@ class Connections:
             self._may_go = _first_to_go(self._all, now)
         return False
 
+    def _one_beside_goes(self, now: float) -> bool:
+        for connection, _ in _first_to_go(self._beside, now)[-1:]:
+            self.forget(connection)
+            connection.make_way()
+            return True
+        return False
+
     async def watch(self) -> None:
         """Look at each connection now and then; for ever."""
         loop = asyncio.get_running_loop()
@@ -132,7 +140,8 @@ def _first_to_go(connections: Iterable[Connection], now: float) -> list[tuple[Co
     for connection in connections:
         since = connection.idle_since
         if since is not None:
-            idle.append((connection, since))
+            if now - since > _IDLE_S:
+                idle.append((connection, since))
             continue
         since = connection.reading_since
         if since is not None and now - since > _SLOW_S:

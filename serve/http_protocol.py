@@ -23,6 +23,7 @@ from serve.error_responses import on_serve_error, on_unexpected_error
 from serve.errors import ServeError, TritonUnavailable
 from serve.invocation import Invocation, Request
 from serve.payload import keep_piece
+from serve.routes import EXTENSION
 from serve.triton_http import Headers, write_together
 from serve.waiting_room import UNCOUNTED, HeldBody, WaitingRooms
 
@@ -68,6 +69,7 @@ class _Exchange:
         "keep_alive",
         "model_name",
         "pieces",
+        "request",
         "response_complete",
         "response_started",
         "size",
@@ -83,6 +85,7 @@ class _Exchange:
         self.size, self.uncounted_up_to = 0, UNCOUNTED
         self.held: HeldBody | None = None
         self.task: asyncio.Task[None] | None = None
+        self.request: Request | None = None
 
     def drop_body(self) -> None:
         """It is needed no more: the answer is there, or nobody waits for it."""
@@ -178,8 +181,17 @@ class _Protocol(BoundedProtocol):
             cycle.task.cancel()
         cycle.drop_body()
 
+    def waits(self, cycle: Any) -> bool:
+        """Whether it waits for a place in tritonserver."""
+        if cycle.__class__ is not _Exchange:
+            request = cycle.scope.get("extensions", {}).get(EXTENSION)
+        else:
+            request = cycle.request
+        return request is not None and request.waits
+
     async def _answer(self, exchange: _Exchange) -> None:
         request = Request(exchange.headers, exchange.pieces, self._is_wanted)
+        exchange.request = request
         try:
             answer = await self.invocation.forward(exchange.model_name, request)
         except BaseException as error:

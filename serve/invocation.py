@@ -38,16 +38,18 @@ _T = TypeVar("_T")
 _Sent = tuple[Answer, "Stream | None"]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Request:
     """An invocation as it came: header names in lower case, the body in pieces.
 
     The body is emptied once it has been translated. is_wanted: whether the caller is still there.
+    waits: whether it waits for a place in tritonserver; written here, for who looks after callers.
     """
 
     headers: Headers
     body: list[bytes]
     is_wanted: Callable[[], bool] = lambda: True
+    waits: bool = False
 
 
 class AnswerStream:
@@ -113,7 +115,7 @@ class Invocation:
             deadline = time.monotonic() + self.timeout_s
             room = model.room
             if not room.enter():
-                await self._turn(model, deadline)
+                await self._turn(model, request, deadline)
             try:
                 question = await self._question(model, request, deadline)
 
@@ -141,7 +143,7 @@ class Invocation:
             in_flight.enter_context(model.invocation())
             deadline = time.monotonic() + self.timeout_s
             if not model.room.enter():
-                await self._turn(model, deadline)
+                await self._turn(model, request, deadline)
             in_flight.callback(model.room.leave)
             headers = await _headers(request)
 
@@ -155,8 +157,9 @@ class Invocation:
             answer.headers = response_headers(answer.headers)
             return answer, AnswerStream(body, in_flight.pop_all())
 
-    async def _turn(self, model: Model, deadline: float) -> None:
+    async def _turn(self, model: Model, request: Request, deadline: float) -> None:
         """Wait for a place in tritonserver."""
+        request.waits = True
         try:
             await model.room.wait(max(0.0, deadline - time.monotonic()))
         except WaitedTooLong as error:
@@ -165,6 +168,8 @@ class Invocation:
                 self.timeout_s,
                 "SERVE_INVOKE_TIMEOUT",
             ) from error
+        finally:
+            request.waits = False
 
     async def _question(self, model: Model, request: Request, deadline: float) -> Question:
         asked = Question(await _headers(request), request.body)

@@ -29,6 +29,9 @@ from serve.registry import Registry
 from serve.triton_http import Answer
 from serve.waiting_room import MIB, HeldBody, WaitingRooms
 
+#: Where an invocation's Request stands in its scope, for the protocol that looks after its caller.
+EXTENSION = "serve.invocation"
+
 
 class CallerGone(Exception):
     """The caller closed the connection before the request was whole."""
@@ -124,6 +127,7 @@ class InvokeRoute:
         held = HeldBody(self._rooms, name, self._largest_body)
         try:
             request = InvocationRequest(scope["headers"], await _body(receive, held))
+            scope.setdefault("extensions", {})[EXTENSION] = request
             answering = self._stream if self._invocation.streams else self._whole
             await _while_wanted(receive, answering(name, request, send))
         except CallerGone:

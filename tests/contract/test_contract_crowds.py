@@ -27,6 +27,8 @@ DESCRIPTORS = 1024
 ONE_REQUEST_S = 0.2
 ABANDONED, FRESH = 400, 30
 HELD_MB = 48
+#: The platform's limit.
+LONGEST_PING_S = 2.0
 
 
 @pytest.fixture(scope="module")
@@ -136,21 +138,22 @@ def test_batches_still_fill(crowded: Container, tmp_path: Path) -> None:
 
 def test_more_connections_than_descriptors(crowded: Container) -> None:
     """Idle ones make way: /ping, loads and invocations go on, and in time they are closed."""
-    idle = []
-    for _ in range(DESCRIPTORS + 76):
-        with contextlib.suppress(OSError):
-            idle.append(connect(crowded))
-    assert ping_seconds(crowded) < 1
-    assert values(crowded.invoke("quick", infer([1]))) == [1.0]
-    with crowded.loaded("other", archive(crowded, "other", models.adder(1))):
-        assert values(crowded.invoke("other", infer([1]))) == [2.0]
-    time.sleep(2.5)  # what looks at memory has looked
-    assert ping_seconds(crowded) < 1
-    assert crowded.process.poll() is None
-    for connection in idle:
-        with contextlib.suppress(ConnectionError):
-            assert until_closed(connection) == b""
-        connection.close()
+    with contextlib.ExitStack() as ending:
+        idle = []
+        for _ in range(DESCRIPTORS + 76):
+            with contextlib.suppress(OSError):
+                idle.append(ending.enter_context(connect(crowded)))
+        time.sleep(0.5)  # so long one has the time to say something
+        assert ping_seconds(crowded) < LONGEST_PING_S
+        assert values(crowded.invoke("quick", infer([1]))) == [1.0]
+        with crowded.loaded("other", archive(crowded, "other", models.adder(1))):
+            assert values(crowded.invoke("other", infer([1]))) == [2.0]
+        time.sleep(2.5)  # what looks at memory has looked
+        assert ping_seconds(crowded) < LONGEST_PING_S
+        assert crowded.process.poll() is None
+        for connection in idle:
+            with contextlib.suppress(ConnectionError):
+                assert not until_closed(connection).startswith(b"HTTP/1.1 200")
 
 
 def test_many_large_requests(crowded: Container, tmp_path: Path) -> None:
@@ -174,7 +177,7 @@ def test_many_large_requests(crowded: Container, tmp_path: Path) -> None:
             after = [resident_mb(pid) for pid in (crowded.process.pid, crowded.triton())]
             statuses = Counter(a.result()[9:12] for a in asking if a.done())
             refused = next(a.result() for a in asking if a.done() and b" 503 " in a.result())
-            assert ping_seconds(crowded) < 2
+            assert ping_seconds(crowded) < LONGEST_PING_S
     assert b"\r\nretry-after: 1\r\n" in refused
     assert statuses[b"503"] > 50
     assert set(statuses) <= {b"503", b"200", b"000"}
@@ -192,7 +195,7 @@ def test_heads_without_end(crowded: Container) -> None:
         for connection in endless:
             with contextlib.suppress(OSError):
                 connection.sendall(piece)
-        assert ping_seconds(crowded) < 1
+        assert ping_seconds(crowded) < LONGEST_PING_S
     for connection in endless:
         with contextlib.suppress(ConnectionError):
             assert until_closed(connection).startswith(b"HTTP/1.1 431")

@@ -19,10 +19,10 @@ print(*before, resource.getrlimit(resource.RLIMIT_NOFILE)[0], most_connections()
 @pytest.mark.parametrize(
     ("soft", "hard", "raised", "connections"),
     [
-        (256, 1024, 1024, 537),
-        (1024, 1024, 1024, 537),
+        (256, 1024, 1024, 448),
+        (1024, 1024, 1024, 448),
         (100, 100, 100, 16),
-        (64, 16000, 16000, 9523),
+        (64, 16000, 16000, 7936),
     ],
 )
 def test_limits(soft: int, hard: int, raised: int, connections: int) -> None:

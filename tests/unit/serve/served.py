@@ -34,12 +34,14 @@ class Forwarding:
     asked: list[tuple[str, Request]] = field(default_factory=list)
     behind: Callable[[str, bytes], Awaitable[None]] | None = None
     most_pieces: int = 0
+    waits: bool = True
 
     async def forward(self, name: str, request: Request) -> Answer:
         """The body again, with the model's name in front."""
         self.asked.append((name, request))
         self.most_pieces = max(self.most_pieces, len(request.body))
         body = b"".join(request.body)
+        request.waits = self.waits
         if self.behind is not None:
             await self.behind(name, body)
         if name == "missing":

@@ -73,14 +73,27 @@ async def test_a_half_closed_caller_is_answered(served: Served, name: str) -> No
 
 
 @NAMES
-async def test_a_half_closed_caller_whose_answer_takes_long(served: Served, name: str) -> None:
+async def test_a_half_closed_caller_who_does_not_wait(served: Served, name: str) -> None:
+    """However long tritonserver takes, he is not asked anything."""
+    served.forwarding.waits = False
+    wire = await served.connect()
+    slow = Slow(served)
+    await wire.send(post(name, b"1"))
+    wire.writer.write_eof()
+    await slow.has_started()
+    await asyncio.sleep(1)
+    slow.let_go.set()
+    assert (await wire.answer())[2] == b"m:1"
+
+
+@NAMES
+async def test_a_half_closed_caller_who_waits_long(served: Served, name: str) -> None:
     """He is asked by an interim answer whether he is there, and then gets his own."""
     wire = await served.connect()
     slow = Slow(served)
     await wire.send(post(name, b"1"))
     wire.writer.write_eof()
     assert (await wire.answer())[0] == 100
-    await asyncio.sleep(0.3)
     slow.let_go.set()
     assert (await wire.answer())[2] == b"m:1"
 
@@ -337,6 +350,7 @@ async def test_the_longest_idle_goes(served: Served) -> None:
         assert (await wires[-1].answer())[0] == 200
     await wires[0].send(PING)
     assert (await wires[0].answer())[0] == 200
+    await asyncio.sleep(0.3)
     new = await served.connect()
     await new.send(PING)
     assert (await new.answer())[0] == 200
