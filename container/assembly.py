@@ -13,17 +13,20 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from container.allocator import give_back
+from container.background import lasting
 from container.check_process import WorkflowChecks
 from container.cloudwatch import MetricsPublisher
+from container.descriptors import most_connections
 from container.errors import SingleModelUnusable
 from container.machine import machine_limits
 from container.ports import LOOPBACK, Ports
 from container.settings import MIB, Settings
 from container.table_process import TableProcesses
-from container.triton_runtime import ModelsPython
+from container.triton_runtime import ModelsPython, count_gpus
 from ensemble_tools import Compile, EnsembleToolsError, Rewrite, read_repository
 from serve.admission import Admission, AdmissionSettings
 from serve.app import multi_model_app, single_model_app
+from serve.connections import ConnectionLimits, Connections
 from serve.errors import ServeError
 from serve.footprints import StubSettings
 from serve.gpus import Gpus
@@ -38,6 +41,7 @@ from serve.translation import Translation
 from serve.trials import Trials
 from serve.triton_access import TritonAccess
 from serve.triton_client import TritonClient
+from serve.waiting_room import Bounds, WaitingRooms
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +72,24 @@ class Container:
     ) -> None:
         self._settings, self._ports = settings, ports
         self._single_model = None if settings.multi_model else _single_model_name(settings)
-        self._registry = Registry()
+        self._rooms = WaitingRooms(
+            Bounds(
+                settings.max_waiting,
+                settings.max_waiting_mb * MIB,
+                settings.max_waiting_total,
+                settings.max_waiting_total_mb * MIB,
+            )
+        )
+        self._crowd = Connections(
+            ConnectionLimits(
+                settings.max_connections or most_connections(),
+                settings.read_timeout,
+                _KEEP_ALIVE_S,
+                settings.invoke_timeout,
+                settings.max_request_mb * MIB,
+            )
+        )
+        self._registry = Registry(self._rooms)
         trials = Trials()
         self._suspects = trials.suspects
         self.triton = TritonClient(LOOPBACK, ports.http, ports.grpc, access, trials)
@@ -93,6 +114,7 @@ class Container:
                 write_tables=self._tables.write,
                 check=self._checks.begin if settings.compile_check else None,
                 limits=machine_limits(settings.max_instances),
+                gpus=count_gpus(),
             ),
             _admission(self._registry, settings, serving_repository),
         )
@@ -104,6 +126,7 @@ class Container:
             settings.inference_type,
             settings.invoke_timeout,
             Translation(least) if least and settings.inference_type == "infer" else None,
+            settings.max_request_mb * MIB,
         )
 
     def listen(self, listener: socket.socket, backlog: int) -> asyncio.Future[None]:
@@ -113,28 +136,29 @@ class Container:
             log_config=None,
             access_log=False,
             lifespan="off",
-            http=self._protocol() or "httptools",
+            http=self._protocol(),
             ws="none",
             loop="none",
             server_header=False,
             date_header=False,
             proxy_headers=False,
             backlog=backlog,
-            timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=max(1, int(self._settings.shutdown_timeout * _DRAIN_SHARE)),
         )
         self._server = _Server(config)
         self._answering = asyncio.ensure_future(self._server.serve(sockets=[listener]))
+        self._watching = asyncio.ensure_future(lasting("connections", self._crowd.watch))
         return self._answering
 
     async def after_start(self) -> None:
         """What runs beside tritonserver: first the single model's load."""
         if self._single_model is not None:
             await self._load_single_model(self._single_model)
-        beside = [give_back(lambda: self._invocation.count)]
+        beside = [lasting("memory", lambda: give_back(lambda: self._invocation.count))]
         if self._settings.publish_metrics:
             assert self._ports.metrics is not None
-            beside.append(MetricsPublisher(self._settings, self._ports.metrics).run())
+            publisher = MetricsPublisher(self._settings, self._ports.metrics)
+            beside.append(lasting("metrics", publisher.run))
         await asyncio.gather(*beside)
 
     def judge_death(self) -> int:
@@ -155,25 +179,30 @@ class Container:
         """Accept nothing more and finish what is in flight; the loads were given up before."""
         self._server.should_exit = True
         await self._answering
+        self._watching.cancel()
         await self.triton.close()  # tritonserver waits for connections that are open
 
     def _app(self) -> ASGIApp:
-        ping = PingRoute(self._health())
-        if self._single_model is not None:
-            return single_model_app(ping, InvokeRoute(self._invocation, self._single_model))
-        models = ModelRoutes(self._registry, self._lifecycle)
-        return multi_model_app(ping, models, InvokeRoute(self._invocation))
-
-    def _protocol(self) -> type[asyncio.Protocol] | None:
-        """What takes invocations out in front of the app; None where answers are streams."""
-        if self._invocation.streams:
-            return None
-        name = self._single_model
-        if name is None:
-            return invocation_protocol(self._invocation, invoked_model)
-        return invocation_protocol(
-            self._invocation, lambda url: name if is_invocations(url) else None
+        ping, single = PingRoute(self._health()), self._single_model
+        invoke = InvokeRoute(
+            self._invocation,
+            single,
+            rooms=self._rooms,
+            largest_body=self._crowd.limits.largest_body,
         )
+        if single is not None:
+            return single_model_app(ping, invoke)
+        return multi_model_app(ping, ModelRoutes(self._registry, self._lifecycle), invoke)
+
+    def _protocol(self) -> type[asyncio.Protocol]:
+        """What takes invocations out in front of the app; none where answers are streams."""
+        name = self._single_model
+        model_of: Callable[[bytes], str | None] = invoked_model
+        if self._invocation.streams:
+            model_of = _no_model
+        elif name is not None:
+            model_of = lambda url: name if is_invocations(url) else None  # noqa: E731
+        return invocation_protocol(self._invocation, model_of, self._crowd, self._rooms)
 
     def _health(self) -> Callable[[], Awaitable[bool]]:
         """What /ping asks: tritonserver's liveness, or readiness of it and of the single model."""
@@ -202,6 +231,10 @@ def _admission(registry: Registry, settings: Settings, serving_repository: Path)
         StubSettings(settings.shm_default_byte_size, settings.python_threads),
     )
     return Admission(registry, kept, Gpus())
+
+
+def _no_model(_: bytes) -> str | None:
+    return None
 
 
 class _Server(uvicorn.Server):

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 import uvloop
 
 from container.allocator import keep_freed_memory
+from container.descriptors import raise_limit
 from container.errors import BindFailed, ContainerError, WorkDirUnusable
 from container.logs import configure
 from container.model_environment import seen_by_models, shut_ourselves
@@ -72,7 +73,8 @@ def serve(environment: Mapping[str, str]) -> int:
         if settings.model_environment == "clean":
             shut_ourselves()
         keep_freed_memory()
-        uvloop.run(_Run(settings, environment).from_start_to_stop())
+        descriptors = raise_limit()
+        uvloop.run(_Run(settings, environment, descriptors).from_start_to_stop())
     except ContainerError as error:
         log.critical("%s", error)
         return 1
@@ -82,8 +84,11 @@ def serve(environment: Mapping[str, str]) -> int:
 class _Run:
     """One run, from start to stop."""
 
-    def __init__(self, settings: Settings, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, settings: Settings, environment: Mapping[str, str], descriptors: tuple[int, int]
+    ) -> None:
         self._settings, self._environment = settings, environment
+        self._descriptors = descriptors
         self._models = ModelsPython(None, environment)
         self._access = TritonAccess.fresh()
         self._container: Container | None = None
@@ -128,6 +133,7 @@ class _Run:
             start_timeout_s=settings.start_timeout,
             stop_timeout_s=settings.shutdown_timeout * _TRITON_SHARE,
             judge_death=self._judge_death,
+            descriptors=self._descriptors,
         )
         await self._process.run()
 

@@ -115,12 +115,19 @@ class Settings:
     load_timeout: float
     unload_timeout: float
     invoke_timeout: float
+    read_timeout: float
     shutdown_timeout: float
     restart_limit: int
     restart_window: float
     memory_reserve_mb: int
     gpu_memory_reserve_mb: int
     max_instances: int | None
+    max_request_mb: int
+    max_waiting: int
+    max_waiting_mb: int
+    max_waiting_total: int
+    max_waiting_total_mb: int
+    max_connections: int | None
     translate_json_from: int
     python_threads: int
     model_environment: ModelEnvironment
@@ -222,6 +229,8 @@ SETTINGS: tuple[Variable, ...] = (
              "seconds for an unload (the platform gives up after 360)", seconds),
     Variable(("SERVE_INVOKE_TIMEOUT",), "invoke_timeout", "60",
              "seconds for an invocation (the platform's own limit)", seconds),
+    Variable(("SERVE_READ_TIMEOUT",), "read_timeout", "30",
+             "seconds for a request to arrive whole; then 408", seconds),
     Variable(("SERVE_SHUTDOWN_TIMEOUT",), "shutdown_timeout", "25",
              "seconds from SIGTERM to exit (the platform kills after 30)", seconds),
     Variable(("SERVE_RESTART_LIMIT",), "restart_limit", "3",
@@ -238,6 +247,23 @@ SETTINGS: tuple[Variable, ...] = (
              "instances that one model may have, of all its groups and versions: each of a Python"
              " model is a process, and takes a second to unload", whole(1, 100_000),
              shown="`16`, or the number of CPUs where there are more"),
+    Variable(("SERVE_MAX_REQUEST_MB",), "max_request_mb", "64",
+             "MB that an invocation's body may have; more is 413 (tritonserver's own limit is 64:"
+             " `--http-max-input-size`)", whole(1)),
+    Variable(("SERVE_MAX_WAITING",), "max_waiting", "1000",
+             "requests of one model that wait for a place in tritonserver; one more gets 503 with"
+             " `Retry-After`", whole(0)),
+    Variable(("SERVE_MAX_WAITING_MB",), "max_waiting_mb", "512",
+             "MB of request bodies that are held for one model, those still coming included,"
+             " before more get 503", whole(1)),
+    Variable(("SERVE_MAX_WAITING_TOTAL",), "max_waiting_total", "4000",
+             "the same for all models: requests that wait", whole(0)),
+    Variable(("SERVE_MAX_WAITING_TOTAL_MB",), "max_waiting_total_mb", "1024",
+             "the same for all models: MB of request bodies", whole(1)),
+    Variable(("SERVE_MAX_CONNECTIONS",), "max_connections", "",
+             "connections of callers; for one more, that which has been idle for longest is closed,"
+             " and if none is, it gets 503", whole(1),
+             shown="half of the descriptors that it may have, at most 10,000"),
     Variable(("SERVE_TRANSLATE_JSON_FROM",), "translate_json_from", str(64 * 1024),
              "JSON requests and answers of this many bytes and more pass tritonserver as binary"
              " tensors; `0`: none does", whole(0)),

@@ -16,6 +16,7 @@ import contextlib
 import ctypes
 import logging
 import os
+import resource
 import signal
 import subprocess
 import time
@@ -59,11 +60,19 @@ class _Child:
     that another thread was changing (gRPC has threads) makes that child spin for ever (seen).
     """
 
-    def __init__(self, argv: Sequence[str], env: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        descriptors: tuple[int, int] | None = None,
+    ) -> None:
         self._process = subprocess.Popen(
             argv, env=dict(env), stdin=subprocess.DEVNULL, start_new_session=True
         )
         self.pid = self._process.pid
+        if descriptors is not None:  # ours were raised, which is not meant for the models
+            with contextlib.suppress(OSError):
+                resource.prlimit(self.pid, resource.RLIMIT_NOFILE, descriptors)
 
     def terminate(self) -> None:
         """SIGTERM, if it still runs."""
@@ -89,8 +98,8 @@ class TritonProcess:
     after each start but the first, once it is live; it is cancelled when tritonserver dies under
     it, and what it raises ends `run`. `judge_death` is asked at each death before anything is
     started again, and says how many deaths, this one included, are explained: those are not counted
-    towards the limit; 0 for a death that nobody can explain. Construct it anywhere; `run` only
-    once.
+    towards the limit; 0 for a death that nobody can explain. descriptors: its limits of them,
+    soft and hard; ours if None. Construct it anywhere; `run` only once.
     """
 
     def __init__(
@@ -104,8 +113,9 @@ class TritonProcess:
         start_timeout_s: float,
         stop_timeout_s: float,
         judge_death: Callable[[], int] = _unexplained,
+        descriptors: tuple[int, int] | None = None,
     ) -> None:
-        self._command = command
+        self._command, self._descriptors = command, descriptors
         self._judge_death = judge_death
         self._is_live = is_live
         self._on_restarted = on_restarted
@@ -205,7 +215,8 @@ class TritonProcess:
 
     def _start(self) -> _Child:
         # From this thread, which lives as long as we do; its stubs end with tritonserver.
-        self._child = _Child((*tied_to_us(), *self._command.argv), self._command.env)
+        argv = (*tied_to_us(), *self._command.argv)
+        self._child = _Child(argv, self._command.env, self._descriptors)
         log.info("tritonserver started", extra={"pid": self._child.pid})
         return self._child
 

@@ -18,6 +18,7 @@ from ensemble_tools.namespace import Namespace, parse_published
 from ensemble_tools.plan import Form, Rewrite, ServingPlan, plan
 from ensemble_tools.publish import TableWriter, WorkflowCheck, publish, retract
 from ensemble_tools.repository import ModelRepository, model_directories, read_repository
+from ensemble_tools.requests_at_once import requests_at_once
 from ensemble_tools.workflows.tables import TableUnusable, write_tables
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "publish",
     "read_executor_graph",
     "read_repository",
+    "requests_at_once",
     "retract",
     "with_compiled_workflows",
     "write_tables",

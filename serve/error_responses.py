@@ -12,10 +12,13 @@ from serve.errors import (
     BodyTooLarge,
     CallerError,
     HeaderTooLarge,
+    HeadTooLarge,
     InvocationFailed,
     ModelAlreadyLoaded,
     ModelNotLoaded,
     ModelUnusable,
+    Overloaded,
+    RequestLate,
     RequestRefused,
     ResourceExhausted,
     ServeError,
@@ -34,11 +37,14 @@ STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (ModelAlreadyLoaded, 409),
     (BodyTooLarge, 413),
     (HeaderTooLarge, 431),
+    (HeadTooLarge, 431),
+    (RequestLate, 408),
     (RequestRefused, 400),
     (CallerError, 400),
     (ModelUnusable, 400),
     (ResourceExhausted, 507),
     (SourceUnreadable, 500),
+    (Overloaded, 503),
     (TritonUnavailable, 503),
     (TritonTimeout, 504),
     (TritonError, 500),
@@ -46,10 +52,18 @@ STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (ServeError, 500),
 )
 
+#: When one who was refused for the number of others may try again, in seconds.
+RETRY_AFTER_S = 1
+
 
 def status_of(error: ServeError) -> int:
     """The status that an error is answered with."""
     return next(status for kind, status in STATUSES if isinstance(error, kind))
+
+
+def refusal_headers(error: ServeError) -> dict[str, str] | None:
+    """What an answer to that error carries beside its body."""
+    return {"retry-after": str(RETRY_AFTER_S)} if isinstance(error, Overloaded) else None
 
 
 async def on_serve_error(request: Request, error: Exception) -> Response:
@@ -58,9 +72,11 @@ async def on_serve_error(request: Request, error: Exception) -> Response:
     status = status_of(error)
     level = logging.ERROR if status >= 500 else logging.INFO
     name = request.path_params.get("model_name", "")
-    with bind(model_name=name, target_model=target_model(request)):
-        _log.log(level, "request refused: %s", error, extra={"status": status})
-    return Response(error_body(str(error)), status, media_type="application/json")
+    if not isinstance(error, Overloaded):  # there are many of them: the waiting rooms log those
+        with bind(model_name=name, target_model=target_model(request)):
+            _log.log(level, "request refused: %s", error, extra={"status": status})
+    headers = refusal_headers(error)
+    return Response(error_body(str(error)), status, headers, media_type="application/json")
 
 
 async def on_http_error(_: Request, error: Exception) -> Response:

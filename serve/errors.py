@@ -5,12 +5,15 @@ ServeError
 │   ├── BadRequest              malformed: a field, a header, a body
 │   │   ├── BodyTooLarge        more bytes than a request may have
 │   │   └── HeaderTooLarge      a header line that tritonserver would not take
+│   ├── HeadTooLarge            a request's line and headers are
+│   ├── RequestLate             it was not whole in time
 │   ├── ModelNotLoaded          no such model, or none that can be invoked now
 │   ├── ModelAlreadyLoaded      the name is taken: loading, ready or unloading
 │   └── RequestRefused          tritonserver died twice while this very request was in it
 ├── ModelUnusable               the archive, or the model in it, cannot be loaded
 ├── ResourceExhausted           memory, shared memory, disk, processes or descriptors are lacking
 ├── SourceUnreadable            ours: the disk did not give what an archive holds
+├── Overloaded                  too many ask at once; the caller can try again in a moment
 ├── InvocationFailed            the model raised, or answered what cannot be passed on
 └── TritonError                 ours: tritonserver did not do what it was asked
     ├── TritonUnavailable       it is not there (starting, restarting, stopping)
@@ -49,6 +52,22 @@ class HeaderTooLarge(BadRequest):
         super().__init__(f"the header {shortened(name)}", f"{size} bytes", f"at most {most}")
 
 
+class HeadTooLarge(CallerError):
+    """The request's line and headers, in all or one of them, are larger than they may be."""
+
+    def __init__(self, found: str, expected: str) -> None:
+        super().__init__(f"the request's head: found {found}, expected {expected}")
+
+
+class RequestLate(CallerError):
+    """The request did not arrive in time."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"the request was not whole after {seconds:g} s (SERVE_READ_TIMEOUT); send it faster"
+        )
+
+
 class ModelNotLoaded(CallerError):
     """No model of that name can be invoked; state says why, and what to do."""
 
@@ -84,6 +103,13 @@ class ResourceExhausted(ServeError):
 
 class SourceUnreadable(ServeError):
     """An error of the disk while an archive is read; the message names the file."""
+
+
+class Overloaded(ServeError):
+    """Too many requests, connections or bytes at once; why says which, and the setting."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"{why}; try again in a moment")
 
 
 class InvocationFailed(ServeError):

@@ -15,27 +15,39 @@ from collections.abc import Callable
 from typing import Any
 
 from starlette.requests import Request as StarletteRequest
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
+from serve.bounded_protocol import BoundedProtocol, Stage
+from serve.connections import Connections
 from serve.deadline import within
 from serve.error_responses import on_serve_error, on_unexpected_error
 from serve.errors import ServeError, TritonUnavailable
 from serve.invocation import Invocation, Request
-from serve.payload import check_size, keep_piece
+from serve.payload import keep_piece
+from serve.routes import EXTENSION
 from serve.triton_http import Headers, write_together
+from serve.waiting_room import UNCOUNTED, HeldBody, WaitingRooms
 
 _log = logging.getLogger(__name__)
 
 
 def invocation_protocol(
-    invocation: Invocation, model_of: Callable[[bytes], str | None]
-) -> type[HttpToolsProtocol]:
+    invocation: Invocation,
+    model_of: Callable[[bytes], str | None],
+    crowd: Connections,
+    rooms: WaitingRooms,
+) -> type[BoundedProtocol]:
     """The protocol class that answers invocations itself.
 
     model_of: the model's name for the path of an invocation, None for any other path. Whole answers
-    only: not for an invocation that streams.
+    only: not for an invocation that streams. rooms: count the bytes of bodies.
     """
-    members = {"invocation": invocation, "model_of": staticmethod(model_of)}
+    members = {
+        "invocation": invocation,
+        "model_of": staticmethod(model_of),
+        "crowd": crowd,
+        "rooms": rooms,
+    }
     return type("InvocationProtocol", (_Protocol,), members)
 
 
@@ -54,12 +66,16 @@ class _Exchange:
     __slots__ = (
         "disconnected",
         "headers",
+        "held",
         "keep_alive",
         "model_name",
         "pieces",
+        "request",
         "response_complete",
         "response_started",
         "size",
+        "task",
+        "uncounted_up_to",
     )
 
     def __init__(self, model_name: str, headers: Headers) -> None:
@@ -67,25 +83,38 @@ class _Exchange:
         self.keep_alive = True
         self.model_name, self.headers = model_name, headers
         self.pieces: list[bytes] = []
-        self.size = 0
+        self.size, self.uncounted_up_to = 0, UNCOUNTED
+        self.held: HeldBody | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.request: Request | None = None
+
+    def drop_body(self) -> None:
+        """It is needed no more: the answer is there, or nobody waits for it."""
+        self.pieces.clear()
+        if self.held is not None:
+            self.held.let_go()
 
 
-class _Protocol(HttpToolsProtocol):
+class _Protocol(BoundedProtocol):
     invocation: Invocation
     model_of: Callable[[bytes], str | None]
+    rooms: WaitingRooms
 
     # -- httptools' callbacks
 
     def on_message_begin(self) -> None:
+        self.stage, self.head_size = Stage.HEAD, 0
         self.url = b""
         self.headers = []
         self.expect_100_continue = False
 
     def on_headers_complete(self) -> None:
+        self.head_read()
         model_name = self._invoked()
         if model_name is not None:
             self.cycle = _Exchange(model_name, self.headers)  # type: ignore[assignment]
             self.headers = []  # a trailer is no header (RFC 9110 6.5.1)
+            self.stage = Stage.BODY
             return
         url, headers, expects = self.url, self.headers, self.expect_100_continue
         super().on_message_begin()
@@ -97,15 +126,20 @@ class _Protocol(HttpToolsProtocol):
         cycle: Any = self.cycle
         if cycle.__class__ is not _Exchange:
             super().on_body(body)
-        else:
-            cycle.size = keep_piece(cycle.pieces, cycle.size, body)
+            return
+        cycle.size += len(body)
+        if cycle.size > cycle.uncounted_up_to:
+            self._count(cycle)
+        keep_piece(cycle.pieces, body)
 
     def on_message_complete(self) -> None:
         cycle: Any = self.cycle
         if cycle.__class__ is not _Exchange:
             super().on_message_complete()
             return
-        task = self.loop.create_task(self._answer(cycle))
+        self.read_whole()
+        self.answering = cycle
+        task = cycle.task = self.loop.create_task(self._answer(cycle))
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
@@ -121,25 +155,51 @@ class _Protocol(HttpToolsProtocol):
             or parser.get_http_version() != "1.1"
             or not parser.should_keep_alive()
             or parser.should_upgrade()
+            or self.beside
         ):
             return None
         return self.model_of(self.url)
 
-    def send_400_response(self, msg: str) -> None:
-        """To what is no request; never inside another answer."""
-        cycle: Any = self.cycle
-        if cycle is not None and cycle.response_started and not cycle.response_complete:
-            self.transport.abort()
+    def _count(self, exchange: _Exchange) -> None:
+        """The body has grown by much."""
+        if exchange.held is None:
+            largest = self.crowd.limits.largest_body
+            self.check_announced(exchange.headers, largest)
+            exchange.held = HeldBody(self.rooms, exchange.model_name, largest)
+        try:
+            exchange.held.grow(exchange.size)
+        except ServeError as error:
+            self.refuse(error)
+        exchange.uncounted_up_to = exchange.held.uncounted_up_to
+
+    def give_up(self, cycle: Any) -> None:
+        """Nobody wants the answer any more."""
+        if cycle.__class__ is not _Exchange:
+            super().give_up(cycle)
+            return
+        cycle.disconnected = True
+        if cycle.task is not None:
+            cycle.task.cancel()
+        cycle.drop_body()
+
+    def waits(self, cycle: Any) -> bool:
+        """Whether it waits for a place in tritonserver."""
+        if cycle.__class__ is not _Exchange:
+            request = cycle.scope.get("extensions", {}).get(EXTENSION)
         else:
-            super().send_400_response(msg)
+            request = cycle.request
+        return request is not None and request.waits
 
     async def _answer(self, exchange: _Exchange) -> None:
         request = Request(exchange.headers, exchange.pieces, self._is_wanted)
+        exchange.request = request
         try:
-            check_size(exchange.size)
             answer = await self.invocation.forward(exchange.model_name, request)
         except BaseException as error:
-            await self._refuse(exchange, error)
+            if self._is_wanted():
+                await self._refuse(exchange, error)
+            else:
+                self._end(exchange)
         else:
             await self._send(exchange, answer.status, answer.headers, answer.body)
 
@@ -170,6 +230,7 @@ class _Protocol(HttpToolsProtocol):
         """
         length = sum(map(len, pieces))
         exchange.response_started = True
+        exchange.drop_body()  # a caller may read slowly, and then be idle for long
         batch = [self._head(exchange, status, headers, length)]
         size = 0
         try:
@@ -199,7 +260,7 @@ class _Protocol(HttpToolsProtocol):
 
     def _end(self, exchange: _Exchange) -> None:
         exchange.response_complete = True
-        exchange.pieces.clear()  # the connection may be idle for long
+        exchange.drop_body()
         if not exchange.keep_alive:
             self.transport.close()
         self.on_response_complete()

@@ -1,8 +1,8 @@
 """One request to the entry model and its answer back; bytes pass through.
 
-The line: registry.loaded → forward → Triton → answer. It bends in one place. When the answer says
-that the model's Triton models were lost under it, they are loaded again and the request is sent
-once more: nobody has answered it yet.
+The line: registry.loaded → a place in tritonserver → Triton → answer. It bends in one place. When
+the answer says that the model's Triton models were lost under it, they are loaded again and the
+request is sent once more: nobody has answered it yet.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from serve.errors import (
     TritonUnavailable,
 )
 from serve.payload import (
+    MOST_INFLATED,
     inflated,
     is_compressed,
     json_length,
@@ -39,6 +40,7 @@ from serve.translation import Question, Translation, TurnLate, stepwise
 from serve.triton_client import Refusal, Stream, TritonClient, refusal
 from serve.triton_http import Answer, Headers
 from serve.triton_messages import Verdict, dead_model, one_sentence, quotes_a_death
+from serve.waiting_room import WaitedTooLong
 
 _LOST = {Verdict.STUB_DIED, Verdict.NOT_LOADED}
 
@@ -46,16 +48,20 @@ _T = TypeVar("_T")
 _Sent = tuple[Answer, "Stream | None"]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Request:
     """An invocation as it came: header names in lower case, the body in pieces.
 
     The body is emptied once it has been translated. is_wanted: whether the caller is still there.
+    waits: whether it waits for a place in tritonserver; written here, for who looks after callers.
+    inflated: bytes that its body has been inflated to, which count as held.
     """
 
     headers: Headers
     body: list[bytes]
     is_wanted: Callable[[], bool] = lambda: True
+    waits: bool = False
+    inflated: int = 0
 
 
 class AnswerStream:
@@ -99,9 +105,10 @@ class Invocation:
         operation: str,
         timeout_s: float,
         translation: Translation | None = None,
+        largest_body: int = MOST_INFLATED,
     ) -> None:
         self._registry, self._triton, self._revival = registry, triton, revival
-        self._translation = translation
+        self._translation, self._largest_body = translation, largest_body
         self._suffix = f"/{operation}".encode()
         self.timeout_s = timeout_s
         #: How many invocations of models that are loaded came so far.
@@ -113,21 +120,30 @@ class Invocation:
         """The entry model's whole answer, with the headers it is to go back with.
 
         Raises CallerError (ModelNotLoaded, BadRequest), InvocationFailed, ResourceExhausted,
-        TritonUnavailable or TritonTimeout.
+        Overloaded, TritonUnavailable or TritonTimeout. Cancel it when nobody wants the answer any
+        more: who waits is gone at once; what tritonserver has keeps its place until it is answered.
         """
         model = self._registry.loaded(name)
         self.count += 1
         with model.invocation():
             deadline = time.monotonic() + self.timeout_s
-            question = await self._question(model, request, deadline)
+            room = model.room
+            if not room.enter():
+                await self._turn(model, request, deadline)
+            try:
+                question = await self._question(model, request, deadline)
 
-            async def send(timeout_s: float) -> _Sent:
-                path = self._path(model)
-                return await self._triton.infer(
-                    path, question.headers, question.body, timeout_s
-                ), None
+                async def send(timeout_s: float) -> _Sent:
+                    path = self._path(model)
+                    return await self._triton.infer(
+                        path, question.headers, question.body, timeout_s, room, self.timeout_s
+                    ), None
 
-            answer, _ = await self._answered(model, send, deadline, question.body)
+                answer, _ = await self._answered(model, send, deadline, question.body)
+            finally:
+                room.leave()
+                if request.inflated:
+                    room.let_go(request.inflated)
             if self._translation is not None:
                 answer = await self._in_time(
                     self._translation.answer(model, question, answer, deadline)
@@ -141,23 +157,40 @@ class Invocation:
         self.count += 1
         with ExitStack() as in_flight:
             in_flight.enter_context(model.invocation())
-            question = await self._question(model, request, time.monotonic() + self.timeout_s)
+            deadline = time.monotonic() + self.timeout_s
+            if not model.room.enter():
+                await self._turn(model, request, deadline)
+            in_flight.callback(model.room.leave)
+            in_flight.callback(lambda: model.room.let_go(request.inflated))
+            question = await self._question(model, request, deadline)
 
             async def send(timeout_s: float) -> _Sent:
                 return await self._triton.stream(
                     self._path(model), question.headers, question.body, timeout_s
                 )
 
-            answer, body = await self._answered(
-                model, send, time.monotonic() + self.timeout_s, question.body
-            )
+            answer, body = await self._answered(model, send, deadline, question.body)
             assert body is not None
             answer.headers = response_headers(answer.headers)
             return answer, AnswerStream(body, in_flight.pop_all())
 
+    async def _turn(self, model: Model, request: Request, deadline: float) -> None:
+        """Wait for a place in tritonserver."""
+        request.waits = True
+        try:
+            await model.room.wait(max(0.0, deadline - time.monotonic()))
+        except WaitedTooLong as error:
+            raise TritonTimeout(
+                f"the invocation of the model {model.name}, waiting for others of that model,",
+                self.timeout_s,
+                "SERVE_INVOKE_TIMEOUT",
+            ) from error
+        finally:
+            request.waits = False
+
     async def _question(self, model: Model, request: Request, deadline: float) -> Question:
         """What tritonserver is asked; nothing that it must not be given (envelope)."""
-        asked = await _uncompressed(request)
+        asked = await self._uncompressed(model, request)
         if self._translation is not None:
             asked = await self._in_time(
                 self._translation.question(model, asked, deadline, request.is_wanted)
@@ -165,6 +198,18 @@ class Invocation:
             if asked.translated:
                 request.body.clear()
         return await self._checked(asked)
+
+    async def _uncompressed(self, model: Model, request: Request) -> Question:
+        body: Sequence[bytes] = request.body
+        if not any(body):
+            raise BadRequest("the body", "nothing", "an inference request of the v2 protocol")
+        if is_compressed(request.headers):
+            most = self._largest_body
+            body = await in_daemon_thread(lambda: inflated(request.body, most), "inflate")
+            size = sum(map(len, body))
+            model.room.hold(size)
+            request.inflated = size
+        return Question(request_headers(request.headers, body), body)
 
     async def _checked(self, question: Question) -> Question:
         size = json_length(question.headers)
@@ -277,15 +322,6 @@ class Invocation:
 
     def _path(self, model: Model) -> bytes:
         return b"/v2/models/" + model.serving.entry.encode() + self._suffix
-
-
-async def _uncompressed(request: Request) -> Question:
-    body: Sequence[bytes] = request.body
-    if not any(body):
-        raise BadRequest("the body", "nothing", "an inference request of the v2 protocol")
-    if is_compressed(request.headers):
-        body = await in_daemon_thread(lambda: inflated(request.body), "inflate")
-    return Question(request_headers(request.headers, body), body)
 
 
 def _error(model: Model, refused: Refusal) -> ServeError:

@@ -24,6 +24,7 @@ from ensemble_tools import (
     publish,
     read_executor_graph,
     read_repository,
+    requests_at_once,
     retract,
     with_compiled_workflows,
     write_tables,
@@ -59,7 +60,8 @@ class LifecycleSettings:
     models may take. nvtabular: tells the version that the models' Python has, empty for none.
     compile: what becomes of workflows. write_tables: how a compiled one's tables are written.
     check: begins the check of a load's compiled workflows, None for one that cannot be made; it is
-    asked when tritonserver is live. limits: what configs may ask for.
+    asked when tritonserver is live. limits: what configs may ask for. gpus: how many the machine
+    has.
     """
 
     model_root: Path
@@ -74,6 +76,7 @@ class LifecycleSettings:
     write_tables: TableWriter = write_tables
     check: Callable[[], WorkflowCheck | None] | None = None
     limits: Limits = field(default_factory=Limits)
+    gpus: int = 0
 
 
 class Lifecycle:
@@ -140,7 +143,9 @@ class Lifecycle:
             undo.push_async_callback(self._undo_load, serving_plan)
             await self._hosting.load(serving_plan, model.archive)
 
-            self._registry.finish_load(model, serving_plan, await self._stubs(serving_plan))
+            places = await _in_thread(requests_at_once, serving_plan, settings.gpus)
+            stubs = await self._stubs(serving_plan)
+            self._registry.finish_load(model, serving_plan, stubs, places)
             undo.pop_all()  # the load is complete: nothing is undone from here on
             room.taken()
         _log_event("model loaded", model, started, **_facts(serving_plan))

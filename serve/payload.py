@@ -17,9 +17,9 @@ from serve.errors import BadRequest, BodyTooLarge
 from serve.triton_access import HTTP_HEADER
 from serve.triton_http import Headers
 
-#: What a caller may have held in memory, in bytes. SageMaker takes no more than 25 MB, and
-#: tritonserver 64 MB unless it is told otherwise (--http-max-input-size).
-LARGEST_BODY = 256 * 1024 * 1024
+#: Pieces of a body that are smaller than this are put together, up to so many bytes: each costs a
+#: hundred bytes beside its own.
+_SMALL_PIECE, _PUT_TOGETHER = 4 * 1024, 64 * 1024
 
 #: The most bytes that a compressed body may inflate to: as much as a whole request may have in
 #: tritonserver by default (its --http-max-input-size).
@@ -86,23 +86,16 @@ def json_length(headers: Headers) -> int | None:
     return int(value) if name == HEADER_LENGTH else None
 
 
-def keep_piece(pieces: list[bytes], size: int, piece: bytes) -> int:
-    """Put a body's next piece to those of so many bytes before it; the size with it.
-
-    Nothing is kept of a body that is too large.
-    """
-    size += len(piece)
-    if size <= LARGEST_BODY:
-        pieces.append(piece)
-    else:
-        pieces.clear()
-    return size
-
-
-def check_size(size: int) -> None:
-    """Raise BodyTooLarge for a body of more than LARGEST_BODY bytes."""
-    if size > LARGEST_BODY:
-        raise BodyTooLarge(f"{size} bytes", LARGEST_BODY)
+def keep_piece(pieces: list[bytes], piece: bytes) -> None:
+    """Put a body's next piece to those before it; many small ones become few."""
+    if pieces and len(piece) < _SMALL_PIECE:
+        last: object = pieces[-1]
+        if isinstance(last, bytearray) and len(last) < _PUT_TOGETHER:
+            last += piece  # in its place: a caller may send each byte in a chunk of its own
+            return
+        pieces.append(bytearray(piece))  # type: ignore[arg-type] # joined and written alike
+        return
+    pieces.append(piece)
 
 
 def is_compressed(headers: Headers) -> bool:

@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
 from ensemble_tools import ServingPlan
 from serve.errors import ModelAlreadyLoaded, ModelNotLoaded, ServeError
+from serve.waiting_room import WaitingRoom, WaitingRooms
 
 
 class State(Enum):
@@ -59,8 +59,9 @@ class Model:
 
     lost: the Triton models of this generation whose stubs died, as requests found. stubs: how many
     python stubs each of the Triton models had once it was loaded; none for a model that calls no
-    others by name. archive: the identity of what it is loaded from. answers_large: whether its last
-    answer in JSON was one worth translating.
+    others by name. archive: the identity of what it is loaded from. room: who waits for it.
+    in_flight: invocations that somebody still wants. answers_large: whether its last answer in JSON
+    was one worth translating.
     """
 
     name: str
@@ -74,7 +75,8 @@ class Model:
     lost: frozenset[str] = frozenset()
     stubs: Mapping[str, int] = field(default_factory=dict)
     archive: str = ""
-    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    room: WaitingRoom = field(default_factory=lambda: WaitingRooms().room(""))
+    _changed: asyncio.Event | None = None
 
     @property
     def serving(self) -> ServingPlan:
@@ -82,16 +84,9 @@ class Model:
         assert self.plan is not None, "only a loading model has no plan"
         return self.plan
 
-    @contextmanager
-    def invocation(self) -> Iterator[None]:
-        """Count one invocation in flight; an unload waits for it."""
-        self.in_flight += 1
-        try:
-            yield
-        finally:
-            self.in_flight -= 1
-            if self.in_flight == 0:
-                self._notify()
+    def invocation(self) -> _InFlight:
+        """Count one invocation in flight while the block lasts; an unload waits for it."""
+        return _InFlight(self)
 
     def enter(self, state: State) -> None:
         """Change state along the table above; anything else is a bug of ours."""
@@ -100,24 +95,49 @@ class Model:
         self._notify()
 
     def _notify(self) -> None:
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
+        if self._changed is not None:  # somebody waits: not so at nearly every request
+            self._changed.set()
+            self._changed = None
+
+    async def _change(self) -> None:
+        if self._changed is None:
+            self._changed = asyncio.Event()
+        await self._changed.wait()
 
     async def idle(self) -> None:
         """Wait until no invocation is in flight. Unbounded: the caller names the limit."""
         while self.in_flight:
-            await self._changed.wait()
+            await self._change()
 
     async def settled(self) -> None:
         """Wait until the model is not being loaded again. Unbounded: the caller names the limit."""
         while self.state is State.RELOADING:
-            await self._changed.wait()
+            await self._change()
+
+
+class _InFlight:
+    """One invocation in flight. A class, since contextlib's generators cost a microsecond."""
+
+    __slots__ = ("_model",)
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    def __enter__(self) -> None:
+        self._model.in_flight += 1
+
+    def __exit__(self, *_: object) -> None:
+        model = self._model
+        model.in_flight -= 1
+        if model.in_flight == 0:
+            model._notify()
 
 
 class Registry:
     """All models by SageMaker's name for them."""
 
-    def __init__(self) -> None:
+    def __init__(self, rooms: WaitingRooms | None = None) -> None:
+        self.rooms = rooms or WaitingRooms()
         self._models: dict[str, Model] = {}
 
     def begin_load(self, name: str, url: str) -> Model:
@@ -125,13 +145,18 @@ class Registry:
         if name in self._models:
             state = self._models[name].state
             raise ModelAlreadyLoaded(name, f"is already {state.value}; {state.remedy}")
-        self._models[name] = Model(name, url)
+        self._models[name] = Model(name, url, room=self.rooms.room(name))
         return self._models[name]
 
     def finish_load(
-        self, model: Model, plan: ServingPlan, stubs: Mapping[str, int] | None = None
+        self,
+        model: Model,
+        plan: ServingPlan,
+        stubs: Mapping[str, int] | None = None,
+        places: int | None = None,
     ) -> None:
-        """The model can be invoked from now on."""
+        """The model can be invoked from now on; places: the least of its room."""
+        model.room.open(places)
         model.plan, model.stubs = plan, stubs or {}
         model.enter(State.READY)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import closing
 from dataclasses import dataclass
+from typing import Any
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
@@ -23,9 +25,13 @@ from serve.messages import (
     parse_page,
     target_model,
 )
-from serve.payload import check_size, keep_piece
+from serve.payload import keep_piece
 from serve.registry import Registry
 from serve.triton_http import Answer
+from serve.waiting_room import MIB, HeldBody, WaitingRooms
+
+#: Where an invocation's Request stands in its scope, for the protocol that looks after its caller.
+EXTENSION = "serve.invocation"
 
 
 class CallerGone(Exception):
@@ -52,7 +58,11 @@ class ModelRoutes:
 
     async def load_model(self, request: Request) -> Response:
         """POST /models."""
-        wanted = parse_load_request(await request.body())
+        try:
+            body = await request.body()
+        except ClientDisconnect:
+            return Response(status_code=400)  # nobody reads it
+        wanted = parse_load_request(body)
         with bind(model_name=wanted.model_name, target_model=target_model(request)):
             await self.lifecycle.load(wanted.model_name, wanted.url)
         return Response(status_code=200)
@@ -97,24 +107,37 @@ _PLAIN_NAME = re.compile(rb"[A-Za-z0-9_.~-]+")
 class InvokeRoute:
     """POST /models/{model_name}/invoke and POST /invocations, as a bare ASGI application.
 
-    For invocations that stream, and those that http_protocol leaves to it.
+    For invocations that stream, and those that http_protocol leaves to it. rooms: count the bytes
+    of bodies, of at most largest_body each. A caller who leaves ends what is done for him.
     """
 
-    def __init__(self, invocation: Invocation, model_name: str | None = None) -> None:
+    def __init__(
+        self,
+        invocation: Invocation,
+        model_name: str | None = None,
+        *,
+        rooms: WaitingRooms | None = None,
+        largest_body: int = 64 * MIB,
+    ) -> None:
         self._invocation, self._model_name = invocation, model_name
+        self._rooms, self._largest_body = rooms or WaitingRooms(), largest_body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Forward one invocation."""
         name = self._model_name or scope["path_params"]["model_name"]
+        held = HeldBody(self._rooms, name, self._largest_body)
         try:
-            body = await _body(receive)
+            request = InvocationRequest(scope["headers"], await _body(receive, held))
+            scope.setdefault("extensions", {})[EXTENSION] = request
+            answering = self._stream if self._invocation.streams else self._whole
+            await _while_wanted(receive, answering(name, request, send))
         except CallerGone:
             return
-        request = InvocationRequest(scope["headers"], body)
-        if self._invocation.streams:
-            await self._stream(name, request, send)
-        else:
-            await _send(await self._invocation.forward(name, request), send)
+        finally:
+            held.let_go()
+
+    async def _whole(self, name: str, request: InvocationRequest, send: Send) -> None:
+        await _send(await self._invocation.forward(name, request), send)
 
     async def _stream(self, name: str, request: InvocationRequest, send: Send) -> None:
         answer, pieces = await self._invocation.stream(name, request)
@@ -128,7 +151,27 @@ class InvokeRoute:
         await send({"type": "http.response.body", "body": b""})
 
 
-async def _body(receive: Receive) -> list[bytes]:
+async def _while_wanted(receive: Receive, work: Coroutine[Any, Any, None]) -> None:
+    """Do the work, or end it when the caller leaves, which raises CallerGone."""
+    working = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(_until_gone(receive))
+    try:
+        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise CallerGone
+        working.result()
+    finally:
+        leaving.cancel()
+        if working.cancel():
+            await asyncio.wait({working})
+
+
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _body(receive: Receive, held: HeldBody) -> list[bytes]:
     pieces: list[bytes] = []
     size = 0
     while True:
@@ -136,9 +179,10 @@ async def _body(receive: Receive) -> list[bytes]:
         if message["type"] == "http.disconnect":
             raise CallerGone
         if message.get("body"):
-            size = keep_piece(pieces, size, message["body"])
+            size += len(message["body"])
+            held.grow(size)
+            keep_piece(pieces, message["body"])
         if not message.get("more_body"):
-            check_size(size)
             return pieces
 
 

@@ -41,6 +41,7 @@ from serve.triton_http import (
     ConnectionFailed,
     HeaderLong,
     Headers,
+    Held,
     TritonHttp,
 )
 from serve.triton_messages import (
@@ -396,36 +397,52 @@ class TritonClient:
     # -- inference
 
     async def infer(
-        self, path: bytes, headers: Headers, body: Sequence[bytes], timeout_s: float
+        self,
+        path: bytes,
+        headers: Headers,
+        body: Sequence[bytes],
+        timeout_s: float,
+        held: Held | None = None,
+        left_s: float = 0.0,
     ) -> Answer:
         """Send an inference and return Triton's whole answer, whatever its status.
 
-        Raises TritonUnavailable, TritonTimeout or RequestRefused.
+        held: kept for as long as tritonserver has the inference, left_s beyond its end here at
+        most. Raises TritonUnavailable, TritonTimeout or RequestRefused.
         """
-        work = RequestWork(path, body)
-        if self._suspects.watching:
-            return await self._watched(
-                work, lambda: self._tried(work, path, headers, body, timeout_s), timeout_s
-            )
-        return await self._infer(work, path, headers, body, timeout_s)
+        work = RequestWork(path, tuple(body))  # a caller who leaves takes the list's pieces away
+        if not self._suspects.watching:
+            return await self._infer(work, path, headers, body, timeout_s, held, left_s)
+
+        async def send() -> Answer:
+            return await self._infer(work, path, headers, body, timeout_s, held, left_s)
+
+        return await self._watched(work, lambda: self._tried(work, send), timeout_s)
 
     async def _infer(
-        self, work: Work, path: bytes, headers: Headers, body: Sequence[bytes], timeout_s: float
+        self,
+        work: Work,
+        path: bytes,
+        headers: Headers,
+        body: Sequence[bytes],
+        timeout_s: float,
+        held: Held | None,
+        left_s: float,
     ) -> Answer:
         self._suspects.enter(work)
         try:
             with _translated(timeout_s):
-                answer = await self._http.request(b"POST", path, headers, body, timeout_s=timeout_s)
+                answer = await self._http.request(
+                    b"POST", path, headers, body, timeout_s=timeout_s, held=held, left_s=left_s
+                )
         except BaseException as error:
             self._suspects.lost(work, broken=isinstance(error, TritonUnavailable))
             raise
         self._suspects.answered(work)
         return answer
 
-    async def _tried(
-        self, work: Work, path: bytes, headers: Headers, body: Sequence[bytes], timeout_s: float
-    ) -> Answer:
-        answer = await self._infer(work, path, headers, body, timeout_s)
+    async def _tried(self, work: Work, send: Callable[[], Awaitable[Answer]]) -> Answer:
+        answer = await send()
         if answer.status == 200 or was_carried_out(error_message(b"".join(answer.body))):
             self._suspects.clear(work)
         return answer

@@ -4,18 +4,19 @@ Written for the invoke path, where the libraries measured cost more than the who
 (docs/decisions/0003). It does what that path needs and no more: POST and GET with a body that is
 already in memory, answers with a length or in chunks.
 
-One connection carries one request at a time. A connection whose request was given up, or that
-received what it did not ask for, is closed and not used again.
+One connection carries one request at a time. A connection that received what it did not ask for, or
+whose request was given up, is closed and not used again; but where closing cancels nothing, since
+tritonserver works on, it can be left open until tritonserver has answered, which then is known.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Protocol, cast
 
 import httptools
 
@@ -46,6 +47,18 @@ class HeaderLong(Exception):
 
 class AnswerLate(Exception):
     """The answer, or its head, did not come within the time given."""
+
+
+class Held(Protocol):
+    """What a request holds for as long as tritonserver has it (waiting_room.WaitingRoom).
+
+    keep: called when the request is given up here and tritonserver still has it. leave: called for
+    each keep, once tritonserver has it no more.
+    """
+
+    def keep(self) -> None: ...
+
+    def leave(self) -> None: ...
 
 
 @dataclass
@@ -82,6 +95,7 @@ class _Connection(asyncio.Protocol):
         self._error: str | None = None
         self._expired = False
         self._waiter: asyncio.Future[None] | None = None
+        self._left: Callable[[], None] | None = None
 
     # -- asyncio.Protocol
 
@@ -98,6 +112,8 @@ class _Connection(asyncio.Protocol):
             self._fail(f"its answer is no HTTP/1.1 that was asked for ({error})")
         if self._streamed and self._buffered > _STREAM_HIGH_WATER and self.transport is not None:
             self.transport.pause_reading()
+        if self._left is not None and self._complete:
+            self._left()
         self._wake()
 
     def eof_received(self) -> None:
@@ -107,6 +123,8 @@ class _Connection(asyncio.Protocol):
         self.reusable = False
         if not self._complete:
             self._error = self._error or f"the connection ended{f' ({exc})' if exc else ''}"
+        if self._left is not None:
+            self._left()
         self._wake()
 
     # -- httptools' callbacks. Interim answers (1xx) come as messages of their own; so does a second
@@ -127,7 +145,7 @@ class _Connection(asyncio.Protocol):
             self._head = True
 
     def on_body(self, body: bytes) -> None:
-        if not self._complete:
+        if not self._complete and self._left is None:
             self._answer.body.append(body)
             self._buffered += len(body)
 
@@ -194,6 +212,25 @@ class _Connection(asyncio.Protocol):
         self.reusable = False
         if self.transport is not None:
             self.transport.abort()
+
+    def leave(self, then: Callable[[], None], limit_s: float) -> bool:
+        """Wait no longer for the answer to what was sent, but take it when it comes.
+
+        then: called once, when it has come, when the connection ends, or after limit_s, which
+        closes it. False where nothing is on its way.
+        """
+        if self.closed or self._parser is None or self._complete:
+            return False
+        timer = asyncio.get_running_loop().call_later(limit_s, self.close)
+
+        def ended() -> None:
+            self._left = None
+            timer.cancel()
+            then()
+
+        self._left = ended
+        self._answer.body.clear()
+        return True
 
     @contextmanager
     def _limit(self, timeout_s: float) -> Iterator[None]:
@@ -279,6 +316,7 @@ class TritonHttp:
         self._connect_timeout_s = connect_timeout_s
         self._own_lines = f"host: {host}:{port}\r\n".encode() + own_lines
         self._idle: list[_Connection] = []
+        self._left: set[_Connection] = set()
 
     async def request(
         self,
@@ -288,12 +326,15 @@ class TritonHttp:
         body: Sequence[bytes] = (),
         *,
         timeout_s: float,
+        held: Held | None = None,
+        left_s: float = 0.0,
     ) -> Answer:
         """Send a request and return the whole answer, whatever its status.
 
         timeout_s bounds the time after the request was sent. Raises ConnectionFailed or AnswerLate.
-        Either, and cancelling it, closes the connection, which tells tritonserver. Raises
-        HeaderLong before anything is sent.
+        Either, and cancelling it, closes the connection, which tells tritonserver; but with held,
+        one that is sound is left open until the answer has come, for left_s at most.
+        Raises HeaderLong before anything is sent.
         """
         head = self._head(method, path, headers, body)
         connection = await self._connection()
@@ -301,10 +342,23 @@ class TritonHttp:
             connection.send(head, body)
             answer = await connection.whole_answer(timeout_s)
         except BaseException:
-            connection.close()
+            if held is None or not self._leave(connection, held, left_s):
+                connection.close()
             raise
         self.give_back(connection)
         return answer
+
+    def _leave(self, connection: _Connection, held: Held, left_s: float) -> bool:
+        def then() -> None:
+            self._left.discard(connection)
+            self.give_back(connection)
+            held.leave()
+
+        if not connection.leave(then, left_s):
+            return False
+        self._left.add(connection)
+        held.keep()
+        return True
 
     async def stream(
         self,
@@ -330,7 +384,9 @@ class TritonHttp:
         return answer, Body(self, connection, timeout_s)
 
     def close(self) -> None:
-        """Close the idle connections; those in use are closed by their requests."""
+        """Close the idle connections, and those left open; others are closed by their requests."""
+        for connection in list(self._left):
+            connection.close()
         while self._idle:
             self._idle.pop().close()
 

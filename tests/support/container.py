@@ -225,12 +225,13 @@ def launch(
     *,
     program: str = "container",
     under: Sequence[str] = (),
+    descriptors: str = "",
     **environment: str,
 ) -> Container:
     """Start a multi-model container, everything of it under the directory, and wait for nothing.
 
     environment is laid over the defaults. program: the module that is run; under: the command that
-    becomes it.
+    becomes it. descriptors: its hard limit of them.
     """
     model_root, work_dir = directory / "models", directory / "work"
     for path in (model_root, work_dir):
@@ -244,10 +245,11 @@ def launch(
         "SERVE_WORK_DIR": str(work_dir),
         **environment,
     }
+    limits = ["prlimit", f"--nofile={descriptors}:{descriptors}"] if descriptors else []
     log_path = directory / "log"
     with log_path.open("wb") as log:
         process = subprocess.Popen(
-            [*under, sys.executable, "-m", program, "serve"],
+            [*limits, *under, sys.executable, "-m", program, "serve"],
             cwd=ROOT,
             env=everything,
             stdin=subprocess.DEVNULL,
@@ -265,10 +267,13 @@ def running(
     *,
     program: str = "container",
     under: Sequence[str] = (),
+    descriptors: str = "",
     **environment: str,
 ) -> Iterator[Container]:
     """A container for as long as the block lasts; nothing of it is left after."""
-    container = launch(directory, program=program, under=under, **environment)
+    container = launch(
+        directory, program=program, under=under, descriptors=descriptors, **environment
+    )
     try:
         until(lambda: container.ping() == 200, "/ping is 200", container)
         yield container

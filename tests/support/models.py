@@ -78,6 +78,19 @@ class TritonPythonModel(Each):
         return respond(request, values)
 """
 
+#: Notes in the file `marker` how many requests each of its batches has, and takes a while.
+BATCHING = """
+class TritonPythonModel(Each):
+    def execute(self, requests):
+        with open(self.words["marker"], "a") as file:
+            file.write("%d\\n" % len(requests))
+        time.sleep(0.05)
+        return super().execute(requests)
+
+    def answer(self, request, values):
+        return respond(request, values)
+"""
+
 #: Kills its own process at each request.
 KILLING = """
 class TritonPythonModel(Each):
@@ -281,6 +294,12 @@ def adder(addend: float) -> PythonModel:
 def slow(marker: Path) -> PythonModel:
     """Sleeps for IN[0] seconds; the marker file exists once it has begun."""
     return PythonModel(SLOW, parameters={"marker": marker})
+
+
+def batching(marker: Path) -> PythonModel:
+    """In batches of up to eight; notes their sizes in the file `marker`."""
+    more = "max_batch_size: 8\ndynamic_batching {}\n"
+    return PythonModel(BATCHING, more, {"marker": marker})
 
 
 def late(seconds: float, marker: Path) -> PythonModel:

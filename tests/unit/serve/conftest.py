@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 
 import pytest
 import uvloop
+
+from tests.unit.serve.served import Served, serving
 
 
 def pytest_asyncio_loop_factories(
@@ -17,3 +19,10 @@ def pytest_asyncio_loop_factories(
     if "triton_http" in item.nodeid:
         loops["asyncio"] = asyncio.new_event_loop
     return loops
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[Served]:
+    """The multi-model routes in front of what stands for an Invocation."""
+    async with serving() as running:
+        yield running

@@ -28,7 +28,9 @@ from tests.unit.container.conftest import make_stage
 #: For anything that must happen; a failure, not a sleep.
 WAIT_S = 30.0
 LOOK_S = 0.01
+#: With so many instances that twenty callers reach tritonserver together.
 CONFIG = """backend: "python"
+instance_group { count: 20 kind: KIND_CPU }
 input { name: "IN" data_type: TYPE_FP32 dims: [-1] }
 output { name: "OUT" data_type: TYPE_FP32 dims: [-1] }
 """

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -180,3 +182,73 @@ async def test_a_stream_that_fails_at_its_head(
             await on.invocation.stream("m", Request([], [b'{"say":"hi"}']))
         assert on.registry.loaded("m").in_flight == 0
         assert on.registry.loaded("m").state is State.READY
+
+
+async def test_a_caller_who_goes_away(tmp_path: Path) -> None:
+    """Waiting, he is gone at once; what tritonserver has keeps its place until it is answered."""
+    async with joined(tmp_path, infer={"m": {"delay_s": 1.0, "times": 1}}) as on:
+        await on.load()
+        model = on.registry.loaded("m")
+        model.room.open(1)
+        first, second = (asyncio.ensure_future(on.invoke()) for _ in range(2))
+        await until(lambda: on.events("infer") == ["infer"] and model.room.waiting == 1)
+        third = asyncio.ensure_future(on.invoke())
+        await until(lambda: model.room.waiting == 2)
+        for caller in (first, second):
+            caller.cancel()
+        await asyncio.gather(first, second, return_exceptions=True)
+        assert (model.in_flight, model.room.taken, model.room.waiting) == (1, 1, 1)
+        assert b"echo" in await third
+        assert on.events("infer") == ["infer", "infer"]
+        assert (model.in_flight, model.room.taken) == (0, 0)
+        assert not on.triton._http._left
+
+
+async def test_a_caller_who_is_not_waited_for(tmp_path: Path) -> None:
+    """An answer that never comes takes its place twice as long as an invocation may take."""
+    knobs: Any = {"infer": {"m": {"hang": True, "times": 1}}}
+    async with joined(tmp_path, invoke_timeout_s=0.7, **knobs) as on:
+        await on.load()
+        model = on.registry.loaded("m")
+        model.room.open(1)
+        first = asyncio.ensure_future(on.invoke())
+        await until(lambda: on.events("infer") == ["infer"])
+        with pytest.raises(TritonTimeout, match="waiting for others of that model, took longer"):
+            await on.invoke()
+        with pytest.raises(TritonTimeout, match="the invocation of the model m took longer"):
+            await first
+        assert (model.in_flight, model.room.taken) == (0, 1)
+        await asyncio.sleep(0.1)
+        assert b"echo" in await on.invoke()
+        assert (model.in_flight, model.room.taken) == (0, 0)
+
+
+async def test_a_tritonserver_that_dies_frees_its_places(tmp_path: Path) -> None:
+    """Also those of callers who left."""
+    async with joined(tmp_path, infer={"m": {"hang": True}}, invoke_timeout_s=20) as on:
+        await on.load()
+        model = on.registry.loaded("m")
+        caller = asyncio.ensure_future(on.invoke())
+        await until(lambda: on.events("infer") == ["infer"])
+        caller.cancel()
+        await asyncio.gather(caller, return_exceptions=True)
+        assert (model.in_flight, model.room.taken) == (0, 1)
+        assert on.process.pid is not None
+        os.kill(on.process.pid, signal.SIGKILL)
+        await until(lambda: model.room.taken == 0)
+
+
+async def test_a_stream_holds_a_place(tmp_path: Path) -> None:
+    """Until it is read or closed."""
+    async with joined(tmp_path, operation="generate_stream") as on:
+        await on.load()
+        model = on.registry.loaded("m")
+        model.room.open(1)
+        _, pieces = await on.invocation.stream("m", Request([], [b"hi"]))
+        waits = asyncio.ensure_future(on.invocation.stream("m", Request([], [b"hi"])))
+        await until(lambda: model.room.waiting == 1)
+        pieces.close()
+        _, pieces = await asyncio.wait_for(waits, WAIT_S)
+        assert model.room.taken == 1
+        pieces.close()
+        assert model.room.taken == 0

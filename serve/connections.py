@@ -1,0 +1,151 @@
+"""How many connections there may be, for how long each, and which one goes when one too many comes.
+
+Descriptors are the process's: without a bound, idle connections take those that loads, /ping and
+tritonserver's connections need. Over the bound the connection goes that has been idle for longest,
+then the one that has been sending a request for longest. If each has a request in flight, a few
+more are taken in for what is no invocation, since /ping and /models must be answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from serve.errors import Overloaded
+from serve.waiting_room import Refusals
+
+_log = logging.getLogger(__name__)
+
+#: How often each connection is looked at, in seconds.
+LOOK_S = 0.5
+#: Over the bound, how many more are taken in for what is no invocation, and for how long each.
+_BESIDE, BESIDE_S = 32, 5.0
+#: Over the bound, one that has been idle for longer than this makes way (what is younger may have
+#: its first request on the way), and one whose request has been coming for longer; in seconds.
+_IDLE_S, _SLOW_S = 0.25, 2.0
+#: How many that may go are looked for at once.
+_FOUND_AT_ONCE = 64
+
+
+@dataclass(frozen=True)
+class ConnectionLimits:
+    """Times in seconds, sizes in bytes.
+
+    read_s: for a whole request, and for a new connection's first one to begin. keep_alive_s:
+    between two. stuck_s: for a caller to read on. largest_body: of an invocation.
+    """
+
+    connections: int = 10_000
+    read_s: float = 30.0
+    keep_alive_s: float = 75.0
+    stuck_s: float = 60.0
+    largest_body: int = 64 * 1024 * 1024
+
+
+class Connection(Protocol):
+    """What is known of one; times are the event loop's."""
+
+    @property
+    def idle_since(self) -> float | None:
+        """Since when nothing is asked; None while something is."""
+
+    @property
+    def reading_since(self) -> float | None:
+        """Since when a request has been coming that nobody works on yet; else None."""
+
+    def make_way(self) -> None:
+        """End at once: another one needs the place."""
+
+    def look(self, now: float) -> None:
+        """End if it is time."""
+
+
+class Connections:
+    """All connections of a server."""
+
+    def __init__(self, limits: ConnectionLimits) -> None:
+        self.limits = limits
+        self._all: set[Connection] = set()
+        self._beside: set[Connection] = set()
+        self._may_go: list[tuple[Connection, float]] = []
+        self._refusals = Refusals()
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def admit(self, connection: Connection, now: float) -> bool | None:
+        """Take in a new one, and let another go for it if need be.
+
+        False: it is one of the few beside the bound, for anything but invocations. None: there is
+        no room for it at all.
+        """
+        if len(self._all) < self.limits.connections or self._one_goes(now):
+            self._all.add(connection)
+            return True
+        if len(self._beside) < _BESIDE or self._one_beside_goes(now):
+            self._beside.add(connection)
+            return False
+        return None
+
+    def too_many(self) -> Overloaded:
+        """What a connection over the bound is told."""
+        most = self.limits.connections
+        return self._refusals.overloaded(
+            f"{most} connections are in use already (SERVE_MAX_CONNECTIONS)"
+        )
+
+    def forget(self, connection: Connection) -> None:
+        """It has ended; idempotent."""
+        self._all.discard(connection)
+        self._beside.discard(connection)
+
+    def _one_goes(self, now: float) -> bool:
+        """Whether one could go: the one that was idle for longest first."""
+        for _ in range(2):
+            while self._may_go:
+                connection, since = self._may_go.pop()
+                if since == connection.idle_since or since == connection.reading_since:
+                    self.forget(connection)
+                    connection.make_way()
+                    return True
+            self._may_go = _first_to_go(self._all, now)
+        return False
+
+    def _one_beside_goes(self, now: float) -> bool:
+        for connection, _ in _first_to_go(self._beside, now)[-1:]:
+            self.forget(connection)
+            connection.make_way()
+            return True
+        return False
+
+    async def watch(self) -> None:
+        """Look at each connection now and then; for ever."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(LOOK_S)
+            now = loop.time()
+            for connection in [*self._all, *self._beside]:
+                try:
+                    connection.look(now)
+                except Exception:  # the others are to be looked at all the same
+                    _log.exception("a connection could not be looked at")
+
+
+def _first_to_go(connections: Iterable[Connection], now: float) -> list[tuple[Connection, float]]:
+    """The first to go stands last; each with the time that made it one."""
+    idle, slow = [], []
+    for connection in connections:
+        since = connection.idle_since
+        if since is not None:
+            if now - since > _IDLE_S:
+                idle.append((connection, since))
+            continue
+        since = connection.reading_since
+        if since is not None and now - since > _SLOW_S:
+            slow.append((connection, since))
+    found = idle or slow
+    found.sort(key=lambda pair: pair[1], reverse=True)
+    return found[-_FOUND_AT_ONCE:]

@@ -1,0 +1,158 @@
+"""The multi-model routes over real sockets, in front of what stands for an Invocation."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import cast
+
+import uvicorn
+
+from serve.app import multi_model_app
+from serve.connections import ConnectionLimits, Connections
+from serve.errors import ModelNotLoaded, ResourceExhausted
+from serve.http_protocol import invocation_protocol
+from serve.invocation import Invocation, Request
+from serve.lifecycle import Lifecycle
+from serve.registry import Registry
+from serve.routes import InvokeRoute, ModelRoutes, PingRoute, invoked_model
+from serve.triton_http import Answer
+from serve.waiting_room import Bounds, WaitingRooms
+
+WAIT_S = 10.0
+
+
+@dataclass
+class Forwarding:
+    """In the place of an Invocation: says how it was reached, and what it got."""
+
+    streams = False
+    timeout_s = WAIT_S
+    asked: list[tuple[str, Request]] = field(default_factory=list)
+    behind: Callable[[str, bytes], Awaitable[None]] | None = None
+    most_pieces: int = 0
+    waits: bool = True
+
+    async def forward(self, name: str, request: Request) -> Answer:
+        """The body again, with the model's name in front."""
+        self.asked.append((name, request))
+        self.most_pieces = max(self.most_pieces, len(request.body))
+        body = b"".join(request.body)
+        request.waits = self.waits
+        if self.behind is not None:
+            await self.behind(name, body)
+        if name == "missing":
+            raise ModelNotLoaded(name)
+        if name == "full":
+            raise ResourceExhausted("no memory")
+        if name == "bug":
+            raise LookupError("a bug")
+        pieces = deque([name.encode() + b":", body])
+        return Answer(200, [(b"content-type", b"application/json"), (b"x-of", b"triton")], pieces)
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self):  # type: ignore[no-untyped-def]
+        """Leave the signals alone."""
+        yield
+
+
+@dataclass
+class Wire:
+    """One connection to the server."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def send(self, *pieces: bytes) -> None:
+        """Each piece by itself."""
+        for piece in pieces:
+            self.writer.write(piece)
+            await self.writer.drain()
+            await asyncio.sleep(0.01)
+
+    async def answer(self) -> tuple[int, dict[str, str], bytes]:
+        """The next answer: status, headers, body."""
+        head = await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), WAIT_S)
+        first, *lines = head.decode().splitlines()[:-1]
+        headers = dict(line.split(": ", 1) for line in lines)
+        body = await asyncio.wait_for(
+            self.reader.readexactly(int(headers.get("content-length", 0))), WAIT_S
+        )
+        return int(first.split()[1]), headers, body
+
+    async def is_closed(self) -> bool:
+        """Whether the server closes it now."""
+        return await asyncio.wait_for(self.reader.read(1), WAIT_S) == b""
+
+
+@dataclass
+class Served:
+    """The server and what stands behind it."""
+
+    server: _Server
+    port: int
+    forwarding: Forwarding
+    crowd: Connections
+    rooms: WaitingRooms
+    wires: list[Wire] = field(default_factory=list)
+
+    async def connect(self) -> Wire:
+        """A new connection, which ends with the test."""
+        self.wires.append(Wire(*await asyncio.open_connection("127.0.0.1", self.port)))
+        return self.wires[-1]
+
+
+#: Short times, and a bound that a few requests meet.
+LIMITS = ConnectionLimits(
+    connections=8, read_s=1.5, keep_alive_s=60, stuck_s=1.0, largest_body=20_000_000
+)
+BOUNDS = Bounds(held_bytes=48_000_000, total_held_bytes=64_000_000)
+
+
+@contextlib.asynccontextmanager
+async def serving() -> AsyncIterator[Served]:
+    """The multi-model routes in front of a Forwarding."""
+    forwarding = Forwarding()
+    crowd, rooms = Connections(LIMITS), WaitingRooms(BOUNDS)
+    invocation = cast(Invocation, forwarding)
+
+    async def healthy() -> bool:
+        return True
+
+    routes = ModelRoutes(Registry(), cast(Lifecycle, None))
+    config = uvicorn.Config(
+        multi_model_app(
+            PingRoute(healthy),
+            routes,
+            InvokeRoute(invocation, rooms=rooms, largest_body=LIMITS.largest_body),
+        ),
+        http=invocation_protocol(invocation, invoked_model, crowd, rooms),
+        host="127.0.0.1", port=0, log_config=None, lifespan="off", timeout_graceful_shutdown=1,
+    )  # fmt: skip
+    server = _Server(config)
+    running = asyncio.ensure_future(server.serve())
+    while not server.started:  # noqa: ASYNC110 # uvicorn has no event for it
+        await asyncio.sleep(0.01)
+    watching = asyncio.ensure_future(crowd.watch())
+    port = server.servers[0].sockets[0].getsockname()[1]
+    served = Served(server, port, forwarding, crowd, rooms)
+    yield served
+    watching.cancel()
+    for wire in served.wires:
+        wire.writer.close()
+        with contextlib.suppress(OSError):
+            await wire.writer.wait_closed()
+    server.should_exit = True
+    await asyncio.wait_for(running, WAIT_S)
+    assert (len(crowd), rooms.held_bytes) == (0, 0)
+
+
+def post(name: str, body: bytes = b"{}", *, version: str = "1.1", headers: str = "") -> bytes:
+    """An invocation as it goes over the wire."""
+    head = f"POST /models/{name}/invoke HTTP/{version}\r\nhost: x\r\n{headers}"
+    return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
