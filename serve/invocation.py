@@ -35,7 +35,6 @@ from serve.payload import (
 )
 from serve.registry import Model, Registry, State
 from serve.revival import Revival
-from serve.threads import in_daemon_thread
 from serve.translation import Question, Translation, TurnLate, stepwise
 from serve.triton_client import Refusal, Stream, TritonClient, refusal
 from serve.triton_http import Answer, Headers
@@ -204,11 +203,12 @@ class Invocation:
         if not any(body):
             raise BadRequest("the body", "nothing", "an inference request of the v2 protocol")
         if is_compressed(request.headers):
-            most = self._largest_body
-            body = await in_daemon_thread(lambda: inflated(request.body, most), "inflate")
-            size = sum(map(len, body))
-            model.room.hold(size)
-            request.inflated = size
+
+            def grown(size: int) -> None:
+                model.room.hold(size - request.inflated)
+                request.inflated = size
+
+            body = await stepwise(inflated(body, self._largest_body, grown))
         return Question(request_headers(request.headers, body), body)
 
     async def _checked(self, question: Question) -> Question:

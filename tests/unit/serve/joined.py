@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from container.triton_process import TritonProcess
+from ensemble_tools import Limits
 from serve.admission import Admission, AdmissionSettings
 from serve.hosting import Hosting
 from serve.invocation import Invocation, Request
@@ -142,8 +143,9 @@ async def joined(
     hosting = Hosting(triton, stage.repository, load_timeout_s, trials, replace)
     revival = Revival(registry, hosting, stage.repository, unload_timeout_s)
     settings = LifecycleSettings(
-        root, stage.repository, start_timeout_s, load_timeout_s, unload_timeout_s
-    )
+        root, stage.repository, start_timeout_s, load_timeout_s, unload_timeout_s,
+        limits=Limits(instances=20),
+    )  # fmt: skip
     admission = Admission(registry, AdmissionSettings(stage.repository, memory_reserve_bytes))
     process = TritonProcess(
         stage.command, is_live=triton.is_live, on_restarted=revival.revive_all, restart_limit=5,

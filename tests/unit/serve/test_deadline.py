@@ -193,7 +193,7 @@ async def test_a_deadline_is_for_all_steps_and_names_its_setting() -> None:
         TritonTimeout, match=r"^the second took longer than 0\.2 s; raise SERVE_LOAD_TIMEOUT if "
     ):
         await deadline.bound(asyncio.sleep(WAIT_S), "the second")
-    assert deadline.remaining == 0
+    assert deadline.remaining < 0.05  # a timer may fire a tick early
 
 
 @pytest.mark.parametrize("room", ["serve/lifecycle.py", "container/entrypoint.py"])

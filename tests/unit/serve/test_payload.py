@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import time
 import zlib
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -152,6 +153,18 @@ def test_answers_have_a_content_type() -> None:
 
 
 BODY = b'{"inputs":[]}' + b"\0" * 100
+GZIPPED = gzip.compress(BODY, mtime=0)
+
+
+def whole_of(body: list[bytes], **limits: Any) -> list[bytes]:
+    """What inflated answers with after its last step."""
+    steps = inflated(body, **limits)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            pieces: list[bytes] = end.value
+            return pieces
 
 
 def raw_deflate(body: bytes) -> bytes:
@@ -173,7 +186,7 @@ def raw_deflate(body: bytes) -> bytes:
 def test_inflated_bodies(body: bytes, whole: bytes, cut: int) -> None:
     """The same whatever pieces it came in."""
     pieces = [body[at : at + cut] for at in range(0, len(body), cut)]
-    assert b"".join(inflated(pieces)) == whole
+    assert b"".join(whole_of(pieces)) == whole
 
 
 @given(st.binary(max_size=300), st.integers(0, 9), st.lists(st.integers(1, 50), min_size=1))
@@ -186,21 +199,37 @@ def test_any_bytes_come_back_from_their_compression(
     for cut in cuts:
         pieces.append(packed[at : at + cut])
         at += cut
-    assert b"".join(inflated([*pieces, packed[at:]])) == b"-" + body
+    assert b"".join(whole_of([*pieces, packed[at:]])) == b"-" + body
 
 
 @pytest.mark.parametrize(
     "body",
     [
         BODY, raw_deflate(BODY), gzip.compress(b"", mtime=0), zlib.compress(b""), b"\x1f\x8b",
-        b"x", gzip.compress(BODY)[:-1], gzip.compress(BODY)[:-8], gzip.compress(BODY)[:-60],
-        gzip.compress(BODY) + b"x", zlib.compress(BODY) + b"\x1f", gzip.compress(BODY) * 2 + b"\0",
+        b"x", GZIPPED[:-1], GZIPPED[:-8], GZIPPED[:-60], GZIPPED + b"x",
+        zlib.compress(BODY) + b"\x1f", GZIPPED * 2 + b"\0",
     ],
 )  # fmt: skip
 def test_bodies_that_do_not_inflate(body: bytes) -> None:
     """Refused: tritonserver would take most for a request without inputs and answer 200."""
     with pytest.raises(BadRequest, match="the body"):
-        inflated([body])
+        whole_of([body])
+
+
+def test_what_is_inflated_is_counted_before_it_is_kept() -> None:
+    """Whoever counts the bytes can refuse them; a bomb then ends after its first steps."""
+    bomb = gzip.compress(b"\0" * 50_000_000, 9)
+    seen: list[int] = []
+
+    def grown(size: int) -> None:
+        seen.append(size)
+        if size > 1_000_000:
+            raise LookupError("enough")
+
+    with pytest.raises(LookupError):
+        whole_of([bomb], grown=grown)
+    assert seen == sorted(seen)
+    assert seen[-1] < 1_200_000
 
 
 @pytest.mark.parametrize("encoding", [b"br", b"GZIP", b"x-gzip", b"gzip, deflate", b"zstd" * 99])
@@ -236,7 +265,7 @@ def test_a_bomb_costs_no_more_than_its_bound(over: int) -> None:
     started = time.process_time()
     if over:
         with pytest.raises(BodyTooLarge, match="once it is inflated"):
-            inflated([bomb])
+            whole_of([bomb])
     else:
-        assert sum(map(len, inflated([bomb]))) == MOST_INFLATED
+        assert sum(map(len, whole_of([bomb]))) == MOST_INFLATED
     assert time.process_time() - started < 5  # 0.1 s here
