@@ -316,6 +316,8 @@ class Contenders:
                 "SAGEMAKER_BIND_TO_PORT": str(port),
                 "SERVE_BIND_ADDRESS": "127.0.0.1",
                 "SERVE_MODEL_ROOT": str(self.archives.root),
+                # What is measured of the server's memory is shut to others with `clean`.
+                "SERVE_MODEL_ENVIRONMENT": "all",
                 **settings,
             }
             self.archives.root.mkdir(exist_ok=True)

@@ -83,6 +83,7 @@ def container(
         "SAGEMAKER_TRITON_SHM_DEFAULT_BYTE_SIZE": str(4 * 1024 * 1024),
         "SAGEMAKER_TRITON_SHM_GROWTH_BYTE_SIZE": str(2**50),
         "SERVE_MEMORY_RESERVE_MB": "0",
+        "SERVE_MODEL_ENVIRONMENT": "",  # the default
     }
     under = AS_DOCKER if IS_ROOT else ()
     with running(tmp_path_factory.mktemp("neighbours"), under=under, **environment) as container:
@@ -286,7 +287,7 @@ def open_directory() -> Iterator[Path]:
 def test_the_container_runs_as_any_user(triton: Mapping[str, str], open_directory: Path) -> None:
     """docker run --user 1000: loads, invocations and the end need no privilege and no home."""
     archive = models.sums(open_directory / "models/one/model", [1, 2])
-    environment = {**triton, "HOME": "/nonexistent"}
+    environment = {**triton, "HOME": "/nonexistent", "SERVE_MODEL_ENVIRONMENT": ""}
     under = AS_USER if IS_ROOT else ()
     with running(open_directory, under=under, **environment) as container:
         with container.loaded("m1", archive):

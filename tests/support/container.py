@@ -243,6 +243,8 @@ def launch(
         "SERVE_BIND_ADDRESS": "127.0.0.1",
         "SERVE_MODEL_ROOT": str(model_root),
         "SERVE_WORK_DIR": str(work_dir),
+        # Else its descriptors are shut to tests that have no CAP_SYS_PTRACE.
+        "SERVE_MODEL_ENVIRONMENT": "all",
         **environment,
     }
     limits = ["prlimit", f"--nofile={descriptors}:{descriptors}"] if descriptors else []
