@@ -147,14 +147,6 @@ class _Demands:
             self._check_plain("model_repository_agents.agents.name", agent.name)
             for key in agent.parameters:
                 self._check_inside("model_repository_agents.agents.parameters", key.split(":")[-1])
-        files = (message.default_model_filename, *message.cc_model_filenames.values())
-        for field_name, name in zip(
-            ("default_model_filename", *["cc_model_filenames"] * len(files)), files, strict=False
-        ):
-            if name and (not name.isprintable() or "/" in name or name in (".", "..")):
-                raise self._refused(
-                    field_name, f"is {quoted(name)}", "expected the name of a file in the version"
-                )
         for library in message.model_operations.op_library_filename:
             raise self._refused(
                 "model_operations.op_library_filename",
@@ -182,9 +174,8 @@ class _Demands:
                 field_name, f"is {quoted(name)}", "expected a file in the model's own directory"
             )
 
-    def _file_bytes(self, field_name: str, folder: str, name: str) -> int:
-        """Of a file that the config names; 0 for one that is not there: Triton says so."""
-        self._check_inside(field_name, name)
+    def _file_bytes(self, folder: str, name: str) -> int:
+        """Of a file that the config names (config_files.py); 0 for none: Triton says so."""
         return size_of(self._model.directory / folder / name) or 0
 
     # -- sizes
@@ -202,7 +193,7 @@ class _Demands:
                 if size > self._limits.memory_bytes:
                     raise self._too_large(f"{field_name}.dims", size, self._limits.memory_bytes)
         for tensor in message.output:
-            size = self._file_bytes("output.label_filename", "", str(tensor.label_filename))
+            size = self._file_bytes("", str(tensor.label_filename))
             if size > MAX_LABEL_BYTES:
                 raise self._too_large("output.label_filename", size, MAX_LABEL_BYTES)
 
@@ -253,8 +244,7 @@ class _Demands:
             self._check_dims("sequence_batching.state.dims", state.dims)
             for initial in state.initial_state:
                 self._check_dims("sequence_batching.state.initial_state.dims", initial.dims)
-                where = "sequence_batching.state.initial_state.data_file"
-                first += self._file_bytes(where, "initial_state", str(initial.data_file))
+                first += self._file_bytes("initial_state", str(initial.data_file))
                 first += _tensor_bytes(initial.data_type, initial.dims)
         allowed = self._limits.memory_bytes // _SHARE
         if slots * _SLOT_BYTES * self.instances > allowed:
@@ -283,8 +273,7 @@ class _Demands:
             self._check_dims("model_warmup.inputs.dims", value.dims)
             size = _tensor_bytes(value.data_type, value.dims)
             if value.WhichOneof("input_data_type") == "input_data_file":
-                where = "model_warmup.inputs.input_data_file"
-                size = max(size, self._file_bytes(where, "warmup", str(value.input_data_file)))
+                size = max(size, self._file_bytes("warmup", str(value.input_data_file)))
             row += _REQUEST_BYTES + size
         return int(row * sample.batch_size)
 

@@ -189,7 +189,7 @@ HOSTILE: Mapping[str, tuple[Make, list[str]]] = {
     ),
     "a warm-up from the system": (
         _asks(_WARM.format('data_type: TYPE_FP32 dims: [1] input_data_file: "../../dev/zero"')),
-        ["`model_warmup.inputs.input_data_file`"],
+        ["input_data_file`", "../../dev/zero"],
     ),
     "sequences without end": (
         _asks("sequence_batching { oldest { max_candidate_sequences: 2147483647 } }\n"),
@@ -206,7 +206,7 @@ HOSTILE: Mapping[str, tuple[Make, list[str]]] = {
     "labels of the system": (
         _config(lambda: models.identity.config.replace(
             "output {", 'output { label_filename: "../../../../etc/shadow"'
-        )), ["`output.label_filename`"],
+        )), ["label_filename`", "etc/shadow"],
     ),
     "a library for tritonserver": (
         _library("1/libtriton_python.so"), ["1/libtriton_python.so", "into itself"],
