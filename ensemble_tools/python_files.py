@@ -37,6 +37,10 @@ _TOKEN = re.compile(
     rb"""|(?P<open>[(\[{])|(?P<close>[)\]}])|(?P<end>[,;\n])|(?P<mark>.)"""
 )
 
+#: How a file says in which encoding it is (PEP 263), and those in which ASCII is itself.
+_CODING = re.compile(rb"(?:[^\n]*\n)?[ \t\f]*#[^\n]*?coding[:=][ \t]*(?P<coding>[-\w.]+)")
+_PLAIN_CODING = re.compile(rb"(?i)utf[-_]?8(-sig)?|ascii|us-ascii|latin-?1|iso-8859-\d+|cp125\d")
+
 _REQUEST_CLASS = "InferenceRequest"
 
 
@@ -111,6 +115,9 @@ def _chained(source: bytes) -> bool:
     """Whether an expression in it is chained beyond MAX_CHAIN, brackets in brackets apart."""
     if len(source) < 2 * MAX_CHAIN:  # a link of a chain has two characters and more
         return False
+    declared = _CODING.match(source)
+    if declared and not _PLAIN_CODING.fullmatch(declared["coding"]):
+        return True  # its text is another than these bytes: +AC4- is a dot in UTF-7
     lengths = [0]
     for token in _TOKEN.finditer(source):
         match token.lastgroup:

@@ -333,6 +333,8 @@ CHAINS = {
     "types": "x:" + "a|" * 200_000 + "b",
     "inside of a text": "f'{x" + ".b" * 170_000 + "}'",
     "behind an escaped quote": '"""\\\\"""; x' + ".b" * 170_000 + '; """ """',
+    "in another encoding": "# coding: utf-7\nx" + "+AC4-b" * 80_000,
+    "in another encoding, said late": "#!python\n# vim: set fileencoding=utf-7 :\n" + "x" * 90_000,
     "behind brackets": "(" * 50 + "x" + ".b" * 170_000 + ")" * 50,
 }
 
@@ -352,9 +354,10 @@ def test_expressions_that_end_a_parser(chain: str, tmp_path: Path) -> None:
         "t = {" + "'a': -1.5e-3,\n" * 20_000 + "}",
         "x = a.b.c(d)[0] + 1\n" * 15_000,
         "# " + "a.b " * 50_000,
+        "# -*- coding: UTF-8 -*-\n" + "x = 1\n" * 15_000,
         "'''" + "a.b.c\\'" * 40_000 + "'''",
     ],
-    ids=["a list", "a dict", "a program", "a comment", "a text"],
+    ids=["a list", "a dict", "a program", "a comment", "an encoding", "a text"],
 )
 def test_tables_are_no_chains(source: str) -> None:
     """What people write, however long, is read."""
