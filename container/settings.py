@@ -253,7 +253,7 @@ SETTINGS: tuple[Variable, ...] = (
     Variable(("SERVE_MAX_WAITING",), "max_waiting", "1000",
              "requests of one model that wait for a place in tritonserver; one more gets 503 with"
              " `Retry-After`", whole(0)),
-    Variable(("SERVE_MAX_WAITING_MB",), "max_waiting_mb", "512",
+    Variable(("SERVE_MAX_WAITING_MB",), "max_waiting_mb", "256",
              "MB of request bodies that are held for one model, those still coming included,"
              " before more get 503", whole(1)),
     Variable(("SERVE_MAX_WAITING_TOTAL",), "max_waiting_total", "4000",

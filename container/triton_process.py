@@ -38,6 +38,8 @@ log = logging.getLogger(__name__)
 
 PROBE_INTERVAL_S = 0.05  # between two questions whether it lives; a start takes about 0.3 s
 PROBE_TIMEOUT_S = 2.0  # for one of them
+POLL_INTERVAL_S = 0.1  # between two looks at whether it runs, where no thread can wait for it
+START_AGAIN_S = 1.0  # from a start that the system denied to the next try
 GROUP_EXIT_TIMEOUT_S = 5.0  # for killed processes to be gone; longer only in uninterruptible sleep
 GROUP_CHECK_INTERVAL_S = 0.01
 SHARED_MEMORY = Path("/dev/shm")
@@ -84,7 +86,12 @@ class _Child:
 
     async def wait(self) -> int:
         """Its exit status, negative for a signal."""
-        return await in_daemon_thread(self._process.wait, "tritonserver")
+        try:
+            return await in_daemon_thread(self._process.wait, "tritonserver")
+        except RuntimeError:  # there is no thread to be had
+            while (status := self._process.poll()) is None:  # noqa: ASYNC110 (it has no event)
+                await asyncio.sleep(POLL_INTERVAL_S)
+            return status
 
 
 def _unexplained() -> int:
@@ -190,7 +197,9 @@ class TritonProcess:
 
     async def _live_once(self, first: bool) -> None:
         """One life, from start to nothing left. Raises when there is to be no next one."""
-        child = self._start()
+        child = await self._started(first)
+        if child is None:
+            return
         exited = asyncio.ensure_future(child.wait())
         try:
             end = await self._until_live(exited)
@@ -212,6 +221,22 @@ class TritonProcess:
         if self._replaced is not None:
             self._replaced.set()
             self._replaced = None
+
+    async def _started(self, first: bool) -> _Child | None:
+        """A new child, as soon as the system lets one be started; None when it is to stop before.
+
+        The first one is started at once or not at all.
+        """
+        while True:
+            try:
+                return self._start()
+            except OSError as error:  # no process, no descriptor or no memory, for a while
+                if first:
+                    raise
+                log.warning("tritonserver cannot be started yet", extra={"reason": str(error)})
+            with contextlib.suppress(asyncio.TimeoutError):
+                await within(self._stop_asked.wait(), START_AGAIN_S)
+                return None
 
     def _start(self) -> _Child:
         # From this thread, which lives as long as we do; its stubs end with tritonserver.

@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import re
 import struct
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from math import prod
 from typing import Annotated, Any
 
@@ -28,7 +28,7 @@ import msgspec
 import numpy as np
 from msgspec import UNSET, Meta, Raw, UnsetType
 
-from serve.errors import BadRequest, shortened
+from serve.errors import BadRequest, BodyTooLarge, shortened
 
 #: Bytes of one element; BYTES has a length of four bytes in front of each.
 ELEMENT_SIZES: Mapping[str, int] = {
@@ -54,6 +54,9 @@ _LARGEST_INTEGER = (1 << 64) - 1
 #: Of a request without its data, in bytes, where it is read member by member: 4,096 inputs with
 #: names of 80 characters have half of it.
 _LONGEST_ENVELOPE = 1024 * 1024
+#: The longest JSON that is read here, in bytes: a tenth of a second in which nobody is served.
+#: What is longer is for binary tensors; long lists of JSON come here as such (translation.py).
+_LONGEST_JSON = 16 * 1024 * 1024
 #: Strings whose lengths are looked at in one step.
 _LENGTHS_AT_ONCE = 1000
 
@@ -174,8 +177,7 @@ def _are_strings(data: list[Any]) -> bool:
 
 
 def _check_long(text: bytes, binary: int) -> Strings:
-    text = _plain(text)
-    request: _LongRequest = _read(_decode, text)
+    text, request = _read_long(text)
     strings: list[tuple[int, int, int]] = []
     members, position = 1, 0
     for tensor in request.inputs:
@@ -211,8 +213,7 @@ def _check_long(text: bytes, binary: int) -> Strings:
 
 def check_object(text: bytes) -> None:
     """Raise BadRequest unless it is a JSON object; for generate, which knows its members itself."""
-    text = _plain(text)
-    _read(_decode_object, text)
+    text, _ = _read_plain(_decode_object, text)
     if len(text) > _LONGEST_ENVELOPE:
         return
     _unique_members(text)
@@ -252,6 +253,21 @@ def _plain(text: bytes) -> bytes:
         if word in text:
             text = text.replace(word, b"0".ljust(len(word)))
     return text
+
+
+def _read_long(text: bytes) -> tuple[bytes, _LongRequest]:
+    return _read_plain(_decode, text)
+
+
+def _read_plain(decode: Any, text: bytes) -> tuple[bytes, Any]:
+    """The text as it was read, and what it says."""
+    if len(text) > _LONGEST_JSON:
+        raise BodyTooLarge(f"{len(text)} bytes of JSON", _LONGEST_JSON)
+    try:
+        return text, decode(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        text = _plain(text)
+        return text, _read(decode, text)
 
 
 def _read(decode: Any, text: bytes) -> Any:
@@ -382,9 +398,14 @@ def _are_unique(tensors: Sequence[_Named]) -> bool:
 
 def _check_names(what: str, tensors: Sequence[_Named]) -> None:
     if not _are_unique(tensors):
-        names = [tensor.name for tensor in tensors]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise BadRequest(f"the {what}", f"{shortened(twice)} twice", "each name once")
+        twice = shortened(_twice(tensor.name for tensor in tensors))
+        raise BadRequest(f"the {what}", f"{twice} twice", "each name once")
+
+
+def _twice(names: Iterable[str]) -> str:
+    """The first name that stands there a second time; in one pass, since there can be many."""
+    seen: set[str] = set()
+    return next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
 
 
 # -- outputs and parameters
@@ -499,9 +520,8 @@ def _skipped(number: str) -> int:
 def _unique(members: list[tuple[str, Any]]) -> dict[str, Any]:
     unique = dict(members)
     if len(unique) != len(members):
-        names = [name for name, _ in members]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise BadRequest("the body", f"the member {shortened(twice)} twice in one object", "one")
+        twice = shortened(_twice(name for name, _ in members))
+        raise BadRequest("the body", f"the member {twice} twice in one object", "one")
     return unique
 
 

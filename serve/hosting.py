@@ -18,7 +18,7 @@ import asyncio
 import logging
 import shutil
 from collections.abc import Awaitable, Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ensemble_tools import ServingPlan
@@ -267,9 +267,12 @@ class Hosting:
     def _canary(self) -> Iterator[None]:
         _log.info("tritonserver is tried with a model that it has to refuse: %s", _CANARY)
         directory = self._serving_repository / _CANARY
-        (directory / "1").mkdir(parents=True, exist_ok=True)
-        (directory / "config.pbtxt").write_text(_CANARY_CONFIG)
         try:
+            with suppress(
+                OSError
+            ):  # a full disk: tritonserver then has to refuse what is not there
+                (directory / "1").mkdir(parents=True, exist_ok=True)
+                (directory / "config.pbtxt").write_text(_CANARY_CONFIG)
             yield
         finally:
             shutil.rmtree(directory, ignore_errors=True)

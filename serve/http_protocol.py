@@ -162,11 +162,14 @@ class _Protocol(BoundedProtocol):
 
     def _count(self, exchange: _Exchange) -> None:
         """The body has grown by much."""
+        begins = exchange.held is None
         if exchange.held is None:
             largest = self.crowd.limits.largest_body
             self.check_announced(exchange.headers, largest)
             exchange.held = HeldBody(self.rooms, exchange.model_name, largest)
         try:
+            if begins:
+                self.invocation.expect(exchange.model_name)
             exchange.held.grow(exchange.size)
         except ServeError as error:
             self.refuse(error)

@@ -115,6 +115,10 @@ class Invocation:
         self.streams = operation == "generate_stream"
         self._infers = operation == "infer"
 
+    def expect(self, name: str) -> None:
+        """Raise ModelNotLoaded where a body need not be kept: its model cannot be invoked."""
+        self._registry.loaded(name)
+
     async def forward(self, name: str, request: Request) -> Answer:
         """The entry model's whole answer, with the headers it is to go back with.
 

@@ -46,6 +46,9 @@ from serve.triton_client import TritonClient
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
+#: Requests that tritonserver is given at once of a model whose queue is tritonserver's own: many,
+#: and yet each is a connection, a descriptor of both.
+_UNORDERED = 256
 
 
 #: How long a thread whose load is given up is waited for.
@@ -145,7 +148,7 @@ class Lifecycle:
 
             places = await _in_thread(requests_at_once, serving_plan, settings.gpus)
             stubs = await self._stubs(serving_plan)
-            self._registry.finish_load(model, serving_plan, stubs, places)
+            self._registry.finish_load(model, serving_plan, stubs, places or _UNORDERED)
             undo.pop_all()  # the load is complete: nothing is undone from here on
             room.taken()
         _log_event("model loaded", model, started, **_facts(serving_plan))

@@ -27,6 +27,8 @@ MOST_INFLATED = 64 * 1024 * 1024
 #: Of them, in one step: a tenth of a millisecond.
 _INFLATED_AT_ONCE = 64 * 1024
 _PART = 64 * 1024
+#: Each costs a state of its own, and may be of twenty bytes.
+_MOST_MEMBERS = 100
 #: The first byte of each gzip member.
 _GZIP = b"\x1f"
 
@@ -147,14 +149,16 @@ def inflated(
 
 def _inflated(body: Iterable[bytes]) -> Iterator[bytes]:
     """One compressed stream, or several gzip members one after the other (RFC 1952 2.2)."""
-    inflater = _inflater()
+    inflater, members = _inflater(), 1
     for part in _parts(body):
         left = part
         while left:
             if inflater.eof and not left.startswith(_GZIP):
                 raise BadRequest("the body", "bytes behind its compressed data", "none")
             if inflater.eof:
-                inflater = _inflater()
+                inflater, members = _inflater(), members + 1
+            if members > _MOST_MEMBERS:
+                raise BadRequest("the body", f"more than {_MOST_MEMBERS} gzip members", "one")
             yield inflater.decompress(left, _INFLATED_AT_ONCE)
             left = inflater.unused_data if inflater.eof else inflater.unconsumed_tail
     while not inflater.eof:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import suppress
+from hashlib import blake2b
+from itertools import islice
 from pathlib import Path
 
-from ensemble_tools.files import is_directory
+from ensemble_tools import EnsembleToolsError
+from ensemble_tools.files import is_directory, read_bounded
 from serve.archive_errors import archive_errors
 from serve.errors import BadRequest, shortened
 
@@ -39,13 +44,36 @@ def source_directory(url: str, root: Path) -> Path:
     return directory
 
 
+#: Files up to this size count with their content, and so many bytes of them in all.
+_READ, _READ_IN_ALL = 64 * 1024, 4 * 1024 * 1024
+#: Entries that are looked at, the first by name.
+_MOST_ENTRIES = 5_000
+
+
 def archive_identity(url: str) -> str:
-    """What tells this archive from another one at the same place; touches the file system."""
-    try:
-        found = os.stat(url)
-    except (OSError, ValueError):
-        return url
-    return f"{url} {found.st_dev} {found.st_ino} {found.st_mtime_ns}"
+    """What tells this archive from another one, wherever it lies; touches the file system.
+
+    The names and sizes of its files, and the contents of short ones: configs and programs. The same
+    archive, extracted anew, is the same; a mended one is another.
+    """
+    digest = blake2b(digest_size=16)
+    left = _READ_IN_ALL
+    for path in islice(_files(Path(url)), _MOST_ENTRIES):
+        with suppress(OSError, ValueError, EnsembleToolsError):
+            size = path.lstat().st_size
+            digest.update(f"{path.relative_to(url)}\0{size}\0".encode(errors="surrogateescape"))
+            if size <= min(_READ, left) and path.is_file() and not path.is_symlink():
+                left -= size
+                digest.update(read_bounded(path, _READ) or b"")
+    return digest.hexdigest()
+
+
+def _files(top: Path) -> Iterator[Path]:
+    """Everything below, in the order of names; links are not followed."""
+    for directory, names, files in os.walk(top):
+        names.sort()
+        for name in sorted((*names, *files)):
+            yield Path(directory, name)
 
 
 def _is_path(text: str) -> bool:

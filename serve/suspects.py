@@ -121,7 +121,7 @@ class LoadWork(Work):
         return ModelUnusable(
             f"the model {shortened(self._model_name)} is not loaded: tritonserver died or stood "
             "still twice while it was loaded from this archive; see the log of the container, then "
-            "load another archive from another url"
+            "mend the archive and load it again"
         )
 
 

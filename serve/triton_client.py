@@ -435,6 +435,9 @@ class TritonClient:
                 answer = await self._http.request(
                     b"POST", path, headers, body, timeout_s=timeout_s, held=held, left_s=left_s
                 )
+        except HeaderTooLarge:  # it was not sent
+            self._suspects.answered(work)
+            raise
         except BaseException as error:
             self._suspects.lost(work, broken=isinstance(error, TritonUnavailable))
             raise

@@ -29,6 +29,8 @@ Headers = list[tuple[bytes, bytes]]
 LONGEST_HEADER = 8000
 #: An answer whose consumer is slower than tritonserver is read no further than this, in bytes.
 _STREAM_HIGH_WATER = 4 * 1024 * 1024
+#: After a burst so many connections stay: each is a descriptor of tritonserver's, too.
+_MOST_IDLE = 64
 #: Below this a copy costs less than a system call that gathers pieces, in bytes.
 _COPIED_BELOW = 32 * 1024
 
@@ -410,7 +412,7 @@ class TritonHttp:
 
     def give_back(self, connection: _Connection) -> None:
         """Take a connection whose answer is whole, for the next request."""
-        if connection.closed:
+        if connection.closed or len(self._idle) >= _MOST_IDLE:
             connection.close()
         else:
             self._idle.append(connection)

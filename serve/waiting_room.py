@@ -51,7 +51,7 @@ class Bounds:
     """
 
     waiting: int = 1000
-    held_bytes: int = 512 * MIB
+    held_bytes: int = 256 * MIB
     total_waiting: int = 4000
     total_held_bytes: int = 1024 * MIB
 

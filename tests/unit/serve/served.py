@@ -36,6 +36,11 @@ class Forwarding:
     most_pieces: int = 0
     waits: bool = True
 
+    def expect(self, name: str) -> None:
+        """All are there but one."""
+        if name == "missing":
+            raise ModelNotLoaded(name)
+
     async def forward(self, name: str, request: Request) -> Answer:
         """The body again, with the model's name in front."""
         self.asked.append((name, request))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import time
 import tracemalloc
 from math import prod
 from typing import Any
@@ -19,7 +20,7 @@ from serve.envelope import (
     check_request,
     check_strings,
 )
-from serve.errors import BadRequest
+from serve.errors import BadRequest, BodyTooLarge
 
 _IN_JSON = sorted(set(ELEMENT_SIZES) - {"FP16", "BF16"})
 
@@ -285,6 +286,25 @@ def test_two_members_of_one_name(body: bytes) -> None:
     assert "twice" in refusal(body)
     long = body.replace(b'{"inputs"', b'{"id":"%s","inputs"' % (b"-" * 5000), 1)
     assert "twice" in refusal(long)
+
+
+def test_a_hundred_thousand_members() -> None:
+    """The second of a name is found in one pass, wherever it stands."""
+    members = ",".join(f'"{n}":0' for n in range(90_000)) + ',"89999":0'
+    names = [{"name": str(n), "shape": [1], "datatype": "FP32", "data": [1]} for n in range(4000)]
+    started = time.process_time()
+    assert "twice" in refusal(b'{"inputs":[],"parameters":{%s}}' % members.encode())
+    assert "twice" in refusal(text(*names, names[-1]))
+    with pytest.raises(BadRequest, match="twice"):
+        check_object(b"{%s}" % members.encode())
+    assert time.process_time() - started < 2  # 0.1 s on an idle machine
+
+
+def test_json_that_is_longer_than_may_be_read() -> None:
+    """It is refused before it is looked at: reading it would hold everybody up."""
+    body = text(tensor()) + b" " * (16 << 20)
+    with pytest.raises(BodyTooLarge, match="bytes of JSON"):
+        check_request(body)
 
 
 @pytest.mark.parametrize("padding", [0, 5000])

@@ -216,6 +216,14 @@ def test_bodies_that_do_not_inflate(body: bytes) -> None:
         whole_of([body])
 
 
+def test_many_gzip_members() -> None:
+    """Each costs a state of its own: a hundred pass, more are refused."""
+    member = gzip.compress(b"x", mtime=0)
+    assert b"".join(whole_of([member * 100])) == b"x" * 100
+    with pytest.raises(BadRequest, match="gzip members"):
+        whole_of([gzip.compress(b"", mtime=0) * 100_000])
+
+
 def test_what_is_inflated_is_counted_before_it_is_kept() -> None:
     """Whoever counts the bytes can refuse them; a bomb then ends after its first steps."""
     bomb = gzip.compress(b"\0" * 50_000_000, 9)
