@@ -29,10 +29,11 @@ MAX_STRING = 255
 #: 5,000), and people write some ten.
 MAX_CHAIN = 20_000
 
-#: Texts, comments, words, and marks. A mark that begins a new expression ends a chain.
+#: Texts, comments, words, and marks. A mark that begins a new expression ends a chain. A text that
+#: does not end goes to the end of its line or of the file: nothing is looked at twice.
 _TOKEN = re.compile(
-    rb"""(?s)(?P<text>[rRbBuUfF]{0,2}(?:\"{3}(?:[^\\]|\\.)*?\"{3}|'{3}(?:[^\\]|\\.)*?'{3}"""
-    rb"""|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'))"""
+    rb"""(?s)(?P<text>[rRbBuUfF]{0,2}(?:\"{3}(?:[^\\]|\\.)*?(?:\"{3}|\Z)|'{3}(?:[^\\]|\\.)*?(?:'{3}|\Z)"""
+    rb"""|"(?:[^"\\\n]|\\.)*"?|'(?:[^'\\\n]|\\.)*'?))"""
     rb"""|(?P<skip>\#[^\n]*|[^\S\n]+|\\\n)|(?P<word>[\w\x80-\xff]+)"""
     rb"""|(?P<open>[(\[{])|(?P<close>[)\]}])|(?P<end>[,;\n])|(?P<mark>.)"""
 )

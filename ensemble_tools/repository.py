@@ -204,15 +204,12 @@ def _read_model(directory: Path, *, own_name: bool) -> SourceModel:
     found = _versions(directory)
     versions = _without_hollow(directory, config, found)
     declared = config.name if config else ""
+    kept, numbered = {*map(str, versions)}, {*map(str, found)}
     model = SourceModel(
         name=directory.name if own_name else declared or UNNAMED_MODEL,
         directory=directory,
         config=config,
-        entries=tuple(
-            name
-            for name in names_in(directory)
-            if name in map(str, versions) or name not in map(str, found)
-        ),
+        entries=tuple(name for name in names_in(directory) if name in kept or name not in numbered),
         versions=versions,
         payload={version: _payload(directory / str(version)) for version in versions},
         graph_path=_graph_path(directory, config, versions),

@@ -42,6 +42,8 @@ _PHRASES = (
 )
 #: TensorFlow's "OOM when allocating tensor"; as a word, since it stands in others.
 _OOM = re.compile(r"\boom\b")
+#: A longer text, in bytes, that writes letters so may say anything: it is not looked through.
+_LONGEST_ESCAPED = 256 * 1024
 #: A character that JSON writes by its number.
 _ESCAPED = re.compile(rb"\\u([0-9a-fA-F]{4})")
 
@@ -55,8 +57,12 @@ def means_exhaustion(message: str, said: Sequence[bytes] = ()) -> bool:
     phrases = list(_phrases(message.casefold()))
     if not phrases or not said:
         return bool(phrases)
-    wrote = _folded(b"".join(said))
-    return any(phrase not in wrote for phrase in phrases)
+    wrote = b"".join(said).lower()
+    if b"\\u" in wrote:
+        if len(wrote) > _LONGEST_ESCAPED:
+            return False
+        wrote = _unescaped(wrote)
+    return any(phrase.encode() not in wrote for phrase in phrases)
 
 
 def _phrases(folded: str) -> Iterator[str]:
@@ -65,7 +71,6 @@ def _phrases(folded: str) -> Iterator[str]:
         yield "oom"
 
 
-def _folded(text: bytes) -> str:
-    """As plain letters; what is no text does not matter, nor do escaped letters beyond ASCII."""
-    plain = _ESCAPED.sub(lambda found: chr(int(found[1], 16)).encode(errors="replace"), text)
-    return plain.decode("utf-8", "replace").casefold()
+def _unescaped(text: bytes) -> bytes:
+    """With plain letters in the place of those that are written by their number."""
+    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)).lower().encode(errors="replace"), text)

@@ -25,7 +25,7 @@ from serve.errors import ServeError, TritonUnavailable
 from serve.invocation import Invocation, Request
 from serve.payload import keep_piece
 from serve.routes import EXTENSION
-from serve.triton_http import Headers, write_together
+from serve.triton_http import Answer, Headers, write_together
 from serve.waiting_room import UNCOUNTED, HeldBody, WaitingRooms
 
 _log = logging.getLogger(__name__)
@@ -204,7 +204,24 @@ class _Protocol(BoundedProtocol):
             else:
                 self._end(exchange)
         else:
+            await self._send_held(exchange, answer)
+
+    async def _send_held(self, exchange: _Exchange, answer: Answer) -> None:
+        """Send it, its bytes counted until they are written: callers may read slowly, or not."""
+        size = sum(map(len, answer.body))
+        exchange.drop_body()
+        counted = size if size > UNCOUNTED else 0
+        try:
+            if counted:
+                self.rooms.hold(exchange.model_name, counted)
+        except ServeError as error:
+            await self._refuse(exchange, error)
+            return
+        try:
             await self._send(exchange, answer.status, answer.headers, answer.body)
+        finally:
+            if counted:
+                self.rooms.let_go(exchange.model_name, counted)
 
     def _is_wanted(self) -> bool:
         """Whether the caller is still there."""

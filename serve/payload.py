@@ -51,6 +51,8 @@ _NOT_RETURNED = (_NOT_FORWARDED | {b"server", b"date"}) - {b"content-encoding"}
 
 _COMPRESSIONS = frozenset({b"gzip", b"deflate"})  # tritonserver's, http_server.cc
 _UNCOMPRESSED = frozenset({b"", b"identity"})
+#: A weight that says no (RFC 9110 12.4.2).
+_REFUSED = re.compile(rb"q\s*=\s*0(\.0*)?")
 _DIGITS = re.compile(rb"[0-9]{1,18}")
 
 
@@ -69,6 +71,8 @@ def request_headers(headers: Headers, body: Sequence[bytes]) -> Headers:
             content_type = content_type or header[1]
         elif name == b"connection":
             return request_headers(_without_hop(headers), body)
+        elif name == b"accept-encoding":
+            forwarded += _accepted(header[1])
         elif name not in _NOT_FORWARDED:
             forwarded.append(header)
     if content_type is not None and _media_type(content_type) == BINARY_MEDIA_TYPE:
@@ -80,6 +84,18 @@ def request_headers(headers: Headers, body: Sequence[bytes]) -> Headers:
             (HEADER_LENGTH, b"%d" % size),
         ]
     return [*forwarded, (b"content-type", b"application/json")]
+
+
+def _accepted(value: bytes) -> Headers:
+    """What a caller takes, in tritonserver's own words, or nothing.
+
+    tritonserver dies of weights that no double holds, such as `gzip;q=1e999` (std::stod).
+    """
+    for item in value.lower().split(b","):
+        name, *parameters = (part.strip() for part in item.split(b";"))
+        if name in _COMPRESSIONS and not any(map(_REFUSED.fullmatch, parameters)):
+            return [(b"accept-encoding", name)]
+    return []
 
 
 def json_length(headers: Headers) -> int | None:

@@ -28,7 +28,7 @@ from serve.messages import (
 from serve.payload import keep_piece
 from serve.registry import Registry
 from serve.triton_http import Answer
-from serve.waiting_room import MIB, HeldBody, WaitingRooms
+from serve.waiting_room import MIB, UNCOUNTED, HeldBody, WaitingRooms
 
 #: Where an invocation's Request stands in its scope, for the protocol that looks after its caller.
 EXTENSION = "serve.invocation"
@@ -137,7 +137,16 @@ class InvokeRoute:
             held.let_go()
 
     async def _whole(self, name: str, request: InvocationRequest, send: Send) -> None:
-        await _send(await self._invocation.forward(name, request), send)
+        answer = await self._invocation.forward(name, request)
+        size = sum(map(len, answer.body))
+        if size <= UNCOUNTED:
+            await _send(answer, send)
+            return
+        self._rooms.hold(name, size)  # callers may read slowly, or not
+        try:
+            await _send(answer, send)
+        finally:
+            self._rooms.let_go(name, size)
 
     async def _stream(self, name: str, request: InvocationRequest, send: Send) -> None:
         answer, pieces = await self._invocation.stream(name, request)

@@ -10,6 +10,10 @@ from serve.suspects import Standing, Suspects, Work
 
 _T = TypeVar("_T")
 
+#: A suspect that takes longer goes on beside the next: it may hang, and neighbours wait. Of two
+#: that are there at a death neither is condemned at once (suspects.DEATHS_IN_COMPANY). In seconds.
+TURN_S = 5.0
+
 
 class Trials:
     """The turns of suspects, in the order in which they come. Innocents do not wait."""
@@ -25,9 +29,18 @@ class Trials:
         """
         if self._standing(work) is Standing.INNOCENT:
             return await carry_out()
-        async with self._turn:
+        await self._turn.acquire()
+        try:
             self._standing(work)  # it may have been condemned meanwhile
-            return await carry_out()
+            trial = asyncio.ensure_future(carry_out())
+            try:
+                await asyncio.wait({trial}, timeout=TURN_S)
+            except BaseException:
+                trial.cancel()
+                raise
+        finally:
+            self._turn.release()
+        return await trial
 
     def _standing(self, work: Work) -> Standing:
         standing = self.suspects.standing(work)

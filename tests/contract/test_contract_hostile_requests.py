@@ -234,6 +234,25 @@ def test_words_of_a_caller_unload_nobody(
     assert phrase in complaint(answer)
 
 
+@pytest.mark.parametrize(
+    "weight", ["*;q=1e999", "gzip;q=1e-999", "*;q=1e999,gzip", "gzip;q=" + "9" * 400]
+)
+def test_weights_that_no_double_holds(weight: str, container: Container, tenant: str) -> None:
+    """tritonserver reads the weights of Accept-Encoding by std::stod, and dies of these."""
+    answer = container.invoke(tenant, _one([2]), Accept_Encoding=weight)
+    assert values(answer, "OUT_FP32") == [1.0, 1.0]
+
+
+def test_a_great_many_parameters(container: Container, tenant: str) -> None:
+    """tritonserver's time grows with their square, on threads that are everybody's."""
+    request = {**json.loads(_one([2])), "parameters": {f"k{n}": 1 for n in range(60_000)}}
+    started = time.monotonic()
+    answer = container.invoke(tenant, json.dumps(request).encode())
+    assert answer.status_code == 400, answer.text
+    complaint(answer)
+    assert time.monotonic() - started < 5
+
+
 @pytest.mark.parametrize("size", [8_001, 9_000, 12_000, 16_000, 33_000])
 def test_long_header_lines(size: int, container: Container, tenant: str) -> None:
     """A line that tritonserver's HTTP library does not take is a 431 at once."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -264,3 +265,18 @@ def test_empty_version_beside_the_graph(tmp_path: Path) -> None:
     assert model.versions == (1,)
     assert model.graph_path == executor / "1/ensemble/ensemble.pkl"
     assert model.entries == ("1", "config.pbtxt")
+
+
+def test_texts_that_do_not_end_and_a_great_many_versions(tmp_path: Path) -> None:
+    """Neither is looked at twice: each took minutes, and names stayed taken meanwhile."""
+    directory = tmp_path / "m"
+    (directory / "1").mkdir(parents=True)
+    (directory / "config.pbtxt").write_text('backend: "python"\n')
+    for name, quote in (("a", '"'), ("b", "'"), ("c", '"""'), ("d", "'''")):
+        (directory / f"1/{name}.py").write_text(quote + ("\\" + quote[0]) * 200_000 + "\n")
+    for version in range(2, 4000):
+        (directory / str(version)).mkdir()
+    (directory / "1/model.py").write_text("class TritonPythonModel: pass\n")
+    started = time.process_time()
+    assert read_repository(tmp_path).entry.name == "m"
+    assert time.process_time() - started < 10  # 0.4 s on an idle machine

@@ -256,8 +256,11 @@ def test_nesting(body: bytes) -> None:
         (text(parameters={"priority": 1.5}), "'priority': found 1.5"),
         (text(parameters={"timeout": "1"}), "'timeout': found '1'"),
         (text(parameters={"binary_data_output": "no"}), "true or false"),
-        (text(parameters={"own": [1]}), "'own': found a list"),
-        (text(parameters={"own": {}}), "'own': found an object"),
+        (text(parameters={"own": [1]}), "`parameters[...]`: found array"),
+        (text(parameters={"own": {}}), "`parameters[...]`: found object"),
+        (text(parameters={str(n): n for n in range(101)}), "length <= 100"),
+        (text(tensor(parameters={str(n): n for n in range(101)})), "length <= 100"),
+        (text(outputs=[{"name": "y", "parameters": {"a": []}}]), "found array"),
         (text(parameters={"own": None}), "'own': found null"),
     ],
 )
@@ -293,7 +296,7 @@ def test_a_hundred_thousand_members() -> None:
     members = ",".join(f'"{n}":0' for n in range(90_000)) + ',"89999":0'
     names = [{"name": str(n), "shape": [1], "datatype": "FP32", "data": [1]} for n in range(4000)]
     started = time.process_time()
-    assert "twice" in refusal(b'{"inputs":[],"parameters":{%s}}' % members.encode())
+    assert "twice" in refusal(b'{"inputs":[],"x":{%s}}' % members.encode())
     assert "twice" in refusal(text(*names, names[-1]))
     with pytest.raises(BadRequest, match="twice"):
         check_object(b"{%s}" % members.encode())

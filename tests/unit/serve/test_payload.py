@@ -216,6 +216,21 @@ def test_bodies_that_do_not_inflate(body: bytes) -> None:
         whole_of([body])
 
 
+@pytest.mark.parametrize(
+    ("value", "sent"),
+    [
+        (b"gzip", b"gzip"), (b"deflate, gzip;q=0.5", b"deflate"), (b"GZIP;q=1e999", b"gzip"),
+        (b"gzip;q=1e-999", b"gzip"), (b"*;q=1e999,gzip", b"gzip"), (b"br, gzip ; q=1", b"gzip"),
+        (b"*;q=1e999", None), (b"gzip;q=0", None), (b"gzip; q=0.000, br", None), (b"", None),
+        (b"identity", None), (b";;,,;q=", None), (b"x" * 5000, None),
+    ],
+)  # fmt: skip
+def test_accept_encoding_in_our_own_words(value: bytes, sent: bytes | None) -> None:
+    """tritonserver dies of weights that no double holds; it is told one encoding, or none."""
+    expected = [] if sent is None else [(b"accept-encoding", sent)]
+    assert request_headers([(b"accept-encoding", value)], [b"{}"]) == [*expected, _JSON_TYPE]
+
+
 def test_many_gzip_members() -> None:
     """Each costs a state of its own: a hundred pass, more are refused."""
     member = gzip.compress(b"x", mtime=0)

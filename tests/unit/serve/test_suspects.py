@@ -263,11 +263,13 @@ async def test_suspects_take_turns_and_innocents_do_not_wait() -> None:
         )
     ]
     await asyncio.sleep(0.01)
-    assert events == ["a begins", "innocent begins"]
+    assert sorted(events) == ["a begins", "innocent begins"]
     tasks[1].cancel()  # it waits, and goes away
     go_on.set()
     await asyncio.gather(*tasks, return_exceptions=True)
-    assert events[2:] == ["a ends", "innocent ends", "c begins", "c ends"]
+    assert [event for event in events if "innocent" not in event] == [
+        "a begins", "a ends", "c begins", "c ends",
+    ]  # fmt: skip
 
 
 async def test_one_that_is_condemned_while_it_waits_does_not_go() -> None:
