@@ -37,7 +37,7 @@ Spoil = Callable[[Path], object]
         (b'{"model_name": "m1", "url": ["/x"]}', "`url`: found list"),
         (b'{"model_name": "m1", "url": {}}', "`url`: found dict"),
         (b'{"modelName": "m1", "url": "/x"}', "`model_name`"),
-        (b"[" * 100_000, "no JSON"),
+        (b"[" * 60_000, "no JSON"),
     ],
 )
 def test_bodies(body: bytes, fragment: str, container: Container) -> None:
@@ -45,6 +45,13 @@ def test_bodies(body: bytes, fragment: str, container: Container) -> None:
     answer = container.http.post("/models", content=body)
     assert answer.status_code == 400
     assert fragment in complaint(answer)
+
+
+def test_a_body_that_is_too_large(container: Container) -> None:
+    """What names a model is short: more than 64 KB are refused by their announcement."""
+    answer = container.http.post("/models", content=b"[" * 100_000)
+    assert answer.status_code == 413
+    assert "found 100000 bytes, expected at most 65536" in complaint(answer)
 
 
 @pytest.mark.parametrize(
