@@ -131,9 +131,9 @@ class Lifecycle:
         async with AsyncExitStack() as undo:
             model = self._registry.begin_load(name, url)
             undo.callback(self._registry.forget, model)
-            model.archive = await _in_thread(archive_identity, url)
 
             serving_plan = await _in_thread(self._plan, namespace, url, entry)
+            model.archive = await _in_thread(archive_identity, url)
             room = await self._admission.room_for(serving_plan)
             undo.callback(room.give_back)
 

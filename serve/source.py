@@ -53,8 +53,9 @@ _MOST_ENTRIES = 5_000
 def archive_identity(url: str) -> str:
     """What tells this archive from another one, wherever it lies; touches the file system.
 
-    The names and sizes of its files, and the contents of short ones: configs and programs. The same
-    archive, extracted anew, is the same; a mended one is another.
+    url: as source_directory took it. The names and sizes of its files, and the contents of short
+    ones: configs and programs. The same archive, extracted anew, is the same; a mended one is
+    another.
     """
     digest = blake2b(digest_size=16)
     left = _READ_IN_ALL
