@@ -30,6 +30,7 @@ from serve.resources import (
     DESCRIPTORS,
     MEMORY,
     OWN_DESCRIPTORS,
+    SHARED_MEMORY,
     TASKS,
     Amounts,
     Kernel,
@@ -289,7 +290,7 @@ def _sentence(name: str, lack: Lack, why: str) -> str:
         setting = " (SERVE_GPU_MEMORY_RESERVE_MB)"
     kept = f", and {amount(lack.kept)} are kept free{setting}" if lack.kept else ""
     if lack.free < lack.kept:
-        return f"{found}{kept}; unload a model"
+        return f"{found}{kept}; {_remedy(lack)}"
     coming = (
         f", of which other models are expected to take {amount(lack.coming)}"
         if lack.free - lack.kept >= lack.needed
@@ -297,5 +298,11 @@ def _sentence(name: str, lack: Lack, why: str) -> str:
     )
     return (
         f"{found}{coming}{kept}; the load is expected to take {amount(lack.needed)}, {why}: "
-        "unload a model"
+        f"{_remedy(lack)}"
     )
+
+
+def _remedy(lack: Lack) -> str:
+    """Docker gives a container 64 MB of /dev/shm unless it is told otherwise."""
+    more = ", or give the container more (docker run --shm-size)"
+    return f"unload a model{more if lack.resource is SHARED_MEMORY else ''}"

@@ -225,6 +225,7 @@ class Fuzz:
             del self._in_flight[place]
             if wrong:
                 self._look(one, wrong, generation, own)
+        sender.wire.close()
         with self._lock:
             self._merge(own)
 
