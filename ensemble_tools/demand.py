@@ -17,6 +17,7 @@ from stat import S_ISDIR, S_ISREG
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as pb
 
+from ensemble_tools.model_config import instance_count
 from ensemble_tools.plan import PublishedModel, ServingPlan
 
 #: Entries of one plan that are looked at; a SavedModel or an NVTabular workflow has some hundred.
@@ -79,18 +80,15 @@ def demand_of(plan: ServingPlan) -> Demand:
         config = _config(model.config_text)
         kind = _kind(model, config)
         sizes: dict[str, int] = {}
-        digest.update(
-            f"\n{model.source_name}\0{kind}\0{_instances(config)}".encode(errors="replace")
-        )
+        instances = instance_count(config)
+        digest.update(f"\n{model.source_name}\0{kind}\0{instances}".encode(errors="replace"))
         for name, target in model.links:
             for path, size in _files(target, name, budget):
                 version = path.partition("/")[0]
                 sizes[version] = sizes.get(version, 0) + size
                 digest.update(f"\n{path}\0{size}".encode(errors="replace"))
         largest = max((size for name, size in sizes.items() if name.isdigit()), default=0)
-        models.append(
-            ModelDemand(model.triton_name, kind, _instances(config), largest, _gpus(kind, config))
-        )
+        models.append(ModelDemand(model.triton_name, kind, instances, largest, _gpus(kind, config)))
     return Demand(digest.hexdigest(), tuple(models))
 
 
@@ -110,13 +108,6 @@ def _kind(model: PublishedModel, config: pb.ModelConfig) -> str:
     if config.HasField("ensemble_scheduling"):
         return ENSEMBLE
     return GENERATED if kind == PYTHON and model.files and not model.links else kind
-
-
-def _instances(config: pb.ModelConfig) -> int:
-    """As tritonserver counts them: of each group so many, on each of the GPUs that it names."""
-    return (
-        sum(max(1, group.count) * max(1, len(group.gpus)) for group in config.instance_group) or 1
-    )
 
 
 def _gpus(kind: str, config: pb.ModelConfig) -> tuple[int, ...] | None:

@@ -21,7 +21,7 @@ from typing import Any
 
 from ensemble_tools.errors import DemandRefused, quoted
 from ensemble_tools.files import is_directory, is_file, size_of
-from ensemble_tools.model_config import ModelConfig, data_type_name
+from ensemble_tools.model_config import ModelConfig, data_type_name, instance_count
 from ensemble_tools.repository import SourceModel
 
 #: Of the machine's memory, what one model's warm-up or its sequences' states may take.
@@ -206,10 +206,7 @@ class _Demands:
 
     def _instances(self) -> int:
         """Processes or threads: of all groups, for each version that is served."""
-        groups = [
-            max(1, group.count) * max(1, len(group.gpus)) for group in self._message.instance_group
-        ]
-        return int(max(1, sum(groups)) * max(1, self._served_versions()))
+        return instance_count(self._message) * max(1, self._served_versions())
 
     def _served_versions(self) -> int:
         policy, there = self._message.version_policy, len(self._model.versions)

@@ -136,6 +136,15 @@ def parse_model_config(text: str, path: Path) -> ModelConfig:
         raise ConfigUnreadable(path, "it is nested too deeply") from error
 
 
+def instance_count(message: pb.ModelConfig) -> int:
+    """How many instances of each version a config names: each group's count, on each of its GPUs.
+
+    A group that names no GPU counts once, whatever the machine has; a config without groups is one.
+    """
+    groups = message.instance_group
+    return sum(max(1, group.count) * max(1, len(group.gpus)) for group in groups) or 1
+
+
 def print_model_config(message: pb.ModelConfig) -> str:
     """The text form that Triton reads."""
     return str(text_format.MessageToString(message))

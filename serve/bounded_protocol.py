@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from typing import Any
+from typing import Any, NoReturn
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
@@ -169,7 +169,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self.stage = Stage.NOTHING
         self._reading_since = None
 
-    def refuse(self, error: ServeError) -> None:
+    def refuse(self, error: ServeError) -> NoReturn:
         """Refuse the request that is being read, from within one of httptools' callbacks."""
         self._why = error
         raise _Refused

@@ -181,7 +181,7 @@ def _are_strings(data: list[Any]) -> bool:
 
 
 def _check_long(text: bytes, binary: int) -> Strings:
-    text, request = _read_long(text)
+    text, request = _read_leniently(_decode, text)
     strings: list[tuple[int, int, int]] = []
     members, position = 1, 0
     for tensor in request.inputs:
@@ -217,7 +217,7 @@ def _check_long(text: bytes, binary: int) -> Strings:
 
 def check_object(text: bytes) -> None:
     """Raise BadRequest unless it is a JSON object; for generate, which knows its members itself."""
-    text, _ = _read_plain(_decode_object, text)
+    text, _ = _read_leniently(_decode_object, text)
     if len(text) > _LONGEST_ENVELOPE:
         return
     _unique_members(text)
@@ -259,12 +259,8 @@ def _plain(text: bytes) -> bytes:
     return text
 
 
-def _read_long(text: bytes) -> tuple[bytes, _LongRequest]:
-    return _read_plain(_decode, text)
-
-
-def _read_plain(decode: Any, text: bytes) -> tuple[bytes, Any]:
-    """The text as it was read, and what it says."""
+def _read_leniently(decode: Any, text: bytes) -> tuple[bytes, Any]:
+    """The text as it was read, perhaps made plain, and what it says."""
     if len(text) > _LONGEST_JSON:
         raise BodyTooLarge(f"{len(text)} bytes of JSON", _LONGEST_JSON)
     try:

@@ -21,7 +21,7 @@ from serve.bounded_protocol import BoundedProtocol, Stage
 from serve.connections import Connections
 from serve.deadline import within
 from serve.error_responses import on_serve_error, on_unexpected_error
-from serve.errors import ServeError, TritonUnavailable
+from serve.errors import Overloaded, ServeError, TritonUnavailable
 from serve.invocation import Invocation, Request
 from serve.payload import keep_piece
 from serve.routes import EXTENSION
@@ -162,18 +162,20 @@ class _Protocol(BoundedProtocol):
 
     def _count(self, exchange: _Exchange) -> None:
         """The body has grown by much."""
-        begins = exchange.held is None
-        if exchange.held is None:
-            largest = self.crowd.limits.largest_body
-            self.check_announced(exchange.headers, largest)
-            exchange.held = HeldBody(self.rooms, exchange.model_name, largest)
+        held = exchange.held
         try:
-            if begins:
+            if held is None:
+                held = exchange.held = self._begun(exchange)
                 self.invocation.expect(exchange.model_name)
-            exchange.held.grow(exchange.size)
+            held.grow(exchange.size)
         except ServeError as error:
             self.refuse(error)
-        exchange.uncounted_up_to = exchange.held.uncounted_up_to
+        exchange.uncounted_up_to = held.uncounted_up_to
+
+    def _begun(self, exchange: _Exchange) -> HeldBody:
+        largest = self.crowd.limits.largest_body
+        self.check_announced(exchange.headers, largest)
+        return HeldBody(self.rooms, exchange.model_name, largest)
 
     def give_up(self, cycle: Any) -> None:
         """Nobody wants the answer any more."""
@@ -204,24 +206,20 @@ class _Protocol(BoundedProtocol):
             else:
                 self._end(exchange)
         else:
-            await self._send_held(exchange, answer)
+            length = sum(map(len, answer.body))
+            if length > UNCOUNTED:
+                await self._send_counted(exchange, answer, length)
+            else:
+                await self._send(exchange, answer.status, answer.headers, answer.body, length)
 
-    async def _send_held(self, exchange: _Exchange, answer: Answer) -> None:
+    async def _send_counted(self, exchange: _Exchange, answer: Answer, length: int) -> None:
         """Send it, its bytes counted until they are written: callers may read slowly, or not."""
-        size = sum(map(len, answer.body))
         exchange.drop_body()
-        counted = size if size > UNCOUNTED else 0
         try:
-            if counted:
-                self.rooms.hold(exchange.model_name, counted)
-        except ServeError as error:
+            with self.rooms.holding(exchange.model_name, length):
+                await self._send(exchange, answer.status, answer.headers, answer.body, length)
+        except Overloaded as error:  # before anything was sent
             await self._refuse(exchange, error)
-            return
-        try:
-            await self._send(exchange, answer.status, answer.headers, answer.body)
-        finally:
-            if counted:
-                self.rooms.let_go(exchange.model_name, counted)
 
     def _is_wanted(self) -> bool:
         """Whether the caller is still there."""
@@ -238,17 +236,22 @@ class _Protocol(BoundedProtocol):
         else:
             raise error
         headers = [header for header in response.raw_headers if header[0] != b"content-length"]
-        body = deque([bytes(response.body)])
-        await self._send(exchange, response.status_code, headers, body)
+        body = bytes(response.body)
+        await self._send(exchange, response.status_code, headers, deque([body]), len(body))
 
     async def _send(
-        self, exchange: _Exchange, status: int, headers: Headers, pieces: deque[bytes]
+        self,
+        exchange: _Exchange,
+        status: int,
+        headers: Headers,
+        pieces: deque[bytes],
+        length: int,
     ) -> None:
         """Send an answer; a large one piece by piece, so that others are served in between.
 
-        The next request of this connection is not looked at before the caller has read on.
+        length: of all pieces, in bytes. The next request of this connection is not looked at before
+        the caller has read on.
         """
-        length = sum(map(len, pieces))
         exchange.response_started = True
         exchange.drop_body()  # a caller may read slowly, and then be idle for long
         batch = [self._head(exchange, status, headers, length)]

@@ -28,7 +28,7 @@ from serve.messages import (
 from serve.payload import keep_piece
 from serve.registry import Registry
 from serve.triton_http import Answer
-from serve.waiting_room import MIB, UNCOUNTED, HeldBody, WaitingRooms
+from serve.waiting_room import MIB, HeldBody, WaitingRooms
 
 #: Where an invocation's Request stands in its scope, for the protocol that looks after its caller.
 EXTENSION = "serve.invocation"
@@ -138,15 +138,9 @@ class InvokeRoute:
 
     async def _whole(self, name: str, request: InvocationRequest, send: Send) -> None:
         answer = await self._invocation.forward(name, request)
-        size = sum(map(len, answer.body))
-        if size <= UNCOUNTED:
-            await _send(answer, send)
-            return
-        self._rooms.hold(name, size)  # callers may read slowly, or not
-        try:
-            await _send(answer, send)
-        finally:
-            self._rooms.let_go(name, size)
+        length = sum(map(len, answer.body))
+        with self._rooms.holding(name, length):  # callers may read slowly, or not
+            await _send(answer, length, send)
 
     async def _stream(self, name: str, request: InvocationRequest, send: Send) -> None:
         answer, pieces = await self._invocation.stream(name, request)
@@ -195,8 +189,7 @@ async def _body(receive: Receive, held: HeldBody) -> list[bytes]:
             return pieces
 
 
-async def _send(answer: Answer, send: Send) -> None:
-    length = sum(map(len, answer.body))
+async def _send(answer: Answer, length: int, send: Send) -> None:
     headers = [*answer.headers, (b"content-length", b"%d" % length)]
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     while len(answer.body) > 1:

@@ -17,6 +17,8 @@ import logging
 import sys
 import time
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from serve.errors import BodyTooLarge, Overloaded, shortened
@@ -109,6 +111,18 @@ class WaitingRooms:
             self._held[name] = left
         else:
             del self._held[name]
+
+    @contextmanager
+    def holding(self, name: str, count: int) -> Iterator[None]:
+        """Hold so many bytes while the block lasts; up to UNCOUNTED are not counted."""
+        if count <= UNCOUNTED:
+            yield
+            return
+        self.hold(name, count)
+        try:
+            yield
+        finally:
+            self.let_go(name, count)
 
     def check_room(self, name: str, waiting: int) -> None:
         """Raise Overloaded unless one more may wait where so many do."""

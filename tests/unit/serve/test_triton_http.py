@@ -71,7 +71,7 @@ async def test_a_connection_is_used_again() -> None:
 
 
 async def test_many_at_once() -> None:
-    """Two hundred requests at once get their own answers, and their connections stay usable."""
+    """Two hundred requests at once get their own answers; after a burst 64 connections stay."""
 
     async def play(peer: Peer) -> None:
         while True:
@@ -83,7 +83,7 @@ async def test_many_at_once() -> None:
             bodies = [b"%d" % number for number in range(200)]
             answers = await asyncio.gather(*(ask(stage, body) for body in bodies))
             assert [text(got) for got in answers] == [b"<" + body + b">" for body in bodies]
-        assert stage.connections == 200
+        assert stage.connections == 200 + 200 - 64
 
 
 CHUNKED = (
