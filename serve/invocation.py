@@ -193,39 +193,27 @@ class Invocation:
 
     async def _question(self, model: Model, request: Request, deadline: float) -> Question:
         """What tritonserver is asked; nothing that it must not be given (envelope)."""
-        asked = await self._uncompressed(model, request)
+        body: Sequence[bytes] = request.body
+        if not any(body):
+            raise BadRequest("the body", "nothing", "an inference request of the v2 protocol")
+        if is_compressed(request.headers):
+            body = await self._inflated(model, request)
+        asked = Question(request_headers(request.headers, body), body)
         if self._translation is not None:
             asked = await self._in_time(
                 self._translation.question(model, asked, deadline, request.is_wanted)
             )
             if asked.translated:
                 request.body.clear()
-        return await self._checked(asked)
-
-    async def _uncompressed(self, model: Model, request: Request) -> Question:
-        body: Sequence[bytes] = request.body
-        if not any(body):
-            raise BadRequest("the body", "nothing", "an inference request of the v2 protocol")
-        if is_compressed(request.headers):
-
-            def grown(size: int) -> None:
-                model.room.hold(size - request.inflated)
-                request.inflated = size
-
-            body = await stepwise(inflated(body, self._largest_body, grown))
-        return Question(request_headers(request.headers, body), body)
-
-    async def _checked(self, question: Question) -> Question:
-        size = json_length(question.headers)
-        if question.translated:
-            head, *tensors = question.body
-            check_request(head, sum(map(len, tensors)))  # its strings were written by us
-            return question
+                head, *tensors = asked.body
+                check_request(head, sum(map(len, tensors)))  # its strings were written by us
+                return asked
+        size = json_length(asked.headers)
         if size == 0:  # one tensor and no word about it
-            return question
-        if len(question.body) > 1:  # tritonserver gets the very bytes that are read here
-            question = Question(question.headers, [b"".join(question.body)])
-        whole = question.body[0]
+            return asked
+        if len(body) > 1:  # tritonserver gets the very bytes that are read here
+            asked = Question(asked.headers, [b"".join(body)])
+        whole = asked.body[0]
         if not self._infers:
             check_object(whole)
         elif size is None:
@@ -233,7 +221,14 @@ class Invocation:
         else:
             for start, end, count in check_request(whole[:size], len(whole) - size):
                 await stepwise(check_strings(whole, size + start, size + end, count))
-        return question
+        return asked
+
+    async def _inflated(self, model: Model, request: Request) -> list[bytes]:
+        def grown(size: int) -> None:
+            model.room.hold(size - request.inflated)
+            request.inflated = size
+
+        return await stepwise(inflated(request.body, self._largest_body, grown))
 
     async def _in_time(self, translating: Awaitable[_T]) -> _T:
         try:

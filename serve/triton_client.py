@@ -11,8 +11,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -89,17 +88,17 @@ _LATE = "StatusCode.DEADLINE_EXCEEDED"
 _UNREACHABLE = {"StatusCode.UNAVAILABLE", "StatusCode.CANCELLED"}
 
 
-@contextmanager
-def _translated(timeout_s: float) -> Iterator[None]:
-    try:
-        yield
-    except AnswerLate as error:
-        raise TritonTimeout("the invocation", timeout_s, "SERVE_INVOKE_TIMEOUT") from error
-    except ConnectionFailed as error:
-        raise TritonUnavailable(str(error)) from error
-    except HeaderLong as error:
+def _note_end(work: Work, suspects: Suspects, error: BaseException, timeout_s: float) -> None:
+    """Note that an inference ended without an answer; raise our error for HTTP's, if it is one."""
+    if isinstance(error, HeaderLong):
+        suspects.answered(work)  # it was not sent
         name = error.name.decode("latin-1")
         raise HeaderTooLarge(name, error.size, LONGEST_HEADER) from error
+    suspects.lost(work, broken=isinstance(error, ConnectionFailed))
+    if isinstance(error, ConnectionFailed):
+        raise TritonUnavailable(str(error)) from error
+    if isinstance(error, AnswerLate):
+        raise TritonTimeout("the invocation", timeout_s, "SERVE_INVOKE_TIMEOUT") from error
 
 
 class Stream:
@@ -119,15 +118,14 @@ class Stream:
 
     async def __anext__(self) -> bytes:
         try:
-            with _translated(self._timeout_s):
-                return await anext(self._body)
+            return await anext(self._body)
         except StopAsyncIteration:
             self._suspects.answered(self._work)
             if self._clears:
                 self._suspects.clear(self._work)
             raise
         except BaseException as error:
-            self._suspects.lost(self._work, broken=isinstance(error, TritonUnavailable))
+            _note_end(self._work, self._suspects, error, self._timeout_s)
             raise
 
     def close(self) -> None:
@@ -431,15 +429,11 @@ class TritonClient:
     ) -> Answer:
         self._suspects.enter(work)
         try:
-            with _translated(timeout_s):
-                answer = await self._http.request(
-                    b"POST", path, headers, body, timeout_s=timeout_s, held=held, left_s=left_s
-                )
-        except HeaderTooLarge:  # it was not sent
-            self._suspects.answered(work)
-            raise
+            answer = await self._http.request(
+                b"POST", path, headers, body, timeout_s=timeout_s, held=held, left_s=left_s
+            )
         except BaseException as error:
-            self._suspects.lost(work, broken=isinstance(error, TritonUnavailable))
+            _note_end(work, self._suspects, error, timeout_s)
             raise
         self._suspects.answered(work)
         return answer
@@ -477,12 +471,11 @@ class TritonClient:
     ) -> tuple[Answer, Stream]:
         self._suspects.enter(work)
         try:
-            with _translated(timeout_s):
-                answer, pieces = await self._http.stream(
-                    b"POST", path, headers, body, timeout_s=timeout_s
-                )
+            answer, pieces = await self._http.stream(
+                b"POST", path, headers, body, timeout_s=timeout_s
+            )
         except BaseException as error:
-            self._suspects.lost(work, broken=isinstance(error, TritonUnavailable))
+            _note_end(work, self._suspects, error, timeout_s)
             raise
         return answer, Stream(pieces, timeout_s, work, self._suspects, clears=answer.status == 200)
 
