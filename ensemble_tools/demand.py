@@ -17,6 +17,7 @@ from stat import S_ISDIR, S_ISREG
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as pb
 
+from ensemble_tools.files import SHORTAGES
 from ensemble_tools.model_config import instance_count
 from ensemble_tools.plan import PublishedModel, ServingPlan
 
@@ -71,7 +72,8 @@ def demand_of(plan: ServingPlan) -> Demand:
     """What the plan's models are. Blocking for as long as some hundred stat() take.
 
     The identity is made of forms, names in the archive, and file names with their sizes; contents
-    are not read. Raises nothing: what cannot be looked at has no size.
+    are not read. What cannot be looked at has no size; raises OSError where that is for a lack of
+    the machine.
     """
     digest = hashlib.sha256(plan.form.value.encode())
     budget = iter(range(MAX_ENTRIES))
@@ -133,5 +135,7 @@ def _files(top: Path, name: str, budget: Iterator[int]) -> Iterator[tuple[str, i
             elif S_ISDIR(found.st_mode) and depth < MAX_DEPTH:
                 inside = sorted(os.listdir(path), reverse=True)[-MAX_ENTRIES:]
                 waiting += [(path / child, f"{name}/{child}", depth + 1) for child in inside]
-        except OSError:
+        except OSError as error:
+            if error.errno in SHORTAGES:
+                raise
             continue

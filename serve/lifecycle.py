@@ -132,8 +132,12 @@ class Lifecycle:
             model = self._registry.begin_load(name, url)
             undo.callback(self._registry.forget, model)
 
-            serving_plan = await _in_thread(self._plan, namespace, url, entry)
-            model.archive = await _in_thread(archive_identity, url)
+            limit = Deadline(settings.load_timeout_s, "SERVE_LOAD_TIMEOUT")
+            reading = f"reading the archive of the model {name}"
+            planning = in_daemon_thread(lambda: self._plan(namespace, url, entry), "load")
+            serving_plan = await limit.bound(planning, reading)
+            identifying = in_daemon_thread(lambda: archive_identity(url), "load")
+            model.archive = await limit.bound(identifying, reading)
             room = await self._admission.room_for(serving_plan)
             undo.callback(room.give_back)
 

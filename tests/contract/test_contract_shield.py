@@ -218,12 +218,11 @@ def test_outputs(unhurt: Container, outputs: list[dict[str, object]]) -> None:
     refused(unhurt, with_outputs(outputs))
 
 
-@pytest.mark.parametrize("count", [-1, 2**31, 2**63, 2**64, 1.5, "2"])
+@pytest.mark.parametrize("count", [-1, 1, 2**31, 2**63, 2**64, 1.5, "2"])
 def test_classification(unhurt: Container, count: object) -> None:
-    """No number of classes, however odd, is a fault of the server."""
+    """Is refused altogether: of strings it makes some versions divide by zero."""
     output: dict[str, object] = {"name": "OUT", "parameters": {"classification": count}}
-    answer = unhurt.invoke("shielded", with_outputs([output]))
-    assert answer.status_code in (200, 400), answer.text
+    assert "classification" in refused(unhurt, with_outputs([output]))
 
 
 @pytest.mark.parametrize("number", ["1e400", "-1e400", "NaN", "1e-400", "9" * 5000])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import time
@@ -30,12 +31,35 @@ def archive(directory: Path, config: str, **files: int) -> Path:
     return directory
 
 
-def demand(directory: Path, name: str = "m") -> Demand:
-    """What the archive asks, as a load would find it."""
+def load_plan(directory: Path, name: str = "m") -> ServingPlan:
+    """The plan of a load."""
     repository = read_repository(directory)
     graph = read_executor_graph(repository)
     made = plan(repository, graph, Namespace(name), strict=True)
-    return demand_of(with_compiled_workflows(made, repository))
+    return with_compiled_workflows(made, repository)
+
+
+def demand(directory: Path, name: str = "m") -> Demand:
+    """What the archive asks, as a load would find it."""
+    return demand_of(load_plan(directory, name))
+
+
+@pytest.mark.parametrize(("number", "is_shortage"), [(errno.EMFILE, True), (errno.EACCES, False)])
+def test_what_cannot_be_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, is_shortage: bool
+) -> None:
+    """It has no size; but a lack of the machine says nothing about the archive."""
+    made = load_plan(archive(tmp_path, 'backend: "python"'))
+
+    def failing(_: object) -> list[str]:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "listdir", failing)
+    if is_shortage:
+        with pytest.raises(OSError, match="open files"):
+            demand_of(made)
+    else:
+        assert [model.payload_bytes for model in demand_of(made).models] == [0]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pytest
 
 import serve.lifecycle
 import serve.stub_processes
-from ensemble_tools import Compile, ServingPlan, WorkflowCheck
+from ensemble_tools import Compile, ServingPlan, WorkflowCheck, read_repository
 from ensemble_tools.errors import PayloadBroken
 from ensemble_tools.plan import PublishedModel
 from serve.errors import (
@@ -119,6 +119,26 @@ async def test_a_load_that_fails(
             await asyncio.wait_for(on.lifecycle.load("m", url), WAIT_S)
         assert "\n" not in str(refused.value)
         await on.assert_empty()
+
+
+async def test_a_disk_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The load is given up in its time, and the name is free again."""
+    answers = threading.Event()
+    read = read_repository
+
+    def hanging(directory: Path, entry: str | None) -> Any:
+        answers.wait(WAIT_S)
+        return read(directory, entry)
+
+    monkeypatch.setattr(serve.lifecycle, "read_repository", hanging)
+    async with joined(tmp_path, load_timeout_s=0.3) as on:
+        url = on.archive()
+        with pytest.raises(TritonTimeout, match=r"^reading the archive .* SERVE_LOAD_TIMEOUT"):
+            await asyncio.wait_for(on.lifecycle.load("m", url), WAIT_S / 2)
+        await on.assert_empty()
+        answers.set()
+        monkeypatch.undo()
+        await asyncio.wait_for(on.lifecycle.load("m", url), WAIT_S)
 
 
 @pytest.mark.parametrize(
