@@ -28,9 +28,10 @@ LOOK_S = 0.02
 
 @dataclass(frozen=True)
 class Process:
-    """A process as /proc shows it."""
+    """A process as /proc shows it. started: in clock ticks; ids are used again within a suite."""
 
     pid: int
+    started: int
     parent: int
     group: int
     command: tuple[str, ...]
@@ -60,7 +61,7 @@ class Container:
     work_dir: Path
     quotes_names: bool = False
     http: httpx.Client = field(init=False)
-    _seen: set[int] = field(default_factory=set)
+    _seen: set[tuple[int, int]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
@@ -143,7 +144,7 @@ class Container:
             children = [process for process in everyone if process.parent in parents]
             found += children
             parents = {process.pid for process in children}
-        self._seen |= {process.pid for process in found}
+        self._seen |= {(process.pid, process.started) for process in found}
         return found
 
     def triton(self) -> int:
@@ -200,7 +201,8 @@ class Container:
 
     def survivors(self) -> set[int]:
         """Processes that were seen below it and still run."""
-        return {process.pid for process in processes()} & self._seen
+        everyone = processes()
+        return {process.pid for process in everyone if (process.pid, process.started) in self._seen}
 
     def discard(self) -> None:
         """Clears away what a container that was killed left behind."""
@@ -314,10 +316,11 @@ def processes() -> list[Process]:
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            state, parent, group = (entry / "stat").read_text().rpartition(")")[2].split()[:3]
+            state, *numbers = (entry / "stat").read_text().rpartition(")")[2].split()
             words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
             if state != "Z":
-                found.append(Process(int(entry.name), int(parent), int(group), (*words, "")))
+                parent, group, started = (int(numbers[place]) for place in (0, 1, 18))
+                found.append(Process(int(entry.name), started, parent, group, (*words, "")))
     return found
 
 
