@@ -21,11 +21,11 @@ from serve.bounded_protocol import BoundedProtocol, Stage
 from serve.connections import Connections
 from serve.deadline import within
 from serve.error_responses import on_serve_error, on_unexpected_error
-from serve.errors import Overloaded, ServeError, TritonUnavailable
+from serve.errors import ServeError, TritonUnavailable
 from serve.invocation import Invocation, Request
 from serve.payload import keep_piece
 from serve.routes import EXTENSION
-from serve.triton_http import Answer, Headers, write_together
+from serve.triton_http import Headers, write_together
 from serve.waiting_room import UNCOUNTED, HeldBody, WaitingRooms
 
 _log = logging.getLogger(__name__)
@@ -206,20 +206,9 @@ class _Protocol(BoundedProtocol):
             else:
                 self._end(exchange)
         else:
-            length = sum(map(len, answer.body))
-            if length > UNCOUNTED:
-                await self._send_counted(exchange, answer, length)
-            else:
-                await self._send(exchange, answer.status, answer.headers, answer.body, length)
-
-    async def _send_counted(self, exchange: _Exchange, answer: Answer, length: int) -> None:
-        """Send it, its bytes counted until they are written: callers may read slowly, or not."""
-        exchange.drop_body()
-        try:
-            with self.rooms.holding(exchange.model_name, length):
-                await self._send(exchange, answer.status, answer.headers, answer.body, length)
-        except Overloaded as error:  # before anything was sent
-            await self._refuse(exchange, error)
+            await self._send(exchange, answer.status, answer.headers, answer.body)
+        finally:  # callers may read slowly, or not
+            request.let_answer_go()
 
     def _is_wanted(self) -> bool:
         """Whether the caller is still there."""
@@ -236,22 +225,17 @@ class _Protocol(BoundedProtocol):
         else:
             raise error
         headers = [header for header in response.raw_headers if header[0] != b"content-length"]
-        body = bytes(response.body)
-        await self._send(exchange, response.status_code, headers, deque([body]), len(body))
+        body = deque([bytes(response.body)])
+        await self._send(exchange, response.status_code, headers, body)
 
     async def _send(
-        self,
-        exchange: _Exchange,
-        status: int,
-        headers: Headers,
-        pieces: deque[bytes],
-        length: int,
+        self, exchange: _Exchange, status: int, headers: Headers, pieces: deque[bytes]
     ) -> None:
         """Send an answer; a large one piece by piece, so that others are served in between.
 
-        length: of all pieces, in bytes. The next request of this connection is not looked at before
-        the caller has read on.
+        The next request of this connection is not looked at before the caller has read on.
         """
+        length = sum(map(len, pieces))
         exchange.response_started = True
         exchange.drop_body()  # a caller may read slowly, and then be idle for long
         batch = [self._head(exchange, status, headers, length)]

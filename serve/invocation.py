@@ -39,7 +39,7 @@ from serve.translation import Question, Translation, TurnLate, stepwise
 from serve.triton_client import Refusal, Stream, TritonClient, refusal
 from serve.triton_http import Answer, Headers
 from serve.triton_messages import Verdict, dead_model, one_sentence, quotes_a_death
-from serve.waiting_room import WaitedTooLong
+from serve.waiting_room import HeldAnswer, WaitedTooLong
 
 _LOST = {Verdict.STUB_DIED, Verdict.NOT_LOADED}
 
@@ -53,7 +53,8 @@ class Request:
 
     The body is emptied once it has been translated. is_wanted: whether the caller is still there.
     waits: whether it waits for a place in tritonserver; written here, for who looks after callers.
-    inflated: bytes that its body has been inflated to, which count as held.
+    inflated: bytes that its body has been inflated to, which count as held. answer: the bytes of
+    its answer that do; whoever made the request lets them go when the answer is sent.
     """
 
     headers: Headers
@@ -61,6 +62,12 @@ class Request:
     is_wanted: Callable[[], bool] = lambda: True
     waits: bool = False
     inflated: int = 0
+    answer: HeldAnswer | None = None
+
+    def let_answer_go(self) -> None:
+        """The answer is sent, or nobody waits for it."""
+        if self.answer is not None:
+            self.answer.let_go()
 
 
 class AnswerStream:
@@ -122,15 +129,23 @@ class Invocation:
     async def forward(self, name: str, request: Request) -> Answer:
         """The entry model's whole answer, with the headers it is to go back with.
 
-        Raises CallerError (ModelNotLoaded, BadRequest), InvocationFailed, ResourceExhausted,
-        Overloaded, TritonUnavailable or TritonTimeout. Cancel it when nobody wants the answer any
-        more: who waits is gone at once; what tritonserver has keeps its place until it is answered.
+        Its bytes are held (Request.answer). Raises CallerError (ModelNotLoaded, BadRequest),
+        InvocationFailed, ResourceExhausted, Overloaded, TritonUnavailable or TritonTimeout.
+        Cancel it when nobody wants the answer any more: who waits is gone at once; what
+        tritonserver has keeps its place until it is answered.
         """
         model = self._registry.loaded(name)
         self.count += 1
         with model.invocation():
             deadline = time.monotonic() + self.timeout_s
             room = model.room
+
+            def grown(size: int) -> int:
+                if request.answer is None:
+                    request.answer = room.held_answer()
+                request.answer.grow(size)
+                return request.answer.uncounted_up_to
+
             if not room.enter():
                 await self._turn(model, request, deadline)
             try:
@@ -139,7 +154,13 @@ class Invocation:
                 async def send(timeout_s: float) -> _Sent:
                     path = self._path(model)
                     return await self._triton.infer(
-                        path, question.headers, question.body, timeout_s, room, self.timeout_s
+                        path,
+                        question.headers,
+                        question.body,
+                        timeout_s,
+                        room,
+                        self.timeout_s,
+                        grown,
                     ), None
 
                 answer, _ = await self._answered(model, send, deadline, question.body)
@@ -151,6 +172,8 @@ class Invocation:
                 answer = await self._in_time(
                     self._translation.answer(model, question, answer, deadline)
                 )
+                if question.translated:
+                    grown(sum(map(len, answer.body)))
         answer.headers = response_headers(answer.headers)
         return answer
 

@@ -137,10 +137,10 @@ class InvokeRoute:
             held.let_go()
 
     async def _whole(self, name: str, request: InvocationRequest, send: Send) -> None:
-        answer = await self._invocation.forward(name, request)
-        length = sum(map(len, answer.body))
-        with self._rooms.holding(name, length):  # callers may read slowly, or not
-            await _send(answer, length, send)
+        try:
+            await _send(await self._invocation.forward(name, request), send)
+        finally:  # callers may read slowly, or not
+            request.let_answer_go()
 
     async def _stream(self, name: str, request: InvocationRequest, send: Send) -> None:
         answer, pieces = await self._invocation.stream(name, request)
@@ -189,7 +189,8 @@ async def _body(receive: Receive, held: HeldBody) -> list[bytes]:
             return pieces
 
 
-async def _send(answer: Answer, length: int, send: Send) -> None:
+async def _send(answer: Answer, send: Send) -> None:
+    length = sum(map(len, answer.body))
     headers = [*answer.headers, (b"content-length", b"%d" % length)]
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     while len(answer.body) > 1:

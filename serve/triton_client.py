@@ -25,6 +25,7 @@ from serve.errors import (
     HeaderTooLarge,
     ModelUnusable,
     ResourceExhausted,
+    ServeError,
     TritonTimeout,
     TritonUnavailable,
 )
@@ -38,6 +39,7 @@ from serve.triton_http import (
     AnswerLate,
     Body,
     ConnectionFailed,
+    Grown,
     HeaderLong,
     Headers,
     Held,
@@ -94,6 +96,9 @@ def _note_end(work: Work, suspects: Suspects, error: BaseException, timeout_s: f
         suspects.answered(work)  # it was not sent
         name = error.name.decode("latin-1")
         raise HeaderTooLarge(name, error.size, LONGEST_HEADER) from error
+    if isinstance(error, ServeError):
+        suspects.answered(work)  # by more than is taken
+        return
     suspects.lost(work, broken=isinstance(error, ConnectionFailed))
     if isinstance(error, ConnectionFailed):
         raise TritonUnavailable(str(error)) from error
@@ -402,18 +407,19 @@ class TritonClient:
         timeout_s: float,
         held: Held | None = None,
         left_s: float = 0.0,
+        grown: Grown | None = None,
     ) -> Answer:
         """Send an inference and return Triton's whole answer, whatever its status.
 
         held: kept for as long as tritonserver has the inference, left_s beyond its end here at
-        most. Raises TritonUnavailable, TritonTimeout or RequestRefused.
+        most. Raises TritonUnavailable, TritonTimeout or RequestRefused, and what grown raises.
         """
         work = RequestWork(path, tuple(body))  # a caller who leaves takes the list's pieces away
         if not self._suspects.watching:
-            return await self._infer(work, path, headers, body, timeout_s, held, left_s)
+            return await self._infer(work, path, headers, body, timeout_s, held, left_s, grown)
 
         async def send() -> Answer:
-            return await self._infer(work, path, headers, body, timeout_s, held, left_s)
+            return await self._infer(work, path, headers, body, timeout_s, held, left_s, grown)
 
         return await self._watched(work, lambda: self._tried(work, send), timeout_s)
 
@@ -426,12 +432,14 @@ class TritonClient:
         timeout_s: float,
         held: Held | None,
         left_s: float,
+        grown: Grown | None,
     ) -> Answer:
         self._suspects.enter(work)
         try:
             answer = await self._http.request(
-                b"POST", path, headers, body, timeout_s=timeout_s, held=held, left_s=left_s
-            )
+                b"POST", path, headers, body,
+                timeout_s=timeout_s, held=held, left_s=left_s, grown=grown,
+            )  # fmt: skip
         except BaseException as error:
             _note_end(work, self._suspects, error, timeout_s)
             raise

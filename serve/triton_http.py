@@ -28,6 +28,8 @@ Headers = list[tuple[bytes, bytes]]
 LONGEST_HEADER = 8000
 #: An answer whose consumer is slower than tritonserver is read no further than this, in bytes.
 _STREAM_HIGH_WATER = 4 * 1024 * 1024
+#: Nobody is told of the bytes of an answer that has no more than these.
+_UNTOLD = 16 * 1024
 #: After a burst so many connections stay: each is a descriptor of tritonserver's, too.
 _MOST_IDLE = 64
 #: Below this a copy costs less than a system call that gathers pieces, in bytes.
@@ -60,6 +62,11 @@ class Held(Protocol):
     def keep(self) -> None: ...
 
     def leave(self) -> None: ...
+
+
+#: Told how many bytes of an answer's body have come; says up to how many it need not be told. What
+#: it raises ends the request.
+Grown = Callable[[int], int]
 
 
 @dataclass
@@ -108,6 +115,9 @@ class _Connection(asyncio.Protocol):
         self._answer = Answer()
         self._head = self._complete = self._streamed = False
         self._buffered = 0
+        self._grown: Grown | None = None
+        self._uncounted_up_to = _UNTOLD
+        self._refused: Exception | None = None
         self._error: str | None = None
         self._expired = False
         self._waiter: asyncio.Future[None] | None = None
@@ -137,7 +147,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.reusable = False
-        if not self._complete:
+        if not self._complete and self._refused is None:
             self._error = self._error or f"the connection ended{f' ({exc})' if exc else ''}"
         if self._left is not None:
             self._left()
@@ -161,9 +171,20 @@ class _Connection(asyncio.Protocol):
             self._head = True
 
     def on_body(self, body: bytes) -> None:
-        if not self._complete and self._left is None:
-            self._answer.body.append(body)
-            self._buffered += len(body)
+        if self._complete or self._left is not None or self._refused is not None:
+            return
+        self._answer.body.append(body)
+        self._buffered += len(body)
+        if self._grown is not None and self._buffered > self._uncounted_up_to:
+            self._count(self._grown)
+
+    def _count(self, grown: Grown) -> None:
+        try:
+            self._uncounted_up_to = grown(self._buffered)
+        except Exception as error:  # for whoever waits for the answer
+            self._refused = error
+            self._answer.body.clear()
+            self.close()
 
     def on_message_complete(self) -> None:
         assert self._parser is not None
@@ -185,22 +206,25 @@ class _Connection(asyncio.Protocol):
     def closed(self) -> bool:
         return self.transport is None or self.transport.is_closing() or not self.reusable
 
-    def send(self, head: bytes, body: Sequence[bytes]) -> None:
+    def send(self, head: bytes, body: Sequence[bytes], grown: Grown | None = None) -> None:
         if self.transport is None or self.closed:  # it can end while it is being made
             raise ConnectionFailed(self._error or "the connection ended before the request")
         self._parser = httptools.HttpResponseParser(self)
         self._answer = Answer()
         self._head = self._complete = self._streamed = False
-        self._buffered = 0
+        self._buffered, self._uncounted_up_to = 0, _UNTOLD
+        self._grown, self._refused = grown, None
         self._error = None
         self._expired = False
         write_together(self.transport, [head, *body])
 
     async def whole_answer(self, timeout_s: float) -> Answer:
-        """The answer once all of it is here; raises AnswerLate."""
+        """The answer once all of it is here; raises AnswerLate, and what `grown` raised."""
         with self._limit(timeout_s):
-            while not self._complete:
+            while not self._complete and self._refused is None:
                 await self._something()
+        if self._refused is not None:
+            raise self._refused
         return self._answer
 
     async def answer_head(self, timeout_s: float) -> Answer:
@@ -339,18 +363,19 @@ class TritonHttp:
         timeout_s: float,
         held: Held | None = None,
         left_s: float = 0.0,
+        grown: Grown | None = None,
     ) -> Answer:
         """Send a request and return the whole answer, whatever its status.
 
         timeout_s bounds the time after the request was sent. Raises ConnectionFailed or AnswerLate.
         Either, and cancelling it, closes the connection, which tells tritonserver; but with held,
         one that is sound is left open until the answer has come, for left_s at most.
-        Raises HeaderLong before anything is sent.
+        Raises HeaderLong before anything is sent, and what grown raises.
         """
         head = self._head(method, path, headers, body)
         connection = await self._connection()
         try:
-            connection.send(head, body)
+            connection.send(head, body, grown)
             answer = await connection.whole_answer(timeout_s)
         except BaseException:
             if held is None or not self._leave(connection, held, left_s):

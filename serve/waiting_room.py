@@ -17,11 +17,9 @@ import logging
 import sys
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
-from serve.errors import BodyTooLarge, Overloaded, shortened
+from serve.errors import BodyTooLarge, InvocationFailed, Overloaded, ServeError, shortened
 
 MIB = 1024 * 1024
 
@@ -47,9 +45,10 @@ class WaitedTooLong(Exception):
 
 @dataclass(frozen=True)
 class Bounds:
-    """How many may wait, and how many bytes of request bodies are held, for a model and in all.
+    """How many may wait, and how many bytes of bodies are held, for a model and in all.
 
-    Bytes are those of every body that the container holds: still coming, waiting, or at work.
+    Bytes are those of every body that the container holds: of requests still coming, waiting, or
+    at work, and of answers that come or go.
     """
 
     waiting: int = 1000
@@ -92,12 +91,12 @@ class WaitingRooms:
         held, bounds = self._held.get(name, 0), self.bounds
         if held + count > bounds.held_bytes:
             raise self._refusals.overloaded(
-                f"requests of {bounds.held_bytes // MIB} MB for the model {shortened(name)} are"
-                " held already (SERVE_MAX_WAITING_MB)"
+                f"requests and answers of {bounds.held_bytes // MIB} MB for the model"
+                f" {shortened(name)} are held already (SERVE_MAX_WAITING_MB)"
             )
         if self.held_bytes + count > bounds.total_held_bytes:
             raise self._refusals.overloaded(
-                f"requests of {bounds.total_held_bytes // MIB} MB are held already"
+                f"requests and answers of {bounds.total_held_bytes // MIB} MB are held already"
                 " (SERVE_MAX_WAITING_TOTAL_MB)"
             )
         self._held[name] = held + count
@@ -111,18 +110,6 @@ class WaitingRooms:
             self._held[name] = left
         else:
             del self._held[name]
-
-    @contextmanager
-    def holding(self, name: str, count: int) -> Iterator[None]:
-        """Hold so many bytes while the block lasts; up to UNCOUNTED are not counted."""
-        if count <= UNCOUNTED:
-            yield
-            return
-        self.hold(name, count)
-        try:
-            yield
-        finally:
-            self.let_go(name, count)
 
     def check_room(self, name: str, waiting: int) -> None:
         """Raise Overloaded unless one more may wait where so many do."""
@@ -209,6 +196,10 @@ class WaitingRoom:
                 self.leave()  # it was given just now, to one who does not want it any more
             raise
 
+    def held_answer(self) -> HeldAnswer:
+        """For the bytes of one answer."""
+        return HeldAnswer(self._rooms, self._name)
+
     def hold(self, count: int) -> None:
         """So many bytes more of a body are held than came. Raises Overloaded."""
         self._rooms.hold(self._name, count)
@@ -261,29 +252,29 @@ class WaitingRoom:
         self._let_in()
 
 
-class HeldBody:
-    """The bytes of one request's body, counted as they come; `let_go` when they are gone.
+class _HeldBytes:
+    """The bytes of one body, counted as they come; `let_go` when they are gone.
 
-    largest: of any request, in bytes.
+    largest: that it may have.
     """
 
-    __slots__ = ("_largest", "_name", "_rooms", "counted", "uncounted_up_to")
+    __slots__ = ("_name", "_rooms", "counted", "largest", "uncounted_up_to")
 
     def __init__(self, rooms: WaitingRooms, name: str, largest: int) -> None:
-        self._rooms, self._name, self._largest = rooms, name, largest
+        self._rooms, self._name, self.largest = rooms, name, largest
         self.counted = 0
         self.uncounted_up_to = min(UNCOUNTED, largest)
 
     def grow(self, size: int) -> None:
-        """The body has that many bytes now. Raises Overloaded or BodyTooLarge."""
+        """The body has that many bytes now. Raises Overloaded, and what too_large makes."""
         if size <= self.uncounted_up_to:
             return
-        if size > self._largest:
-            raise BodyTooLarge(f"{size} bytes and more", self._largest)
+        if size > self.largest:
+            raise self.too_large(size)
         more = -(-(size - self.counted) // _STEP) * _STEP
         self._rooms.hold(self._name, more)
         self.counted += more
-        self.uncounted_up_to = min(self.counted, self._largest)
+        self.uncounted_up_to = min(self.counted, self.largest)
 
     def let_go(self) -> None:
         """Nothing of it is held any more; idempotent."""
@@ -291,3 +282,29 @@ class HeldBody:
             self._rooms.let_go(self._name, self.counted)
             self.counted = 0
             self.uncounted_up_to = 0
+
+    def too_large(self, size: int) -> ServeError:
+        """The error for more than the largest."""
+        raise NotImplementedError
+
+
+class HeldBody(_HeldBytes):
+    """Of a request."""
+
+    def too_large(self, size: int) -> ServeError:
+        """The caller's fault."""
+        return BodyTooLarge(f"{size} bytes and more", self.largest)
+
+
+class HeldAnswer(_HeldBytes):
+    """Of an answer: a larger one than may be held for a model would never find room."""
+
+    def __init__(self, rooms: WaitingRooms, name: str) -> None:
+        super().__init__(rooms, name, min(rooms.bounds.held_bytes, rooms.bounds.total_held_bytes))
+
+    def too_large(self, size: int) -> ServeError:
+        """The model's fault."""
+        return InvocationFailed(
+            f"the model {shortened(self._name)} answers with more than {self.largest // MIB} MB"
+            " (SERVE_MAX_WAITING_MB); ask it for less at once"
+        )

@@ -76,10 +76,10 @@ def until_closed(connection: socket.socket) -> bytes:
     return received
 
 
-def resident_mb(pid: int) -> int:
-    """Memory of a process, in MB."""
+def resident_mb(pid: int, row: str = "VmRSS") -> int:
+    """Memory of a process, in MB; VmHWM is the most that it was."""
     rows = Path(f"/proc/{pid}/status").read_text()
-    found = re.search(r"VmRSS:\s+(\d+) kB", rows)
+    found = re.search(rf"{row}:\s+(\d+) kB", rows)
     assert found is not None
     return int(found.group(1)) // 1024
 
@@ -183,6 +183,21 @@ def test_many_large_requests(crowded: Container, tmp_path: Path) -> None:
     assert set(statuses) <= {b"503", b"200", b"000"}
     assert after[0] - before[0] < 3 * HELD_MB
     assert after[1] - before[1] < 3 * HELD_MB
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_an_answer_larger_than_may_be_held(crowded: Container, binary: bool) -> None:
+    """It is refused while it comes: the container's memory does not grow to all of it."""
+    with crowded.loaded("huge", archive(crowded, f"huge-{binary}", models.large)):
+        wanted = [{"name": "OUT", "parameters": {"binary_data": binary}}]
+        assert crowded.invoke("huge", infer([1]) | {"outputs": wanted}).status_code == 200
+        before = resident_mb(crowded.process.pid, "VmHWM")
+        plain = {"accept_encoding": "identity"}  # zeros are little once they are compressed
+        answer = crowded.invoke("huge", infer([128]) | {"outputs": wanted}, **plain)
+        assert answer.status_code == 500
+        assert "answers with more than 48 MB (SERVE_MAX_WAITING_MB)" in answer.text
+        assert resident_mb(crowded.process.pid, "VmHWM") - before < 2 * HELD_MB
+        assert crowded.invoke("huge", infer([2]) | {"outputs": wanted}).status_code == 200
 
 
 def test_heads_without_end(crowded: Container) -> None:

@@ -41,6 +41,13 @@ class Each:
 
 """
 
+#: Answers with IN[0] MiB of zeros.
+LARGE = """
+class TritonPythonModel(Each):
+    def answer(self, request, values):
+        return respond(request, np.zeros(int(values[0]) << 18))
+"""
+
 #: Answers what it was given.
 IDENTITY = """
 class TritonPythonModel(Each):
@@ -282,6 +289,7 @@ _TEXTS = """
 input { name: "text_input" data_type: TYPE_STRING dims: [1] }
 output { name: "text_output" data_type: TYPE_STRING dims: [1] }
 """
+large = PythonModel(LARGE)
 speaking = PythonModel(SPEAKING, tensors=_TEXTS)
 streaming = PythonModel(SPEAKING, "model_transaction_policy { decoupled: true }\n", tensors=_TEXTS)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 
 import pytest
@@ -84,6 +85,42 @@ async def test_many_at_once() -> None:
             answers = await asyncio.gather(*(ask(stage, body) for body in bodies))
             assert [text(got) for got in answers] == [b"<" + body + b">" for body in bodies]
         assert stage.connections == 200 + 200 - 64
+
+
+async def test_an_answer_is_counted_as_it_comes() -> None:
+    """Small ones are not; what counting raises ends the request long before the answer is whole."""
+    told: list[int] = []
+
+    def grown(size: int) -> int:
+        told.append(size)
+        if size > 1_000_000:
+            raise LookupError("too much")
+        return size + 100_000
+
+    async def play(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(answer(b"x" * 16_000))
+        await peer.request()
+        await peer.send(answer(b"x" * 900_000))
+        await peer.request()
+        with contextlib.suppress(ConnectionError):
+            await peer.send(answer(b"x" * 200_000_000))
+
+    async with played(play) as stage:
+
+        async def asked() -> Answer:
+            return await stage.http.request(
+                b"POST", b"/x", [], [b"?"], timeout_s=WAIT_S, grown=grown
+            )
+
+        await asked()
+        assert told == []
+        assert len(text(await asked())) == 900_000
+        assert 1 <= len(told) <= 9
+        with pytest.raises(LookupError, match="too much"):
+            await asked()
+        assert told[-1] < 3_000_000
+        await stage.over()
 
 
 CHUNKED = (

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serve.errors import BodyTooLarge, Overloaded
+from serve.errors import BodyTooLarge, InvocationFailed, Overloaded
 from serve.waiting_room import (
     MIB,
     UNCOUNTED,
@@ -195,10 +195,10 @@ def test_bounds_in_bytes() -> None:
     rooms = WaitingRooms(Bounds(held_bytes=4 * MIB, total_held_bytes=6 * MIB))
     one, two, third = held(rooms), held(rooms), held(rooms, "n")
     one.grow(3 * MIB)
-    with pytest.raises(Overloaded, match="requests of 4 MB for the model 'm' are held already"):
+    with pytest.raises(Overloaded, match="answers of 4 MB for the model 'm' are held already"):
         two.grow(2 * MIB)
     two.grow(UNCOUNTED)
-    with pytest.raises(Overloaded, match="requests of 6 MB are held already"):
+    with pytest.raises(Overloaded, match="answers of 6 MB are held already"):
         third.grow(4 * MIB)
     one.let_go()
     one.let_go()
@@ -214,6 +214,19 @@ def test_a_body_that_is_too_large() -> None:
     body.grow(1_000_000)
     with pytest.raises(BodyTooLarge, match="found 1000001 bytes and more, expected at most 10"):
         body.grow(1_000_001)
+
+
+def test_an_answer_that_is_too_large() -> None:
+    """One that alone is more than may be held would be refused for ever: the model's fault."""
+    rooms = WaitingRooms(Bounds(held_bytes=4 * MIB, total_held_bytes=3 * MIB))
+    answer = rooms.room("m").held_answer()
+    answer.grow(3 * MIB)
+    with pytest.raises(InvocationFailed, match="'m' answers with more than 3 MB"):
+        answer.grow(3 * MIB + 1)
+    with pytest.raises(Overloaded):
+        rooms.room("n").held_answer().grow(MIB)
+    answer.let_go()
+    assert rooms.held_bytes == 0
 
 
 @given(st.lists(st.integers(0, 3 * MIB), max_size=40))
