@@ -116,7 +116,7 @@ class Container:
                 limits=machine_limits(settings.max_instances),
                 gpus=count_gpus(),
             ),
-            _admission(self._registry, settings, serving_repository),
+            _admission(self._registry, settings, serving_repository, self.revival.renew),
         )
         least = settings.translate_json_from
         self._invocation = Invocation(
@@ -223,14 +223,19 @@ class Container:
             raise SingleModelUnusable.failed(name, str(error)) from error
 
 
-def _admission(registry: Registry, settings: Settings, serving_repository: Path) -> Admission:
+def _admission(
+    registry: Registry,
+    settings: Settings,
+    serving_repository: Path,
+    renew: Callable[[], Awaitable[None]],
+) -> Admission:
     kept = AdmissionSettings(
         serving_repository,
         settings.memory_reserve_mb * MIB,
         settings.gpu_memory_reserve_mb * MIB,
         StubSettings(settings.shm_default_byte_size, settings.python_threads),
     )
-    return Admission(registry, kept, Gpus())
+    return Admission(registry, kept, Gpus(), renew=renew)
 
 
 def _no_model(_: bytes) -> str | None:

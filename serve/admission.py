@@ -15,13 +15,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ensemble_tools import Demand, ServingPlan, demand_of
 from serve.census import Census, take_census
-from serve.errors import ResourceExhausted
+from serve.errors import ResourceExhausted, TritonError
 from serve.footprints import Footprints, Forecast, StubSettings, Taken
 from serve.gpus import GpuMemory, Gpus
 from serve.ledger import Entry, Lack, Ledger
@@ -91,7 +91,10 @@ class Room:
 
 
 class Admission:
-    """Lets loads in, and learns what they take."""
+    """Lets loads in, and learns what they take.
+
+    renew: has tritonserver replaced, with its models (Revival.renew).
+    """
 
     def __init__(
         self,
@@ -99,7 +102,9 @@ class Admission:
         settings: AdmissionSettings,
         gpus: Gpus | None = None,
         clock: Callable[[], float] = time.monotonic,
+        renew: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        self._renew, self._renewing = renew, asyncio.Lock()
         self._registry, self._settings = registry, settings
         self._gpus = gpus if settings.gpu_reserve_bytes else None
         self._clock = clock
@@ -125,6 +130,8 @@ class Admission:
             while self._should_wait(demand, view) and self._clock() < patience:
                 await self._change(patience - self._clock())
                 view = await self._look()
+            if self._would_help(demand, view):
+                view = await self._after_renewal(demand)
         except (OSError, RuntimeError) as error:  # no descriptor, no thread
             raise ResourceExhausted(
                 f"no resources to load the model {plan.model_name}: {error}; unload a model"
@@ -140,6 +147,36 @@ class Admission:
         return lack is None and self._ledger.is_better_known_soon(
             forecast, view.census, spare, coming
         )
+
+    def _would_help(self, demand: Demand, view: View) -> bool:
+        """Whether a new tritonserver makes room: the one that is there keeps what dead stubs had.
+
+        While models are loaded, a region without a stub may be one that is just being made.
+        """
+        lack = self._weighed(demand, view)[1]
+        if self._renew is None or lack is None or self._ledger.loading:
+            return False
+        if any(model.state is State.RELOADING for model in self._registry.all_loaded()):
+            return False
+        return lack.resource in (SHARED_MEMORY, MEMORY) and view.census.abandoned >= lack.missing
+
+    async def _after_renewal(self, demand: Demand) -> View:
+        """One at a time: who comes later finds room."""
+        async with self._renewing:
+            view = await self._looked()
+            if self._renew is not None and self._would_help(demand, view):
+                _log.warning(
+                    "tritonserver keeps %d MB of /dev/shm of python stubs that died; it is replaced"
+                    " to make room, and its models are loaded again",
+                    view.census.abandoned >> 20,
+                )
+                try:
+                    await self._renew()
+                except TritonError as error:
+                    _log.error("tritonserver could not be replaced: %s", error)
+                view = await self._looked()
+            self._view = view
+            return view
 
     async def _change(self, timeout_s: float) -> None:
         """Return when a load has ended and what it took is known, or after timeout_s."""

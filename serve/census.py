@@ -18,6 +18,7 @@ from pathlib import Path
 from serve.resources import Kernel
 
 _STUB = "triton_python_backend_stub"
+_PREFIX = "shm-region-prefix-name="
 #: Fields of /proc/PID/stat after the command in brackets, counted from 0 (proc_pid_stat(5)).
 _PARENT, _THREADS = 1, 17
 
@@ -47,11 +48,16 @@ class Held:
 
 @dataclass(frozen=True)
 class Census:
-    """Triton name -> what its stubs hold. server: tritonserver's own, without stubs; its pid."""
+    """Triton name -> what its stubs hold. server: tritonserver's own, without stubs; its pid.
+
+    abandoned: bytes of tritonserver's regions in /dev/shm that no stub uses. While nothing is being
+    loaded they are those of stubs that died, which some versions keep for as long as they live.
+    """
 
     models: Mapping[str, Held] = field(default_factory=dict)
     server: Held = Held()
     pid: int | None = None
+    abandoned: int = 0
 
 
 @dataclass(frozen=True)
@@ -71,13 +77,17 @@ def take_census(serving_repository: Path, kernel: Kernel, parent: int | None = N
     if server is None:
         return Census()
     models: dict[str, Held] = {}
+    used = set()
     for stub in children.get(server.pid, ()):
         words = _words(proc, stub.pid)
         name = _model_of(words, f"{serving_repository}/")
         if name:
-            held = _held(proc, stub, children, _region(kernel, words))
+            region = _region_name(words)
+            used.add(region)
+            held = _held(proc, stub, children, _size(kernel, region))
             models[name] = models.get(name, Held()) + held
-    return Census(models, _own(proc, server), server.pid)
+    abandoned = sum(_size(kernel, name) for name in _regions(proc, server, kernel) - used)
+    return Census(models, _own(proc, server), server.pid, abandoned)
 
 
 def _processes(proc: str) -> Iterator[_Process]:
@@ -118,13 +128,29 @@ def _own(proc: str, process: _Process) -> Held:
     return Held(memory, max(memory, rows.get(b"VmHWM", 0) - files), tasks=process.tasks)
 
 
-def _region(kernel: Kernel, words: tuple[str, ...]) -> int:
-    """The bytes of the stub's region; its name is the second argument (python_backend, pb_stub)."""
+def _region_name(words: tuple[str, ...]) -> str:
+    """The stub's region: its second argument (python_backend, pb_stub); empty for none."""
     name = words[2].strip("/") if len(words) > 2 else ""
-    if not name or "/" in name or name.startswith("."):
+    return "" if "/" in name or name.startswith(".") else name
+
+
+def _regions(proc: str, server: _Process, kernel: Kernel) -> set[str]:
+    """Names of all that tritonserver has made for stubs; its command says how they begin."""
+    words = _words(proc, server.pid)
+    prefix = next((word.partition(_PREFIX)[2] for word in words if _PREFIX in word), "")
+    try:
+        names = os.listdir(kernel.shared_memory) if prefix else []
+    except OSError:
+        return set()
+    return {name for name in names if name.startswith(prefix)}
+
+
+def _size(kernel: Kernel, region: str) -> int:
+    """Its bytes; 0 where there is none."""
+    if not region:
         return 0
     try:
-        return (kernel.shared_memory / name).stat().st_blocks * 512
+        return (kernel.shared_memory / region).stat().st_blocks * 512
     except (OSError, ValueError):
         return 0
 

@@ -57,6 +57,9 @@ _REPLACED_S = 10.0
 #: A load goes on so long after a process was denied a thread, which may not have been needed.
 _DENIED_S = 30.0
 _LOOK_S = 1.0
+#: One that is replaced for what it keeps may finish what it works on, for so long; and how often
+#: that is looked at.
+_FINISHED_S, _INSIDE_LOOK_S = 5.0, 0.02
 
 #: Names that no namespace makes (ensemble_tools.namespace): a tilde has a dot after it there.
 _CANARY, _UNKNOWN = "serve~canary", "serve~unknown"
@@ -235,7 +238,21 @@ class Hosting:
 
         return await in_daemon_thread(look, "stubs")
 
-    # -- a tritonserver that stands still
+    # -- a tritonserver that stands still, or keeps what it should not
+
+    async def renew(self) -> None:
+        """Return when there is a new tritonserver, without models, and it is live.
+
+        What it still works on is waited for, for some seconds. Raises TritonUnavailable.
+        """
+        if self._replace is None:
+            raise TritonUnavailable("it cannot be replaced")
+        for _ in range(round(_FINISHED_S / _INSIDE_LOOK_S)):
+            if not self.suspects.inside:
+                break
+            await asyncio.sleep(_INSIDE_LOOK_S)
+        await self._replace(_REPLACED_S)
+        await self._triton.until_live(self._load_timeout_s)
 
     async def _replace_if_stuck(self) -> None:
         """One at a time: who comes later finds a new tritonserver."""

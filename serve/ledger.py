@@ -64,6 +64,11 @@ class Lack:
     coming: int
     needed: int
 
+    @property
+    def missing(self) -> int:
+        """How much more would have to be free."""
+        return max(self.kept, self.kept + self.coming + self.needed) - self.free
+
 
 class Ledger:
     """The entries by model name; the one writer of them."""

@@ -99,6 +99,32 @@ class Revival:
         for model in suspects:
             await self._reload_in_turn(model, turns)
 
+    async def renew(self) -> None:
+        """Have tritonserver replaced, since it keeps what it should not, and its models loaded.
+
+        Callers wait meanwhile, and none is turned away whose request is finished in time
+        (Hosting.renew). Raises TritonUnavailable or TritonTimeout where that fails; then its
+        models are as lost as after a death.
+        """
+        models = [one for one in self._registry.all_loaded() if one.state is State.READY]
+        for model in models:
+            self._registry.begin_reload(model)
+        try:
+            await self._hosting.renew()
+        except BaseException:
+            for model in models:
+                if model.state is State.RELOADING:
+                    unavailable = TritonUnavailable("it is restarting")
+                    self._registry.fail_reload(model, unavailable)
+            raise
+        turns = asyncio.Semaphore(_AT_ONCE)
+
+        async def reload_in_turn(model: Model) -> None:
+            async with turns:
+                await self._reload(model)
+
+        await asyncio.gather(*map(reload_in_turn, models))
+
     def _is_suspect(self, model: Model) -> bool:
         work = LoadWork(model.name, model.archive)
         return self._hosting.suspects.standing(work) is not Standing.INNOCENT

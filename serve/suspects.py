@@ -200,6 +200,11 @@ class Suspects:
 
     # -- what is in tritonserver
 
+    @property
+    def inside(self) -> int:
+        """How many works tritonserver has."""
+        return len(self._inside)
+
     def enter(self, work: Work) -> None:
         """It goes to tritonserver now."""
         self._inside[work] = None

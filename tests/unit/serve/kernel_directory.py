@@ -61,7 +61,8 @@ class KernelDirectory:
         """tritonserver, a child of this process; there is one."""
         for other in range(SERVER, SERVER + 10):
             self.end(other)
-        words = ["tritonserver", f"--model-repository={repository}"]
+        regions = "--backend-config=python,shm-region-prefix-name=serve_"
+        words = ["tritonserver", f"--model-repository={repository}", regions]
         self.process(pid, os.getpid(), words, memory, 20)
 
     def stub(
@@ -74,8 +75,10 @@ class KernelDirectory:
         self.process(pid, parent, words, memory, 5)
         self.pids.setdefault(name, []).append(pid)
 
-    def end(self, pid: int) -> None:
+    def end(self, pid: int, *, keeps_region: bool = False) -> None:
         """The process is gone."""
         for name in ("stat", "cmdline", "status"):
             (self.root / f"proc/{pid}/{name}").unlink(missing_ok=True)
+        if keeps_region:
+            return
         (self.root / f"shm/serve_{pid}").unlink(missing_ok=True)

@@ -16,7 +16,7 @@ from ensemble_tools import Form, ServingPlan
 from ensemble_tools.plan import PublishedModel
 from serve import admission
 from serve.admission import Admission, AdmissionSettings, Room
-from serve.errors import ResourceExhausted
+from serve.errors import ResourceExhausted, TritonUnavailable
 from serve.footprints import StubSettings
 from serve.gpus import GpuMemory, Gpus
 from serve.registry import Registry, State
@@ -235,6 +235,58 @@ async def test_shared_memory(machine: Machine, monkeypatch: pytest.MonkeyPatch) 
         await asked.room_for(machine.plan("m"))
     for room in rooms:
         room.give_back()
+
+
+@pytest.mark.parametrize(
+    ("kept", "loading", "fails", "renewals"),
+    [(3, False, False, 1), (3, False, True, 1), (0, False, False, 0), (3, True, False, 0)],
+    ids=["room", "fails", "no help", "while loading"],
+)
+async def test_what_a_tritonserver_keeps_of_dead_stubs(
+    machine: Machine,
+    monkeypatch: pytest.MonkeyPatch,
+    kept: int,
+    loading: bool,
+    fails: bool,
+    renewals: int,
+) -> None:
+    """It is replaced once where that makes room; else, or where that fails, loads are refused."""
+    asked = 0
+    there = [MIB // 2]
+
+    async def renew() -> None:
+        nonlocal asked
+        asked += 1
+        if fails:
+            raise TritonUnavailable("it is gone")
+        there[0] = 64 * MIB
+
+    monkeypatch.setattr("serve.resources._shared_memory", lambda _: there[0])
+    for pid in range(300, 300 + kept):
+        machine.kernel.stub(pid, machine.serving, "dead", MIB)
+        machine.kernel.end(pid, keeps_region=True)
+    settings = AdmissionSettings(machine.serving, 1, 0, StubSettings(MIB), machine.kernel.kernel)
+    admitting = Admission(machine.registry, settings, renew=renew)
+    there[0] = 64 * MIB
+    first = await admitting.room_for(machine.plan("first"))
+    if not loading:
+        machine.registry.finish_load(
+            machine.registry.begin_load("first", "url"), machine.plan("first")
+        )
+        machine.hold("first", MIB)
+        first.taken()
+        await asyncio.gather(*admitting._learning)
+    there[0] = MIB // 2
+    loads = [admitting.room_for(machine.plan(f"m{number}")) for number in range(2)]
+    rooms = await asyncio.gather(*loads, return_exceptions=True)
+    assert asked == renewals if not fails else asked >= 1
+    for room in rooms:
+        if renewals and not fails:
+            assert isinstance(room, Room)
+            room.give_back()
+        else:
+            assert isinstance(room, ResourceExhausted)
+            assert "no shared memory in /dev/shm" in str(room)
 
 
 # -- GPUs

@@ -47,6 +47,19 @@ def test_others_are_no_matter(machine: KernelDirectory) -> None:
     assert take_census(serving, machine.kernel).models == {}
 
 
+def test_regions_of_stubs_that_died(machine: KernelDirectory) -> None:
+    """tritonserver keeps them; other programs' are no matter."""
+    serving = machine.root / "serving"
+    for pid in (201, 202, 203):
+        machine.stub(pid, serving, "m", MIB)
+    machine.write("shm/others", "x" * MIB)
+    assert take_census(serving, machine.kernel).abandoned == 0
+    machine.end(202, keeps_region=True)
+    machine.end(203, keeps_region=True)
+    census = take_census(serving, machine.kernel)
+    assert (census.abandoned, census.models["m"].processes) == (2 * MIB, 1)
+
+
 def test_without_tritonserver(tmp_path: Path) -> None:
     """Nothing is held."""
     assert take_census(tmp_path / "serving", KernelDirectory(tmp_path).kernel) == Census()

@@ -345,3 +345,35 @@ async def test_revive_all_never_raises(tmp_path: Path) -> None:
         with pytest.raises(ServeError):
             await on.invoke("a")
         assert b"echo" in await on.invoke("b")
+
+
+async def test_a_tritonserver_that_is_replaced_for_what_it_keeps(tmp_path: Path) -> None:
+    """What it works on is finished first, callers wait, and each model is loaded once."""
+    async with joined(tmp_path, infer={"a": {"delay_s": 0.5, "times": 1}}) as on:
+        for name in ("a", "b"):
+            await on.load(name)
+        first = on.process.pid
+        slow = asyncio.ensure_future(on.invoke("a"))
+        await until(lambda: on.revival._hosting.suspects.inside == 1)
+        renewing = asyncio.ensure_future(on.revival.renew())
+        await asyncio.sleep(0)
+        waiting = asyncio.ensure_future(on.invoke("b"))
+        await asyncio.wait_for(renewing, WAIT_S)
+        assert b"echo" in await slow
+        assert b"echo" in await waiting
+        assert on.process.pid != first
+        for name in ("a", "b"):
+            model = on.registry.loaded(name)
+            assert (model.state, model.generation) == (State.READY, 1)
+            assert b"echo" in await on.invoke(name)
+
+
+async def test_a_tritonserver_that_cannot_be_replaced(tmp_path: Path) -> None:
+    """Its models can be asked for as before."""
+    async with joined(tmp_path) as on:
+        await on.load()
+        on.revival._hosting._replace = None
+        with pytest.raises(TritonUnavailable):
+            await on.revival.renew()
+        assert on.registry.loaded("m").state is State.READY
+        assert b"echo" in await on.invoke()
