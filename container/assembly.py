@@ -18,6 +18,7 @@ from container.check_process import WorkflowChecks
 from container.cloudwatch import MetricsPublisher
 from container.descriptors import most_connections
 from container.errors import SingleModelUnusable
+from container.limits import largest_body
 from container.machine import machine_limits
 from container.ports import LOOPBACK, Ports
 from container.settings import MIB, Settings
@@ -86,7 +87,7 @@ class Container:
                 settings.read_timeout,
                 _KEEP_ALIVE_S,
                 settings.invoke_timeout,
-                settings.max_request_mb * MIB,
+                largest_body(settings),
             )
         )
         self._registry = Registry(self._rooms)
@@ -126,7 +127,7 @@ class Container:
             settings.inference_type,
             settings.invoke_timeout,
             Translation(least) if least and settings.inference_type == "infer" else None,
-            settings.max_request_mb * MIB,
+            self._crowd.limits.largest_body,
         )
 
     def listen(self, listener: socket.socket, backlog: int) -> asyncio.Future[None]:

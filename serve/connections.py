@@ -35,7 +35,8 @@ class ConnectionLimits:
     """Times in seconds, sizes in bytes.
 
     read_s: for a whole request, and for a new connection's first one to begin. keep_alive_s:
-    between two. stuck_s: for a caller to read on. largest_body: of an invocation.
+    between two. stuck_s: for a caller to read on. largest_body: of an invocation; a Limit, where a
+    message is to name its setting.
     """
 
     connections: int = 10_000

@@ -22,6 +22,8 @@ ServeError
 
 from __future__ import annotations
 
+from serve.limit import with_its_setting
+
 
 class ServeError(Exception):
     """Whatever a caller of the contract may be told; the message is one sentence for people."""
@@ -39,10 +41,10 @@ class BadRequest(CallerError):
 
 
 class BodyTooLarge(BadRequest):
-    """More bytes than a request may have; most: what it may have."""
+    """More bytes than a request may have; most: what it may have, a Limit if a setting says it."""
 
     def __init__(self, found: str, most: int) -> None:
-        super().__init__("the body", found, f"at most {most} bytes")
+        super().__init__("the body", found, f"at most {with_its_setting(most)}")
 
 
 class HeaderTooLarge(BadRequest):

@@ -138,8 +138,9 @@ def inflated(
 ) -> Generator[None, None, list[bytes]]:
     """A compressed body as it was before, in steps. zlib finds out whether it is gzip or deflate.
 
-    most: bytes it may have then. grown: told how many there are, before they are kept; what it
-    raises ends it. Raises BadRequest, also for a body that ends too early, and BodyTooLarge.
+    most: bytes it may have then, a Limit if a setting says it. grown: told how many there are,
+    before they are kept; what it raises ends it. Raises BadRequest, also for a body that ends too
+    early, and BodyTooLarge.
     """
     pieces: list[bytes] = []
     size = 0
@@ -147,7 +148,7 @@ def inflated(
         for piece in _inflated(body):
             size += len(piece)
             if size > most:
-                raise BodyTooLarge(f"more than {most} bytes once it is inflated", most)
+                raise BodyTooLarge("more once it is inflated", most)
             if grown is not None:
                 grown(size)
             pieces.append(piece)

@@ -255,7 +255,7 @@ class WaitingRoom:
 class _HeldBytes:
     """The bytes of one body, counted as they come; `let_go` when they are gone.
 
-    largest: that it may have.
+    largest: that it may have, in bytes; a Limit, where a message is to name its setting.
     """
 
     __slots__ = ("_name", "_rooms", "counted", "largest", "uncounted_up_to")

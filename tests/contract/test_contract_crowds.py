@@ -200,6 +200,18 @@ def test_an_answer_larger_than_may_be_held(crowded: Container, binary: bool) -> 
         assert crowded.invoke("huge", infer([2]) | {"outputs": wanted}).status_code == 200
 
 
+@pytest.mark.parametrize("query", ["", "?a=b"])
+def test_a_body_that_can_never_be_held(crowded: Container, query: str) -> None:
+    """It is too large, and the setting that says so is named; nobody is told to come again."""
+    with connect(crowded) as connection:
+        head = f"POST /models/quick/invoke{query} HTTP/1.1\r\nhost: x\r\n"
+        head += f"content-length: {(HELD_MB << 20) + 1}\r\n\r\n"
+        connection.sendall(head.encode() + b"x" * 100_000)
+        answer = until_closed(connection)
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert b"expected at most %d bytes (SERVE_MAX_WAITING_MB)" % (HELD_MB << 20) in answer
+
+
 def test_heads_without_end(crowded: Container) -> None:
     """They are cut short, and hold nobody up."""
     piece = b"x" * 65_536

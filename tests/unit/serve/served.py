@@ -17,6 +17,7 @@ from serve.errors import ModelNotLoaded, ResourceExhausted
 from serve.http_protocol import invocation_protocol
 from serve.invocation import Invocation, Request
 from serve.lifecycle import Lifecycle
+from serve.limit import Limit
 from serve.registry import Registry
 from serve.routes import InvokeRoute, ModelRoutes, PingRoute, invoked_model
 from serve.triton_http import Answer
@@ -114,8 +115,9 @@ class Served:
 
 #: Short times, and a bound that a few requests meet.
 LIMITS = ConnectionLimits(
-    connections=8, read_s=1.5, keep_alive_s=60, stuck_s=1.0, largest_body=20_000_000
-)
+    connections=8, read_s=1.5, keep_alive_s=60, stuck_s=1.0,
+    largest_body=Limit(20_000_000, "SERVE_THE_LARGEST"),
+)  # fmt: skip
 BOUNDS = Bounds(held_bytes=48_000_000, total_held_bytes=64_000_000)
 
 

@@ -226,7 +226,9 @@ async def test_an_announced_body(served: Served, head: bytes, most: int) -> None
     """What says that it is too large is refused before any of it has come."""
     wire = await served.connect()
     await wire.send(head + b"\r\n")
-    await refused(wire, 413, b"found 1000000000 bytes, expected at most %d" % most)
+    named = b" (SERVE_THE_LARGEST)" if most == LIMITS.largest_body else b""
+    expected = b'expected at most %d bytes%s"' % (most, named)
+    await refused(wire, 413, b"found 1000000000 bytes, " + expected)
     assert not served.forwarding.asked
 
 
@@ -242,7 +244,8 @@ async def test_a_body_that_is_too_large(served: Served, name: str, chunked: bool
             b"content-length: 2\r\n\r\n{}", b"transfer-encoding: chunked\r\n\r\n"
         ) + b"".join(b"100000\r\n%s\r\n" % (b"x" * 0x100000) for _ in range(20))
     wire.writer.write(request)
-    await refused(wire, 413, b"expected at most %d" % LIMITS.largest_body)
+    expected = b"expected at most %d bytes (SERVE_THE_LARGEST)" % LIMITS.largest_body
+    await refused(wire, 413, expected)
     assert not served.forwarding.asked
     wire = await served.connect()
     await wire.send(post(name, body[1:]))
@@ -254,7 +257,7 @@ async def test_a_chunked_body_of_a_load(served: Served) -> None:
     wire = await served.connect()
     chunks = b"transfer-encoding: chunked\r\n\r\n" + b"8000\r\n%s\r\n" % (b"x" * 0x8000) * 3
     await wire.send(b"POST /models HTTP/1.1\r\nhost: x\r\n" + chunks)
-    await refused(wire, 413, b"expected at most 65536")
+    await refused(wire, 413, b'expected at most 65536 bytes"')
     wire = await served.connect()
     await wire.send(b"GET /ping HTTP/1.1\r\nhost: x\r\n" + chunks)
     assert await asyncio.wait_for(wire.reader.read(-1), WAIT_S) is not None

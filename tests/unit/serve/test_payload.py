@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serve.errors import BadRequest, BodyTooLarge
+from serve.limit import Limit
 from serve.payload import (
     MOST_INFLATED,
     inflated,
@@ -237,6 +238,15 @@ def test_many_gzip_members() -> None:
     assert b"".join(whole_of([member * 100])) == b"x" * 100
     with pytest.raises(BadRequest, match="gzip members"):
         whole_of([gzip.compress(b"", mtime=0) * 100_000])
+
+
+def test_a_limit_names_its_setting() -> None:
+    """So that who meets it knows what to raise."""
+    with pytest.raises(BodyTooLarge) as refused:
+        whole_of([zlib.compress(b"ab")], most=Limit(1, "SERVE_THE_LARGEST"))
+    assert str(refused.value) == (
+        "the body: found more once it is inflated, expected at most 1 bytes (SERVE_THE_LARGEST)"
+    )
 
 
 def test_what_is_inflated_is_counted_before_it_is_kept() -> None:

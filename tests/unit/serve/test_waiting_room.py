@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serve.errors import BodyTooLarge, InvocationFailed, Overloaded
+from serve.limit import Limit
 from serve.waiting_room import (
     MIB,
     UNCOUNTED,
@@ -208,11 +209,14 @@ def test_bounds_in_bytes() -> None:
     assert rooms.held_bytes == 0
 
 
+TOO_LARGE = r"found 1000001 bytes and more, expected at most 1000000 bytes \(SERVE_THE_LARGEST\)$"
+
+
 def test_a_body_that_is_too_large() -> None:
-    """Is refused when its first byte too many comes."""
-    body = held(WaitingRooms(), largest=1_000_000)
+    """Is refused when its first byte too many comes; the message names the setting."""
+    body = held(WaitingRooms(), largest=Limit(1_000_000, "SERVE_THE_LARGEST"))
     body.grow(1_000_000)
-    with pytest.raises(BodyTooLarge, match="found 1000001 bytes and more, expected at most 10"):
+    with pytest.raises(BodyTooLarge, match=TOO_LARGE):
         body.grow(1_000_001)
 
 
