@@ -57,6 +57,14 @@ _LONGEST_ENVELOPE = 1024 * 1024
 #: The longest JSON that is read here, in bytes: a tenth of a second in which nobody is served.
 #: What is longer is for binary tensors; long lists of JSON come here as such (translation.py).
 _LONGEST_JSON = 16 * 1024 * 1024
+#: Why so long an inference comes here, as far as a sentence can tell (binary_request.py,
+#: payload.takes_json_only, translation.py).
+_WHY_HERE = (
+    "that is not turned into binary tensors (it is no plain lists of numbers or strings: a NaN, "
+    "a null or mixed values are in it; or it asks for a compressed answer with Accept-Encoding; or "
+    "SERVE_TRANSLATE_JSON_FROM is against it)"
+)
+_INSTEAD = ": send binary tensors, or fewer rows"
 #: Strings whose lengths are looked at in one step.
 _LENGTHS_AT_ONCE = 1000
 
@@ -181,6 +189,8 @@ def _are_strings(data: list[Any]) -> bool:
 
 
 def _check_long(text: bytes, binary: int) -> Strings:
+    if len(text) > _LONGEST_JSON:
+        raise BodyTooLarge(f"{len(text)} bytes of JSON {_WHY_HERE}", _LONGEST_JSON, _INSTEAD)
     text, request = _read_leniently(_decode, text)
     strings: list[tuple[int, int, int]] = []
     members, position = 1, 0
@@ -217,6 +227,8 @@ def _check_long(text: bytes, binary: int) -> Strings:
 
 def check_object(text: bytes) -> None:
     """Raise BadRequest unless it is a JSON object; for generate, which knows its members itself."""
+    if len(text) > _LONGEST_JSON:
+        raise BodyTooLarge(f"{len(text)} bytes of JSON", _LONGEST_JSON)
     text, _ = _read_leniently(_decode_object, text)
     if len(text) > _LONGEST_ENVELOPE:
         return
@@ -261,8 +273,6 @@ def _plain(text: bytes) -> bytes:
 
 def _read_leniently(decode: Any, text: bytes) -> tuple[bytes, Any]:
     """The text as it was read, perhaps made plain, and what it says."""
-    if len(text) > _LONGEST_JSON:
-        raise BodyTooLarge(f"{len(text)} bytes of JSON", _LONGEST_JSON)
     try:
         return text, decode(text)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):

@@ -41,10 +41,13 @@ class BadRequest(CallerError):
 
 
 class BodyTooLarge(BadRequest):
-    """More bytes than a request may have; most: what it may have, a Limit if a setting says it."""
+    """More bytes than a request may have; most: what it may have, a Limit if a setting says it.
 
-    def __init__(self, found: str, most: int) -> None:
-        super().__init__("the body", found, f"at most {with_its_setting(most)}")
+    instead: what to do, behind the number.
+    """
+
+    def __init__(self, found: str, most: int, instead: str = "") -> None:
+        super().__init__("the body", found, f"at most {with_its_setting(most)}{instead}")
 
 
 class HeaderTooLarge(BadRequest):

@@ -306,8 +306,14 @@ def test_a_hundred_thousand_members() -> None:
 def test_json_that_is_longer_than_may_be_read() -> None:
     """It is refused before it is looked at: reading it would hold everybody up."""
     body = text(tensor()) + b" " * (16 << 20)
-    with pytest.raises(BodyTooLarge, match="bytes of JSON"):
+    found = f"found {len(body)} bytes of JSON that is not turned into binary tensors "
+    instead = "expected at most 16777216 bytes: send binary tensors, or fewer rows"
+    with pytest.raises(BodyTooLarge) as refused:
         check_request(body)
+    for part in (found, "a NaN, a null or mixed values", "Accept-Encoding", instead):
+        assert part in str(refused.value)
+    with pytest.raises(BodyTooLarge, match=r"bytes of JSON, expected at most 16777216 bytes$"):
+        check_object(body)  # generate knows no binary tensors
 
 
 @pytest.mark.parametrize("padding", [0, 5000])
