@@ -8,14 +8,14 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from container.settings import settings_table
+from container.settings import UNITS, settings_table
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program; its exit code."""
     options = _parser().parse_args(arguments)
     if options.command == "settings":
-        print(settings_table())
+        print(f"{UNITS}\n\n{settings_table()}")
         return 0
     # As process 1 it has no default action: until the container listens to it itself.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

@@ -37,6 +37,8 @@ InferenceType = Literal["infer", "generate", "generate_stream"]
 
 MIB = 1024 * 1024
 DEFAULT_GRPC_PORT, DEFAULT_METRICS_PORT = 8001, 8002  # tritonserver's own
+#: Stands above the table.
+UNITS = "MB in the table are MiB (1024 × 1024 bytes)."
 OUR_PREFIXES = ("SERVE_", "SAGEMAKER_TRITON_")
 
 
@@ -224,9 +226,12 @@ SETTINGS: tuple[Variable, ...] = (
     Variable(("SERVE_START_TIMEOUT",), "start_timeout", "120",
              "seconds for tritonserver to become live", seconds),
     Variable(("SERVE_LOAD_TIMEOUT",), "load_timeout", "350",
-             "seconds for a load (the platform gives up after 360)", seconds),
+             "seconds for a load (the platform gives up after 360); giving one up takes up to some"
+             " ten seconds more, in which its processes are ended: the default leaves them",
+             seconds),
     Variable(("SERVE_UNLOAD_TIMEOUT",), "unload_timeout", "350",
-             "seconds for an unload (the platform gives up after 360)", seconds),
+             "seconds for an unload (the platform gives up after 360); giving one up takes up to"
+             " some ten seconds more, as with a load", seconds),
     Variable(("SERVE_INVOKE_TIMEOUT",), "invoke_timeout", "60",
              "seconds for an invocation (the platform's own limit)", seconds),
     Variable(("SERVE_READ_TIMEOUT",), "read_timeout", "30",
@@ -248,11 +253,16 @@ SETTINGS: tuple[Variable, ...] = (
              " model is a process, and takes a second to unload", whole(1, 100_000),
              shown="`16`, or the number of CPUs where there are more"),
     Variable(("SERVE_MAX_REQUEST_MB",), "max_request_mb", "64",
-             "MB that an invocation's body may have; more is 413 (tritonserver's own limit is 64:"
-             " `--http-max-input-size`)", whole(1)),
+             "MB that an invocation's body may have, also once it is inflated; more is 413. The"
+             " least of this, `SERVE_MAX_WAITING_MB` and `SERVE_MAX_WAITING_TOTAL_MB` counts; JSON"
+             " that is not turned into binary tensors may have 16 (Payloads, above). tritonserver"
+             " up to 2.51 has no limit of its own; to one that has, give a larger"
+             " `--http-max-input-size` in `SAGEMAKER_TRITON_ADDITIONAL_ARGS`", whole(1)),
     Variable(("SERVE_MAX_WAITING",), "max_waiting", "1000",
              "requests of one model that wait for a place in tritonserver; one more gets 503 with"
-             " `Retry-After`", whole(0)),
+             " `Retry-After`. Places come first: at least 4 requests of each model are at work"
+             " before one waits, more with more instances, with batches, or while it is quick",
+             whole(0)),
     Variable(("SERVE_MAX_WAITING_MB",), "max_waiting_mb", "256",
              "MB of request bodies that are held for one model, those still coming included,"
              " before more get 503", whole(1)),

@@ -6,7 +6,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from container.settings import settings_table
+from container.settings import UNITS, settings_table
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -15,6 +15,7 @@ README = (ROOT / "README.md").read_text()
 def test_settings_table_is_the_codes() -> None:
     """Every setting stands in the README with the code's own effect and default."""
     assert settings_table().strip() in README
+    assert UNITS in README
 
 
 def test_make_targets_exist() -> None:

@@ -199,6 +199,18 @@ def test_the_table_holds_every_variable_once() -> None:
     assert {row.field for row in SETTINGS} | {"unknown"} == set(Settings.__dataclass_fields__)
 
 
+def test_rows_say_what_else_counts() -> None:
+    """Where one setting depends on something, its row says so."""
+    meaning = {row.names[0]: row.meaning for row in SETTINGS}
+    largest = meaning["SERVE_MAX_REQUEST_MB"]
+    assert "`SERVE_MAX_WAITING_MB` and `SERVE_MAX_WAITING_TOTAL_MB`" in largest
+    assert "JSON that is not turned into binary tensors may have 16" in largest
+    assert "tritonserver up to 2.51 has no limit of its own" in largest
+    for name in ("SERVE_LOAD_TIMEOUT", "SERVE_UNLOAD_TIMEOUT"):
+        assert "ten seconds more" in meaning[name]
+    assert "at least 4 requests" in meaning["SERVE_MAX_WAITING"]
+
+
 @given(st.dictionaries(st.sampled_from(ALL_NAMES), st.text(max_size=30), max_size=8))
 def test_any_words_give_settings_or_a_settings_error(environment: dict[str, str]) -> None:
     """Nothing else is ever raised."""
