@@ -19,6 +19,8 @@ ANSWER_TIMEOUT_S = 30.0
 #: What a model or tritonserver says of a request, as opposed to accidents.
 _JUDGED = {Verdict.CALLER, Verdict.MODEL}
 _LONGEST_MESSAGE = 300
+#: How the client ends a refusal of a load; nothing of that log is left here.
+_CONTAINERS_LOG = "; see the log of the container for more"
 _TRACEBACK = "Traceback (most recent call last)"
 #: How a traceback names what was raised.
 _RAISED = re.compile(r"[\w.]+(?:Error|Exception): ")
@@ -45,7 +47,8 @@ async def load(server: Server, plan: ServingPlan, timeout_s: float) -> float:
             f"tritonserver died while {plan.entry} was loaded", server.last_words()
         ) from error
     except ServeError as error:
-        raise FormUnusable(f"the form `{plan.form.value}`", str(error)) from error
+        reason = str(error).removesuffix(_CONTAINERS_LOG)
+        raise FormUnusable(f"the form `{plan.form.value}`", reason) from error
     return time.perf_counter() - started
 
 
