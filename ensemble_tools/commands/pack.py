@@ -42,8 +42,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="check an extracted archive or export and pack it as SageMaker wants it",
         description=(
             "Write the archive that SageMaker downloads: gzip, model directories at the top, no "
-            "links, no owners. It is first checked as the container would at a load. Equal input "
-            "gives equal bytes. Litter (__pycache__, .DS_Store, __MACOSX, .git, …) is left out. "
+            "links, no owners. It is first checked as the container would at a load. Links become "
+            "what they lead to; one that leads nowhere is refused, though the container would "
+            "mind it only where something reads it. Equal input gives equal bytes. Litter "
+            "(__pycache__, .DS_Store, __MACOSX, .git, …) is left out. "
             "The output appears whole or not at all; an older file of that name is replaced."
         ),
         epilog=EPILOG,
@@ -56,7 +58,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="the archive to write; its name ends in .tar.gz",
     )  # fmt: skip
     parser.add_argument(
-        "--copies", type=int, metavar="N",
+        "--copies", type=_copies, metavar="N",
         help="write N archives, FILE-000.tar.gz and so on, equal but for their names: for load "
         "tests with many models. They are real files, and compressed once",
     )  # fmt: skip
@@ -71,14 +73,19 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.set_defaults(run=run, misuse=parser.error)
 
 
+def _copies(raw: str) -> int:
+    """How many; raises ArgumentTypeError, which argparse prints behind the option's name."""
+    if raw.isascii() and raw.isdecimal() and len(raw) < 10 and 1 <= int(raw) <= MAX_COPIES:
+        return int(raw)
+    raise argparse.ArgumentTypeError(f"found {raw!r}, expected a number from 1 to {MAX_COPIES}")
+
+
 def run(options: argparse.Namespace) -> int:
     """Check, pack, tell."""
     output: Path = options.output
     suffix = next((end for end in SUFFIXES if output.name.endswith(end)), None)
     if suffix is None or output.name == suffix:
         options.misuse(f"-o {output}: SageMaker expects a name that ends in .tar.gz")
-    if options.copies is not None and not 1 <= options.copies <= MAX_COPIES:
-        options.misuse(f"--copies {options.copies}: expected a number from 1 to {MAX_COPIES}")
     notes = _check(options)
     tree = packed_tree(options.path)
     outputs = _outputs(output, str(suffix), options.copies)

@@ -78,6 +78,15 @@ def test_misuse(arguments: list[str], capsys: pytest.CaptureFixture[str], tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("copies", ["x", "0", "-1", "1.5", "1_0", "", "9" * 5000, "100001"])
+def test_copies_that_are_no_number(copies: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The option, what was found and what was expected are named."""
+    with pytest.raises(SystemExit):
+        command.main(["pack", str(DENSE), "-o", "model.tar.gz", f"--copies={copies}"])
+    said = capsys.readouterr().err
+    assert f"--copies: found {copies!r}, expected a number from 1 to 100000" in said
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """--help says what the command does, each option, and what its exit codes mean."""

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from ensemble_tools import __main__ as command
 from ensemble_tools.commands.pack import pack, packed_tree
 from ensemble_tools.commands.source_tree import is_litter
+from ensemble_tools.repository import read_repository
 
 ROOT = Path(__file__).parents[4]
 DENSE = ROOT / "examples/merlin/dense/repository"
@@ -164,6 +165,19 @@ def test_bad_links_are_refused(
     assert command.main(["pack", str(tmp_path / "top"), "-o", str(out / "a.tar.gz")]) == 1
     assert "/link: " in capsys.readouterr().err
     assert list(out.iterdir()) == []
+
+
+def test_a_link_that_leads_nowhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The container passes over it where nothing reads it; nothing can be packed in its place."""
+    (model(tmp_path / "top/m") / "1/link").symlink_to("nowhere")
+    read_repository(tmp_path / "top")
+    arguments = ["pack", str(tmp_path / "top"), "-o", str(tmp_path / "a.tar.gz")]
+    assert command.main([*arguments, "--no-check"]) == 1
+    assert "it is a link that leads nowhere" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        command.main(["pack", "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "one that leads nowhere is refused, though the container would mind it only" in said
 
 
 def test_special_files_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
