@@ -40,7 +40,15 @@ from serve.errors import (
 from serve.hosting import Hosting
 from serve.registry import Model, Registry
 from serve.source import archive_identity, source_directory
-from serve.stub_processes import Stub, StubCounts, count, end_stubs, find_stubs
+from serve.stub_processes import (
+    Descendant,
+    Stub,
+    StubCounts,
+    count,
+    end_stubs,
+    find_descendants,
+    find_stubs,
+)
 from serve.threads import in_daemon_thread
 from serve.triton_client import TritonClient
 
@@ -213,22 +221,32 @@ class Lifecycle:
         await _in_thread(retract, serving_plan, self._settings.serving_repository)
 
     async def _stubs(self, serving_plan: ServingPlan) -> StubCounts:
-        return count(await self._found(serving_plan)) if serving_plan.called else {}
+        if not serving_plan.called:
+            return {}
+        return count(await _in_thread(self._found, serving_plan))
 
-    async def _found(self, serving_plan: ServingPlan) -> frozenset[Stub]:
-        names = serving_plan.triton_names
-        return await _in_thread(find_stubs, self._settings.serving_repository, names)
+    def _found(self, serving_plan: ServingPlan) -> frozenset[Stub]:
+        return find_stubs(self._settings.serving_repository, serving_plan.triton_names)
 
-    async def _ending(self, serving_plan: ServingPlan) -> frozenset[Stub]:
+    async def _ending(self, serving_plan: ServingPlan) -> frozenset[Stub | Descendant]:
         """The stubs that an unload ends, also those of what was lost under the plan before.
 
-        One that gives back its memory is found no more, so they are looked for before an unload,
-        and after it, since a stub may have been started meanwhile. When that fails, for want of a
-        descriptor, there are none: what is unloaded gives back more than they hold.
+        With what they have started. One that gives back its memory is found no more, so they are
+        looked for before an unload, and after it, since a stub may have been started meanwhile.
+        When that fails, for want of a descriptor, there are none: what is unloaded gives back more
+        than they hold.
         """
+
+        def look() -> frozenset[Stub | Descendant]:
+            stubs = self._found(serving_plan)
+            return stubs | find_descendants(stubs)
+
         try:
-            return await self._found(serving_plan)
-        except (OSError, RuntimeError) as error:
+            try:
+                return await _in_thread(look)
+            except RuntimeError:  # no thread is to be had: what is looked for may have them all
+                return look()
+        except OSError as error:
             _log.warning("python stubs cannot be looked for: %s", error)
             return frozenset()
 

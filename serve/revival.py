@@ -27,7 +27,15 @@ from serve.errors import (
 )
 from serve.hosting import Hosting
 from serve.registry import Model, Registry, State
-from serve.stub_processes import Stub, count, end_stubs, find_stubs, missing
+from serve.stub_processes import (
+    Descendant,
+    Stub,
+    count,
+    end_stubs,
+    find_descendants,
+    find_stubs,
+    missing,
+)
 from serve.suspects import LoadWork, Standing
 from serve.threads import in_daemon_thread
 
@@ -81,6 +89,11 @@ class Revival:
     async def _stubs(self, model: Model) -> frozenset[Stub]:
         names = model.serving.triton_names
         return await in_daemon_thread(lambda: find_stubs(self._serving_repository, names), "stubs")
+
+    async def _ending(self, model: Model) -> frozenset[Stub | Descendant]:
+        """Its stubs with what they have started."""
+        stubs = await self._stubs(model)
+        return stubs | await in_daemon_thread(lambda: find_descendants(stubs), "stubs")
 
     async def revive_all(self) -> None:
         """Load every ready model again: a new tritonserver has none. What fails is logged.
@@ -156,6 +169,7 @@ class Revival:
         try:
             if self._is_suspect(model):
                 await self._others_back.wait()
+            left = await self._ending(model)  # now: what a dead stub has started is not found
             await self._hosting.unload(model.serving, self._unload_timeout_s, lost=model.lost)
             old = await self._stubs(model)
             await self._hosting.load(model.serving, model.archive)
@@ -173,10 +187,10 @@ class Revival:
         else:
             self._registry.finish_reload(model, count(stubs))
             _log.info("the model was loaded again", extra=_facts(model))
-            if old:
-                self._begin(self._end_when_idle(model, old))
+            if left := left | old:
+                self._begin(self._end_when_idle(model, left))
 
-    async def _end_when_idle(self, model: Model, old: frozenset[Stub]) -> None:
+    async def _end_when_idle(self, model: Model, old: frozenset[Stub | Descendant]) -> None:
         """End what is left of an older generation, once nobody can be waiting for its answer."""
         with contextlib.suppress(asyncio.TimeoutError):
             await within(model.idle(), self._unload_timeout_s)
@@ -188,9 +202,9 @@ class Revival:
         task.add_done_callback(self._tasks.discard)
 
     async def _give_up(self, model: Model) -> None:
-        ending = await self._stubs(model)
+        ending = await self._ending(model)
         await self._release(model)
-        await end_stubs(ending | await self._stubs(model))
+        await end_stubs(ending | await self._ending(model))
         await in_daemon_thread(lambda: retract(model.serving, self._serving_repository), "retract")
         self._registry.forget(model)
 

@@ -1,5 +1,10 @@
 """Which python stubs run, and the end of those that tritonserver keeps for nobody.
 
+And of what they have started, which would live on: it becomes the container's own child when its
+parent ends. Told by parents' ids, so it is looked for while the stub lives. Not found is whoever's
+parent had ended before the look: one that was started by a double fork, or whose stub was dead, as
+that of a model that raised while it was loaded.
+
 Read from the kernel, since tritonserver does not tell. Each instance of a python model is a
 process. When one dies, tritonserver says so to whoever asks the model; when that is another model,
 only that one's own words reach the caller, and callers can make models repeat what they like. So
@@ -18,10 +23,13 @@ import logging
 import os
 import signal
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
+
+from serve.threads import in_daemon_thread
 
 _PROCESSES = Path("/proc")
 _STUB = "triton_python_backend_stub"
@@ -30,6 +38,9 @@ _STUB = "triton_python_backend_stub"
 _ENDING_S = 3.0
 #: How long one may take to be gone once it is killed.
 _KILLED_S = 5.0
+#: How long what a stub had started may take to end by itself after it. Some clear up when they see
+#: that they are alone, as the tracker of multiprocessing does with shared memory.
+_ALONE_S = 1.0
 _LOOK_S = 0.02
 
 _log = logging.getLogger(__name__)
@@ -45,6 +56,17 @@ class Stub:
     pid: int
     triton_name: str
     command: str
+
+
+@dataclass(frozen=True)
+class Descendant:
+    """A process that a stub has started, or that one of those has.
+
+    started: in clock ticks since the machine's start; ids are used again.
+    """
+
+    pid: int
+    started: int
 
 
 def find_stubs(
@@ -64,6 +86,29 @@ def find_stubs(
     return frozenset(found)
 
 
+def find_descendants(
+    of: Collection[Stub | Descendant], processes: Path = _PROCESSES
+) -> frozenset[Descendant]:
+    """What these have started, and what that has, in one look. Blocking, some ms.
+
+    Also what has ended and was not waited for, which keeps its id.
+    """
+    if not of:
+        return frozenset()
+    children = defaultdict(list)
+    for entry in processes.glob("[0-9]*"):
+        if status := _status(entry):
+            children[status.parent].append(Descendant(int(entry.name), status.started))
+    # Looked at once more, after all: so the ids that parents were told by were theirs.
+    parents = [it.pid for it in of if _is_it(it, processes / str(it.pid))]
+    found: set[Descendant] = set()
+    while parents:
+        new = set(children[parents.pop()]) - found
+        found |= new
+        parents += [it.pid for it in new]
+    return frozenset(found)
+
+
 def count(stubs: Collection[Stub]) -> StubCounts:
     """How many of these each model has."""
     return Counter(stub.triton_name for stub in stubs)
@@ -74,19 +119,29 @@ def missing(expected: StubCounts, found: StubCounts) -> frozenset[str]:
     return frozenset(name for name, count in expected.items() if found.get(name, 0) < count)
 
 
-async def end_stubs(stubs: Collection[Stub]) -> None:
+async def end_stubs(ending: Collection[Stub | Descendant]) -> None:
     """Return when these have ended. Those that do not do so by themselves are killed, and logged.
 
-    For stubs of models that tritonserver was asked to unload and whose requests nobody waits for.
+    For stubs of models that tritonserver was asked to unload and whose requests nobody waits for,
+    and for what they have started, which ends after them.
     """
+    descendants = frozenset(it for it in ending if isinstance(it, Descendant))
+    forked = {it.pid for it in descendants}  # with the very command of their stub
+    stubs = [it for it in ending if isinstance(it, Stub) and it.pid not in forked]
     if left := await _left(stubs, _ENDING_S):
         names = ", ".join(sorted({stub.triton_name for stub in left}))
         _log.warning(
             "tritonserver keeps python stubs that serve nobody; ending those of: %s", names
         )
+        descendants |= find_descendants(left)
         kill_stubs(left)
         if immortal := await _left(left, _KILLED_S):
             _log.error("stubs do not end: %s", sorted(stub.pid for stub in immortal))
+    if descendants:
+        try:
+            await in_daemon_thread(lambda: _end_descendants(descendants), "stubs")
+        except RuntimeError:  # no thread is to be had: these may have them all
+            _kill_descendants(descendants)
 
 
 def kill_stubs(stubs: Collection[Stub]) -> None:
@@ -99,11 +154,39 @@ def kill_stubs(stubs: Collection[Stub]) -> None:
 async def _left(stubs: Collection[Stub], timeout_s: float) -> list[Stub]:
     """Those that still run when none does, or after timeout_s."""
     deadline = time.monotonic() + timeout_s
-    while left := [it for it in stubs if _runs(it, _PROCESSES / str(it.pid))]:
+    while left := [it for it in stubs if _runs(it)]:
         if time.monotonic() > deadline:
             break
         await asyncio.sleep(_LOOK_S)
     return left
+
+
+def _end_descendants(found: frozenset[Descendant]) -> None:
+    """Return when these have ended, and what they start meanwhile. Blocking, bounded."""
+    alone_until, killing = time.monotonic() + _ALONE_S, False
+    while left := [it for it in found if _runs(it)]:
+        if (late_s := time.monotonic() - alone_until) > _KILLED_S:
+            _log.error("processes of stubs do not end: %s", sorted(it.pid for it in left))
+            break
+        if late_s > 0:
+            if not killing:
+                _log.info("ending processes that stubs had started: %d", len(left))
+            killing = True
+            found |= find_descendants(left)
+            _kill_descendants(found)
+        time.sleep(_LOOK_S)
+    for it in found:  # became our children (container.triton_process); nobody else buries them
+        if _is_it(it, _PROCESSES / str(it.pid)):
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(it.pid, os.WNOHANG)
+
+
+def _kill_descendants(found: Collection[Descendant]) -> None:
+    """At once: those that still run."""
+    for it in found:
+        if _runs(it):
+            with contextlib.suppress(OSError):
+                os.kill(it.pid, signal.SIGKILL)
 
 
 def has_threads(stub: Stub, processes: Path = _PROCESSES) -> bool:
@@ -112,27 +195,50 @@ def has_threads(stub: Stub, processes: Path = _PROCESSES) -> bool:
     A load whose stub is killed before that never ends, nor does the thread that carries it out
     (seen on 2.36 and 2.51); 5 ms after that it ends.
     """
-    try:
-        fields = (processes / str(stub.pid) / "stat").read_text(errors="replace")
-    except OSError:
-        return False
-    return int(fields.rpartition(") ")[2].split()[17]) > 1  # proc_pid_stat(5)
+    status = _status(processes / str(stub.pid))
+    return status is not None and status.threads > 1
 
 
-def _runs(stub: Stub, process: Path) -> bool:
-    """Whether it is this stub and still holds what it held.
+def _runs(it: Stub | Descendant) -> bool:
+    """Whether it is this one and still holds what it held.
 
     A process that ends loses its words first, then gives back its memory, then is a zombie or gone.
     Its first thread is a zombie before that while others have not ended.
     """
-    if (_command(process) or stub.command) != stub.command:
+    process = _PROCESSES / str(it.pid)
+    if isinstance(it, Stub) and (_command(process) or it.command) != it.command:
         return False
+    status = _status(process)
+    if status is None or (isinstance(it, Descendant) and status.started != it.started):
+        return False
+    return status.state not in "ZX" or status.threads > 1
+
+
+def _is_it(it: Stub | Descendant, process: Path) -> bool:
+    """Whether the process with its id is this one; not told of a stub that is ending."""
+    if isinstance(it, Stub):
+        return _command(process) == it.command
+    status = _status(process)
+    return status is not None and status.started == it.started
+
+
+class _Status(NamedTuple):
+    """What proc_pid_stat(5) says; started as in Descendant."""
+
+    state: str
+    parent: int
+    threads: int
+    started: int
+
+
+def _status(process: Path) -> _Status | None:
+    """None for one that is gone."""
     try:
-        fields = (process / "stat").read_text(errors="replace").rpartition(") ")[2].split()
+        text = (process / "stat").read_text(errors="replace")
     except OSError:
-        return False
-    state, threads = fields[0], int(fields[17])  # proc_pid_stat(5)
-    return state not in "ZX" or threads > 1
+        return None
+    fields = text.rpartition(") ")[2].split()
+    return _Status(fields[0], int(fields[1]), int(fields[17]), int(fields[19]))
 
 
 def _command(process: Path) -> str:

@@ -109,6 +109,28 @@ def test_everything_is_back_when_an_unload_answers(container: Container, archive
     assert container.snapshot() == before
 
 
+def test_what_a_model_has_started_ends_with_it(
+    container: Container, archive: Archive, tmp_path: Path
+) -> None:
+    """In whatever session; that of another model goes on. Their ids are given back."""
+    mine, others = tmp_path / "mine", tmp_path / "others"
+    with container.loaded("m2", archive("other", m=models.parent(others))):
+        assert container.load("m1", archive("one", m=models.parent(mine))).status_code == 200
+        assert len(_running(mine)) == len(_running(others)) == 3
+        assert values(container.invoke("m1", infer([1]))) == [1.0]
+        container.descendants()  # from here on none of them may outlive the container
+        assert container.unload("m1").status_code == 200
+        assert not _running(mine)
+        assert len(_running(others)) == 3
+        assert values(container.invoke("m2", infer([1]))) == [1.0]
+    assert not _running(others)
+
+
+def _running(marker: Path) -> list[str]:
+    """Those of the ids in the file that are taken, also by zombies."""
+    return [pid for pid in marker.read_text().split() if Path("/proc", pid).exists()]
+
+
 def test_an_unload_blocks_nobody(container: Container, archive: Archive, tmp_path: Path) -> None:
     """While one unload waits for its invocation, other models are loaded and unloaded."""
     marker = tmp_path / "marker"

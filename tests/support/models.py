@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _HEAD = """
-import json, os, signal, time
+import json, os, signal, subprocess, time
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
@@ -123,6 +123,25 @@ class TritonPythonModel(Each):
         if os.path.exists(self.words["armed"]):
             os.kill(os.getppid(), signal.SIGKILL)
             time.sleep(60)
+
+    def answer(self, request, values):
+        return respond(request, values)
+"""
+
+#: Starts processes while it is loaded, in sessions of their own, and forks itself; notes their ids
+#: in the file `marker`, one a line.
+PARENT = """
+class TritonPythonModel(Each):
+    def initialize(self, args):
+        super().initialize(args)
+        words = ["sh", "-c", "sleep 1000 & echo $!; wait"]
+        shell = subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True)
+        forked = os.fork()
+        if not forked:
+            os.setsid()
+            time.sleep(1000)
+        with open(self.words["marker"], "w") as file:
+            file.write("%d\\n%s%d\\n" % (shell.pid, shell.stdout.readline().decode(), forked))
 
     def answer(self, request, values):
         return respond(request, values)
@@ -308,6 +327,11 @@ def batching(marker: Path) -> PythonModel:
     """In batches of up to eight; notes their sizes in the file `marker`."""
     more = "max_batch_size: 8\ndynamic_batching {}\n"
     return PythonModel(BATCHING, more, {"marker": marker})
+
+
+def parent(marker: Path) -> PythonModel:
+    """Starts three processes in sessions of their own; the marker file then holds their ids."""
+    return PythonModel(PARENT, parameters={"marker": marker})
 
 
 def late(seconds: float, marker: Path) -> PythonModel:

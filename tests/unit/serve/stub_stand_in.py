@@ -8,14 +8,16 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.support.container import Process, processes
+
 STUB = "/opt/tritonserver/backends/python/triton_python_backend_stub"
 
 
 @contextlib.contextmanager
 def stub(
-    serving_repository: Path, name: str, seconds: float, holds_mib: int = 0
+    serving_repository: Path, name: str, seconds: float, holds_mib: int = 0, more: str = ""
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A stub of the model that ends by itself after so many seconds.
+    """A stub of the model that ends by itself after so many seconds. more: what it does before.
 
     It has threads, as real ones have, and gives back its memory when the last one has ended, which
     the more of it takes the longer.
@@ -23,7 +25,8 @@ def stub(
     model_file = serving_repository / name / "stub.py"
     model_file.parent.mkdir(parents=True, exist_ok=True)
     model_file.write_text(
-        "import os, threading, time\n"
+        "import os, subprocess, threading, time\n"
+        f"{more}\n"
         f"held = b'x' * ({holds_mib} << 20)\n"
         "for _ in range(4): threading.Thread(target=time.sleep, args=(1000,)).start()\n"
         "print(flush=True)\n"
@@ -38,3 +41,19 @@ def stub(
             yield started
         finally:
             started.kill()
+
+
+def starting(marker: Path, seconds: float = 1000) -> str:
+    """For a stub: a shell in a session of its own, and what that starts, for so many seconds.
+
+    The marker's path is among the words of both.
+    """
+    shell = f"sh -c 'sleep {seconds}; :' {marker}"
+    return (
+        f'subprocess.Popen(["sh", "-c", "{shell} & wait", {str(marker)!r}], start_new_session=True)'
+    )
+
+
+def started_by(marker: Path) -> list[Process]:
+    """What runs of that."""
+    return [it for it in processes() if str(marker) in it.command]

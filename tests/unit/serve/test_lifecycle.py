@@ -33,7 +33,7 @@ from serve.errors import (
 from serve.invocation import Request
 from serve.registry import State
 from tests.unit.serve.joined import WAIT_S, joined, no_descriptor, until
-from tests.unit.serve.stub_stand_in import stub
+from tests.unit.serve.stub_stand_in import started_by, starting, stub
 
 
 async def test_a_straight_line_there_and_back(tmp_path: Path) -> None:
@@ -71,6 +71,52 @@ async def test_unload_ends_stubs_that_stay(tmp_path: Path, monkeypatch: pytest.M
             await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
             assert [staying.wait(0), other.poll()] == [-signal.SIGKILL, None]
         await on.assert_empty()
+
+
+async def test_unload_ends_what_stubs_have_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also that of stubs that tritonserver ends itself."""
+    monkeypatch.setattr(serve.stub_processes, "_ALONE_S", 0.1)
+    mine = tmp_path / "mine"
+    async with joined(tmp_path) as on:
+        await on.load()
+        unload = on.triton.unload
+        with stub(on.repository, "m.step", WAIT_S, more=starting(mine)) as ending:
+
+            async def end(*arguments: Any, **named: Any) -> None:
+                await unload(*arguments, **named)
+                ending.kill()
+                ending.wait()
+
+            monkeypatch.setattr(on.triton, "unload", end)
+            await until(lambda: len(started_by(mine)) == 2)
+            await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
+            assert not started_by(mine)
+        await on.assert_empty()
+
+
+async def test_what_stubs_have_started_is_looked_for_without_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have all threads that there are."""
+    monkeypatch.setattr(serve.stub_processes, "_ALONE_S", 0.1)
+    mine = tmp_path / "mine"
+    async with joined(tmp_path) as on:
+        await on.load()
+        plan = on.registry.loaded("m").serving
+
+        async def denied(*_: object) -> None:
+            raise RuntimeError("can't start new thread")
+
+        with stub(on.repository, "m.step", WAIT_S, more=starting(mine)):
+            await until(lambda: len(started_by(mine)) == 2)
+            with monkeypatch.context() as patched:
+                patched.setattr(serve.lifecycle, "in_daemon_thread", denied)
+                found = await on.lifecycle._ending(plan)
+            assert {it.pid for it in found} > {it.pid for it in started_by(mine)}
+            await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
+            assert not started_by(mine)
 
 
 def load_knob(**wrong: Any) -> dict[str, Any]:
@@ -188,20 +234,24 @@ async def test_a_file_that_nothing_can_read(
 async def test_a_failed_load_ends_stubs_that_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As an unload does."""
+    """As an unload does, with what they have started."""
     monkeypatch.setattr(serve.stub_processes, "_ENDING_S", 0.1)
+    monkeypatch.setattr(serve.stub_processes, "_ALONE_S", 0.1)
     async with joined(tmp_path) as on:
         with contextlib.ExitStack() as running:
             started = []
 
             async def fail(*_: object) -> None:
-                started.append(running.enter_context(stub(on.repository, "m.step", WAIT_S)))
+                more = starting(tmp_path / "mine")
+                one = stub(on.repository, "m.step", WAIT_S, more=more)
+                started.append(running.enter_context(one))
                 raise ModelUnusable("boom")
 
             monkeypatch.setattr(on.triton, "load", fail)
             with pytest.raises(ModelUnusable, match="boom"):
                 await on.load()
             assert [one.wait(0) for one in started] == [-signal.SIGKILL]
+            assert not started_by(tmp_path / "mine")
         await on.assert_empty()
 
 

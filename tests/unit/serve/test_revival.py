@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 from pathlib import Path
@@ -22,7 +23,7 @@ from serve.errors import (
 )
 from serve.registry import State
 from tests.unit.serve.joined import DEAD, WAIT_S, joined, no_descriptor, until
-from tests.unit.serve.stub_stand_in import stub
+from tests.unit.serve.stub_stand_in import started_by, starting, stub
 
 LOST = [
     DEAD,
@@ -116,18 +117,52 @@ async def test_what_an_older_generation_left_is_ended(
                 assert [old.poll(), new.poll()] == [-signal.SIGKILL, None]
 
 
+async def test_what_an_older_generation_had_started_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where tritonserver ends the stub itself, at the unload."""
+    monkeypatch.setattr(serve.stub_processes, "_ALONE_S", 0.1)
+    mine, others = tmp_path / "mine", tmp_path / "others"
+    async with joined(tmp_path, infer={"m": {**DEAD, "times": 1}}) as on:
+        await on.load()
+        unload, load = on.triton.unload, on.triton.load
+        with contextlib.ExitStack() as running:
+            old = running.enter_context(stub(on.repository, "m.step", WAIT_S, more=starting(mine)))
+
+            async def end(*arguments: Any, **named: Any) -> None:
+                await unload(*arguments, **named)
+                old.kill()
+                old.wait()
+
+            async def begin(*arguments: Any, **named: Any) -> None:
+                await load(*arguments, **named)
+                new = stub(on.repository, "m.step", WAIT_S, more=starting(others))
+                running.enter_context(new)
+
+            await until(lambda: len(started_by(mine)) == 2)
+            monkeypatch.setattr(on.triton, "unload", end)
+            monkeypatch.setattr(on.triton, "load", begin)
+            assert b"echo" in await on.invoke()
+            await until(lambda: not started_by(mine))
+            assert len(started_by(others)) == 2
+            await on.lifecycle.unload("m")
+            assert not started_by(others)
+
+
 async def test_a_reload_that_fails_ends_what_was_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody can unload the model any more."""
     monkeypatch.setattr(serve.stub_processes, "_ENDING_S", 0.1)
+    monkeypatch.setattr(serve.stub_processes, "_ALONE_S", 0.1)
     failure = {"message": "no", "code": "INTERNAL", "after": 1}
     async with joined(tmp_path, infer={"m": DEAD}, load={"m": failure}) as on:
         await on.load()
-        with stub(on.repository, "m.step", WAIT_S) as old:
+        with stub(on.repository, "m.step", WAIT_S, more=starting(tmp_path / "mine")) as old:
             with pytest.raises(ModelNotLoaded):
                 await on.invoke()
             assert old.wait(0) == -signal.SIGKILL
+        assert not started_by(tmp_path / "mine")
         await on.assert_empty()
 
 
