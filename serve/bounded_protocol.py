@@ -28,6 +28,7 @@ from serve.errors import (
     HeadTooLarge,
     RequestLate,
     ServeError,
+    shortened,
 )
 from serve.messages import error_body
 
@@ -143,6 +144,9 @@ class BoundedProtocol(HttpToolsProtocol):
             ))  # fmt: skip
         if self.beside and invoked:
             self.refuse(self.crowd.too_many())
+        if not _has_path(self.url):  # uvicorn would raise
+            found = shortened(self.url.decode("latin-1"))
+            self.refuse(BadRequest("the request's target", found, "a path"))
         self._body_size = 0
         super().on_headers_complete()
         self.stage = Stage.BODY
@@ -352,6 +356,14 @@ def _tcp_state(transport: asyncio.BaseTransport) -> int:
         return int(known.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0])
     except (OSError, AttributeError):
         return 0
+
+
+def _has_path(url: bytes) -> bool:
+    """Not so of CONNECT's `host:port`, nor of `http://host`, which a caller may write as well."""
+    try:
+        return httptools.parse_url(url).path is not None
+    except httptools.HttpParserInvalidURLError:
+        return False
 
 
 def _no_request(error: httptools.HttpParserError) -> BadRequest:

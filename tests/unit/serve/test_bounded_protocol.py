@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import socket
 import struct
@@ -230,6 +231,24 @@ async def test_an_announced_body(served: Served, head: bytes, most: int) -> None
     expected = b'expected at most %d bytes%s"' % (most, named)
     await refused(wire, 413, b"found 1000000000 bytes, " + expected)
     assert not served.forwarding.asked
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"CONNECT x:80", b"CONNECT m/invoke:80", b"GET http://", b"GET http://a",
+        b"GET http://a:99999999/",
+    ],
+)  # fmt: skip
+async def test_a_target_without_a_path(
+    served: Served, line: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A caller's mistake as others are: the log does not grow by it."""
+    wire = await served.connect()
+    with caplog.at_level(logging.INFO):
+        await wire.send(line + b" HTTP/1.1\r\nhost: x\r\n\r\n")
+        await refused(wire, 400, b"the request")
+    assert not caplog.records
 
 
 @NAMES
