@@ -31,6 +31,7 @@ from serve.errors import (
     shortened,
 )
 from serve.messages import error_body
+from serve.routes import BREAK_OFF
 
 _log = logging.getLogger(__name__)
 
@@ -148,6 +149,7 @@ class BoundedProtocol(HttpToolsProtocol):
             found = shortened(self.url.decode("latin-1"))
             self.refuse(BadRequest("the request's target", found, "a path"))
         self._body_size = 0
+        self.scope["extensions"] = {BREAK_OFF: self.break_off}  # type: ignore[dict-item]
         super().on_headers_complete()
         self.stage = Stage.BODY
 
@@ -198,6 +200,11 @@ class BoundedProtocol(HttpToolsProtocol):
         """Nobody wants the answer any more: whoever works on it learns it."""
         cycle.disconnected = True
         cycle.message_event.set()
+
+    def break_off(self) -> None:
+        """End the connection inside the answer that is being sent, after what was sent of it."""
+        self.give_up(self.answering)
+        self.transport.close()
 
     def waits(self, cycle: Any) -> bool:
         """Whether what was asked could still be given up without anything having been done."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import closing
@@ -15,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from serve.context import bind
 from serve.deadline import within
+from serve.errors import ServeError
 from serve.invocation import Invocation
 from serve.invocation import Request as InvocationRequest
 from serve.lifecycle import Lifecycle
@@ -32,6 +34,10 @@ from serve.waiting_room import MIB, HeldBody, WaitingRooms
 
 #: Where an invocation's Request stands in its scope, for the protocol that looks after its caller.
 EXTENSION = "serve.invocation"
+#: Where the protocol's function stands that ends a connection inside an answer, and says nothing.
+BREAK_OFF = "serve.break_off"
+
+_log = logging.getLogger(__name__)
 
 
 class CallerGone(Exception):
@@ -129,8 +135,11 @@ class InvokeRoute:
         try:
             request = InvocationRequest(scope["headers"], await _body(receive, held))
             scope.setdefault("extensions", {})[EXTENSION] = request
-            answering = self._stream if self._invocation.streams else self._whole
-            await _while_wanted(receive, answering(name, request, send))
+            if self._invocation.streams:
+                answering = self._stream(name, request, send, scope["extensions"].get(BREAK_OFF))
+            else:
+                answering = self._whole(name, request, send)
+            await _while_wanted(receive, answering)
         except CallerGone:
             return
         finally:
@@ -142,15 +151,30 @@ class InvokeRoute:
         finally:  # callers may read slowly, or not
             request.let_answer_go()
 
-    async def _stream(self, name: str, request: InvocationRequest, send: Send) -> None:
+    async def _stream(
+        self,
+        name: str,
+        request: InvocationRequest,
+        send: Send,
+        break_off: Callable[[], None] | None,
+    ) -> None:
         answer, pieces = await self._invocation.stream(name, request)
         start = {"type": "http.response.start", "status": answer.status, "headers": answer.headers}
-        with closing(pieces):
-            await send(start)
-            async for piece in pieces:
-                message = {"type": "http.response.body", "body": piece, "more_body": True}
-                # A caller that reads no further may not hold the model for ever.
-                await within(send(message), self._invocation.timeout_s)
+        try:
+            with closing(pieces):
+                await send(start)
+                async for piece in pieces:
+                    message = {"type": "http.response.body", "body": piece, "more_body": True}
+                    # A caller that reads no further may not hold the model for ever.
+                    await within(send(message), self._invocation.timeout_s)
+        except (ServeError, asyncio.TimeoutError) as error:
+            if break_off is None:  # under a server of another kind
+                raise
+            with bind(model_name=name):
+                why = error if isinstance(error, ServeError) else "its caller reads no further"
+                _log.error("an answer was broken off: %s", why)
+            break_off()  # its head is out: only the connection's end can say so
+            return
         await send({"type": "http.response.body", "body": b""})
 
 

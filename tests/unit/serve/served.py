@@ -36,6 +36,9 @@ class Forwarding:
     behind: Callable[[str, bytes], Awaitable[None]] | None = None
     most_pieces: int = 0
     waits: bool = True
+    #: What a stream gives, piece by piece, and raises at its end.
+    pieces: list[bytes] = field(default_factory=list)
+    failure: Exception | None = None
 
     def expect(self, name: str) -> None:
         """All are there but one."""
@@ -58,6 +61,29 @@ class Forwarding:
             raise LookupError("a bug")
         pieces = deque([name.encode() + b":", body])
         return Answer(200, [(b"content-type", b"application/json"), (b"x-of", b"triton")], pieces)
+
+    async def stream(self, name: str, request: Request) -> tuple[Answer, _Pieces]:
+        """The pieces that there are."""
+        self.asked.append((name, request))
+        return Answer(200, [(b"x-of", b"triton")], deque()), _Pieces(self)
+
+
+class _Pieces:
+    """In the place of an AnswerStream."""
+
+    def __init__(self, forwarding: Forwarding) -> None:
+        self._left, self._failure = deque(forwarding.pieces), forwarding.failure
+
+    def __aiter__(self) -> _Pieces:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._left:
+            return self._left.popleft()
+        raise self._failure or StopAsyncIteration
+
+    def close(self) -> None:
+        """Nothing is held."""
 
 
 class _Server(uvicorn.Server):

@@ -12,6 +12,7 @@ import time
 
 import pytest
 
+from serve.errors import TritonUnavailable
 from tests.unit.serve.joined import until
 from tests.unit.serve.served import LIMITS, WAIT_S, Served, Wire, post
 
@@ -316,6 +317,46 @@ async def test_bodies_that_are_held(served: Served, name: str) -> None:
     again = await served.connect()
     again.writer.write(post(name, b"x" * 5_000_000))
     assert (await again.answer())[0] == 200
+
+
+# -- answers that are not whole
+
+
+async def test_a_stream_that_breaks_off(
+    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What came of it is sent, its end is not; the log has one line for it."""
+    monkeypatch.setattr(served.forwarding, "streams", True)
+    served.forwarding.pieces = [b"one", b"two"]
+    wire = await served.connect()
+    await wire.send(post("%6d", b"1"))
+    whole = await asyncio.wait_for(wire.reader.readuntil(b"0\r\n\r\n"), WAIT_S)
+    assert whole.partition(b"\r\n\r\n")[2] == b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n"
+    served.forwarding.failure = TritonUnavailable("it is gone")
+    with caplog.at_level(logging.WARNING):
+        await wire.send(post("%6d", b"1") + post("%6d", b"2"))
+        broken = await asyncio.wait_for(wire.reader.read(-1), WAIT_S)
+        await asyncio.sleep(0.1)
+    assert broken.partition(b"\r\n\r\n")[2] == b"3\r\none\r\n3\r\ntwo\r\n"
+    (record,) = caplog.records
+    assert record.getMessage().startswith("an answer was broken off: tritonserver")
+    assert record.exc_info is None
+
+
+async def test_a_stream_whose_caller_reads_no_further(
+    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The model is not held by it, nor the log filled."""
+    monkeypatch.setattr(served.forwarding, "streams", True)
+    monkeypatch.setattr(served.forwarding, "timeout_s", 0.2)
+    served.forwarding.pieces = [b"x" * 1_000_000] * 50
+    wire = await served.connect()
+    with caplog.at_level(logging.WARNING):
+        await wire.send(post("%6d", b"1"))
+        await until(lambda: bool(caplog.records))
+        await asyncio.sleep(0.1)
+    (record,) = caplog.records
+    assert record.getMessage() == "an answer was broken off: its caller reads no further"
 
 
 # -- too slowly
