@@ -53,6 +53,7 @@ class Request:
 
     The body is emptied once it has been translated. is_wanted: whether the caller is still there.
     waits: whether it waits for a place in tritonserver; written here, for who looks after callers.
+    waited_s: how long it did, in seconds.
     inflated: bytes that its body has been inflated to, which count as held. answer: the bytes of
     its answer that do; whoever made the request lets them go when the answer is sent.
     """
@@ -61,6 +62,7 @@ class Request:
     body: list[bytes]
     is_wanted: Callable[[], bool] = lambda: True
     waits: bool = False
+    waited_s: float = 0.0
     inflated: int = 0
     answer: HeldAnswer | None = None
 
@@ -163,7 +165,7 @@ class Invocation:
                         grown,
                     ), None
 
-                answer, _ = await self._answered(model, send, deadline, question.body)
+                answer, _ = await self._answered(model, request, send, deadline, question.body)
             finally:
                 room.leave()
                 if request.inflated:
@@ -195,14 +197,14 @@ class Invocation:
                     self._path(model), question.headers, question.body, timeout_s
                 )
 
-            answer, body = await self._answered(model, send, deadline, question.body)
+            answer, body = await self._answered(model, request, send, deadline, question.body)
             assert body is not None
             answer.headers = response_headers(answer.headers)
             return answer, AnswerStream(body, in_flight.pop_all())
 
     async def _turn(self, model: Model, request: Request, deadline: float) -> None:
         """Wait for a place in tritonserver."""
-        request.waits = True
+        request.waits, began = True, time.monotonic()
         try:
             await model.room.wait(max(0.0, deadline - time.monotonic()))
         except WaitedTooLong as error:
@@ -212,7 +214,7 @@ class Invocation:
                 "SERVE_INVOKE_TIMEOUT",
             ) from error
         finally:
-            request.waits = False
+            request.waits, request.waited_s = False, time.monotonic() - began
 
     async def _question(self, model: Model, request: Request, deadline: float) -> Question:
         """What tritonserver is asked; nothing that it must not be given (envelope)."""
@@ -266,6 +268,7 @@ class Invocation:
     async def _answered(
         self,
         model: Model,
+        request: Request,
         send: Callable[[float], Awaitable[_Sent]],
         deadline: float,
         said: Sequence[bytes],
@@ -277,7 +280,7 @@ class Invocation:
         if model.state is State.RELOADING:
             await self._within(deadline, model.settled())
         generation = model.generation
-        answer, body = await self._sent(model, send, deadline)
+        answer, body = await self._sent(model, request, send, deadline)
         if answer.status == 200:
             return answer, body
         refused = await self._refusal(model, generation, answer, body, said)
@@ -285,19 +288,30 @@ class Invocation:
             raise _error(model, refused)
         await self._within(deadline, self._revival.revive(model, generation))
         generation = model.generation
-        answer, body = await self._sent(model, send, deadline)
+        answer, body = await self._sent(model, request, send, deadline)
         if answer.status != 200:
             raise _error(model, await self._refusal(model, generation, answer, body, said))
         return answer, body
 
     async def _sent(
-        self, model: Model, send: Callable[[float], Awaitable[_Sent]], deadline: float
+        self,
+        model: Model,
+        request: Request,
+        send: Callable[[float], Awaitable[_Sent]],
+        deadline: float,
     ) -> _Sent:
         try:
             return await send(max(0.0, deadline - time.monotonic()))
         except TritonTimeout as error:
+            waited = (
+                f", which waited {request.waited_s:.3g} s of that for others of that model,"
+                if request.waited_s > self.timeout_s / 2
+                else ""
+            )
             raise TritonTimeout(
-                f"the invocation of the model {model.name}", self.timeout_s, "SERVE_INVOKE_TIMEOUT"
+                f"the invocation of the model {model.name}{waited}",
+                self.timeout_s,
+                "SERVE_INVOKE_TIMEOUT",
             ) from error
 
     async def _within(self, deadline: float, waiting: Awaitable[None]) -> None:

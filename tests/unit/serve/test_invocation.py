@@ -223,6 +223,18 @@ async def test_a_caller_who_is_not_waited_for(tmp_path: Path) -> None:
         assert (model.in_flight, model.room.taken) == (0, 0)
 
 
+async def test_the_time_that_was_spent_waiting(tmp_path: Path) -> None:
+    """Who waited for others for most of his time is told so: no higher limit is what he needs."""
+    knobs: Any = {"infer": {"m": {"delay_s": 0.7}}}
+    async with joined(tmp_path, invoke_timeout_s=1.0, **knobs) as on:
+        await on.load()
+        on.registry.loaded("m").room.open(1)
+        first, second = (asyncio.ensure_future(on.invoke()) for _ in range(2))
+        assert b"echo" in await first
+        with pytest.raises(TritonTimeout, match=r"which waited 0\.\d+ s of that for others"):
+            await second
+
+
 async def test_a_tritonserver_that_dies_frees_its_places(tmp_path: Path) -> None:
     """Also those of callers who left."""
     async with joined(tmp_path, infer={"m": {"hang": True}}, invoke_timeout_s=20) as on:
