@@ -151,6 +151,7 @@ class Admission:
     def _would_help(self, demand: Demand, view: View) -> bool:
         """Whether a new tritonserver makes room: the one that is there keeps what dead stubs had.
 
+        It must keep more for the dead than the living have, since all wait while it is replaced.
         While models are loaded, a region without a stub may be one that is just being made.
         """
         lack = self._weighed(demand, view)[1]
@@ -158,7 +159,9 @@ class Admission:
             return False
         if any(model.state is State.RELOADING for model in self._registry.all_loaded()):
             return False
-        return lack.resource in (SHARED_MEMORY, MEMORY) and view.census.abandoned >= lack.missing
+        living = sum(held.region for held in view.census.models.values())
+        worth_it = view.census.abandoned >= max(lack.missing, living)
+        return lack.resource in (SHARED_MEMORY, MEMORY) and worth_it
 
     async def _after_renewal(self, demand: Demand) -> View:
         """One at a time: who comes later finds room."""

@@ -295,6 +295,11 @@ class BoundedProtocol(HttpToolsProtocol):
         return None if asked else self._quiet_since
 
     @property
+    def has_asked(self) -> bool:
+        """Whether anything has ever been asked on it."""
+        return self.answering is not None
+
+    @property
     def reading_since(self) -> float | None:
         """Since when a request has been coming that nobody works on yet; else None."""
         return None if self._owes() else self._reading_since

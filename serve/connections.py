@@ -2,7 +2,8 @@
 
 Descriptors are the process's: without a bound, idle connections take those that loads, /ping and
 tritonserver's connections need. Over the bound the connection goes that has been idle for longest,
-then the one that has been sending a request for longest. If each has a request in flight, a few
+those first on which nothing was ever asked: a flood does not close its neighbours' connections.
+Then the one that has been sending a request for longest. If each has a request in flight, a few
 more are taken in for what is no invocation, since /ping and /models must be answered.
 """
 
@@ -52,6 +53,10 @@ class Connection(Protocol):
     @property
     def idle_since(self) -> float | None:
         """Since when nothing is asked; None while something is."""
+
+    @property
+    def has_asked(self) -> bool:
+        """Whether anything has ever been asked on it."""
 
     @property
     def reading_since(self) -> float | None:
@@ -104,7 +109,7 @@ class Connections:
         self._beside.discard(connection)
 
     def _one_goes(self, now: float) -> bool:
-        """Whether one could go: the one that was idle for longest first."""
+        """Whether one could go."""
         for _ in range(2):
             while self._may_go:
                 connection, since = self._may_go.pop()
@@ -136,7 +141,10 @@ class Connections:
 
 
 def _first_to_go(connections: Iterable[Connection], now: float) -> list[tuple[Connection, float]]:
-    """The first to go stands last; each with the time that made it one."""
+    """The first to go stands last; each with the time that made it one.
+
+    Those first that never asked anything, and of them the one that has been idle for longest.
+    """
     idle, slow = [], []
     for connection in connections:
         since = connection.idle_since
@@ -148,5 +156,5 @@ def _first_to_go(connections: Iterable[Connection], now: float) -> list[tuple[Co
         if since is not None and now - since > _SLOW_S:
             slow.append((connection, since))
     found = idle or slow
-    found.sort(key=lambda pair: pair[1], reverse=True)
+    found.sort(key=lambda pair: (pair[0].has_asked, pair[1]), reverse=True)
     return found[-_FOUND_AT_ONCE:]

@@ -239,8 +239,14 @@ async def test_shared_memory(machine: Machine, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize(
     ("kept", "loading", "fails", "renewals"),
-    [(3, False, False, 1), (3, False, True, 1), (0, False, False, 0), (3, True, False, 0)],
-    ids=["room", "fails", "no help", "while loading"],
+    [
+        (3, False, False, 1),
+        (3, False, True, 1),
+        (0, False, False, 0),
+        (1, False, False, 0),
+        (3, True, False, 0),
+    ],
+    ids=["room", "fails", "no help", "little help", "while loading"],
 )
 async def test_what_a_tritonserver_keeps_of_dead_stubs(
     machine: Machine,
@@ -274,6 +280,7 @@ async def test_what_a_tritonserver_keeps_of_dead_stubs(
             machine.registry.begin_load("first", "url"), machine.plan("first")
         )
         machine.hold("first", MIB)
+        machine.kernel.stub(299, machine.serving, "first", MIB)
         first.taken()
         await asyncio.gather(*admitting._learning)
     there[0] = MIB // 2

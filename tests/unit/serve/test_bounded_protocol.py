@@ -423,6 +423,24 @@ async def test_the_longest_idle_goes(served: Served) -> None:
         assert (await wire.answer())[0] == 200
 
 
+async def test_those_that_never_asked_go_first(served: Served) -> None:
+    """However long others have been idle: a flood does not close its neighbours' connections."""
+    asked = [await served.connect() for _ in range(LIMITS.connections - 2)]
+    for wire in asked:
+        await wire.send(PING)
+        assert (await wire.answer())[0] == 200
+    silent = [await served.connect() for _ in range(2)]
+    await asyncio.sleep(0.3)
+    for wire in silent:
+        new = await served.connect()
+        await new.send(PING)
+        assert (await new.answer())[0] == 200
+        assert await wire.is_closed()
+    for wire in asked:
+        await wire.send(PING)
+        assert (await wire.answer())[0] == 200
+
+
 async def test_all_are_busy(served: Served) -> None:
     """An invocation is refused with 503, and /ping is answered; those at work are not touched."""
     slow = Slow(served)
