@@ -19,6 +19,7 @@ from tests.support import models
 from tests.support.container import Container, launch, running, until
 from tests.support.fake_triton import fake_environment
 from tests.support.protocol import complaint, infer, values
+from tests.support.slow_triton import slow_to_start_again
 
 
 def _kill_stubs(container: Container, triton_name: str) -> None:
@@ -100,7 +101,8 @@ def test_a_model_that_kills_itself(mortal: Container, archive: Archive) -> None:
 
 def test_killed_tritonserver(triton: Mapping[str, str], tmp_path: Path) -> None:
     """A killed tritonserver comes back with its models; until then /ping says so, nothing hangs."""
-    with running(tmp_path, **triton) as container:
+    slow = slow_to_start_again(tmp_path, triton.get("SERVE_TRITON_SERVER"))  # or none sees the 503
+    with running(tmp_path, SERVE_TRITON_SERVER=slow) as container:
         directory = models.sums(container.model_root / "one/model", [1, 2])
         single = models.write_archive(container.model_root / "two/model", {"m": models.named})
         with container.loaded("m.1", directory), container.loaded("m2", single):
