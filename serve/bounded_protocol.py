@@ -13,8 +13,11 @@ who hung up refuses it, and his request is given up. What tritonserver works on 
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import logging
 import socket
+import sys
+import termios
 from typing import Any, NoReturn
 
 import httptools
@@ -304,6 +307,10 @@ class BoundedProtocol(HttpToolsProtocol):
         """Since when a request has been coming that nobody works on yet; else None."""
         return None if self._owes() else self._reading_since
 
+    def has_more(self) -> bool:
+        """Whether bytes have come that nobody has read yet: a system call."""
+        return _unread(self.transport) > 0
+
     def make_way(self) -> None:
         """Another connection needs the place."""
         if self._reading_since is not None:
@@ -367,6 +374,15 @@ def _tcp_state(transport: asyncio.BaseTransport) -> int:
         known = transport.get_extra_info("socket")
         return int(known.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0])
     except (OSError, AttributeError):
+        return 0
+
+
+def _unread(transport: asyncio.BaseTransport) -> int:
+    """How many bytes the kernel holds for us; 0 where it does not tell."""
+    try:
+        answer = fcntl.ioctl(transport.get_extra_info("socket"), termios.FIONREAD, bytes(4))
+        return int.from_bytes(answer, sys.byteorder)
+    except (OSError, AttributeError, TypeError, ValueError):
         return 0
 
 

@@ -24,9 +24,10 @@ _log = logging.getLogger(__name__)
 LOOK_S = 0.5
 #: Over the bound, how many more are taken in for what is no invocation, and for how long each.
 _BESIDE, BESIDE_S = 32, 5.0
-#: Over the bound, one that has been idle for longer than this makes way (what is younger may have
-#: its first request on the way), and one whose request has been coming for longer; in seconds.
-_IDLE_S, _SLOW_S = 0.25, 2.0
+#: Over the bound, one makes way that never asked for so long (what is younger may have its first
+#: request on the way), or has been idle for so long, or whose request has been coming for so long;
+#: in seconds. A flood of silent ones so has no more places than come in the first of these times.
+_SILENT_S, _IDLE_S, _SLOW_S = 0.05, 0.25, 2.0
 #: How many that may go are looked for at once.
 _FOUND_AT_ONCE = 64
 
@@ -61,6 +62,9 @@ class Connection(Protocol):
     @property
     def reading_since(self) -> float | None:
         """Since when a request has been coming that nobody works on yet; else None."""
+
+    def has_more(self) -> bool:
+        """Whether bytes have come that nobody has read yet: a system call."""
 
     def make_way(self) -> None:
         """End at once: another one needs the place."""
@@ -113,7 +117,9 @@ class Connections:
         for _ in range(2):
             while self._may_go:
                 connection, since = self._may_go.pop()
-                if since == connection.idle_since or since == connection.reading_since:
+                if since not in (connection.idle_since, connection.reading_since):
+                    continue
+                if connection.has_asked or not connection.has_more():
                     self.forget(connection)
                     connection.make_way()
                     return True
@@ -149,7 +155,7 @@ def _first_to_go(connections: Iterable[Connection], now: float) -> list[tuple[Co
     for connection in connections:
         since = connection.idle_since
         if since is not None:
-            if now - since > _IDLE_S:
+            if now - since > (_IDLE_S if connection.has_asked else _SILENT_S):
                 idle.append((connection, since))
             continue
         since = connection.reading_since

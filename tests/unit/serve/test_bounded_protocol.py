@@ -9,6 +9,7 @@ import os
 import socket
 import struct
 import time
+from dataclasses import dataclass
 
 import pytest
 
@@ -430,7 +431,7 @@ async def test_those_that_never_asked_go_first(served: Served) -> None:
         await wire.send(PING)
         assert (await wire.answer())[0] == 200
     silent = [await served.connect() for _ in range(2)]
-    await asyncio.sleep(0.3)
+    await asyncio.sleep(0.1)
     for wire in silent:
         new = await served.connect()
         await new.send(PING)
@@ -439,6 +440,39 @@ async def test_those_that_never_asked_go_first(served: Served) -> None:
     for wire in asked:
         await wire.send(PING)
         assert (await wire.answer())[0] == 200
+
+
+async def test_what_is_on_its_way_is_no_silence(served: Served) -> None:
+    """A silent connection goes soon, but not one whose first request lies in the kernel unread."""
+    wires = [await served.connect() for _ in range(LIMITS.connections)]
+    await asyncio.sleep(0.1)
+    known = asyncio.get_running_loop().time()
+    for wire in wires[:-1]:  # and the server cannot read it before it is asked for a place
+        os.write(wire.writer.get_extra_info("socket").fileno(), PING)
+    silent = _Silent(known)
+    assert served.crowd.admit(silent, known)
+    served.crowd.forget(silent)
+    assert await wires[-1].is_closed()
+    for wire in wires[:-1]:
+        assert (await wire.answer())[0] == 200
+
+
+@dataclass(eq=False)
+class _Silent:
+    """Nobody ever asks on it."""
+
+    idle_since: float
+    has_asked: bool = False
+    reading_since: None = None
+
+    def has_more(self) -> bool:
+        return False
+
+    def make_way(self) -> None:
+        pass
+
+    def look(self, now: float) -> None:
+        pass
 
 
 async def test_all_are_busy(served: Served) -> None:
