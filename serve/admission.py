@@ -21,7 +21,7 @@ from pathlib import Path
 
 from ensemble_tools import Demand, ServingPlan, demand_of
 from serve.census import Census, take_census
-from serve.errors import ResourceExhausted, TritonError
+from serve.errors import KilledForMemory, ResourceExhausted, TritonError
 from serve.footprints import Footprints, Forecast, StubSettings, Taken
 from serve.gpus import GpuMemory, Gpus
 from serve.ledger import Entry, Lack, Ledger
@@ -79,8 +79,18 @@ class Room:
     def __init__(self, admission: Admission, entry: Entry | None, before: View | None) -> None:
         self._admission, self._entry, self._before = admission, entry, before
 
+    def failed(self, _: object, error: BaseException | None, __: object) -> None:
+        """What __exit__ of the load is given: what it had taken is free again.
+
+        Nothing is known of what it takes, but that what was free was too little if the kernel
+        killed a process: the next try is told so before it takes all that the others need.
+        """
+        if isinstance(error, KilledForMemory) and self._entry is not None:
+            self._admission._was_killed(self._entry, self._before)
+        self.give_back()
+
     def give_back(self) -> None:
-        """The load failed, and what it had taken is free again."""
+        """What it had taken is free again, or it took nothing."""
         if self._entry is not None:
             self._admission._give_back(self._entry)
 
@@ -276,6 +286,10 @@ class Admission:
         self._notify()
 
     # -- what loads took
+
+    def _was_killed(self, entry: Entry, before: View | None) -> None:
+        if before is not None and entry.alone:  # or another one may have been meant
+            self._footprints.killed(entry.demand, before.free.get(MEMORY, 0))
 
     def _finish(self, entry: Entry, before: View | None) -> None:
         self._ledger.finish(entry, self._clock())

@@ -12,6 +12,7 @@ ServeError
 │   └── RequestRefused          tritonserver died twice while this very request was in it
 ├── ModelUnusable               the archive, or the model in it, cannot be loaded
 ├── ResourceExhausted           memory, shared memory, disk, processes or descriptors are lacking
+│   └── KilledForMemory         so much that the kernel killed a process while a model was loaded
 ├── SourceUnreadable            ours: the disk did not give what an archive holds
 ├── Overloaded                  too many ask at once; the caller can try again in a moment
 ├── InvocationFailed            the model raised, or answered what cannot be passed on
@@ -104,6 +105,10 @@ class ModelUnusable(ServeError):
 
 class ResourceExhausted(ServeError):
     """A resource is lacking; the platform answers by unloading other models."""
+
+
+class KilledForMemory(ResourceExhausted):
+    """A load failed, and while it ran the kernel killed a process for want of memory."""
 
 
 class SourceUnreadable(ServeError):

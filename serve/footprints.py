@@ -6,6 +6,9 @@ size of its files; a machine that has seen none of a kind goes by figures that w
 elsewhere. Of a kind the upper quartile of its last archives counts, so that one archive that takes
 much does not stand for all.
 
+One that the kernel killed for want of memory takes more than was free then. That counts until it
+has been loaded: each try would take that memory from all others until it is killed again.
+
 A figure rises at once, and falls by half the difference at each load: a forecast that was far too
 high is right again after a few loads.
 """
@@ -115,12 +118,21 @@ class Footprints:
         self._stubs = stubs
         self._archives: OrderedDict[str, _Archive] = OrderedDict()
         self._kinds: OrderedDict[str, deque[tuple[str, Held]]] = OrderedDict()
+        self._killed: OrderedDict[str, int] = OrderedDict()
 
     def forecast(self, demand: Demand, gpus: Collection[int] = ()) -> Forecast:
         """What a load of this will take. gpus: those that the machine has.
 
         Of each GPU that its models may use it has an amount, if only 0.
         """
+        expected = self._expected(demand, gpus)
+        needed = self._killed.get(demand.identity, 0)
+        if expected.amounts[MEMORY] >= needed:
+            return expected
+        amounts = {**expected.amounts, MEMORY: needed}
+        return Forecast(amounts, "as its last load was killed when it had taken that")
+
+    def _expected(self, demand: Demand, gpus: Collection[int]) -> Forecast:
         known = self._archives.get(demand.identity)
         if known is None:
             kinds = {model.kind for model in demand.models} - {ENSEMBLE}
@@ -150,6 +162,7 @@ class Footprints:
 
     def learn(self, demand: Demand, taken: Taken) -> None:
         """A load has ended well and took this."""
+        self._killed.pop(demand.identity, None)
         before = self._archives.get(demand.identity)
         held = _sum(taken.held.values())
         estimate = self._guess_in_server(demand, taken)
@@ -168,6 +181,10 @@ class Footprints:
         _put(self._archives, demand.identity, now, _ARCHIVES)
         for model in demand.models:
             self._learn_kind(demand, model, taken)
+
+    def killed(self, demand: Demand, free: int) -> None:
+        """The kernel killed a process while this was loaded, alone, into so many free bytes."""
+        _put(self._killed, demand.identity, free, _ARCHIVES)
 
     def observe(self, demand: Demand, held: Held) -> None:
         """A loaded model holds this now; it may have grown since its load."""

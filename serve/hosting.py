@@ -24,6 +24,7 @@ from pathlib import Path
 from ensemble_tools import ServingPlan
 from serve.deadline import Deadline, within
 from serve.errors import (
+    KilledForMemory,
     ModelUnusable,
     ResourceExhausted,
     ServeError,
@@ -117,11 +118,13 @@ class Hosting:
             except ServeError as error:
                 if isinstance(error, TritonTimeout):
                     self._given_up[plan.model_name] = work
-                lack = self._denied().since(before)
+                now = self._denied()
+                lack = now.since(before)
                 if lack is None or not _may_be_shortage(error, plan):
                     raise
                 self.suspects.acquit(work)
-                raise ResourceExhausted(
+                kind = KilledForMemory if now.killed_since(before) else ResourceExhausted
+                raise kind(
                     f"no resources to load the model {plan.model_name}: {lack}; unload a model"
                 ) from error
         self.suspects.clear(work)

@@ -147,7 +147,7 @@ class Lifecycle:
             identifying = in_daemon_thread(lambda: archive_identity(url), "load")
             model.archive = await limit.bound(identifying, reading)
             room = await self._admission.room_for(serving_plan)
-            undo.callback(room.give_back)
+            undo.push(room.failed)
 
             if settings.check is not None and serving_plan.compiled:
                 await self._triton.until_live(settings.start_timeout_s)

@@ -27,9 +27,13 @@ class Denials:
     oom_kills: int
     processes: int
 
+    def killed_since(self, before: Denials) -> bool:
+        """Whether a process was killed between the two."""
+        return self.oom_kills > before.oom_kills
+
     def since(self, before: Denials) -> str | None:
         """What was lacking between the two, in words; None when nothing was."""
-        if self.oom_kills > before.oom_kills:
+        if self.killed_since(before):
             return "the kernel killed a process of the container for want of memory"
         if self.processes > before.processes:
             return "the kernel denied the container a process or a thread (the limit of pids)"

@@ -16,7 +16,7 @@ from ensemble_tools import Form, ServingPlan
 from ensemble_tools.plan import PublishedModel
 from serve import admission
 from serve.admission import Admission, AdmissionSettings, Room
-from serve.errors import ResourceExhausted, TritonUnavailable
+from serve.errors import KilledForMemory, ResourceExhausted, TritonUnavailable
 from serve.footprints import StubSettings
 from serve.gpus import GpuMemory, Gpus
 from serve.registry import Registry, State
@@ -140,6 +140,36 @@ async def test_what_it_took_the_last_time(machine: Machine) -> None:
     says = r"m: 1258 MiB available, .*256 MiB are kept.*1003 MiB, as it took at its last load"
     with pytest.raises(ResourceExhausted, match=says):
         await machine.admission.room_for(machine.plan("m"))
+
+
+async def test_one_that_the_kernel_killed(machine: Machine) -> None:
+    """Is not tried again beside others before there is more memory than it had."""
+    await machine.load("other", 50 * MIB, payload=1)
+    free(machine, RESERVE + 700 * MIB)
+    room = await machine.admission.room_for(machine.plan("m"))
+    room.failed(KilledForMemory, KilledForMemory("killed"), None)
+    says = r"m: 956 MiB available, .*956 MiB, as its last load was killed when it had taken that"
+    with pytest.raises(ResourceExhausted, match=says):
+        await machine.admission.room_for(machine.plan("m"))
+    free(machine, 2 * RESERVE + 700 * MIB)
+    (await machine.admission.room_for(machine.plan("m"))).give_back()
+    machine.unload("other")
+    free(machine, RESERVE + 700 * MIB)
+    (await machine.admission.room_for(machine.plan("m"))).give_back()
+
+
+async def test_others_may_have_been_meant(machine: Machine) -> None:
+    """Where loads ran beside each other, or something else was lacking, nothing is learned."""
+    await machine.load("other", 50 * MIB, payload=1)
+    free(machine, RESERVE + 700 * MIB)
+    alone = await machine.admission.room_for(machine.plan("m"))
+    alone.failed(ResourceExhausted, ResourceExhausted("no pid"), None)
+    first = await machine.admission.room_for(machine.plan("m"))
+    second = await machine.admission.room_for(machine.plan("n", payload=2))
+    for room in (first, second):
+        room.failed(KilledForMemory, KilledForMemory("killed"), None)
+    for plan in (machine.plan("m"), machine.plan("n", payload=2)):
+        (await machine.admission.room_for(plan)).give_back()
 
 
 async def test_one_of_its_form(machine: Machine) -> None:

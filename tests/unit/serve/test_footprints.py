@@ -66,6 +66,19 @@ def test_an_archive_that_was_loaded(footprints: Footprints) -> None:
     assert footprints.forecast(demand()).amounts[SHARED_MEMORY] == 16 * MIB
 
 
+def test_one_that_was_killed(footprints: Footprints) -> None:
+    """Takes more than there was, until a load of it has told better."""
+    footprints.killed(demand("a"), 700 * MIB)
+    forecast = footprints.forecast(demand("a"))
+    assert (forecast.amounts[MEMORY], forecast.doubt) == (700 * MIB, 1)
+    assert forecast.why == "as its last load was killed when it had taken that"
+    assert memory(footprints, demand("b")) < 700
+    footprints.learn(demand("a"), Taken({"m": held(300 * MIB)}))
+    assert memory(footprints, demand("a")) == 302
+    footprints.killed(demand("a"), 100 * MIB)
+    assert memory(footprints, demand("a")) == 302
+
+
 def test_a_figure_rises_at_once_and_falls_by_halves(footprints: Footprints) -> None:
     """One that is far too high is right again after a few loads."""
     footprints.learn(demand(), Taken({"m": held(100 * MIB)}))

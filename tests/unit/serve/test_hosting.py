@@ -12,6 +12,7 @@ import pytest
 
 from serve import hosting as room
 from serve.errors import (
+    KilledForMemory,
     ModelNotLoaded,
     ModelUnusable,
     RequestRefused,
@@ -145,7 +146,7 @@ async def _restarted(on: Joined) -> None:
 @pytest.mark.parametrize(
     ("message", "denied", "error"),
     [
-        ("Stub process 'm_0_0' is not healthy.", Denials(1, 0), ResourceExhausted),
+        ("Stub process 'm_0_0' is not healthy.", Denials(1, 0), KilledForMemory),
         ("Stub process 'm_0_0' is not healthy.", Denials(0, 1), ResourceExhausted),
         ("Stub process 'm_0_0' is not healthy.", Denials(0, 0), ModelUnusable),
         ("ValueError: no weights", Denials(1, 1), ModelUnusable),
