@@ -40,15 +40,6 @@ from serve.errors import (
 from serve.hosting import Hosting
 from serve.registry import Model, Registry
 from serve.source import archive_identity, source_directory
-from serve.stub_processes import (
-    Descendant,
-    Stub,
-    StubCounts,
-    count,
-    end_stubs,
-    find_descendants,
-    find_stubs,
-)
 from serve.threads import in_daemon_thread
 from serve.triton_client import TritonClient
 
@@ -156,10 +147,9 @@ class Lifecycle:
 
             await self._triton.until_live(settings.start_timeout_s)
             undo.push_async_callback(self._undo_load, serving_plan)
-            await self._hosting.load(serving_plan, model.archive)
+            stubs = await self._hosting.load(serving_plan, model.archive)
 
             places = await _in_thread(requests_at_once, serving_plan, settings.gpus)
-            stubs = await self._stubs(serving_plan)
             self._registry.finish_load(model, serving_plan, stubs, places or _UNORDERED)
             undo.pop_all()  # the load is complete: nothing is undone from here on
             room.taken()
@@ -178,15 +168,14 @@ class Lifecycle:
         model = self._registry.begin_unload(name)
         try:
             await deadline.bound(model.idle(), waiting)
-            ending = await self._ending(model.serving)
-            await self._hosting.unload(model.serving, deadline.remaining, lost=model.lost)
+            left = await self._hosting.unload(model.serving, deadline.remaining, lost=model.lost)
         except BaseException:
             self._registry.fail_unload(model)
             raise
         async with AsyncExitStack() as rest:  # tritonserver has it no more, whatever comes now
             rest.callback(self._registry.forget, model)
             rest.push_async_callback(self._retract, model.serving)
-            await end_stubs(ending | await self._ending(model.serving))
+            await self._hosting.end(left)
         _log_event("model unloaded", model, started)
 
     # -- what blocks, run in a thread
@@ -220,43 +209,12 @@ class Lifecycle:
     async def _retract(self, serving_plan: ServingPlan) -> None:
         await _in_thread(retract, serving_plan, self._settings.serving_repository)
 
-    async def _stubs(self, serving_plan: ServingPlan) -> StubCounts:
-        if not serving_plan.called:
-            return {}
-        return count(await _in_thread(self._found, serving_plan))
-
-    def _found(self, serving_plan: ServingPlan) -> frozenset[Stub]:
-        return find_stubs(self._settings.serving_repository, serving_plan.triton_names)
-
-    async def _ending(self, serving_plan: ServingPlan) -> frozenset[Stub | Descendant]:
-        """The stubs that an unload ends, also those of what was lost under the plan before.
-
-        With what they have started. One that gives back its memory is found no more, so they are
-        looked for before an unload, and after it, since a stub may have been started meanwhile.
-        When that fails, for want of a descriptor, there are none: what is unloaded gives back more
-        than they hold.
-        """
-
-        def look() -> frozenset[Stub | Descendant]:
-            stubs = self._found(serving_plan)
-            return stubs | find_descendants(stubs)
-
-        try:
-            try:
-                return await _in_thread(look)
-            except RuntimeError:  # no thread is to be had: what is looked for may have them all
-                return look()
-        except OSError as error:
-            _log.warning("python stubs cannot be looked for: %s", error)
-            return frozenset()
-
     async def _undo_load(self, serving_plan: ServingPlan) -> None:
         if self._stopping:  # tritonserver gives everything back when it ends
             return
         try:
-            ending = await self._ending(serving_plan)
-            await self._hosting.unload(serving_plan, self._settings.unload_timeout_s)
-            await end_stubs(ending | await self._ending(serving_plan))
+            timeout_s = self._settings.unload_timeout_s
+            await self._hosting.end(await self._hosting.unload(serving_plan, timeout_s))
         except ServeError as error:
             _log.error("a failed load could not be undone: %s", error)
 

@@ -25,17 +25,9 @@ from serve.errors import (
     TritonError,
     TritonUnavailable,
 )
-from serve.hosting import Hosting
+from serve.hosting import Hosting, Processes
 from serve.registry import Model, Registry, State
-from serve.stub_processes import (
-    Descendant,
-    Stub,
-    count,
-    end_stubs,
-    find_descendants,
-    find_stubs,
-    missing,
-)
+from serve.stub_processes import missing
 from serve.suspects import LoadWork, Standing
 from serve.threads import in_daemon_thread
 
@@ -84,16 +76,7 @@ class Revival:
 
     async def dead_stubs(self, model: Model) -> frozenset[str]:
         """Those of its Triton models that have fewer stubs now than after they were loaded."""
-        return missing(model.stubs, count(await self._stubs(model)))
-
-    async def _stubs(self, model: Model) -> frozenset[Stub]:
-        names = model.serving.triton_names
-        return await in_daemon_thread(lambda: find_stubs(self._serving_repository, names), "stubs")
-
-    async def _ending(self, model: Model) -> frozenset[Stub | Descendant]:
-        """Its stubs with what they have started."""
-        stubs = await self._stubs(model)
-        return stubs | await in_daemon_thread(lambda: find_descendants(stubs), "stubs")
+        return missing(model.stubs, await self._hosting.stubs(model.serving))
 
     async def revive_all(self) -> None:
         """Load every ready model again: a new tritonserver has none. What fails is logged.
@@ -107,10 +90,10 @@ class Revival:
         suspects = [model for model in models if self._is_suspect(model)]
         others = [model for model in models if model not in suspects]
         self._others_back.clear()
-        await asyncio.gather(*(self._reload_in_turn(model, turns) for model in others))
+        await asyncio.gather(*(self._bring_back(model, turns) for model in others))
         self._others_back.set()
         for model in suspects:
-            await self._reload_in_turn(model, turns)
+            await self._bring_back(model, turns)
 
     async def renew(self) -> None:
         """Have tritonserver replaced, since it keeps what it should not, and its models loaded.
@@ -126,23 +109,16 @@ class Revival:
             await self._hosting.renew()
         except BaseException:
             for model in models:
-                if model.state is State.RELOADING:
-                    unavailable = TritonUnavailable("it is restarting")
-                    self._registry.fail_reload(model, unavailable)
+                self._restarting(model)
             raise
         turns = asyncio.Semaphore(_AT_ONCE)
-
-        async def reload_in_turn(model: Model) -> None:
-            async with turns:
-                await self._reload(model)
-
-        await asyncio.gather(*map(reload_in_turn, models))
+        await asyncio.gather(*(self._reload_in_turn(model, turns) for model in models))
 
     def _is_suspect(self, model: Model) -> bool:
         work = LoadWork(model.name, model.archive)
         return self._hosting.suspects.standing(work) is not Standing.INNOCENT
 
-    async def _reload_in_turn(self, model: Model, turns: asyncio.Semaphore) -> None:
+    async def _bring_back(self, model: Model, turns: asyncio.Semaphore) -> None:
         generation = model.generation
         async with turns:
             await model.settled()  # a reload that the old tritonserver took with it may be ending
@@ -150,13 +126,21 @@ class Revival:
                 self._registry.begin_reload(model)
                 await self._reload(model)
 
+    async def _reload_in_turn(self, model: Model, turns: asyncio.Semaphore) -> None:
+        async with turns:
+            await self._reload(model)
+
+    def _restarting(self, model: Model) -> None:
+        """It is as lost as tritonserver is; whoever waits for it is told so."""
+        if model.state is State.RELOADING:
+            self._registry.fail_reload(model, TritonUnavailable("it is restarting"))
+
     async def _reload(self, model: Model) -> None:
         """RELOADING to READY or gone; raises nothing but CancelledError."""
         try:
             await self._reload_or_give_up(model)
         except asyncio.CancelledError:  # tritonserver died again; its restart calls revive_all
-            if model.state is State.RELOADING:
-                self._registry.fail_reload(model, TritonUnavailable("it is restarting"))
+            self._restarting(model)
             raise
         except Exception as error:  # something of our own: no descriptor, no thread
             _log.error("the model will be loaded later: %s", error, extra=_facts(model))
@@ -169,15 +153,11 @@ class Revival:
         try:
             if self._is_suspect(model):
                 await self._others_back.wait()
-            left = await self._ending(model)  # now: what a dead stub has started is not found
-            await self._hosting.unload(model.serving, self._unload_timeout_s, lost=model.lost)
-            old = await self._stubs(model)
-            await self._hosting.load(model.serving, model.archive)
-            stubs = await self._stubs(model) - old if model.serving.called else ()
+            back = await self._hosting.reload(
+                model.serving, model.archive, self._unload_timeout_s, lost=model.lost
+            )
         except (ResourceExhausted, TritonError) as error:
             _log.warning("the model will be loaded later: %s", error, extra=_facts(model))
-            if not isinstance(error, TritonUnavailable):  # one that is gone holds nothing
-                await self._release(model)
             self._registry.fail_reload(model, error)
         except OSError:  # not the model's fault
             raise
@@ -185,16 +165,16 @@ class Revival:
             _log.error("the model could not be loaded again: %s", error, extra=_facts(model))
             await self._give_up(model)
         else:
-            self._registry.finish_reload(model, count(stubs))
+            self._registry.finish_reload(model, back.stubs)
             _log.info("the model was loaded again", extra=_facts(model))
-            if left := left | old:
-                self._begin(self._end_when_idle(model, left))
+            if back.left:
+                self._begin(self._end_when_idle(model, back.left))
 
-    async def _end_when_idle(self, model: Model, old: frozenset[Stub | Descendant]) -> None:
+    async def _end_when_idle(self, model: Model, old: Processes) -> None:
         """End what is left of an older generation, once nobody can be waiting for its answer."""
         with contextlib.suppress(asyncio.TimeoutError):
             await within(model.idle(), self._unload_timeout_s)
-        await end_stubs(old)
+        await self._hosting.end(old)
 
     def _begin(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.ensure_future(work)
@@ -202,18 +182,14 @@ class Revival:
         task.add_done_callback(self._tasks.discard)
 
     async def _give_up(self, model: Model) -> None:
-        ending = await self._ending(model)
-        await self._release(model)
-        await end_stubs(ending | await self._ending(model))
-        await in_daemon_thread(lambda: retract(model.serving, self._serving_repository), "retract")
-        self._registry.forget(model)
-
-    async def _release(self, model: Model) -> None:
-        """Unload what a failed reload did load."""
         try:
-            await self._hosting.unload(model.serving, self._unload_timeout_s, lost=model.lost)
+            await self._hosting.end(
+                await self._hosting.unload(model.serving, self._unload_timeout_s, lost=model.lost)
+            )
         except ServeError as error:
             _log.error("a failed reload could not be undone: %s", error, extra=_facts(model))
+        await in_daemon_thread(lambda: retract(model.serving, self._serving_repository), "retract")
+        self._registry.forget(model)
 
 
 def _facts(model: Model) -> dict[str, object]:

@@ -54,6 +54,7 @@ class Joined:
     process: TritonProcess
     registry: Registry
     triton: TritonClient
+    hosting: Hosting
     revival: Revival
     lifecycle: Lifecycle
     invocation: Invocation
@@ -153,7 +154,8 @@ async def joined(
         judge_death=judge_death,
     )  # fmt: skip
     all_joined = Joined(
-        root, stage.repository, tmp_path / "record", process, registry, triton, revival,
+        root, stage.repository, tmp_path / "record", process, registry, triton, hosting,
+        revival,
         Lifecycle(registry, triton, hosting, settings, admission),
         Invocation(registry, triton, revival, operation, invoke_timeout_s, Translation(1 << 14)),
     )  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from serve import hosting as room
+from serve import loading, unloading
 from serve.errors import (
     KilledForMemory,
     ModelNotLoaded,
@@ -29,7 +29,7 @@ from tests.unit.serve.joined import WAIT_S, Joined, joined, until
 
 def standing(on: Joined, name: str) -> Standing:
     model = on.registry.loaded(name)
-    return on.revival._hosting.suspects.standing(LoadWork(name, model.archive))
+    return on.hosting.suspects.standing(LoadWork(name, model.archive))
 
 
 async def _fails(on: Joined, body: bytes, error: type[Exception]) -> None:
@@ -59,7 +59,7 @@ async def test_a_suspect_that_found_no_model_is_not_cleared(tmp_path: Path) -> N
         await _fails(on, b'{"inputs":[]}', TritonUnavailable)
         await until(lambda: on.registry.loaded("m").generation == 1)
         sent: list[bool] = []
-        suspects = on.revival._hosting.suspects
+        suspects = on.hosting.suspects
         revive = on.revival.revive
 
         async def noting(*arguments: Any) -> None:
@@ -76,7 +76,7 @@ async def test_a_hung_tritonserver_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that answers no load at all; its models come back, the hung one is a suspect."""
-    monkeypatch.setattr(room, "_PROBE_S", 0.5)
+    monkeypatch.setattr(unloading, "_PROBE_S", 0.5)
     deaf: Any = {"load": {"*": {"hang": True, "after": 1}}, "unload": {"b": {"ready_for_s": -1}}}
     async with joined(tmp_path, load_timeout_s=1.0, unload_timeout_s=3.0, lives=[deaf, {}]) as on:
         await on.load("a")
@@ -94,14 +94,13 @@ async def test_loads_of_others_are_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All threads may load, each within its time: that is no standstill."""
-    monkeypatch.setattr(room, "_PROBE_S", 0.2)
+    monkeypatch.setattr(unloading, "_PROBE_S", 0.2)
     busy = {"serve~canary": {"delay_s": 1.5}}
     async with joined(tmp_path, load=busy) as on:
-        hosting = on.revival._hosting
-        hosting._loading.add(LoadWork("other", ""))
-        assert not await hosting._is_stuck()
-        hosting._loading.clear()
-        assert await hosting._is_stuck()
+        on.hosting.loading.under_way.add(LoadWork("other", ""))
+        assert not await on.hosting.unloading.is_stuck()
+        on.hosting.loading.under_way.clear()
+        assert await on.hosting.unloading.is_stuck()
 
 
 async def test_a_suspect_load_comes_last_and_a_culprit_is_given_up(tmp_path: Path) -> None:
@@ -109,7 +108,7 @@ async def test_a_suspect_load_comes_last_and_a_culprit_is_given_up(tmp_path: Pat
     async with joined(tmp_path) as on:
         for name in ("a", "b", "c"):
             await on.load(name)
-        suspects = on.revival._hosting.suspects
+        suspects = on.hosting.suspects
         work = LoadWork("a", on.registry.loaded("a").archive)
         suspects.stood_still([work])
         assert standing(on, "a") is Standing.SUSPECT
@@ -160,7 +159,7 @@ async def test_a_shortage_is_told_by_the_kernel(
     wrong = {"message": f"load failed for model 'm': version 1 is at UNAVAILABLE state: {message}"}
     async with joined(tmp_path, load={"m": wrong}) as on:
         looks = iter([Denials(0, 0)])
-        on.revival._hosting._denied = lambda: next(looks, denied)
+        on.hosting.loading._denied = lambda: next(looks, denied)
         with pytest.raises(error):
             await on.load()
         await on.assert_empty()
@@ -170,12 +169,12 @@ async def test_a_load_that_waits_for_a_denied_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given up soon, as a shortage, and not held against the archive."""
-    monkeypatch.setattr(room, "_DENIED_S", 0.3)
-    monkeypatch.setattr(room, "_LOOK_S", 0.1)
+    monkeypatch.setattr(loading, "_DENIED_S", 0.3)
+    monkeypatch.setattr(loading, "_LOOK_S", 0.1)
     async with joined(tmp_path, load={"m": {"hang": True}}) as on:
         looks = iter([Denials(0, 0)])
-        on.revival._hosting._denied = lambda: next(looks, Denials(0, 1))
+        on.hosting.loading._denied = lambda: next(looks, Denials(0, 1))
         with pytest.raises(ResourceExhausted, match="a process or a thread"):
             await on.load()
         await on.assert_empty()
-        assert not on.revival._hosting.suspects.watching
+        assert not on.hosting.suspects.watching

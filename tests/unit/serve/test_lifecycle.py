@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import serve.hosting
 import serve.lifecycle
 import serve.stub_processes
 from ensemble_tools import Compile, ServingPlan, WorkflowCheck, read_repository
@@ -112,8 +113,8 @@ async def test_what_stubs_have_started_is_looked_for_without_threads(
         with stub(on.repository, "m.step", WAIT_S, more=starting(mine)):
             await until(lambda: len(started_by(mine)) == 2)
             with monkeypatch.context() as patched:
-                patched.setattr(serve.lifecycle, "in_daemon_thread", denied)
-                found = await on.lifecycle._ending(plan)
+                patched.setattr(serve.hosting, "in_daemon_thread", denied)
+                found = await on.hosting._ending(plan)
             assert {it.pid for it in found} > {it.pid for it in started_by(mine)}
             await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
             assert not started_by(mine)
@@ -448,7 +449,7 @@ async def test_an_unload_that_is_cancelled_while_stubs_end(
         ending.set()
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(serve.lifecycle, "end_stubs", never)
+    monkeypatch.setattr(serve.hosting, "end_stubs", never)
     async with joined(tmp_path) as on:
         await on.load()
         unloading = asyncio.ensure_future(on.lifecycle.unload("m"))
@@ -524,7 +525,7 @@ async def test_without_descriptors_a_failed_load_is_undone(
 
     async with joined(tmp_path, **load_knob(message=FAILED)) as on:
         with monkeypatch.context() as patched:
-            patched.setattr(serve.lifecycle, "find_stubs", no_descriptor)
+            patched.setattr(serve.hosting, "find_stubs", no_descriptor)
             with pytest.raises(ModelUnusable):
                 await on.load()
         assert on.events("unload")

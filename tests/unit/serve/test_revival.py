@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-import serve.revival
+import serve.hosting
 import serve.stub_processes
 from serve.errors import (
     InvocationFailed,
     ModelNotLoaded,
+    ModelUnusable,
     ResourceExhausted,
     ServeError,
     TritonTimeout,
@@ -312,7 +313,7 @@ async def test_a_reload_without_a_server_keeps_the_model(tmp_path: Path) -> None
     async with joined(tmp_path) as on:
         await on.load()
         await on.process.stop()
-        on.revival._hosting._load_timeout_s = 1
+        on.hosting.loading.load_timeout_s = 1
         model = on.registry.loaded("m")
         with pytest.raises(TritonUnavailable):
             await asyncio.wait_for(on.revival.revive(model, 0), WAIT_S)
@@ -327,7 +328,7 @@ async def test_a_death_while_a_failed_reload_is_released(tmp_path: Path) -> None
     lives: Any = [{}, {"load": {"*": {"hang": True}}}, {}]
     async with joined(tmp_path, lives=lives) as on:
         await on.load()
-        on.revival._hosting._load_timeout_s = 1
+        on.hosting.loading.load_timeout_s = 1
         assert on.process.pid is not None
         os.kill(on.process.pid, signal.SIGKILL)
         await until(lambda: on.events("load") == ["load", "load"])
@@ -343,7 +344,7 @@ async def test_a_death_while_a_failed_reload_is_released(tmp_path: Path) -> None
         on.triton.unload = unload_nothing  # type: ignore[method-assign]
         await asyncio.wait_for(releasing.wait(), WAIT_S)
         on.triton.unload = unload  # type: ignore[method-assign]
-        on.revival._hosting._load_timeout_s = WAIT_S
+        on.hosting.loading.load_timeout_s = WAIT_S
         os.kill(second, signal.SIGKILL)
         await until(lambda: on.events("load") == ["load", "load", "load"])
         await until(lambda: on.registry.loaded("m").state is State.READY)
@@ -359,7 +360,7 @@ async def test_a_reload_without_descriptors_is_tried_again(
         await on.load()
         model = on.registry.loaded("m")
         with monkeypatch.context() as patched:
-            patched.setattr(serve.revival, "find_stubs", no_descriptor)
+            patched.setattr(serve.hosting, "find_stubs", no_descriptor)
             with pytest.raises(ResourceExhausted, match="Too many open files"):
                 await asyncio.wait_for(on.revival.revive(model, 0), WAIT_S)
             await asyncio.wait_for(on.revival.revive_all(), WAIT_S)
@@ -367,6 +368,24 @@ async def test_a_reload_without_descriptors_is_tried_again(
         await asyncio.wait_for(on.revival.revive(model, 0), WAIT_S)
         assert (model.state, model.generation) == (State.READY, 1)
         assert b"echo" in await on.invoke()
+
+
+async def test_giving_up_a_model_without_descriptors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As at an unload: what is lacking to look for stubs leaves no model that cannot be served."""
+    async with joined(tmp_path) as on:
+        await on.load()
+        model = on.registry.loaded("m")
+
+        async def fail(*_: object) -> None:
+            monkeypatch.setattr(serve.hosting, "find_stubs", no_descriptor)
+            raise ModelUnusable("no weights")
+
+        monkeypatch.setattr(on.triton, "load", fail)
+        with pytest.raises(ModelNotLoaded):
+            await asyncio.wait_for(on.revival.revive(model, 0), WAIT_S)
+        await on.assert_empty()
 
 
 async def test_revive_all_never_raises(tmp_path: Path) -> None:
@@ -389,7 +408,7 @@ async def test_a_tritonserver_that_is_replaced_for_what_it_keeps(tmp_path: Path)
             await on.load(name)
         first = on.process.pid
         slow = asyncio.ensure_future(on.invoke("a"))
-        await until(lambda: on.revival._hosting.suspects.inside == 1)
+        await until(lambda: on.hosting.suspects.inside == 1)
         renewing = asyncio.ensure_future(on.revival.renew())
         await asyncio.sleep(0)
         waiting = asyncio.ensure_future(on.invoke("b"))
@@ -407,7 +426,7 @@ async def test_a_tritonserver_that_cannot_be_replaced(tmp_path: Path) -> None:
     """Its models can be asked for as before."""
     async with joined(tmp_path) as on:
         await on.load()
-        on.revival._hosting._replace = None
+        on.hosting._replace = None
         with pytest.raises(TritonUnavailable):
             await on.revival.renew()
         assert on.registry.loaded("m").state is State.READY
