@@ -48,6 +48,8 @@ MOST_TENSORS = 4096
 _MOST_DIMENSIONS = 32
 #: Of one dimension, and of all that are not zero in an empty tensor: what an int counts to.
 _LARGEST_DIMENSION = (1 << 31) - 1
+#: Bytes of a list of lists that has no values.
+_OF_EMPTY_LISTS = b" \t\r\n,[]"
 #: Characters of a correlation id (core's STRING_CORRELATION_ID_MAX_LENGTH_BYTES).
 _LONGEST_SEQUENCE_ID = 128
 _LARGEST_INTEGER = (1 << 64) - 1
@@ -340,6 +342,8 @@ def _check_count(tensor: _LongInput, elements: int, found: int, data: bytes) -> 
         found -= data.translate(None, b" \t\r\n").count(b"[]")
     if not elements:
         _check_empty(tensor)
+        if not found and data.translate(None, _OF_EMPTY_LISTS):  # numbers where strings belong
+            found = 1
     if found != elements:
         raise BadRequest(
             f"the input {shortened(tensor.name)}",

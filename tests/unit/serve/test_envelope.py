@@ -226,6 +226,8 @@ def test_nesting(body: bytes) -> None:
         (text(tensor([[], []], shape=[1])), "0 values, expected 1"),
         (text(tensor([[], [], [1]])), "1 values, expected 2"),
         (text(tensor([1], shape=[0])), "1 values, expected 0"),
+        (text(tensor([5, 6], shape=[0], datatype="BYTES")), "1 values, expected 0"),
+        (text(tensor(5, shape=[2, 0], datatype="BYTES")), "1 values, expected 0"),
         (text(tensor(), tensor()), "'x' twice"),
         (text(outputs=[{"name": "y"}, {"name": "y"}]), "'y' twice"),
         (text(*[tensor(name=str(n)) for n in range(MOST_TENSORS + 1)]), "4096"),
