@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ensemble_tools.errors import EntryRefused, shown
-from ensemble_tools.files import is_directory, judged, kind_name
+from ensemble_tools.files import followed, is_directory, judged, kind_name
 
 #: Files, directories and links. A conda environment with Merlin, torch and RAPIDS has some 120,000;
 #: a plain one with Merlin and torch 43,000.
@@ -33,6 +33,7 @@ MAX_DEPTH = 100
 #: Of a place in the archive, in bytes: a quarter of PATH_MAX, which the serving repository's own
 #: path is to fit into as well. Python environments stay below 250.
 MAX_PATH_BYTES = 1024
+_NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 
 
 @dataclass(frozen=True)
@@ -142,12 +143,29 @@ class _Walk:
 
 
 def _real(link: str) -> str:
-    """Where a link ends, or would end; a link that leads in a circle ends at itself."""
+    """Where a link ends, or would end; one that leads in a circle ends at itself.
+
+    So does one behind more links than the kernel follows (40): nobody can read it.
+    """
     try:
-        return os.path.realpath(link, strict=True)
+        return followed(link)
     except OSError as error:
-        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG):
-            return os.path.realpath(link)
+        if error.errno == errno.ELOOP:
+            return link
+        if error.errno in _NOTHING_THERE:
+            return _would_end(link)
+        raise
+
+
+def _would_end(link: str) -> str:
+    """Where a link to nothing points: the directory that it names, followed if there is one."""
+    named = os.path.join(os.path.dirname(link), os.readlink(link))
+    parent, name = os.path.split(named)
+    try:
+        return os.path.normpath(os.path.join(followed(parent), name))
+    except OSError as error:
+        if error.errno in (errno.ELOOP, *_NOTHING_THERE):
+            return os.path.normpath(named)
         raise
 
 

@@ -20,7 +20,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ensemble_tools.errors import DemandRefused, quoted
-from ensemble_tools.files import is_directory, is_file, size_of
+from ensemble_tools.files import followed, is_directory, is_file, size_of
 from ensemble_tools.model_config import ModelConfig, data_type_name, instance_count
 from ensemble_tools.repository import SourceModel
 
@@ -293,15 +293,18 @@ class _Demands:
         """Unpacked by tritonserver, which reads whatever is named."""
         here = text.startswith(_HERE)
         named = f"{self._model.directory}/{text[len(_HERE) :]}" if here else text
-        real, root = os.path.realpath(named), os.path.realpath(self._archive)
         climbs = "\0" in text or ".." in PurePosixPath(text).parts
-        inside = (here or os.path.isabs(text)) and (real + "/").startswith(root + "/")
-        if inside and not climbs and (is_file(Path(real)) or is_directory(Path(real))):
+        if (here or os.path.isabs(text)) and not climbs and self._is_inside(named):
             return
         raise self._refused(
             f"parameters[{_ENVIRONMENT}]", f"is {quoted(text)}, which is no file of the archive",
             f"put the environment into the model's directory and write `{_HERE}/<file>`",
         )  # fmt: skip
+
+    def _is_inside(self, named: str) -> bool:
+        if not (is_file(Path(named)) or is_directory(Path(named))):
+            return False
+        return (followed(named) + "/").startswith(followed(str(self._archive)) + "/")
 
     def _check_threads(self, key: str, text: str) -> None:
         most = max(64, 4 * len(os.sched_getaffinity(0)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -80,6 +81,27 @@ def test_a_model_that_is_a_link_out(top: Path, tmp_path: Path) -> None:
     (top / "theirs").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(EntryRefused, match="/theirs: it is a link out of the archive"):
         walk_archive(top)
+
+
+def test_chains_of_links(top: Path) -> None:
+    """As far as the kernel follows them; what is behind more is nothing, whatever it would be."""
+    (top / "m/1/link-0").symlink_to("../../shared/package")
+    for number in range(1, 2000):
+        (top / f"m/1/link-{number}").symlink_to(f"link-{number - 1}")
+    walked = walk_archive(top)
+    assert (walked.links, walked.files) == (40, 3 + 1960)
+
+
+def test_many_links_to_a_long_chain(top: Path) -> None:
+    """Each costs some µs, however long the chain is, and wherever it leads."""
+    (top / "m/1/link-0").symlink_to("gone")
+    for number in range(1, 900):
+        (top / f"m/1/link-{number}").symlink_to(f"link-{number - 1}")
+    for number in range(2000):
+        (top / f"m/1/many-{number}").symlink_to("missing/../link-899")
+    before = time.process_time()
+    walk_archive(top)
+    assert time.process_time() - before < 2
 
 
 def test_circles_of_several_links(top: Path) -> None:
