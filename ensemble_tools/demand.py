@@ -18,7 +18,7 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as pb
 
 from ensemble_tools.files import SHORTAGES
-from ensemble_tools.model_config import instance_count
+from ensemble_tools.model_config import instance_count, served_versions
 from ensemble_tools.plan import PublishedModel, ServingPlan
 
 #: Entries of one plan that are looked at; a SavedModel or an NVTabular workflow has some hundred.
@@ -89,9 +89,15 @@ def demand_of(plan: ServingPlan) -> Demand:
                 version = path.partition("/")[0]
                 sizes[version] = sizes.get(version, 0) + size
                 digest.update(f"\n{path}\0{size}".encode(errors="replace"))
-        largest = max((size for name, size in sizes.items() if name.isdigit()), default=0)
+        versions = {int(name): size for name, size in sizes.items() if _is_version(name)}
+        instances *= max(1, served_versions(config, versions))
+        largest = max(versions.values(), default=0)
         models.append(ModelDemand(model.triton_name, kind, instances, largest, _gpus(kind, config)))
     return Demand(digest.hexdigest(), tuple(models))
+
+
+def _is_version(name: str) -> bool:
+    return name.isascii() and name.isdigit()
 
 
 def _config(text: str | None) -> pb.ModelConfig:

@@ -21,7 +21,7 @@ from typing import Any
 
 from ensemble_tools.errors import DemandRefused, quoted
 from ensemble_tools.files import followed, is_directory, is_file, size_of
-from ensemble_tools.model_config import ModelConfig, data_type_name, instance_count
+from ensemble_tools.model_config import ModelConfig, data_type_name, instance_count, served_versions
 from ensemble_tools.repository import SourceModel
 
 #: Of the machine's memory, what one model's warm-up or its sequences' states may take.
@@ -209,13 +209,7 @@ class _Demands:
         return instance_count(self._message) * max(1, self._served_versions())
 
     def _served_versions(self) -> int:
-        policy, there = self._message.version_policy, len(self._model.versions)
-        if policy.HasField("specific"):
-            return len({*policy.specific.versions} & {*self._model.versions})
-        if policy.HasField("all"):
-            return there
-        wanted = policy.latest.num_versions if policy.HasField("latest") else 1
-        return min(there, int(wanted))
+        return served_versions(self._message, self._model.versions)
 
     def _check_instances(self) -> None:
         if self.instances > self._limits.instances:

@@ -7,7 +7,7 @@ message would drop them, so published configs are the delivered text with single
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -143,6 +143,17 @@ def instance_count(message: pb.ModelConfig) -> int:
     """
     groups = message.instance_group
     return sum(max(1, group.count) * max(1, len(group.gpus)) for group in groups) or 1
+
+
+def served_versions(message: pb.ModelConfig, there: Collection[int]) -> int:
+    """How many of the versions that are there tritonserver serves, by the config's policy."""
+    policy = message.version_policy
+    if policy.HasField("specific"):
+        return len({*policy.specific.versions} & {*there})
+    if policy.HasField("all"):
+        return len(there)
+    wanted = policy.latest.num_versions if policy.HasField("latest") else 1
+    return min(len(there), int(wanted))
 
 
 def print_model_config(message: pb.ModelConfig) -> str:

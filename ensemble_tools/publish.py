@@ -88,7 +88,7 @@ def retract(plan: ServingPlan, serving_repository: Path) -> None:
 
 def _check_name_free(target: Path) -> None:
     if target.exists():
-        raise FileExistsError(f"{target} is in use")
+        raise FileExistsError(errno.EEXIST, "the name is in use", str(target))
 
 
 def _written(model: PublishedModel, directory: Path, write: TableWriter) -> PublishedModel:

@@ -48,6 +48,8 @@ _KEPT: Amounts = {DESCRIPTORS: 32, OWN_DESCRIPTORS: 32, TASKS: 32}
 _FRESH_S = 0.1
 #: Seconds that a load waits at most for what others turn out to take.
 _PATIENCE_S = 20.0
+#: From one replacement of tritonserver to the next, in seconds.
+_RENEWED_S = 600.0
 #: Bytes of a GPU below which a difference is other models' requests.
 _NOISE = 16 * 1024 * 1024
 
@@ -115,6 +117,7 @@ class Admission:
         renew: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._renew, self._renewing = renew, asyncio.Lock()
+        self._renewed_at: float | None = None
         self._registry, self._settings = registry, settings
         self._gpus = gpus if settings.gpu_reserve_bytes else None
         self._clock = clock
@@ -142,6 +145,9 @@ class Admission:
                 view = await self._look()
             if self._would_help(demand, view):
                 view = await self._after_renewal(demand)
+            elif self._renewing.locked():  # or tritonserver would be killed under this load
+                async with self._renewing:
+                    view = await self._looked()
         except (OSError, RuntimeError) as error:  # no descriptor, no thread
             raise ResourceExhausted(
                 f"no resources to load the model {plan.model_name}: {error}; unload a model"
@@ -161,16 +167,21 @@ class Admission:
     def _would_help(self, demand: Demand, view: View) -> bool:
         """Whether a new tritonserver makes room: the one that is there keeps what dead stubs had.
 
-        It must keep more for the dead than the living have, since all wait while it is replaced.
-        While models are loaded, a region without a stub may be one that is just being made.
+        It must keep more for the dead than the living have, since all wait while it is replaced; a
+        model without stubs counts as one with one. And not soon again, whoever makes stubs die.
+        While models are loaded or unloaded, a region without a stub may be one that is just being
+        made, or removed.
         """
         lack = self._weighed(demand, view)[1]
         if self._renew is None or lack is None or self._ledger.loading:
             return False
-        if any(model.state is State.RELOADING for model in self._registry.all_loaded()):
+        if self._registry.count(State.RELOADING, State.UNLOADING):
+            return False
+        if self._renewed_at is not None and self._clock() - self._renewed_at < _RENEWED_S:
             return False
         living = sum(held.region for held in view.census.models.values())
-        worth_it = view.census.abandoned >= max(lack.missing, living)
+        each = self._registry.count(State.READY) * self._settings.stubs.region
+        worth_it = view.census.abandoned >= max(lack.missing, living, each)
         return lack.resource in (SHARED_MEMORY, MEMORY) and worth_it
 
     async def _after_renewal(self, demand: Demand) -> View:
@@ -183,6 +194,7 @@ class Admission:
                     " to make room, and its models are loaded again",
                     view.census.abandoned >> 20,
                 )
+                self._renewed_at = self._clock()
                 try:
                     await self._renew()
                 except TritonError as error:

@@ -14,6 +14,7 @@ from ensemble_tools import EnsembleToolsError, ResourceLacking
 from ensemble_tools import SourceUnreadable as DiskFailed
 from ensemble_tools.files import judged
 from serve.errors import ModelUnusable, ResourceExhausted, ServeError, SourceUnreadable
+from serve.threads import NoThread
 
 
 @contextmanager
@@ -25,6 +26,8 @@ def archive_errors(what: str) -> Iterator[None]:
         raise _ours(error)(str(error)) from error
     except MemoryError as error:
         raise ResourceExhausted(f"{what}: there is no memory for it") from error
+    except NoThread as error:
+        raise ResourceExhausted(f"{what}: {error}") from error
     except OSError as error:
         kind = _ours(judged(error, Path(error.filename or "")))
         raise kind(f"{what}: {error}") from error

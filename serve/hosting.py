@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ensemble_tools import ServingPlan
+from serve.deadline import Deadline
 from serve.errors import ResourceExhausted, ServeError, TritonError, TritonUnavailable
 from serve.loading import Loading
 from serve.shortages import Denials, denials
@@ -80,13 +81,13 @@ class Hosting:
         """The book that loads are entered in."""
         return self.loading.suspects
 
-    async def load(self, plan: ServingPlan, archive: str) -> StubCounts:
+    async def load(self, plan: ServingPlan, archive: str, limit: Deadline) -> StubCounts:
         """Load it; how many stubs each of its Triton models has, for one that calls others.
 
-        archive: its identity, which changes with its content. Raises what Loading.load does; after
-        that it is to be unloaded.
+        archive: its identity, which changes with its content. limit: of the load. Raises what
+        Loading.load does; after that it is to be unloaded.
         """
-        await self.loading.load(plan, archive)
+        await self.loading.load(plan, archive, limit)
         return count(await self._stubs(plan)) if plan.called else {}
 
     async def reload(
@@ -101,7 +102,7 @@ class Hosting:
             left = await self._ending(plan)  # now: what a dead stub has started is not found later
             await self.unloading.unload(plan, timeout_s, lost=lost)
             old = await self._stubs(plan)
-            await self.loading.load(plan, archive)
+            await self.loading.load(plan, archive, self.loading.limit())
             stubs = await self._stubs(plan) - old if plan.called else ()
         except TritonUnavailable:  # one that is gone holds nothing
             raise

@@ -38,9 +38,9 @@ from serve.errors import (
     TritonUnavailable,
 )
 from serve.hosting import Hosting
-from serve.registry import Model, Registry
+from serve.registry import Model, Registry, State
 from serve.source import archive_identity, source_directory
-from serve.threads import in_daemon_thread
+from serve.threads import NoThread, in_daemon_thread
 from serve.triton_client import TritonClient
 
 _log = logging.getLogger(__name__)
@@ -115,7 +115,8 @@ class Lifecycle:
         assert task is not None
         self._loads.add(task)
         try:
-            return await self._load(name, url, entry)
+            with archive_errors(f"the model {name} could not be loaded"):
+                return await self._load(name, url, entry)
         except asyncio.CancelledError:
             if self._stopping:
                 raise _stopping_now() from None
@@ -137,17 +138,18 @@ class Lifecycle:
             serving_plan = await limit.bound(planning, reading)
             identifying = in_daemon_thread(lambda: archive_identity(url), "load")
             model.archive = await limit.bound(identifying, reading)
-            room = await self._admission.room_for(serving_plan)
+            admitting = self._admission.room_for(serving_plan)
+            room = await limit.bound(admitting, f"finding room for the model {name}")
             undo.push(room.failed)
 
             if settings.check is not None and serving_plan.compiled:
-                await self._triton.until_live(settings.start_timeout_s)
+                await self._until_live(limit)
             undo.push_async_callback(self._retract, serving_plan)
             serving_plan = await _in_thread(self._publish, serving_plan)
 
-            await self._triton.until_live(settings.start_timeout_s)
+            await self._until_live(limit)
             undo.push_async_callback(self._undo_load, serving_plan)
-            stubs = await self._hosting.load(serving_plan, model.archive)
+            stubs = await self._hosting.load(serving_plan, model.archive, limit)
 
             places = await _in_thread(requests_at_once, serving_plan, settings.gpus)
             self._registry.finish_load(model, serving_plan, stubs, places or _UNORDERED)
@@ -164,8 +166,8 @@ class Lifecycle:
         started = time.monotonic()
         deadline = Deadline(self._settings.unload_timeout_s, "SERVE_UNLOAD_TIMEOUT")
         waiting = f"waiting for the invocations of {name}"
-        await deadline.bound(self._registry.loaded(name).settled(), waiting)
-        model = self._registry.begin_unload(name)
+        model = await self._ready(name, deadline, waiting)
+        self._registry.begin_unload(model.name)
         try:
             await deadline.bound(model.idle(), waiting)
             left = await self._hosting.unload(model.serving, deadline.remaining, lost=model.lost)
@@ -177,6 +179,15 @@ class Lifecycle:
             rest.push_async_callback(self._retract, model.serving)
             await self._hosting.end(left)
         _log_event("model unloaded", model, started)
+
+    async def _ready(self, name: str, deadline: Deadline, waiting: str) -> Model:
+        """The model, once it is not being loaded again; a caller may find it lost at any time."""
+        while (model := self._registry.loaded(name)).state is not State.READY:
+            await deadline.bound(model.settled(), waiting)
+        return model
+
+    async def _until_live(self, limit: Deadline) -> None:
+        await self._triton.until_live(min(self._settings.start_timeout_s, limit.remaining))
 
     # -- what blocks, run in a thread
 
@@ -204,10 +215,15 @@ class Lifecycle:
         with archive_errors(f"the model {serving_plan.model_name} could not be published"):
             begin = settings.check if serving_plan.compiled else None
             check = begin() if begin is not None else None
+            retract(serving_plan, settings.serving_repository)  # what a lack has left of another
             return publish(serving_plan, settings.serving_repository, settings.write_tables, check)
 
     async def _retract(self, serving_plan: ServingPlan) -> None:
-        await _in_thread(retract, serving_plan, self._settings.serving_repository)
+        repository = self._settings.serving_repository
+        try:
+            await _in_thread(retract, serving_plan, repository)
+        except NoThread:
+            retract(serving_plan, repository)
 
     async def _undo_load(self, serving_plan: ServingPlan) -> None:
         if self._stopping:  # tritonserver gives everything back when it ends

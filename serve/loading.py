@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
 from ensemble_tools import ServingPlan
+from serve.deadline import Deadline
 from serve.errors import (
     KilledForMemory,
     ModelUnusable,
@@ -50,20 +51,25 @@ class Loading:
         """The book that loads are entered in."""
         return self._trials.suspects
 
-    async def load(self, plan: ServingPlan, archive: str) -> None:
+    def limit(self) -> Deadline:
+        """For a load that begins now."""
+        return Deadline(self.load_timeout_s, "SERVE_LOAD_TIMEOUT")
+
+    async def load(self, plan: ServingPlan, archive: str, limit: Deadline) -> None:
         """Load it, alone if its load is suspected of having killed tritonserver.
 
-        archive: its identity, which changes with its content. Raises what TritonClient.load does;
+        archive: its identity, which changes with its content. limit: for all that is left of the
+        load. Raises what TritonClient.load does;
         ModelUnusable for a culprit. A model whose load was not answered is to be unloaded.
         """
         work = LoadWork(plan.model_name, archive)
-        await self._trials.of(work, lambda: self._load(work, plan))
+        await self._trials.of(work, lambda: self._load(work, plan, limit))
 
-    async def _load(self, work: LoadWork, plan: ServingPlan) -> None:
+    async def _load(self, work: LoadWork, plan: ServingPlan, limit: Deadline) -> None:
         before = self._denied()
         with self._entered(work):
             try:
-                await self._unless_denied(self._triton.load(plan, self.load_timeout_s), before)
+                await self._unless_denied(self._in_time(plan, limit), before)
             except ServeError as error:
                 if isinstance(error, TritonTimeout):
                     self.given_up[plan.model_name] = work
@@ -77,6 +83,12 @@ class Loading:
                     f"no resources to load the model {plan.model_name}: {lack}; unload a model"
                 ) from error
         self.suspects.clear(work)
+
+    async def _in_time(self, plan: ServingPlan, limit: Deadline) -> None:
+        try:
+            await self._triton.load(plan, limit.remaining)
+        except TritonTimeout as error:
+            raise limit.missed(f"loading the model {plan.model_name}") from error
 
     @contextmanager
     def _entered(self, work: LoadWork) -> Iterator[None]:

@@ -209,6 +209,10 @@ class Registry:
             raise ModelNotLoaded(name, f"is {model.state.value}; {model.state.remedy}")
         return model
 
+    def count(self, *states: State) -> int:
+        """How many models are in one of these states."""
+        return sum(model.state in states for model in self._models.values())
+
     def all_loaded(self) -> list[Model]:
         """Every loaded model, in the order of names."""
         return [model for _, model in sorted(self._models.items()) if model.state in _LOADED]

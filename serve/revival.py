@@ -29,7 +29,7 @@ from serve.hosting import Hosting, Processes
 from serve.registry import Model, Registry, State
 from serve.stub_processes import missing
 from serve.suspects import LoadWork, Standing
-from serve.threads import in_daemon_thread
+from serve.threads import NoThread, in_daemon_thread
 
 _log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class Revival:
         if model.generation != generation:
             return
         if model.state is State.READY and model.reload_error is not None:
-            raise model.reload_error
+            raise model.reload_error.with_traceback(None)  # it would hold each waiter's request
         raise ModelNotLoaded(
             model.name, "was lost and could not be loaded again; see the log, then load it anew"
         )
@@ -111,8 +111,7 @@ class Revival:
             for model in models:
                 self._restarting(model)
             raise
-        turns = asyncio.Semaphore(_AT_ONCE)
-        await asyncio.gather(*(self._reload_in_turn(model, turns) for model in models))
+        await asyncio.gather(*(self._reload_in_turn(models) for _ in range(_AT_ONCE)))
 
     def _is_suspect(self, model: Model) -> bool:
         work = LoadWork(model.name, model.archive)
@@ -126,8 +125,11 @@ class Revival:
                 self._registry.begin_reload(model)
                 await self._reload(model)
 
-    async def _reload_in_turn(self, model: Model, turns: asyncio.Semaphore) -> None:
-        async with turns:
+    async def _reload_in_turn(self, left: list[Model]) -> None:
+        """One after another, those first that most callers wait for."""
+        while left:
+            model = max(left, key=lambda one: one.in_flight)
+            left.remove(model)
             await self._reload(model)
 
     def _restarting(self, model: Model) -> None:
@@ -159,7 +161,7 @@ class Revival:
         except (ResourceExhausted, TritonError) as error:
             _log.warning("the model will be loaded later: %s", error, extra=_facts(model))
             self._registry.fail_reload(model, error)
-        except OSError:  # not the model's fault
+        except (OSError, NoThread):  # not the model's fault
             raise
         except Exception as error:
             _log.error("the model could not be loaded again: %s", error, extra=_facts(model))

@@ -74,7 +74,8 @@ def find_stubs(
 ) -> frozenset[Stub]:
     """The stubs of these models that run. Blocking, some ms.
 
-    A stub's first argument is the path of its model.py; a process that has ended has none.
+    A stub's first argument is the path of its model.py; a process that has ended has none. Raises
+    OSError where processes cannot be looked at.
     """
     found = set()
     for entry in processes.glob("[0-9]*"):
@@ -133,7 +134,10 @@ async def end_stubs(ending: Collection[Stub | Descendant]) -> None:
         _log.warning(
             "tritonserver keeps python stubs that serve nobody; ending those of: %s", names
         )
-        descendants |= find_descendants(left)
+        try:
+            descendants |= find_descendants(left)
+        except OSError as error:  # no descriptor
+            _log.warning("what python stubs have started cannot be looked for: %s", error)
         kill_stubs(left)
         if immortal := await _left(left, _KILLED_S):
             _log.error("stubs do not end: %s", sorted(stub.pid for stub in immortal))
@@ -206,9 +210,12 @@ def _runs(it: Stub | Descendant) -> bool:
     Its first thread is a zombie before that while others have not ended.
     """
     process = _PROCESSES / str(it.pid)
-    if isinstance(it, Stub) and (_command(process) or it.command) != it.command:
-        return False
-    status = _status(process)
+    try:
+        if isinstance(it, Stub) and (_command(process) or it.command) != it.command:
+            return False
+        status = _status(process)
+    except OSError:  # no descriptor: as far as is known
+        return True
     if status is None or (isinstance(it, Descendant) and status.started != it.started):
         return False
     return status.state not in "ZX" or status.threads > 1
@@ -232,20 +239,20 @@ class _Status(NamedTuple):
 
 
 def _status(process: Path) -> _Status | None:
-    """None for one that is gone."""
+    """None for one that is gone; raises OSError where that cannot be told."""
     try:
         text = (process / "stat").read_text(errors="replace")
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError):
         return None
     fields = text.rpartition(") ")[2].split()
     return _Status(fields[0], int(fields[1]), int(fields[17]), int(fields[19]))
 
 
 def _command(process: Path) -> str:
-    """Its words, each with a null after it; empty when it ends or has ended."""
+    """Its words, each with a null after it; empty when it ends or has ended. Raises as _status."""
     try:
         return (process / "cmdline").read_text(errors="replace")
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError):
         return ""
 
 

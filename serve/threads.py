@@ -12,8 +12,15 @@ from typing import TypeVar
 _T = TypeVar("_T")
 
 
+class NoThread(RuntimeError):
+    """The machine has no thread to give, for its limit of processes or want of memory."""
+
+
 async def in_daemon_thread(work: Callable[[], _T], name: str) -> _T:
-    """What the work returns or raises; asyncio.to_thread's threads are waited for at the end."""
+    """What the work returns or raises; asyncio.to_thread's threads are waited for at the end.
+
+    Raises NoThread where none can be started.
+    """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[_T] = loop.create_future()
 
@@ -31,5 +38,8 @@ async def in_daemon_thread(work: Callable[[], _T], name: str) -> _T:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(settle, outcome)
 
-    threading.Thread(target=run, name=name, daemon=True).start()
+    try:
+        threading.Thread(target=run, name=name, daemon=True).start()
+    except RuntimeError as error:
+        raise NoThread(str(error)) from error
     return await future

@@ -39,6 +39,23 @@ def load_plan(directory: Path, name: str = "m") -> ServingPlan:
     return with_compiled_workflows(made, repository)
 
 
+@pytest.mark.parametrize(
+    ("policy", "instances"),
+    [
+        ("", 2),
+        ("all {}", 6),
+        ("specific { versions: [1, 3] }", 4),
+        ("latest { num_versions: 9 }", 6),
+    ],
+)
+def test_every_version_that_is_served_counts(tmp_path: Path, policy: str, instances: int) -> None:
+    """tritonserver makes each instance of each."""
+    config = 'backend: "python" instance_group { count: 2 kind: KIND_CPU }'
+    config += f" version_policy {{ {policy} }}" if policy else ""
+    directory = archive(tmp_path, config, **{"2/model.py": 10, "3/model.py": 10})
+    assert demand(directory).models[0].instances == instances
+
+
 def demand(directory: Path, name: str = "m") -> Demand:
     """What the archive asks, as a load would find it."""
     return demand_of(load_plan(directory, name))

@@ -95,7 +95,7 @@ class Joined:
         assert await self.held() == []
 
 
-def no_descriptor(*_: object) -> Any:
+def no_descriptor(*_: object, **__: object) -> Any:
     """In the place of what opens files: no more can be opened."""
     raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 

@@ -326,6 +326,73 @@ async def test_what_a_tritonserver_keeps_of_dead_stubs(
             assert "no shared memory in /dev/shm" in str(room)
 
 
+async def test_a_load_beside_a_renewal_waits_for_it(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that lacks nothing: tritonserver would be killed under it. And not again soon."""
+    there, begun, go_on = [64 * MIB], asyncio.Event(), asyncio.Event()
+    monkeypatch.setattr("serve.resources._shared_memory", lambda _: there[0])
+
+    async def renew() -> None:
+        begun.set()
+        await go_on.wait()
+        there[0] = 64 * MIB
+
+    for pid in (300, 301):
+        machine.kernel.stub(pid, machine.serving, "dead", MIB)
+        machine.kernel.end(pid, keeps_region=True)
+    settings = AdmissionSettings(machine.serving, 1, 0, StubSettings(MIB), machine.kernel.kernel)
+    admitting = Admission(machine.registry, settings, renew=renew)
+    await _one_is_there(machine, admitting)
+    there[0] = MIB // 2
+    lacking = asyncio.ensure_future(admitting.room_for(machine.plan("m")))
+    await asyncio.wait_for(begun.wait(), 10)
+    native = asyncio.ensure_future(admitting.room_for(machine.plan("n", 'backend: "onnxruntime"')))
+    await asyncio.sleep(0.2)
+    assert not native.done()
+    go_on.set()
+    for room in await asyncio.gather(lacking, native):
+        room.give_back()
+    begun.clear()
+    there[0] = MIB // 2
+    with pytest.raises(ResourceExhausted, match="no shared memory in /dev/shm"):
+        await admitting.room_for(machine.plan("m"))
+    assert not begun.is_set()
+
+
+async def test_models_without_stubs_are_worth_as_much(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three of them are not to be loaded again for what two dead stubs had."""
+    there = [64 * MIB]
+    monkeypatch.setattr("serve.resources._shared_memory", lambda _: there[0])
+
+    async def renew() -> None:
+        raise AssertionError
+
+    for number in range(2):
+        native = machine.plan(f"n{number}", 'backend: "onnxruntime"')
+        machine.registry.finish_load(machine.registry.begin_load(f"n{number}", "url"), native)
+    for pid in (300, 301):
+        machine.kernel.stub(pid, machine.serving, "dead", MIB)
+        machine.kernel.end(pid, keeps_region=True)
+    settings = AdmissionSettings(machine.serving, 1, 0, StubSettings(MIB), machine.kernel.kernel)
+    admitting = Admission(machine.registry, settings, renew=renew)
+    await _one_is_there(machine, admitting)
+    there[0] = MIB // 2
+    with pytest.raises(ResourceExhausted):
+        await admitting.room_for(machine.plan("m"))
+
+
+async def _one_is_there(machine: Machine, admitting: Admission) -> None:
+    """A native model; the first is only held to what is kept."""
+    native = machine.plan("first", 'backend: "onnxruntime"')
+    room = await admitting.room_for(native)
+    machine.registry.finish_load(machine.registry.begin_load("first", "url"), native)
+    room.taken()
+    await asyncio.gather(*admitting._learning)
+
+
 # -- GPUs
 
 

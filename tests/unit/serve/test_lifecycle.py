@@ -7,6 +7,7 @@ import contextlib
 import logging
 import signal
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 import serve.hosting
 import serve.lifecycle
 import serve.stub_processes
-from ensemble_tools import Compile, ServingPlan, WorkflowCheck, read_repository
+from ensemble_tools import Compile, ServingPlan, WorkflowCheck, publish, read_repository
 from ensemble_tools.errors import PayloadBroken
 from ensemble_tools.plan import PublishedModel
 from serve.errors import (
@@ -33,6 +34,7 @@ from serve.errors import (
 )
 from serve.invocation import Request
 from serve.registry import State
+from serve.threads import NoThread
 from tests.unit.serve.joined import WAIT_S, joined, no_descriptor, until
 from tests.unit.serve.stub_stand_in import started_by, starting, stub
 
@@ -506,7 +508,7 @@ async def test_an_undoing_waits_for_what_is_still_written(
         go_on.set()
         with pytest.raises(TritonUnavailable, match="the container is stopping"):
             await asyncio.wait_for(loading, WAIT_S)
-        assert done == ["written", "retracted"]
+        assert done == ["retracted", "written", "retracted"]
 
 
 async def test_no_load_begins_once_the_container_stops(tmp_path: Path) -> None:
@@ -515,6 +517,77 @@ async def test_no_load_begins_once_the_container_stops(tmp_path: Path) -> None:
         on.lifecycle.stop()
         with pytest.raises(TritonUnavailable, match="the container is stopping"):
             await on.load()
+        await on.assert_empty()
+
+
+async def no_thread(*_: object) -> None:
+    """In the place of what works in a thread: there is none."""
+    raise NoThread("can't start new thread")
+
+
+async def test_without_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A load is refused so that the platform makes room; an unload leaves nothing all the same."""
+    async with joined(tmp_path) as on:
+        await on.load()
+        with monkeypatch.context() as patched:
+            patched.setattr(serve.lifecycle, "in_daemon_thread", no_thread)
+            patched.setattr(serve.hosting, "in_daemon_thread", no_thread)
+            with pytest.raises(ResourceExhausted, match="can't start new thread"):
+                await on.load("n")
+            await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
+            await on.assert_empty()
+
+
+async def test_what_an_unload_could_not_remove(tmp_path: Path) -> None:
+    """For want of a descriptor, say: the name is the next load's all the same."""
+    async with joined(tmp_path) as on:
+        (on.repository / "m.step/1").mkdir(parents=True)
+        await on.load()
+        assert b"echo" in await on.invoke()
+        await on.lifecycle.unload("m")
+        await on.assert_empty()
+
+
+async def test_the_limit_is_for_all_of_a_load(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """tritonserver gets what reading and publishing have left of it."""
+    given: list[float] = []
+
+    def slowly(*arguments: Any) -> Any:
+        time.sleep(0.5)
+        return publish(*arguments)
+
+    async with joined(tmp_path, load_timeout_s=5) as on:
+        load = on.triton.load
+
+        async def noting(plan: ServingPlan, timeout_s: float) -> None:
+            given.append(timeout_s)
+            await load(plan, timeout_s)
+
+        monkeypatch.setattr(serve.lifecycle, "publish", slowly)
+        monkeypatch.setattr(on.triton, "load", noting)
+        await on.load()
+        assert given[0] <= 4.5
+
+
+@pytest.mark.parametrize("turns", range(5))
+async def test_a_model_that_is_lost_as_its_unload_begins(tmp_path: Path, turns: int) -> None:
+    """It is listed, so it can be unloaded, whenever callers find it lost."""
+    async with joined(tmp_path) as on:
+        await on.load()
+        model = on.registry.loaded("m")
+        on.registry.begin_reload(model)
+        unloading = asyncio.ensure_future(on.lifecycle.unload("m"))
+        await asyncio.sleep(0.1)
+        on.registry.finish_reload(model)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        if model.state is State.READY:
+            on.registry.begin_reload(model)
+            await asyncio.sleep(0.1)
+            on.registry.finish_reload(model)
+        await asyncio.wait_for(unloading, WAIT_S)
         await on.assert_empty()
 
 

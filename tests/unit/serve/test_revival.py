@@ -23,6 +23,8 @@ from serve.errors import (
     TritonUnavailable,
 )
 from serve.registry import State
+from serve.threads import NoThread
+from tests.fakes import tritonserver as fake
 from tests.unit.serve.joined import DEAD, WAIT_S, joined, no_descriptor, until
 from tests.unit.serve.stub_stand_in import started_by, starting, stub
 
@@ -368,6 +370,44 @@ async def test_a_reload_without_descriptors_is_tried_again(
         await asyncio.wait_for(on.revival.revive(model, 0), WAIT_S)
         assert (model.state, model.generation) == (State.READY, 1)
         assert b"echo" in await on.invoke()
+
+
+async def test_a_reload_without_threads_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does this cost a model."""
+
+    async def no_thread(*_: object) -> None:
+        raise NoThread("can't start new thread")
+
+    async with joined(tmp_path) as on:
+        await on.load()
+        model = on.registry.loaded("m")
+        with monkeypatch.context() as patched:
+            patched.setattr(serve.hosting, "in_daemon_thread", no_thread)
+            with pytest.raises(ResourceExhausted, match="can't start new thread"):
+                await asyncio.wait_for(on.revival.revive(model, 0), WAIT_S)
+        assert (model.state, model.generation) == (State.READY, 0)
+        await asyncio.wait_for(on.revival.revive(model, 0), WAIT_S)
+        assert b"echo" in await on.invoke()
+
+
+async def test_after_a_renewal_those_come_first_that_are_asked_for(tmp_path: Path) -> None:
+    """Others may not be for minutes."""
+    names = [f"m{number}" for number in range(9)]
+    async with joined(tmp_path) as on:
+        for name in names:
+            await on.load(name)
+        renewing = asyncio.ensure_future(on.revival.renew())
+        await asyncio.sleep(0)
+        asked = asyncio.ensure_future(on.invoke("m8"))
+        await asyncio.wait_for(renewing, WAIT_S)
+        assert b"echo" in await asked
+        order: list[str] = []
+        for event in fake.read_record(on.record):
+            if event["event"] == "load":
+                order.append(event["model"])
+        assert "m8" in order[9:13]
 
 
 async def test_giving_up_a_model_without_descriptors(

@@ -21,7 +21,7 @@ from serve.stub_processes import (
     find_stubs,
     missing,
 )
-from tests.unit.serve.joined import WAIT_S, until
+from tests.unit.serve.joined import WAIT_S, no_descriptor, until
 from tests.unit.serve.stub_stand_in import STUB, started_by, starting, stub
 
 #: Less than serve.stub_processes._ENDING_S.
@@ -91,6 +91,21 @@ async def test_stubs_that_stay_are_killed(
         assert time.monotonic() - began >= SOON_S
         assert [staying.wait(0), other.poll()] == [-signal.SIGKILL, None]
     assert [record.getMessage().rpartition(": ")[2] for record in caplog.records] == ["m.step"]
+
+
+async def test_stubs_that_stay_are_killed_without_descriptors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What cannot be looked at is no reason to think that it has ended."""
+    monkeypatch.setattr(serve.stub_processes, "_ENDING_S", 0.1)
+    monkeypatch.setattr(serve.stub_processes, "_KILLED_S", 0.1)
+    with stub(tmp_path, "m", WAIT_S) as staying:
+        found = find_stubs(tmp_path, ["m"])
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "read_text", no_descriptor)
+            patched.setattr(Path, "glob", no_descriptor)
+            await end_stubs(found)
+        assert staying.wait(WAIT_S) == -signal.SIGKILL
 
 
 async def test_a_process_that_got_the_id_of_a_stub_is_left_alone(tmp_path: Path) -> None:
