@@ -20,6 +20,7 @@ from container.descriptors import most_connections
 from container.errors import SingleModelUnusable
 from container.limits import largest_body
 from container.machine import machine_limits
+from container.orphans import bury_orphans
 from container.ports import LOOPBACK, Ports
 from container.settings import MIB, Settings
 from container.table_process import TableProcesses
@@ -155,7 +156,10 @@ class Container:
         """What runs beside tritonserver: first the single model's load."""
         if self._single_model is not None:
             await self._load_single_model(self._single_model)
-        beside = [lasting("memory", lambda: give_back(lambda: self._invocation.count))]
+        beside = [
+            lasting("memory", lambda: give_back(lambda: self._invocation.count)),
+            lasting("orphans", bury_orphans),
+        ]
         if self._settings.publish_metrics:
             assert self._ports.metrics is not None
             publisher = MetricsPublisher(self._settings, self._ports.metrics)

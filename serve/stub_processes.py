@@ -110,6 +110,16 @@ def find_descendants(
     return frozenset(found)
 
 
+def find_dead_children(processes: Path = _PROCESSES) -> frozenset[Descendant]:
+    """Our own children that have ended and that nobody has asked for. Blocking, some ms."""
+    found, us = set(), os.getpid()
+    for entry in processes.glob("[0-9]*"):
+        status = _status(entry)
+        if status is not None and status.parent == us and status.state == "Z":
+            found.add(Descendant(int(entry.name), status.started))
+    return frozenset(found)
+
+
 def count(stubs: Collection[Stub]) -> StubCounts:
     """How many of these each model has."""
     return Counter(stub.triton_name for stub in stubs)
