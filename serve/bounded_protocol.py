@@ -67,6 +67,37 @@ class _Refused(Exception):
     """Ends the parser: what it reads is refused."""
 
 
+class _BesideBody:
+    """What comes with a body and is none of it: the sizes of chunks, their extensions, trailers.
+
+    Nobody needs it: it is counted and not kept. Its bounds are those of a head.
+    """
+
+    __slots__ = ("_body_size", "_fed", "_trailer_bytes", "_trailers")
+
+    def __init__(self) -> None:
+        self._body_size = -1
+        self._fed = self._trailers = self._trailer_bytes = 0
+
+    def too_much_fed(self, size: int, body_size: int) -> bool:
+        """So many bytes have come; the body has that many now. Where it has grown all is well."""
+        if body_size > self._body_size:
+            self._body_size, self._fed = body_size, 0
+        else:
+            self._fed += size
+        return self._fed > LARGEST_HEAD
+
+    def trailer_too_much(self, size: int) -> bool:
+        """A trailer of so many bytes has come."""
+        self._trailers += 1
+        self._trailer_bytes += size
+        return (
+            size > LARGEST_LINE
+            or self._trailers > MOST_HEADERS
+            or self._trailer_bytes > LARGEST_HEAD
+        )
+
+
 class BoundedProtocol(HttpToolsProtocol):
     """One connection; `crowd` is all of them. A subclass may answer requests of its own."""
 
@@ -82,6 +113,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._stuck_since: float | None = None
         self._fed = self.head_size = 0
         self._body_size = self._most = 0
+        self.beside_body: _BesideBody | None = None
         self._eof = self._doubted = False
         self.answering: Any = None
         self._word: ServeError | None = None
@@ -134,8 +166,19 @@ class BoundedProtocol(HttpToolsProtocol):
     # -- httptools' callbacks
 
     def on_message_begin(self) -> None:
-        self.stage, self.head_size = Stage.HEAD, 0
+        self.stage, self.head_size, self.beside_body = Stage.HEAD, 0, None
         super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """As uvicorn's, without a call more; but a trailer is no header (RFC 9110 6.5.1)."""
+        if self.stage == Stage.BODY:
+            if self._counted().trailer_too_much(len(name) + len(value) + 4):
+                self.refuse(_head_too_large())
+            return
+        name = name.lower()
+        if name == b"expect" and value.lower() == b"100-continue":
+            self.expect_100_continue = True
+        self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         """What is no invocation of the plain kind; its head has been looked at."""
@@ -173,6 +216,10 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._fed + self.head_size > LARGEST_LINE or len(self.headers) > MOST_HEADERS:
             self._check_head()
 
+    def body_size(self) -> int:
+        """How much has come of the body that is being read."""
+        return self._body_size
+
     def read_whole(self) -> None:
         """The request is whole."""
         self.stage = Stage.NOTHING
@@ -202,6 +249,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def give_up(self, cycle: Any) -> None:
         """Nobody wants the answer any more: whoever works on it learns it."""
         cycle.disconnected = True
+        cycle.waiting_for_100_continue = False  # nor is he told to go on, behind the last word
         cycle.message_event.set()
 
     def break_off(self) -> None:
@@ -277,11 +325,19 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.stage == Stage.HEAD:
             # What came before it in the same read is another request's.
             self.head_size += self._fed if self.head_size else 1 + sum(self._head_sizes())
-            if self.head_size > LARGEST_HEAD or len(self.headers) > MOST_HEADERS:
-                self._end_with(_head_too_large())
-                return
+            too_large = self.head_size > LARGEST_HEAD or len(self.headers) > MOST_HEADERS
+        else:
+            too_large = self._counted().too_much_fed(self._fed, self.body_size())
+        if too_large:
+            self._end_with(_head_too_large())
+            return
         if self._reading_since is None:
             self._reading_since = self.loop.time()
+
+    def _counted(self) -> _BesideBody:
+        if self.beside_body is None:
+            self.beside_body = _BesideBody()
+        return self.beside_body
 
     def _head_sizes(self) -> list[int]:
         return [len(self.url), *(len(name) + len(value) + 4 for name, value in self.headers)]

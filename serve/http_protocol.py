@@ -103,7 +103,7 @@ class _Protocol(BoundedProtocol):
     # -- httptools' callbacks
 
     def on_message_begin(self) -> None:
-        self.stage, self.head_size = Stage.HEAD, 0
+        self.stage, self.head_size, self.beside_body = Stage.HEAD, 0, None
         self.url = b""
         self.headers = []
         self.expect_100_continue = False
@@ -113,7 +113,6 @@ class _Protocol(BoundedProtocol):
         model_name = self._invoked()
         if model_name is not None:
             self.cycle = _Exchange(model_name, self.headers)  # type: ignore[assignment]
-            self.headers = []  # a trailer is no header (RFC 9110 6.5.1)
             self.stage = Stage.BODY
             return
         url, headers, expects = self.url, self.headers, self.expect_100_continue
@@ -176,6 +175,11 @@ class _Protocol(BoundedProtocol):
         largest = self.crowd.limits.largest_body
         self.check_announced(exchange.headers, largest)
         return HeldBody(self.rooms, exchange.model_name, largest)
+
+    def body_size(self) -> int:
+        """How much has come of the body that is being read."""
+        cycle: Any = self.cycle
+        return cycle.size if cycle.__class__ is _Exchange else super().body_size()
 
     def give_up(self, cycle: Any) -> None:
         """Nobody wants the answer any more."""

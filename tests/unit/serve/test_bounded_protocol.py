@@ -209,6 +209,57 @@ async def test_a_head_in_small_pieces(served: Served) -> None:
     await refused(wire, 431, b"at most 65536 bytes")
 
 
+#: The way of one's own, and three that are ASGI's.
+WAYS = pytest.mark.parametrize(
+    "line",
+    [
+        b"POST /models/m/invoke HTTP/1.1\r\n",
+        b"POST /models/%6d/invoke HTTP/1.1\r\n",
+        b"POST /models/m/invoke HTTP/1.0\r\n",
+        b"POST /models/m/invoke HTTP/1.1\r\nexpect: 100-continue\r\n",
+    ],
+    ids=["plain", "ASGI", "HTTP/1.0", "expect"],
+)
+CHUNKED = b"host: x\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n"
+
+
+@WAYS
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [b"0\r\n" + b"aa: bb\r\n" * 300 + b"\r\n"],
+        [b"0\r\n" + b"aa: bb\r\n" * 300],
+        [b"0\r\na: " + b"x" * 17_000 + b"\r\n\r\n"],
+        [b"0\r\n" + (b"a: " + b"x" * 1000 + b"\r\n") * 70 + b"\r\n"],
+        [b"0\r\na: ", *[b"x" * 20_000] * 8],
+        [b"1;a=", *[b"x" * 20_000] * 8],
+        [b"0" * 20_000] * 8,
+    ],
+    ids=["trailers", "endless trailers", "line", "in all", "endless line", "extension", "size"],
+)
+async def test_what_is_beside_a_body(served: Served, line: bytes, pieces: list[bytes]) -> None:
+    """Trailers, and what a chunk says before its bytes, are bounded as heads are."""
+    wire = await served.connect()
+    await wire.send(line + CHUNKED)
+    if b"expect" in line:
+        assert (await wire.answer())[0] == 100
+    await wire.send(*pieces)
+    await refused(wire, 431, b"at most 65536 bytes, 16384 in a line, and 256 headers")
+    assert not served.forwarding.asked
+
+
+async def test_refused_before_it_is_told_to_go_on(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One who would wait for a 100 and did not: he gets one answer, and the log says nothing."""
+    wire = await served.connect()
+    head = b"POST /models/m/invoke HTTP/1.1\r\nexpect: 100-continue\r\n"
+    with caplog.at_level(logging.INFO):
+        await wire.send(head + CHUNKED + b"0\r\n" + b"aa: bb\r\n" * 300)
+        await refused(wire, 431, b"at most 65536 bytes")
+    assert not caplog.records
+
+
 ANNOUNCED = b"host: x\r\ncontent-length: 1000000000\r\n"
 
 

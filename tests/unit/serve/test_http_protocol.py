@@ -183,10 +183,14 @@ async def test_a_caller_that_does_not_read(served: Served) -> None:
     assert served.forwarding.asked[0][1].body == [], "an idle connection would keep it"
 
 
-async def test_trailers_are_no_headers(served: Served) -> None:
-    """RFC 9110 6.5.1."""
+@pytest.mark.parametrize("path", [b"/models/m/invoke", b"/models/%6d/invoke"])
+async def test_trailers_are_no_headers(served: Served, path: bytes) -> None:
+    """RFC 9110 6.5.1; in one read with the rest, or behind it."""
     wire = await served.connect()
-    head = b"POST /models/m/invoke HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+    head = b"POST " + path + b" HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+    await wire.send(head + b"1\r\na\r\n0\r\n", b"content-encoding: gzip\r\n\r\n")
+    assert (await wire.answer())[2] == b"m:a"
+    served.forwarding.asked.clear()
     await wire.send(head + b"1\r\na\r\n0\r\ncontent-encoding: gzip\r\n\r\n")
     assert (await wire.answer())[2] == b"m:a"
     ((_, request),) = served.forwarding.asked
