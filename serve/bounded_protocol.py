@@ -46,6 +46,8 @@ LARGEST_OTHER_BODY = 64 * 1024
 MOST_AHEAD = 100
 #: After the last word what still comes is read away for so long, in seconds.
 _LINGER_S = 5.0
+#: What is said to one who has to make way is out within so long, in seconds, or never will be.
+_SAID_S = 0.1
 #: One who closed his side, and waits so long after, is asked whether he is there; again and again;
 #: and how long until his system has said so; in seconds.
 _DOUBTED_S, _ASKED_AGAIN_S, _LOOKED_AFTER_S = 0.5, 1.0, 0.1
@@ -275,6 +277,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """An answer is out: on with what comes next, or the end."""
         self.server_state.total_requests += 1
         if self.transport.is_closing():
+            self._quiet_since = self.loop.time()
             return
         if self.pipeline:
             self.flow.resume_reading()
@@ -361,23 +364,43 @@ class BoundedProtocol(HttpToolsProtocol):
     @property
     def reading_since(self) -> float | None:
         """Since when a request has been coming that nobody works on yet; else None."""
-        return None if self._owes() else self._reading_since
+        if self._reading_since is None or self._owes():
+            return None
+        return max(self._reading_since, self._quiet_since)
 
-    def has_more(self) -> bool:
-        """Whether bytes have come that nobody has read yet: a system call."""
-        return _unread(self.transport) > 0
+    def is_under_way(self, now: float) -> bool:
+        """Whether a first request lies unread (a system call), or its caller reads an answer."""
+        if self.answering is None:
+            return _unread(self.transport) > 0
+        return self._has_unsent() and now - self._quiet_since < _LINGER_S
 
     def make_way(self) -> None:
-        """Another connection needs the place."""
-        if self._reading_since is not None:
-            self._end_with(self.crowd.too_many())
+        """Another connection needs the place: its descriptor is free at once, or in _SAID_S."""
+        if self._reading_since is None or self._has_unsent():
+            self._end_for_certain()
+            return
+        self._end_with(self.crowd.too_many())
         self.transport.close()
+        self.loop.call_later(_SAID_S, self.transport.abort)
+
+    def _has_unsent(self) -> bool:
+        """Whether its caller leaves unread what the kernel has no more room for."""
+        return self.transport.get_write_buffer_size() > 0
+
+    def _end_for_certain(self) -> None:
+        """A close would wait until its caller has read, or for ever."""
+        if self._has_unsent():
+            self.transport.abort()
+        else:
+            self.transport.close()
 
     def look(self, now: float) -> None:
         """End what takes too long."""
         limits = self.crowd.limits
         quiet = now - self._quiet_since
-        if self._stuck_since is not None and now - self._stuck_since > limits.stuck_s:
+        if self._stuck_since is None and self.transport.is_closing():
+            self._stuck_since = now  # it waits until its caller has read
+        if self._stuck_since is not None and now - self._stuck_since > self._patience():
             self.transport.abort()
         elif self.flow.read_paused and self._owes():
             if not self._doubted and _tcp_state(self.transport) in (_TCP_CLOSE, _TCP_CLOSE_WAIT):
@@ -391,8 +414,15 @@ class BoundedProtocol(HttpToolsProtocol):
             allowed = limits.keep_alive_s if self.answering is not None else limits.read_s
             if self.beside:
                 allowed = min(allowed, BESIDE_S)
-            if quiet > (_LINGER_S if self.stage == Stage.LAST_WORD_SAID else allowed):
+            if self.stage != Stage.LAST_WORD_SAID and quiet > allowed:
+                self._end_for_certain()
+            elif self.stage == Stage.LAST_WORD_SAID and quiet > _LINGER_S:
                 self.transport.close()
+
+    def _patience(self) -> float:
+        """For how long its caller may leave unread what there is for him."""
+        stuck_s = self.crowd.limits.stuck_s
+        return min(stuck_s, BESIDE_S) if self.beside else stuck_s
 
     # -- callers who closed their side
 

@@ -63,11 +63,11 @@ class Connection(Protocol):
     def reading_since(self) -> float | None:
         """Since when a request has been coming that nobody works on yet; else None."""
 
-    def has_more(self) -> bool:
-        """Whether bytes have come that nobody has read yet: a system call."""
+    def is_under_way(self, now: float) -> bool:
+        """Whether a first request lies unread (a system call), or its caller reads an answer."""
 
     def make_way(self) -> None:
-        """End at once: another one needs the place."""
+        """End at once and for certain: another one needs the place, and it is forgotten."""
 
     def look(self, now: float) -> None:
         """End if it is time."""
@@ -119,7 +119,7 @@ class Connections:
                 connection, since = self._may_go.pop()
                 if since not in (connection.idle_since, connection.reading_since):
                     continue
-                if connection.has_asked or not connection.has_more():
+                if not connection.is_under_way(now):
                     self.forget(connection)
                     connection.make_way()
                     return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
@@ -133,9 +134,16 @@ class Served:
     rooms: WaitingRooms
     wires: list[Wire] = field(default_factory=list)
 
-    async def connect(self) -> Wire:
-        """A new connection, which ends with the test."""
-        self.wires.append(Wire(*await asyncio.open_connection("127.0.0.1", self.port)))
+    async def connect(self, receive_buffer: int | None = None) -> Wire:
+        """A new connection, which ends with the test; the kernel may hold so much for it."""
+        own = socket.socket()
+        own.setblocking(False)
+        limit = 2**16
+        if receive_buffer is not None:
+            own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+            limit = 1
+        await asyncio.get_running_loop().sock_connect(own, ("127.0.0.1", self.port))
+        self.wires.append(Wire(*await asyncio.open_connection(sock=own, limit=limit)))
         return self.wires[-1]
 
 

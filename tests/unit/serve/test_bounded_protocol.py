@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from serve import bounded_protocol, connections
 from serve.errors import TritonUnavailable
 from tests.unit.serve.joined import until
 from tests.unit.serve.served import LIMITS, WAIT_S, Served, Wire, post
@@ -453,6 +454,76 @@ async def test_a_drop_at_a_time(served: Served) -> None:
     await refused(wire, 408, b"SERVE_READ_TIMEOUT")
 
 
+# -- callers who do not read
+
+
+async def unread(served: Served, request: bytes = PING) -> asyncio.Transport:
+    """A connection whose caller has not read what he asked for: some of it is unsent."""
+    known = set(served.server.server_state.connections)
+    wire = await served.connect(receive_buffer=2048)
+    await until(lambda: len(served.server.server_state.connections) > len(known))
+    (protocol,) = set(served.server.server_state.connections) - known
+    transport: asyncio.Transport = protocol.transport
+    sending = transport.get_extra_info("socket")
+    sending.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2048)
+    while transport.get_write_buffer_size() < 10_000:  # of which the kernels may take some later
+        await wire.send(request * (40 if request == PING else 1))
+    assert transport.get_write_buffer_size() < 65536
+    return transport
+
+
+def is_there(served: Served, transport: asyncio.Transport) -> bool:
+    """Whether the server still has its descriptor."""
+    return any(one.transport is transport for one in served.server.server_state.connections)
+
+
+async def test_an_idle_connection_whose_answers_are_unread(served: Served) -> None:
+    """It ends when its time is over, though a close would wait for the caller."""
+    served.crowd.limits = type(LIMITS)(keep_alive_s=0.5)
+    transport = await unread(served)
+    assert is_there(served, transport)
+    await until(lambda: not is_there(served, transport))
+
+
+async def test_a_closed_connection_whose_answer_is_unread(served: Served) -> None:
+    """Its caller may take as long as any other one who reads slowly, and then it ends."""
+    request = post("m", b"x" * 40_000, headers="connection: close\r\n")
+    transport = await unread(served, request)
+    assert transport.is_closing()
+    await asyncio.sleep(0.5)
+    assert is_there(served, transport)
+    await until(lambda: not is_there(served, transport))
+
+
+@pytest.mark.parametrize("more", [b"", b"POST /models"], ids=["idle", "slow"])
+async def test_unread_answers_hold_no_place(
+    served: Served, monkeypatch: pytest.MonkeyPatch, more: bytes
+) -> None:
+    """Over the bound such a connection goes, and its descriptor with it; not at once."""
+    monkeypatch.setattr(bounded_protocol, "_LINGER_S", 0.6)
+    monkeypatch.setattr(connections, "_SLOW_S", 0.25)
+    served.crowd.limits = type(LIMITS)(connections=2)
+    slow = Slow(served)
+    busy = await served.connect()
+    await busy.send(post("m"))
+    await slow.has_started()
+    transport = await unread(served)
+    await served.wires[-1].send(more)
+    await asyncio.sleep(0.3)
+    beside = await served.connect()
+    await beside.send(PING)
+    assert (await beside.answer())[0] == 200
+    assert await beside.is_closed()
+    assert is_there(served, transport)
+    await asyncio.sleep(0.5)
+    new = await served.connect()
+    await new.send(PING * 2)
+    assert [(await new.answer())[0] for _ in range(2)] == [200, 200]
+    await until(lambda: not is_there(served, transport))
+    slow.let_go.set()
+    assert (await busy.answer())[0] == 200
+
+
 # -- too many
 
 
@@ -516,7 +587,7 @@ class _Silent:
     has_asked: bool = False
     reading_since: None = None
 
-    def has_more(self) -> bool:
+    def is_under_way(self, now: float) -> bool:
         return False
 
     def make_way(self) -> None:
@@ -543,8 +614,12 @@ async def test_all_are_busy(served: Served) -> None:
     await new.send(PING)
     assert (await new.answer())[0] == 200
     assert await new.is_closed()
-    flood = [await served.connect() for _ in range(40)]
-    await asyncio.wait_for(flood[-1].reader.readuntil(b"\r\n\r\n"), WAIT_S)
+    flood = await asyncio.gather(*(served.connect() for _ in range(40)))
+    told = [asyncio.ensure_future(one.reader.readuntil(b"\r\n\r\n")) for one in flood]
+    await asyncio.wait(told, timeout=WAIT_S, return_when=asyncio.FIRST_COMPLETED)
+    for one in told:
+        one.cancel()
+    await asyncio.gather(*told, return_exceptions=True)
     slow.let_go.set()
     for wire in wires:
         assert (await wire.answer())[2] == b"m:1"
