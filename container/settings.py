@@ -271,8 +271,8 @@ SETTINGS: tuple[Variable, ...] = (
     Variable(("SERVE_MAX_WAITING_TOTAL_MB",), "max_waiting_total_mb", "1024",
              "the same for all models: MB of request bodies", whole(1)),
     Variable(("SERVE_MAX_CONNECTIONS",), "max_connections", "",
-             "connections of callers; for one more, that which has been idle for longest is closed,"
-             " and if none is, it gets 503", whole(1),
+             "connections of callers; for one more, one makes way: first those that never asked,"
+             " then that which has been idle for longest; if none may, it gets 503", whole(1),
              shown="half of the descriptors that it may have, at most 10,000"),
     Variable(("SERVE_TRANSLATE_JSON_FROM",), "translate_json_from", str(64 * 1024),
              "JSON requests and answers of this many bytes and more pass tritonserver as binary"

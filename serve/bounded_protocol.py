@@ -112,6 +112,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self.stage = Stage.NOTHING
         self._quiet_since = self.loop.time()
         self._reading_since: float | None = None
+        self._heard_at = self._quiet_since
         self._stuck_since: float | None = None
         self._fed = self.head_size = 0
         self._body_size = self._most = 0
@@ -334,8 +335,9 @@ class BoundedProtocol(HttpToolsProtocol):
         if too_large:
             self._end_with(_head_too_large())
             return
+        self._heard_at = self.loop.time()
         if self._reading_since is None:
-            self._reading_since = self.loop.time()
+            self._reading_since = self._heard_at
 
     def _counted(self) -> _BesideBody:
         if self.beside_body is None:
@@ -367,6 +369,12 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._reading_since is None or self._owes():
             return None
         return max(self._reading_since, self._quiet_since)
+
+    @property
+    def stalled_since(self) -> float:
+        """Since when such a request has not gone on: a head is to come at once, a body may take."""
+        head = self.stage == Stage.HEAD and self._reading_since is not None
+        return self._reading_since if head else self._heard_at  # type: ignore[return-value]
 
     def is_under_way(self, now: float) -> bool:
         """Whether a first request lies unread (a system call), or its caller reads an answer."""

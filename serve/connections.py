@@ -1,18 +1,20 @@
 """How many connections there may be, for how long each, and which one goes when one too many comes.
 
 Descriptors are the process's: without a bound, idle connections take those that loads, /ping and
-tritonserver's connections need. Over the bound the connection goes that has been idle for longest,
-those first on which nothing was ever asked: a flood does not close its neighbours' connections.
-Then the one that has been sending a request for longest. If each has a request in flight, a few
-more are taken in for what is no invocation, since /ping and /models must be answered.
+tritonserver's connections need. Over the bound those go first on which no request was ever whole
+and nothing goes on: a flood does not close its neighbours' connections. Then the one that has been
+idle for longest, then the one that has been sending a request for longest. If each has a request in
+flight, a few more are taken in for what is no invocation, since /ping and /models must be answered.
 """
 
 from __future__ import annotations
 
 import asyncio
+import heapq
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Protocol
 
 from serve.errors import Overloaded
@@ -25,11 +27,15 @@ LOOK_S = 0.5
 #: Over the bound, how many more are taken in for what is no invocation, and for how long each.
 _BESIDE, BESIDE_S = 32, 5.0
 #: Over the bound, one makes way that never asked for so long (what is younger may have its first
-#: request on the way), or has been idle for so long, or whose request has been coming for so long;
-#: in seconds. A flood of silent ones so has no more places than come in the first of these times.
-_SILENT_S, _IDLE_S, _SLOW_S = 0.05, 0.25, 2.0
-#: How many that may go are looked for at once.
-_FOUND_AT_ONCE = 64
+#: request on the way), or whose first request does not go on for so long (its head began, or the
+#: last of its body came), or has been idle for so long, or whose request has been coming for so
+#: long; in seconds. A flood has no more places than come in the first two of these times.
+_SILENT_S, _STALLED_S, _IDLE_S, _SLOW_S = 0.05, 1.0, 0.25, 2.0
+#: In this order. An upload that goes on is kept longer than an idle connection, which costs little.
+_SILENT, _STALLED, _IDLE, _SLOW = range(4)
+#: How many that may go are looked for at once, and how long those who were found are good, and
+#: the others not looked through again if all were found, in seconds.
+_FOUND_AT_ONCE, _FOUND_S = 64, 0.02
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,13 @@ class Connection(Protocol):
     def reading_since(self) -> float | None:
         """Since when a request has been coming that nobody works on yet; else None."""
 
+    @property
+    def stalled_since(self) -> float:
+        """Since when such a request has not gone on: its head began, or the last of its body came.
+
+        For one with a reading_since.
+        """
+
     def is_under_way(self, now: float) -> bool:
         """Whether a first request lies unread (a system call), or its caller reads an answer."""
 
@@ -80,7 +93,8 @@ class Connections:
         self.limits = limits
         self._all: set[Connection] = set()
         self._beside: set[Connection] = set()
-        self._may_go: list[tuple[Connection, float]] = []
+        self._may_go: list[tuple[_Turn, Connection]] = []
+        self._looked_at, self._all_found = -_FOUND_S, False
         self._refusals = Refusals()
 
     def __len__(self) -> int:
@@ -114,23 +128,34 @@ class Connections:
 
     def _one_goes(self, now: float) -> bool:
         """Whether one could go."""
-        for _ in range(2):
-            while self._may_go:
-                connection, since = self._may_go.pop()
-                if since not in (connection.idle_since, connection.reading_since):
-                    continue
-                if not connection.is_under_way(now):
-                    self.forget(connection)
-                    connection.make_way()
-                    return True
-            self._may_go = _first_to_go(self._all, now)
-        return False
+        if now - self._looked_at >= _FOUND_S:
+            self._look_who_may_go(now)
+        if self._one_of(self._may_go, self._all, now):
+            return True
+        if self._all_found:
+            return False
+        self._look_who_may_go(now)
+        return self._one_of(self._may_go, self._all, now)
+
+    def _look_who_may_go(self, now: float) -> None:
+        self._may_go, self._looked_at = _first_to_go(self._all, now), now
+        self._all_found = len(self._may_go) < _FOUND_AT_ONCE
 
     def _one_beside_goes(self, now: float) -> bool:
-        for connection, _ in _first_to_go(self._beside, now)[-1:]:
-            self.forget(connection)
-            connection.make_way()
-            return True
+        return self._one_of(_first_to_go(self._beside, now), self._beside, now)
+
+    def _one_of(
+        self, found: list[tuple[_Turn, Connection]], known: set[Connection], now: float
+    ) -> bool:
+        """Whether one of those found could go: it is still there, and has not gone on since."""
+        while found:
+            turn, connection = found.pop()
+            if connection not in known or _turn(connection, now) != turn:
+                continue
+            if not connection.is_under_way(now):
+                self.forget(connection)
+                connection.make_way()
+                return True
         return False
 
     async def watch(self) -> None:
@@ -146,21 +171,26 @@ class Connections:
                     _log.exception("a connection could not be looked at")
 
 
-def _first_to_go(connections: Iterable[Connection], now: float) -> list[tuple[Connection, float]]:
-    """The first to go stands last; each with the time that made it one.
+#: How soon one may go, by its kind and by since when: the least goes first.
+_Turn = tuple[int, float]
 
-    Those first that never asked anything, and of them the one that has been idle for longest.
-    """
-    idle, slow = [], []
-    for connection in connections:
-        since = connection.idle_since
-        if since is not None:
-            if now - since > (_IDLE_S if connection.has_asked else _SILENT_S):
-                idle.append((connection, since))
-            continue
-        since = connection.reading_since
-        if since is not None and now - since > _SLOW_S:
-            slow.append((connection, since))
-    found = idle or slow
-    found.sort(key=lambda pair: (pair[0].has_asked, pair[1]), reverse=True)
-    return found[-_FOUND_AT_ONCE:]
+
+def _turn(connection: Connection, now: float) -> _Turn | None:
+    """None while it may not go."""
+    has_asked, since = connection.has_asked, connection.idle_since
+    if since is not None:
+        kind, allowed = (_IDLE, _IDLE_S) if has_asked else (_SILENT, _SILENT_S)
+        return (kind, since) if now - since > allowed else None
+    since = connection.reading_since
+    if since is None:
+        return None
+    if not has_asked and now - connection.stalled_since > _STALLED_S:
+        return _STALLED, connection.stalled_since
+    return (_SLOW, since) if now - since > _SLOW_S else None
+
+
+def _first_to_go(connections: Iterable[Connection], now: float) -> list[tuple[_Turn, Connection]]:
+    """The first to go stands last."""
+    turns = ((_turn(connection, now), connection) for connection in connections)
+    found = [(turn, connection) for turn, connection in turns if turn is not None]
+    return heapq.nsmallest(_FOUND_AT_ONCE, found, key=itemgetter(0))[::-1]

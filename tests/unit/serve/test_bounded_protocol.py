@@ -10,10 +10,12 @@ import socket
 import struct
 import time
 from dataclasses import dataclass
+from typing import cast
 
 import pytest
 
 from serve import bounded_protocol, connections
+from serve.connections import Connections
 from serve.errors import TritonUnavailable
 from tests.unit.serve.joined import until
 from tests.unit.serve.served import LIMITS, WAIT_S, Served, Wire, post
@@ -462,12 +464,14 @@ async def unread(served: Served, request: bytes = PING) -> asyncio.Transport:
     known = set(served.server.server_state.connections)
     wire = await served.connect(receive_buffer=2048)
     await until(lambda: len(served.server.server_state.connections) > len(known))
-    (protocol,) = set(served.server.server_state.connections) - known
+    (new,) = set(served.server.server_state.connections) - known
+    protocol = cast(bounded_protocol.BoundedProtocol, new)
     transport: asyncio.Transport = protocol.transport
     sending = transport.get_extra_info("socket")
     sending.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2048)
     while transport.get_write_buffer_size() < 10_000:  # of which the kernels may take some later
         await wire.send(request * (40 if request == PING else 1))
+        await until(lambda: protocol.idle_since is not None)
     assert transport.get_write_buffer_size() < 65536
     return transport
 
@@ -585,16 +589,92 @@ class _Silent:
 
     idle_since: float
     has_asked: bool = False
-    reading_since: None = None
+    reading_since: float | None = None
+    stalled_since: float = 0
+    has_gone: bool = False
 
     def is_under_way(self, now: float) -> bool:
         return False
 
     def make_way(self) -> None:
-        pass
+        self.has_gone = True
 
     def look(self, now: float) -> None:
         pass
+
+
+@pytest.mark.parametrize("part", [b"P", post("m")[:-1]], ids=["a byte", "a body that stands still"])
+async def test_half_requests_go_before_idle_neighbours(served: Served, part: bytes) -> None:
+    """A flood of them is no better than a flood of silence."""
+    asked = [await served.connect() for _ in range(LIMITS.connections - 2)]
+    half = [await served.connect() for _ in range(2)]
+    for wire in half:
+        await wire.send(part)
+    for wire in asked:
+        await wire.send(PING)
+        assert (await wire.answer())[0] == 200
+    await asyncio.sleep(1.1)
+    for wire in half:
+        new = await served.connect()
+        await new.send(PING)
+        assert (await new.answer())[0] == 200
+        assert (await wire.answer())[0] == 503
+    for wire in asked:
+        await wire.send(PING)
+        assert (await wire.answer())[0] == 200
+
+
+async def test_an_upload_that_goes_on_is_kept(served: Served) -> None:
+    """However slow: an idle connection goes, which costs its caller nothing."""
+    served.crowd.limits = type(LIMITS)(connections=2)
+    idle, slow = await served.connect(), await served.connect()
+    await idle.send(PING)
+    assert (await idle.answer())[0] == 200
+    whole = post("m", b"12345678")
+    await slow.send(whole[:-7])
+    for byte in whole[-7:-1]:
+        await asyncio.sleep(0.4)
+        await slow.send(bytes([byte]))
+    new = await served.connect()
+    await new.send(PING)
+    assert (await new.answer())[0] == 200
+    assert await idle.is_closed()
+    await slow.send(whole[-1:])
+    assert (await slow.answer())[2] == b"m:12345678"
+
+
+def _flooded(count: int, **facts: object) -> tuple[Connections, list[_Silent]]:
+    crowd = Connections(type(LIMITS)(connections=count))
+    many = [_Silent(0, **facts) for _ in range(count)]  # type: ignore[arg-type]
+    for one in many:
+        assert crowd.admit(one, 0)
+    return crowd, many
+
+
+def test_those_who_are_gone_free_no_place_twice() -> None:
+    """One that was found and then ended by itself is not counted as one that made way."""
+    crowd, many = _flooded(8)
+    assert crowd.admit(_Silent(1), 1)
+    left = [one for one in many if not one.has_gone]
+    for one in left:
+        crowd.forget(one)
+    for _ in range(20):
+        crowd.admit(_Silent(1), 1)
+    assert len(crowd) == 8
+
+
+@pytest.mark.parametrize(
+    ("since", "now"), [(0.0, 1.0), (1.0, 1.0)], ids=["all may go", "none may go"]
+)
+def test_what_a_flood_costs(since: float, now: float) -> None:
+    """Over the bound the many are not looked through for each newcomer."""
+    crowd, many = _flooded(10_000)
+    for one in many:
+        one.idle_since = since
+    started = time.process_time()
+    for number in range(300):
+        crowd.admit(_Silent(now), now + number * 0.0002)
+    assert (time.process_time() - started) / 300 < 0.001
 
 
 async def test_all_are_busy(served: Served) -> None:
