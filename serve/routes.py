@@ -133,7 +133,9 @@ class InvokeRoute:
         name = self._model_name or scope["path_params"]["model_name"]
         held = HeldBody(self._rooms, name, self._largest_body)
         try:
-            request = InvocationRequest(scope["headers"], await _body(receive, held))
+            request = InvocationRequest(
+                scope["headers"], await self._body(name, scope, receive, held)
+            )
             scope.setdefault("extensions", {})[EXTENSION] = request
             if self._invocation.streams:
                 answering = self._stream(name, request, send, scope["extensions"].get(BREAK_OFF))
@@ -144,6 +146,31 @@ class InvokeRoute:
             return
         finally:
             held.let_go()
+
+    async def _body(self, name: str, scope: Scope, receive: Receive, held: HeldBody) -> list[bytes]:
+        try:
+            return await self._kept(name, receive, held)
+        except ServeError:
+            if _is_last(scope):  # its end would take back an answer that comes before the body
+                held.let_go()
+                await _read_away(receive)
+            raise
+
+    async def _kept(self, name: str, receive: Receive, held: HeldBody) -> list[bytes]:
+        pieces: list[bytes] = []
+        size = 0
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise CallerGone
+            if message.get("body"):
+                size += len(message["body"])
+                if size > held.uncounted_up_to and not held.counted:
+                    self._invocation.expect(name)
+                held.grow(size)
+                keep_piece(pieces, message["body"])
+            if not message.get("more_body"):
+                return pieces
 
     async def _whole(self, name: str, request: InvocationRequest, send: Send) -> None:
         try:
@@ -198,19 +225,19 @@ async def _until_gone(receive: Receive) -> None:
         pass
 
 
-async def _body(receive: Receive, held: HeldBody) -> list[bytes]:
-    pieces: list[bytes] = []
-    size = 0
+def _is_last(scope: Scope) -> bool:
+    """Whether the connection ends behind the answer."""
+    headers: list[tuple[bytes, bytes]] = scope["headers"]
+    return scope["http_version"] == "1.0" or any(
+        name == b"connection" and b"close" in value.lower() for name, value in headers
+    )
+
+
+async def _read_away(receive: Receive) -> None:
     while True:
         message = await receive()
-        if message["type"] == "http.disconnect":
-            raise CallerGone
-        if message.get("body"):
-            size += len(message["body"])
-            held.grow(size)
-            keep_piece(pieces, message["body"])
-        if not message.get("more_body"):
-            return pieces
+        if message["type"] == "http.disconnect" or not message.get("more_body"):
+            return
 
 
 async def _send(answer: Answer, send: Send) -> None:

@@ -374,6 +374,39 @@ async def test_bodies_that_are_held(served: Served, name: str) -> None:
     assert (await again.answer())[0] == 200
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"POST /models/missing/invoke HTTP/1.1\r\n",
+        b"POST /models/missin%67/invoke HTTP/1.1\r\n",
+        b"POST /models/missing/invoke HTTP/1.1\r\nexpect: 100-continue\r\n",
+    ],
+    ids=["plain", "ASGI", "expect"],
+)
+async def test_a_made_up_name_holds_no_bytes(served: Served, head: bytes) -> None:
+    """It is refused before much of its body is kept, and the rest of it is not."""
+    wire = await served.connect()
+    wire.writer.write(head + b"host: x\r\ncontent-length: 9000000\r\n\r\n" + b"x" * 5_000_000)
+    status = (await wire.answer())[0]
+    if status == 100:
+        status = (await wire.answer())[0]
+    assert (status, served.rooms.held_bytes) == (404, 0)
+    assert not served.forwarding.asked
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+async def test_a_made_up_name_on_a_last_request(served: Served, version: str) -> None:
+    """Its body is read away first, since the connection's end would take the answer back."""
+    wire = await served.connect()
+    whole = post("missing", b"x" * 9_000_000, version=version, headers="connection: close\r\n")
+    wire.writer.write(whole[:-1])
+    await asyncio.sleep(0.3)
+    assert served.rooms.held_bytes == 0
+    await wire.send(whole[-1:])
+    assert (await wire.answer())[0] == 404
+    assert await wire.is_closed()
+
+
 # -- answers that are not whole
 
 
