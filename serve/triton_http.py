@@ -111,6 +111,8 @@ class _Connection(asyncio.Protocol):
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
         self.reusable = True
+        #: Nothing is read from it until the body so far has been taken.
+        self.paused = False
         self._parser: httptools.HttpResponseParser | None = None
         self._answer = Answer()
         self._head = self._complete = self._streamed = False
@@ -136,8 +138,8 @@ class _Connection(asyncio.Protocol):
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._fail(f"its answer is no HTTP/1.1 that was asked for ({error})")
-        if self._streamed and self._buffered > _STREAM_HIGH_WATER and self.transport is not None:
-            self.transport.pause_reading()
+        if self._streamed and self._buffered > _STREAM_HIGH_WATER and not self._complete:
+            self._pause()
         if self._left is not None and self._complete:
             self._left()
         self._wake()
@@ -239,8 +241,7 @@ class _Connection(asyncio.Protocol):
         """The next piece of the body, None at its end; raises AnswerLate."""
         with self._limit(timeout_s):
             while not self._answer.body and not self._complete:
-                if self.transport is not None and not self.transport.is_closing():
-                    self.transport.resume_reading()
+                self._resume()
                 await self._something()
         if not self._answer.body:
             return None
@@ -271,6 +272,16 @@ class _Connection(asyncio.Protocol):
         self._left = ended
         self._answer.body.clear()
         return True
+
+    def _pause(self) -> None:
+        if self.transport is not None and not self.transport.is_closing():
+            self.transport.pause_reading()
+            self.paused = True
+
+    def _resume(self) -> None:
+        if self.paused and self.transport is not None and not self.transport.is_closing():
+            self.transport.resume_reading()
+            self.paused = False
 
     def _limit(self, timeout_s: float) -> _Limit:
         # within() would start a task for each request: a tenth of the whole budget.
@@ -446,7 +457,7 @@ class TritonHttp:
 
     def give_back(self, connection: _Connection) -> None:
         """Take a connection whose answer is whole, for the next request."""
-        if connection.closed or len(self._idle) >= _MOST_IDLE:
+        if connection.closed or connection.paused or len(self._idle) >= _MOST_IDLE:
             connection.close()
         else:
             self._idle.append(connection)

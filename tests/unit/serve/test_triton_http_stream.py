@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import cast
 
 import pytest
 
@@ -103,6 +104,25 @@ async def test_a_slow_reader_makes_the_server_wait() -> None:
             assert held._buffered < 2 * _STREAM_HIGH_WATER
         assert received == blocks * len(block)
         assert stage.http._idle == [held]
+
+
+async def test_the_last_piece_passes_the_high_water_mark() -> None:
+    """With its end, while nobody reads: who gets the connection next is answered."""
+    data = b"x" * (_STREAM_HIGH_WATER + 1)
+
+    async def play(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(HEAD)
+        await asyncio.Event().wait()
+
+    async with played(play) as stage:
+        _, body = await stream(stage)
+        held = body._connection
+        assert held is not None
+        held.data_received(chunk(data) + END)
+        assert b"".join([piece async for piece in body]) == data
+        assert stage.http._idle == [held]
+        assert cast(asyncio.Transport, held.transport).is_reading()
 
 
 def never_ending() -> tuple[Play, list[bool]]:
