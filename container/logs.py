@@ -24,6 +24,7 @@ UVICORN_LOGGERS = ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi")
 OURS = ("container", "serve", "ensemble_tools", "uvicorn")
 OTHERS_LEVEL = logging.WARNING  # below it botocore's lines hold credentials, grpc's say nothing
 FIELD_MAX = 4096  # characters; a traceback or a foreign message must not make a line endless
+SENTENCE_MAX = 2 * FIELD_MAX
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {
     "message", "asctime", "taskName", "color_message",  # color_message: uvicorn's own extra
@@ -40,7 +41,7 @@ class LineFormatter(logging.Formatter):
         time = datetime.fromtimestamp(record.created, timezone.utc)
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S.") + f"{time.microsecond // 1000:03d}Z"
         fields = [f"{name}={_value(value)}" for name, value in _fields(record)]
-        return " ".join([stamp, record.levelname, _escape(record.getMessage()), *fields])
+        return " ".join([stamp, record.levelname, _escape(_sentence(record)), *fields])
 
 
 def configure(level: str, stream: TextIO | None = None) -> None:
@@ -59,6 +60,11 @@ def configure(level: str, stream: TextIO | None = None) -> None:
     for name in OURS:
         logging.getLogger(name).setLevel(level.upper())
     logging.captureWarnings(True)
+
+
+def _sentence(record: logging.LogRecord) -> str:
+    words = record.getMessage()
+    return words if len(words) <= SENTENCE_MAX else f"{words[:SENTENCE_MAX]}..."
 
 
 def _fields(record: logging.LogRecord) -> Iterator[tuple[str, object]]:

@@ -37,11 +37,14 @@ from serve.registry import Model, Registry, State
 from serve.revival import Revival
 from serve.translation import Question, Translation, TurnLate, stepwise
 from serve.triton_client import Refusal, Stream, TritonClient, refusal
-from serve.triton_http import Answer, Headers
+from serve.triton_http import MOST_OF_ERROR, Answer, Headers
 from serve.triton_messages import Verdict, dead_model, one_sentence, quotes_a_death
 from serve.waiting_room import HeldAnswer, WaitedTooLong
 
 _LOST = {Verdict.STUB_DIED, Verdict.NOT_LOADED}
+
+#: Stands at the end of what a model said, where that is not all of it.
+_CUT = f"… (cut after {MOST_OF_ERROR // 1024} KB)"
 
 _T = TypeVar("_T")
 _Sent = tuple[Answer, "Stream | None"]
@@ -362,7 +365,8 @@ class Invocation:
 
 def _error(model: Model, refused: Refusal) -> ServeError:
     """Ours for Triton's: who is at fault decides what the caller is told."""
-    message = one_sentence(refused.message) or "no reason was given"
+    mark = _CUT if refused.cut else ""  # behind a traceback nobody misses what is cut
+    message = one_sentence(refused.message + mark) or "no reason was given"
     if refused.verdict is Verdict.CALLER:
         return CallerError(message)
     if refused.verdict is Verdict.EXHAUSTED:

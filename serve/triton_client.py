@@ -8,6 +8,7 @@ which stand still for as long as the load takes (docs/decisions/0002).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import time
@@ -83,6 +84,10 @@ _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 _LIVE = b"/v2/health/live"
+#: In front of an error under generate_stream.
+_EVENT = b"data: "
+#: A character that JSON writes by its number has so many letters.
+_LONGEST_ESCAPE = 6
 _DIRECTORY_VANISHED = "failed to stat file"
 
 _GONE = {"", "UNKNOWN", "UNAVAILABLE"}
@@ -141,10 +146,14 @@ class Stream:
 
 @dataclass(frozen=True)
 class Refusal:
-    """An inference that was not carried out, and whose fault that is."""
+    """An inference that was not carried out, and whose fault that is.
+
+    cut: the message had more words than are kept.
+    """
 
     verdict: Verdict
     message: str
+    cut: bool = False
 
 
 class TritonClient:
@@ -448,7 +457,7 @@ class TritonClient:
 
     async def _tried(self, work: Work, send: Callable[[], Awaitable[Answer]]) -> Answer:
         answer = await send()
-        if answer.status == 200 or was_carried_out(error_message(b"".join(answer.body))):
+        if answer.status == 200 or was_carried_out(_said(answer)):
             self._suspects.clear(work)
         return answer
 
@@ -493,8 +502,13 @@ def refusal(answer: Answer, plan: ServingPlan, said: Sequence[bytes] = ()) -> Re
 
     said: what the caller wrote, in pieces; words of his prove no lack of memory.
     """
-    message = error_message(b"".join(answer.body))
-    return Refusal(judge(answer.status, message, plan.triton_names, said), message)
+    message = _said(answer)
+    return Refusal(judge(answer.status, message, plan.triton_names, said), message, answer.cut)
+
+
+def _said(answer: Answer) -> str:
+    body = b"".join(answer.body)
+    return _cut_message(body) if answer.cut else error_message(body)
 
 
 def error_message(body: bytes) -> str:
@@ -503,10 +517,19 @@ def error_message(body: bytes) -> str:
     Under generate_stream an error is a server-sent event.
     """
     try:
-        error = json.loads(body.removeprefix(b"data: "))["error"]
+        error = json.loads(body.removeprefix(_EVENT))["error"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return body.decode(errors="replace").strip()
     return str(error)
+
+
+def _cut_message(body: bytes) -> str:
+    """As error_message, for the beginning of a body, which may end inside an escape."""
+    text = body.removeprefix(_EVENT).decode(errors="replace")
+    for dropped in range(_LONGEST_ESCAPE):
+        with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
+            return str(json.loads(text[: len(text) - dropped] + '"}')["error"])
+    return text.strip()
 
 
 def _ensembles(plan: ServingPlan) -> set[str]:

@@ -20,6 +20,7 @@ from typing import Protocol, cast
 import httptools
 
 from serve.deadline import within
+from serve.waiting_room import UNCOUNTED
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -28,8 +29,8 @@ Headers = list[tuple[bytes, bytes]]
 LONGEST_HEADER = 8000
 #: An answer whose consumer is slower than tritonserver is read no further than this, in bytes.
 _STREAM_HIGH_WATER = 4 * 1024 * 1024
-#: Nobody is told of the bytes of an answer that has no more than these.
-_UNTOLD = 16 * 1024
+#: Of an answer that is no 200 so many bytes are kept: somebody reads them all at once.
+MOST_OF_ERROR = 64 * 1024
 #: After a burst so many connections stay: each is a descriptor of tritonserver's, too.
 _MOST_IDLE = 64
 #: Below this a copy costs less than a system call that gathers pieces, in bytes.
@@ -64,18 +65,22 @@ class Held(Protocol):
     def leave(self) -> None: ...
 
 
-#: Told how many bytes of an answer's body have come; says up to how many it need not be told. What
-#: it raises ends the request.
+#: Told how many bytes of a 200's body have come, if more than UNCOUNTED have; says up to how many
+#: it need not be told. What it raises ends the request.
 Grown = Callable[[int], int]
 
 
 @dataclass
 class Answer:
-    """An HTTP answer; the body in the pieces it came in. Header names are lower case."""
+    """An HTTP answer; the body in the pieces it came in. Header names are lower case.
+
+    cut: it is no 200, and had more than MOST_OF_ERROR bytes.
+    """
 
     status: int = 0
     headers: Headers = field(default_factory=list)
     body: deque[bytes] = field(default_factory=deque)
+    cut: bool = False
 
     def header(self, name: bytes) -> bytes | None:
         """The first header of that (lower-case) name."""
@@ -118,7 +123,8 @@ class _Connection(asyncio.Protocol):
         self._head = self._complete = self._streamed = False
         self._buffered = 0
         self._grown: Grown | None = None
-        self._uncounted_up_to = _UNTOLD
+        self._uncounted_up_to = UNCOUNTED
+        self._error_left = 0
         self._refused: Exception | None = None
         self._error: str | None = None
         self._expired = False
@@ -171,14 +177,26 @@ class _Connection(asyncio.Protocol):
             self._answer.headers.clear()
         else:
             self._head = True
+            self._error_left = MOST_OF_ERROR
 
     def on_body(self, body: bytes) -> None:
         if self._complete or self._left is not None or self._refused is not None:
+            return
+        if self._answer.status != 200:
+            self._keep_error(body)
             return
         self._answer.body.append(body)
         self._buffered += len(body)
         if self._grown is not None and self._buffered > self._uncounted_up_to:
             self._count(self._grown)
+
+    def _keep_error(self, body: bytes) -> None:
+        kept = body[: self._error_left]
+        self._answer.cut = self._answer.cut or len(kept) < len(body)
+        self._error_left -= len(kept)
+        if kept:
+            self._answer.body.append(kept)
+            self._buffered += len(kept)
 
     def _count(self, grown: Grown) -> None:
         try:
@@ -214,7 +232,7 @@ class _Connection(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
         self._answer = Answer()
         self._head = self._complete = self._streamed = False
-        self._buffered, self._uncounted_up_to = 0, _UNTOLD
+        self._buffered, self._uncounted_up_to = 0, UNCOUNTED
         self._grown, self._refused = grown, None
         self._error = None
         self._expired = False

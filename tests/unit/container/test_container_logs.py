@@ -97,6 +97,15 @@ def test_a_traceback_is_a_field(stream: io.StringIO) -> None:
     assert line.endswith('the end\\n"')
 
 
+def test_a_sentence_has_an_end(stream: io.StringIO) -> None:
+    """Its beginning stays, and its fields."""
+    log.error("it failed: %s", "x" * 50_000, extra={"status": 500})
+    (line,) = stream.getvalue().splitlines()
+    assert "ERROR it failed: xxx" in line
+    assert line.endswith("xxx... status=500")
+    assert len(line) < 10_000
+
+
 def test_a_value_that_cannot_be_shown_is_shown_by_its_type(stream: io.StringIO) -> None:
     """A broken __str__ does not lose the event."""
 

@@ -86,6 +86,29 @@ async def test_answers_that_are_errors(
         assert b"echo" in await on.invoke()
 
 
+@pytest.mark.parametrize("operation", ["infer", "generate_stream"])
+@pytest.mark.parametrize(
+    ("message", "cut"),
+    [("boom " + "x" * 100_000, True), ("boom\n\nAt:\n" + "x" * 100_000, False)],
+    ids=["words", "traceback"],
+)
+async def test_a_model_of_many_words(
+    tmp_path: Path, message: str, cut: bool, operation: str
+) -> None:
+    """Its caller gets those that there is room for, and is told when there were more."""
+    knobs: Any = {"infer": {"m": {"status": 500, "message": message}}}
+    async with joined(tmp_path, operation=operation, **knobs) as on:
+        await on.load()
+        ask = on.invocation.forward if operation == "infer" else on.invocation.stream
+        with pytest.raises(InvocationFailed) as raised:
+            await ask("m", Request([], [b'{"inputs":[]}']))
+        said = str(raised.value)
+        assert said.startswith("the model m failed: boom")
+        assert len(said) < 66_000
+        assert said.endswith("… (cut after 64 KB)" if cut else "boom")
+        assert on.registry.loaded("m").in_flight == 0
+
+
 @pytest.mark.parametrize("body", [[], [b""], [b"", b""]])
 async def test_an_empty_body(tmp_path: Path, body: list[bytes]) -> None:
     """The caller's fault, without asking tritonserver."""

@@ -8,6 +8,7 @@ import inspect
 import os
 import resource
 import socket
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from ensemble_tools import Form, ServingPlan
 from ensemble_tools.plan import PublishedModel
 from serve.errors import ModelUnusable, ServeError, TritonTimeout, TritonUnavailable
 from serve.triton_access import TritonAccess
-from serve.triton_client import TritonClient, error_message
+from serve.triton_client import TritonClient, error_message, refusal
 from serve.triton_http import Answer, TritonHttp
 from tests.unit.serve.played_server import WAIT_S, Peer, Play, played, saying
 
@@ -429,3 +430,14 @@ def test_every_parser_error_is_known() -> None:
 def test_error_bodies(body: bytes, message: str) -> None:
     """Triton's form, or whatever there is."""
     assert error_message(body) == message
+
+
+@pytest.mark.parametrize("end", ["", "\\", "\\u", "\\u12", "\\u123"])
+@pytest.mark.parametrize("event", [b"", b"data: "])
+def test_error_bodies_that_are_cut(event: bytes, end: str) -> None:
+    """What came of the text, without half an escape."""
+    body = event + b'{"error":"a \\"b\\n' + end.encode()
+    refused = refusal(Answer(500, [], deque([body]), cut=True), PLAN)
+    assert (refused.message, refused.cut) == ('a "b\n', True)
+    other = refusal(Answer(500, [], deque([b"<html>"]), cut=True), PLAN)
+    assert other.message == "<html>"

@@ -123,6 +123,31 @@ async def test_an_answer_is_counted_as_it_comes() -> None:
         await stage.over()
 
 
+async def test_the_words_of_an_error_are_kept_up_to_a_bound() -> None:
+    """What is beyond is read and dropped, counted for nobody; the connection is used again."""
+    long, status = b"abcdefgh" * 1_000_000, b"500 Internal Server Error"
+
+    def grown(size: int) -> int:
+        raise LookupError("told")
+
+    async with played(repeating(answer(long, status=status))) as stage:
+        for _ in range(2):
+            got = await stage.http.request(
+                b"POST", b"/x", [], [b"?"], timeout_s=WAIT_S, grown=grown
+            )
+            assert (got.status, got.cut) == (500, True)
+            assert text(got) == long[: 64 * 1024]
+        got, body = await stage.http.stream(b"POST", b"/x", [], [b"?"], timeout_s=WAIT_S)
+        pieces = [piece async for piece in body]
+        assert got.cut
+        assert b"".join(pieces) == long[: 64 * 1024]
+        assert stage.connections == 1
+    short = b"x" * 64 * 1024
+    async with played(repeating(answer(short, status=status))) as stage:
+        got = await ask(stage)
+        assert (text(got), got.cut) == (short, False)
+
+
 CHUNKED = (
     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3;x=y\r\nllo\r\n0\r\n\r\n"
 )
