@@ -200,7 +200,7 @@ class _Protocol(BoundedProtocol):
         return request is not None and request.waits
 
     async def _answer(self, exchange: _Exchange) -> None:
-        request = Request(exchange.headers, exchange.pieces, self._is_wanted)
+        request = Request(exchange.headers, exchange.pieces, self._is_wanted, held=exchange.held)
         exchange.request = request
         try:
             answer = await self.invocation.forward(exchange.model_name, request)

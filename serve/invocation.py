@@ -39,7 +39,7 @@ from serve.translation import Question, Translation, TurnLate, stepwise
 from serve.triton_client import Refusal, Stream, TritonClient, refusal
 from serve.triton_http import MOST_OF_ERROR, Answer, Headers
 from serve.triton_messages import Verdict, dead_model, one_sentence, quotes_a_death
-from serve.waiting_room import HeldAnswer, WaitedTooLong
+from serve.waiting_room import HeldAnswer, HeldBody, WaitedTooLong, WaitingRoom
 
 _LOST = {Verdict.STUB_DIED, Verdict.NOT_LOADED}
 
@@ -57,8 +57,9 @@ class Request:
     The body is emptied once it has been translated. is_wanted: whether the caller is still there.
     waits: whether it waits for a place in tritonserver; written here, for who looks after callers.
     waited_s: how long it did, in seconds.
-    inflated: bytes that its body has been inflated to, which count as held. answer: the bytes of
-    its answer that do; whoever made the request lets them go when the answer is sent.
+    held: the bytes of its body that count as held. inflated: those that its body has been inflated
+    to, which do so as well. answer: those of its answer; whoever made the request lets them go when
+    the answer is sent, and what is still held of the body.
     """
 
     headers: Headers
@@ -68,6 +69,13 @@ class Request:
     waited_s: float = 0.0
     inflated: int = 0
     answer: HeldAnswer | None = None
+    held: HeldBody | None = None
+
+    def let_body_go(self) -> None:
+        """The body as it came is needed no more."""
+        self.body.clear()
+        if self.held is not None:
+            self.held.let_go()
 
     def let_answer_go(self) -> None:
         """The answer is sent, or nobody waits for it."""
@@ -146,7 +154,8 @@ class Invocation:
             room = model.room
 
             def grown(size: int) -> int:
-                if request.answer is None:
+                if request.answer is None:  # a 200: nobody sends the request again
+                    _let_go(room, request, question)
                     request.answer = room.held_answer()
                 request.answer.grow(size)
                 return request.answer.uncounted_up_to
@@ -169,6 +178,8 @@ class Invocation:
                     ), None
 
                 answer, _ = await self._answered(model, request, send, deadline, question.body)
+                if question.translated or request.inflated:
+                    _let_go(room, request, question)
             finally:
                 room.leave()
                 if request.inflated:
@@ -221,7 +232,7 @@ class Invocation:
 
     async def _question(self, model: Model, request: Request, deadline: float) -> Question:
         """What tritonserver is asked; nothing that it must not be given (envelope)."""
-        body: Sequence[bytes] = request.body
+        body = request.body
         if not any(body):
             raise BadRequest("the body", "nothing", "an inference request of the v2 protocol")
         if is_compressed(request.headers):
@@ -361,6 +372,14 @@ class Invocation:
 
     def _path(self, model: Model) -> bytes:
         return b"/v2/models/" + model.serving.entry.encode() + self._suffix
+
+
+def _let_go(room: WaitingRoom, request: Request, question: Question) -> None:
+    """The request is answered: nothing of its body is kept, nor counted."""
+    request.let_body_go()
+    question.body.clear()
+    room.let_go(request.inflated)
+    request.inflated = 0
 
 
 def _error(model: Model, refused: Refusal) -> ServeError:

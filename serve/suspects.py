@@ -58,6 +58,11 @@ class Work:
     def __str__(self) -> str:
         raise NotImplementedError
 
+    @property
+    def is_over(self) -> bool:
+        """It was answered, and is asked nothing more."""
+        return False
+
     def refused(self) -> ServeError:
         """What is said to whoever brings it again."""
         raise NotImplementedError
@@ -66,29 +71,42 @@ class Work:
 class RequestWork(Work):
     """An inference request: its path, which names the model, and its body as tritonserver gets it.
 
-    The body is read when a key is asked for; it must not change as long as the request is there.
+    The body is read when a key is asked for; it must not change as long as the request is there,
+    or until `end`, which is its last word.
     """
 
     __slots__ = ("_body", "_path")
 
     def __init__(self, path: bytes, body: Sequence[bytes]) -> None:
-        self._path, self._body = path, body
+        self._path = path
+        self._body: Sequence[bytes] | None = body
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its body is gone."""
+        return self._body is None
+
+    def end(self) -> None:
+        """Let the body go."""
+        self._body = None
 
     @property
     def mark(self) -> object:
         """Its model and its length."""
-        return self._path, sum(map(len, self._body))
+        return self._path, self._size()
 
     def key(self) -> bytes:
         """A hash of its model and its bytes; about a ms for each MB."""
         digest = blake2b(self._path + b"\0", digest_size=_DIGEST_BYTES)
-        for piece in self._body:
+        for piece in self._body or ():
             digest.update(piece)
         return digest.digest()
 
     def __str__(self) -> str:
-        size = sum(map(len, self._body))
-        return f"a request of {size} bytes to {self._path.decode(errors='replace')}"
+        return f"a request of {self._size()} bytes to {self._path.decode(errors='replace')}"
+
+    def _size(self) -> int:
+        return sum(map(len, self._body or ()))
 
     def refused(self) -> ServeError:
         """The caller's fault."""
@@ -216,6 +234,13 @@ class Suspects:
         else:  # its answer was on its way when tritonserver died
             self.clear(work)
 
+    def begun(self, work: RequestWork) -> None:
+        """tritonserver begins to answer it with 200: no model works on it any more; idempotent."""
+        if not work.is_over:
+            self.answered(work)
+            self.clear(work)
+            work.end()
+
     def lost(self, work: Work, *, broken: bool) -> None:
         """It is waited for no more. broken: its connection ended; else tritonserver may go on."""
         if work in self._inside:  # else a death was judged with it
@@ -237,7 +262,7 @@ class Suspects:
 
     def clear(self, work: Work) -> None:
         """It was answered: it does not kill."""
-        if self._suspects.entries:
+        if self._suspects.entries and not work.is_over:
             self._suspects.pop(work.key())
             self._note()
 

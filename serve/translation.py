@@ -45,7 +45,7 @@ class Question:
     """
 
     headers: Headers
-    body: Sequence[bytes]
+    body: list[bytes]
     translated: bool = False
     in_json: frozenset[str] | None = None
 

@@ -421,7 +421,8 @@ class TritonClient:
         """Send an inference and return Triton's whole answer, whatever its status.
 
         held: kept for as long as tritonserver has the inference, left_s beyond its end here at
-        most. Raises TritonUnavailable, TritonTimeout or RequestRefused, and what grown raises.
+        most. grown: once it is told of the bytes of a 200, nobody reads the body any more.
+        Raises TritonUnavailable, TritonTimeout or RequestRefused, and what grown raises.
         """
         work = RequestWork(path, tuple(body))  # a caller who leaves takes the list's pieces away
         if not self._suspects.watching:
@@ -434,7 +435,7 @@ class TritonClient:
 
     async def _infer(
         self,
-        work: Work,
+        work: RequestWork,
         path: bytes,
         headers: Headers,
         body: Sequence[bytes],
@@ -443,11 +444,15 @@ class TritonClient:
         left_s: float,
         grown: Grown | None,
     ) -> Answer:
+        def counted(size: int) -> int:  # not of a small answer
+            self._suspects.begun(work)
+            return grown(size) if grown is not None else size
+
         self._suspects.enter(work)
         try:
             answer = await self._http.request(
                 b"POST", path, headers, body,
-                timeout_s=timeout_s, held=held, left_s=left_s, grown=grown,
+                timeout_s=timeout_s, held=held, left_s=left_s, grown=counted,
             )  # fmt: skip
         except BaseException as error:
             _note_end(work, self._suspects, error, timeout_s)

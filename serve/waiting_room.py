@@ -20,6 +20,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from serve.errors import BodyTooLarge, InvocationFailed, Overloaded, ServeError, shortened
+from serve.limit import Limit
 
 MIB = 1024 * 1024
 
@@ -81,6 +82,14 @@ class WaitingRooms:
         self.waiting = self.held_bytes = 0
         self._held: dict[str, int] = {}
         self._refusals = Refusals()
+
+    @property
+    def largest(self) -> Limit:
+        """The most bytes that may be held of one model, if nothing else is held."""
+        return min(
+            Limit(self.bounds.held_bytes, "SERVE_MAX_WAITING_MB"),
+            Limit(self.bounds.total_held_bytes, "SERVE_MAX_WAITING_TOTAL_MB"),
+        )
 
     def room(self, name: str, least: int | None = None) -> WaitingRoom:
         """A new room in front of one model; least None: nobody waits."""
@@ -271,7 +280,8 @@ class _HeldBytes:
             return
         if size > self.largest:
             raise self.too_large(size)
-        more = -(-(size - self.counted) // _STEP) * _STEP
+        stepped = -(-(size - self.counted) // _STEP) * _STEP
+        more = min(stepped, self.largest - self.counted)
         self._rooms.hold(self._name, more)
         self.counted += more
         self.uncounted_up_to = min(self.counted, self.largest)
@@ -300,11 +310,11 @@ class HeldAnswer(_HeldBytes):
     """Of an answer: a larger one than may be held for a model would never find room."""
 
     def __init__(self, rooms: WaitingRooms, name: str) -> None:
-        super().__init__(rooms, name, min(rooms.bounds.held_bytes, rooms.bounds.total_held_bytes))
+        super().__init__(rooms, name, rooms.largest)
 
     def too_large(self, size: int) -> ServeError:
         """The model's fault."""
         return InvocationFailed(
             f"the model {shortened(self._name)} answers with more than {self.largest // MIB} MB"
-            " (SERVE_MAX_WAITING_MB); ask it for less at once"
+            f" ({self._rooms.largest.setting}); ask it for less at once"
         )

@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from serve.errors import (
 from serve.invocation import Request
 from serve.payload import MOST_INFLATED
 from serve.registry import State
+from serve.waiting_room import MIB, Bounds, HeldAnswer, HeldBody
 from tests.unit.serve.joined import DEAD, WAIT_S, joined, until
 
 BINARY = b"application/vnd.sagemaker-triton.binary+json"
@@ -129,6 +131,38 @@ async def test_a_model_that_is_not_there(tmp_path: Path) -> None:
         with pytest.raises(ModelNotLoaded, match="is being loaded"):
             await on.invoke()
         await loading
+
+
+async def test_a_request_goes_when_its_answer_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have room one after the other where they have none together."""
+    references: list[int] = []
+    grow = HeldAnswer.grow
+
+    def growing(answer: HeldAnswer, size: int) -> None:
+        references.append(sys.getrefcount(tensor))
+        grow(answer, size)
+
+    monkeypatch.setattr(HeldAnswer, "grow", growing)
+    async with joined(tmp_path) as on:
+        await on.load()
+        rooms = on.registry.rooms
+        rooms.bounds = Bounds(held_bytes=4 * MIB, total_held_bytes=4 * MIB)
+        tensor = bytes(bytearray(3 * MIB))
+        head = b'{"inputs":[{"name":"x","shape":[%d],"datatype":"UINT8"' % len(tensor)
+        head += b',"parameters":{"binary_data_size":%d}}]}' % len(tensor)
+        media_type = BINARY + b";json-header-size=%d" % len(head)
+        held = HeldBody(rooms, "m", 4 * MIB)
+        held.grow(len(tensor))
+        request = Request([(b"content-type", media_type)], [head + tensor[:0], tensor], held=held)
+        answer = await on.invocation.forward("m", request)
+        assert b"".join(answer.body) == head + tensor
+        assert set(references) == {sys.getrefcount(tensor)}
+        assert rooms.held_bytes < 4 * MIB
+        request.let_answer_go()
+        held.let_go()
+        assert rooms.held_bytes == 0
 
 
 async def test_a_bomb_does_not_hold_the_loop(tmp_path: Path) -> None:

@@ -96,6 +96,26 @@ def test_what_is_answered_is_cleared() -> None:
     assert desk.book.standing(request(b"late")) is Standing.INNOCENT
 
 
+def test_what_is_being_answered_is_cleared() -> None:
+    """Its body need not be kept from then on, whatever becomes of the answer."""
+    desk = Desk()
+    late, again = request(b"late"), request(b"again")
+    desk.dies_in(late, again)
+    desk.book.begun(late)
+    assert desk.book.standing(request(b"late")) is Standing.INNOCENT
+    desk.book.enter(again)
+    for _ in range(2):
+        desk.book.begun(again)
+    assert desk.book.inside == 0
+    assert again._body is None
+    assert not desk.book.watching
+    desk.dies_in(request(b"other"))
+    desk.book.answered(again)
+    desk.book.lost(again, broken=True)
+    desk.book.clear(again)
+    assert desk.book.standing(request(b"other")) is Standing.SUSPECT
+
+
 def test_a_broken_connection_counts_for_some_seconds() -> None:
     """One that broke long before the death broke for another reason."""
     desk = Desk()

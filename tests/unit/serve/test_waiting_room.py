@@ -225,12 +225,22 @@ def test_an_answer_that_is_too_large() -> None:
     rooms = WaitingRooms(Bounds(held_bytes=4 * MIB, total_held_bytes=3 * MIB))
     answer = rooms.room("m").held_answer()
     answer.grow(3 * MIB)
-    with pytest.raises(InvocationFailed, match="'m' answers with more than 3 MB"):
+    too_large = r"'m' answers with more than 3 MB \(SERVE_MAX_WAITING_TOTAL_MB\)"
+    with pytest.raises(InvocationFailed, match=too_large):
         answer.grow(3 * MIB + 1)
     with pytest.raises(Overloaded):
         rooms.room("n").held_answer().grow(MIB)
     answer.let_go()
     assert rooms.held_bytes == 0
+
+
+def test_an_answer_of_just_the_size() -> None:
+    """It is not refused for the step that it is counted in."""
+    rooms = WaitingRooms(Bounds(held_bytes=1_000_000, total_held_bytes=2_000_000))
+    answer = rooms.room("m").held_answer()
+    answer.grow(1_000_000)
+    assert rooms.held_bytes == 1_000_000
+    answer.let_go()
 
 
 @given(st.lists(st.integers(0, 3 * MIB), max_size=40))
