@@ -39,7 +39,7 @@ from serve.translation import Question, Translation, TurnLate, stepwise
 from serve.triton_client import Refusal, Stream, TritonClient, refusal
 from serve.triton_http import MOST_OF_ERROR, Answer, Headers
 from serve.triton_messages import Verdict, dead_model, one_sentence, quotes_a_death
-from serve.waiting_room import HeldAnswer, HeldBody, WaitedTooLong, WaitingRoom
+from serve.waiting_room import UNCOUNTED, HeldAnswer, HeldBody, WaitedTooLong, WaitingRoom
 
 _LOST = {Verdict.STUB_DIED, Verdict.NOT_LOADED}
 
@@ -57,8 +57,8 @@ class Request:
     The body is emptied once it has been translated. is_wanted: whether the caller is still there.
     waits: whether it waits for a place in tritonserver; written here, for who looks after callers.
     waited_s: how long it did, in seconds.
-    held: the bytes of its body that count as held. inflated: those that its body has been inflated
-    to, which do so as well. answer: those of its answer; whoever made the request lets them go when
+    held: the bytes of its body that count as held. made: those that were made of it, inflated or
+    translated, which do so as well. answer: those of its answer; whoever made the request lets them go when
     the answer is sent, and what is still held of the body.
     """
 
@@ -67,7 +67,7 @@ class Request:
     is_wanted: Callable[[], bool] = lambda: True
     waits: bool = False
     waited_s: float = 0.0
-    inflated: int = 0
+    made: int = 0
     answer: HeldAnswer | None = None
     held: HeldBody | None = None
 
@@ -178,18 +178,16 @@ class Invocation:
                     ), None
 
                 answer, _ = await self._answered(model, request, send, deadline, question.body)
-                if question.translated or request.inflated:
+                if question.translated or request.made:
                     _let_go(room, request, question)
             finally:
                 room.leave()
-                if request.inflated:
-                    room.let_go(request.inflated)
+                if request.made:
+                    room.let_go(request.made)
             if self._translation is not None:
                 answer = await self._in_time(
-                    self._translation.answer(model, question, answer, deadline)
+                    self._translation.answer(model, question, answer, deadline, grown)
                 )
-                if question.translated:
-                    grown(sum(map(len, answer.body)))
         answer.headers = response_headers(answer.headers)
         return answer
 
@@ -203,7 +201,7 @@ class Invocation:
             if not model.room.enter():
                 await self._turn(model, request, deadline)
             in_flight.callback(model.room.leave)
-            in_flight.callback(lambda: model.room.let_go(request.inflated))
+            in_flight.callback(lambda: model.room.let_go(request.made))
             question = await self._question(model, request, deadline)
 
             async def send(timeout_s: float) -> _Sent:
@@ -243,7 +241,7 @@ class Invocation:
                 self._translation.question(model, asked, deadline, request.is_wanted)
             )
             if asked.translated:
-                request.body.clear()
+                _hold_tensors(model.room, request, asked)
                 head, *tensors = asked.body
                 check_request(head, sum(map(len, tensors)))  # its strings were written by us
                 return asked
@@ -263,11 +261,15 @@ class Invocation:
         return asked
 
     async def _inflated(self, model: Model, request: Request) -> list[bytes]:
-        def grown(size: int) -> None:
-            model.room.hold(size - request.inflated)
-            request.inflated = size
+        counted = request.held.counted if request.held is not None else 0
 
-        return await stepwise(inflated(request.body, self._largest_body, grown))
+        def grown(size: int) -> None:
+            model.room.hold(size - request.made, counted + request.made)
+            request.made = size
+
+        body = await stepwise(inflated(request.body, self._largest_body, grown))
+        request.let_body_go()
+        return body
 
     async def _in_time(self, translating: Awaitable[_T]) -> _T:
         try:
@@ -378,8 +380,19 @@ def _let_go(room: WaitingRoom, request: Request, question: Question) -> None:
     """The request is answered: nothing of its body is kept, nor counted."""
     request.let_body_go()
     question.body.clear()
-    room.let_go(request.inflated)
-    request.inflated = 0
+    room.let_go(request.made)
+    request.made = 0
+
+
+def _hold_tensors(room: WaitingRoom, request: Request, translated: Question) -> None:
+    """They are held from now on in the place of the text, of which nothing is left."""
+    request.let_body_go()
+    room.let_go(request.made)
+    request.made = 0
+    size = sum(map(len, translated.body))
+    if size > UNCOUNTED:
+        room.hold(size)
+        request.made = size
 
 
 def _error(model: Model, refused: Refusal) -> ServeError:

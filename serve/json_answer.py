@@ -6,6 +6,7 @@ Source: FinalizeResponse in tritonserver's http_server.cc; the members come in i
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from serve.errors import CallerError, InvocationFailed
@@ -13,13 +14,17 @@ from serve.tensor_text import DATA_TYPES, Steps, write_data
 
 
 def json_answer(
-    body: bytes, head_size: int | None, in_json: frozenset[str] | None
+    body: bytes,
+    head_size: int | None,
+    in_json: frozenset[str] | None,
+    written: Callable[[int], object] | None = None,
 ) -> Steps[tuple[list[bytes], int | None]]:
     """Write outputs as JSON; all of them, or those named in in_json.
 
-    head_size: the length of the answer's JSON part, None when all of it is JSON. Returns the new
-    body in pieces, and the length of its JSON part if others of its outputs are binary. Raises
-    CallerError for an output that JSON cannot hold, InvocationFailed for an answer that is broken.
+    head_size: the length of the answer's JSON part, None when all of it is JSON. written: told how
+    many bytes of data each step wrote; what it raises ends it. Returns the new body in pieces, and
+    the length of its JSON part if others of its outputs are binary. Raises CallerError for an
+    output that JSON cannot hold, InvocationFailed for an answer that is broken.
     """
     size = len(body) if head_size is None else head_size
     try:
@@ -38,7 +43,7 @@ def json_answer(
                 continue
             tensor, tensors = tensors[:tensor_size], tensors[tensor_size:]
             if in_json is None or output["name"] in in_json:
-                pieces += yield from _with_data(output, tensor)
+                pieces += yield from _with_data(output, tensor, written)
             else:
                 pieces.append(_dumped(output))
                 binary.append(tensor)
@@ -50,7 +55,9 @@ def json_answer(
     return [*pieces, *map(bytes, binary)], sum(map(len, pieces))
 
 
-def _with_data(output: dict[str, Any], tensor: memoryview) -> Steps[list[bytes]]:
+def _with_data(
+    output: dict[str, Any], tensor: memoryview, written: Callable[[int], object] | None
+) -> Steps[list[bytes]]:
     datatype, shape = output["datatype"], output["shape"]
     if datatype not in DATA_TYPES:
         raise CallerError(
@@ -64,7 +71,7 @@ def _with_data(output: dict[str, Any], tensor: memoryview) -> Steps[list[bytes]]
     described = {key: value for key, value in output.items() if key != "parameters"}
     if rest:
         described["parameters"] = rest
-    data = yield from write_data(tensor, datatype, count)
+    data = yield from write_data(tensor, datatype, count, written)
     return [_dumped(described)[:-1], b',"data":', *data, b"}"]
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from itertools import chain
 from struct import Struct
 from struct import error as StructError
@@ -83,16 +83,21 @@ def read_data(text: bytes, start: int, end: int, datatype: str) -> Steps[tuple[l
     return pieces, count
 
 
-def write_data(raw: memoryview, datatype: str, count: int) -> Steps[list[bytes]]:
+def write_data(
+    raw: memoryview, datatype: str, count: int, written: Callable[[int], object] | None = None
+) -> Steps[list[bytes]]:
     """Write a tensor's bytes as a flat JSON list, in pieces.
 
-    Raises ValueError when the bytes are not those of that many elements.
+    written: told how many bytes each step wrote; what it raises ends it. Raises ValueError when
+    the bytes are not those of that many elements.
     """
     texts = _written_strings(raw, count) if datatype == "BYTES" else _written(raw, datatype, count)
     pieces = [b"["]
     for text in texts:
         if len(pieces) > 1:
             pieces.append(b",")
+        if written is not None:
+            written(len(text) + 1)
         pieces.append(text)
         yield
     pieces.append(b"]")

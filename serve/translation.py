@@ -21,7 +21,8 @@ from serve.json_answer import json_answer
 from serve.payload import HEADER_LENGTH, takes_json_only
 from serve.registry import Model
 from serve.tensor_text import NotTaken, Steps
-from serve.triton_http import Answer, Headers
+from serve.triton_http import Answer, Grown, Headers
+from serve.waiting_room import UNCOUNTED
 
 _T = TypeVar("_T")
 
@@ -137,16 +138,22 @@ class Translation:
         return Question(headers, [request.head, *request.tensors], True, request.in_json)
 
     async def answer(
-        self, model: Model, question: Question, answer: Answer, deadline: float
+        self,
+        model: Model,
+        question: Question,
+        answer: Answer,
+        deadline: float,
+        grown: Grown | None = None,
     ) -> Answer:
         """The answer as it would have been to the question that was asked.
 
-        Raises CallerError for outputs that JSON cannot hold, InvocationFailed for a broken answer,
-        TurnLate.
+        grown: told how many bytes there are, those it is written from included, while it is
+        written; what it raises ends it. Raises CallerError for outputs that JSON cannot hold,
+        InvocationFailed for a broken answer, TurnLate.
         """
         if question.translated:
             async with self._turn_by(deadline, sum(map(len, answer.body))):
-                answer = await _in_json(question, answer)
+                answer = await _in_json(question, answer, grown)
         if answer.header(b"content-type") == _JSON:
             model.answers_large = sum(map(len, answer.body)) >= self._least
         return answer
@@ -163,10 +170,18 @@ class Translation:
             self._turn.give()
 
 
-async def _in_json(question: Question, answer: Answer) -> Answer:
-    size = answer.header(HEADER_LENGTH)
+async def _in_json(question: Question, answer: Answer, grown: Grown | None) -> Answer:
+    length = answer.header(HEADER_LENGTH)
+    size = sum(map(len, answer.body))
+
+    def written(more: int) -> None:
+        nonlocal size
+        size += more
+        if grown is not None and size > UNCOUNTED:
+            grown(size)
+
     pieces, head_size = await stepwise(
-        _answer(answer.body, None if size is None else int(size), question.in_json)
+        _answer(answer.body, None if length is None else int(length), question.in_json, written)
     )
     headers = [
         header
@@ -201,10 +216,14 @@ def _request(body: Sequence[bytes], answer_is_large: bool) -> Steps[BinaryReques
 
 
 def _answer(
-    body: deque[bytes], head_size: int | None, in_json: frozenset[str] | None
+    body: deque[bytes],
+    head_size: int | None,
+    in_json: frozenset[str] | None,
+    written: Callable[[int], object],
 ) -> Steps[tuple[list[bytes], int | None]]:
     whole = yield from _joined(body)
-    return (yield from json_answer(whole, head_size, in_json))
+    body.clear()
+    return (yield from json_answer(whole, head_size, in_json, written))
 
 
 def _joined(pieces: Collection[bytes]) -> Steps[bytes]:

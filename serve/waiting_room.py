@@ -209,8 +209,13 @@ class WaitingRoom:
         """For the bytes of one answer."""
         return HeldAnswer(self._rooms, self._name)
 
-    def hold(self, count: int) -> None:
-        """So many bytes more of a body are held than came. Raises Overloaded."""
+    def hold(self, count: int, own: int = 0) -> None:
+        """So many bytes more of a body are held than came. own: that are counted of it already.
+
+        Raises Overloaded, and BodyTooLarge for more than there is ever room for.
+        """
+        if own + count > self._rooms.largest:
+            raise BodyTooLarge("more with all that is made of it", self._rooms.largest)
         self._rooms.hold(self._name, count)
 
     def let_go(self, count: int) -> None:

@@ -7,6 +7,7 @@ import gzip
 import os
 import signal
 import sys
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 from serve.errors import (
     BadRequest,
+    BodyTooLarge,
     CallerError,
     InvocationFailed,
     ModelNotLoaded,
@@ -25,6 +27,7 @@ from serve.errors import (
 from serve.invocation import Request
 from serve.payload import MOST_INFLATED
 from serve.registry import State
+from serve.triton_http import Answer
 from serve.waiting_room import MIB, Bounds, HeldAnswer, HeldBody
 from tests.unit.serve.joined import DEAD, WAIT_S, joined, until
 
@@ -162,6 +165,45 @@ async def test_a_request_goes_when_its_answer_comes(
         assert rooms.held_bytes < 4 * MIB
         request.let_answer_go()
         held.let_go()
+        assert rooms.held_bytes == 0
+
+
+@pytest.mark.parametrize("compressed", [True, False])
+async def test_what_is_made_of_a_request_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compressed: bool
+) -> None:
+    """Two bytes of text are eight of a tensor; one that can never have room is too large."""
+    data = b",".join([b"0"] * 100_000)
+    body = b'{"inputs":[{"name":"x","shape":[100000],"datatype":"FP64","data":[' + data + b"]}]}"
+    headers = [(b"content-encoding", b"gzip")] if compressed else []
+    came = gzip.compress(body) if compressed else body
+    async with joined(tmp_path) as on:
+        await on.load()
+        rooms = on.registry.rooms
+        counted: list[int] = []
+
+        async def infer(*_: Any) -> Answer:
+            counted.append(rooms.held_bytes)
+            return Answer(200, [(b"content-type", b"application/json")], deque([b"{}"]))
+
+        async def asked() -> None:
+            held = HeldBody(rooms, "m", MIB)
+            held.grow(len(came))
+            try:
+                await on.invocation.forward("m", Request(headers, [came], held=held))
+            finally:
+                held.let_go()
+
+        monkeypatch.setattr(on.triton, "infer", infer)
+        with pytest.raises(InvocationFailed, match="cannot be read"):
+            await asked()
+        assert 800_000 < counted[0] < 801_000
+        assert rooms.held_bytes == 0
+        rooms.bounds = Bounds(held_bytes=MIB, total_held_bytes=MIB // 2)
+        said = r"more with all that is made of it, expected at most 524288 .*_WAITING_TOTAL_MB\)"
+        with pytest.raises(BodyTooLarge, match=said):
+            await asked()
+        assert len(counted) == 1
         assert rooms.held_bytes == 0
 
 

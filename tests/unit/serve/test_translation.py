@@ -130,6 +130,32 @@ async def test_answers_in_json(values: list[int]) -> None:
     assert output == {"name": "OUT", "datatype": "INT32", "shape": [len(values)], "data": values}
 
 
+async def test_an_answer_is_counted_as_it_is_written() -> None:
+    """With the tensors that it is written from; what counting raises ends it long before its end.
+
+    A small one is not.
+    """
+    told: list[int] = []
+
+    def grown(size: int) -> int:
+        told.append(size)
+        if size > 2_000_000:
+            raise LookupError("too much")
+        return size
+
+    async def written(count: int) -> Answer:
+        question, answer = Question([], [], translated=True), _binary_answer([-1_000_000] * count)
+        return await Translation(_LEAST).answer(_model(), question, answer, _SOON[0], grown)
+
+    await written(1000)
+    assert told == []
+    size = sum(map(len, (await written(100_000)).body))
+    assert size + 400_000 <= told[-1] < size + 401_000
+    with pytest.raises(LookupError, match="too much"):
+        await written(400_000)
+    assert told[-1] < 2_200_000
+
+
 async def test_answers_in_binary() -> None:
     """Outputs that the caller wants in binary stay so, and the headers say where they begin."""
     question = Question([], [], translated=True, in_json=frozenset())
