@@ -58,8 +58,8 @@ class Request:
     waits: whether it waits for a place in tritonserver; written here, for who looks after callers.
     waited_s: how long it did, in seconds.
     held: the bytes of its body that count as held. made: those that were made of it, inflated or
-    translated, which do so as well. answer: those of its answer; whoever made the request lets them go when
-    the answer is sent, and what is still held of the body.
+    translated, which do so as well. answer: those of its answer; whoever made the request lets
+    them go when the answer is sent, and what is still held of the body.
     """
 
     headers: Headers

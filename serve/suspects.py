@@ -9,8 +9,9 @@ suspect is in tritonserver beside it (trials.py). Then at most one of those that
 death was there at another. Where that does not hold (a request whose caller gave up may still be
 worked on), each of them is condemned at its third death only.
 
-Costs nothing but a set while tritonserver lives: hashes are made at a death, and while anyone is
-known, of requests that are as long as a known one.
+Costs nothing but a set while tritonserver lives: hashes are made at a death; of requests that were
+given up, since their bodies are not kept, of long ones elsewhere (`hash_later`); and while anyone
+is known, of requests that are as long as a known one.
 """
 
 from __future__ import annotations
@@ -37,6 +38,13 @@ ABANDONED_S = 60.0
 #: Deaths after which one is condemned that was never in tritonserver as the only suspect.
 DEATHS_IN_COMPANY = 3
 _DIGEST_BYTES = 16
+#: A body up to so many bytes is hashed where it is: a quarter of a millisecond.
+_SHORT = 256 * 1024
+#: Bodies that wait for being hashed elsewhere have so many bytes at most; one more is hashed where
+#: it is.
+_MOST_UNHASHED = 256 * 1024 * 1024
+#: Old entries are looked for at most this often, in seconds.
+_LOOK_S = 1.0
 
 
 class Work:
@@ -62,6 +70,11 @@ class Work:
     def is_over(self) -> bool:
         """It was answered, and is asked nothing more."""
         return False
+
+    @property
+    def size(self) -> int:
+        """How many bytes its key is a hash of."""
+        return 0
 
     def refused(self) -> ServeError:
         """What is said to whoever brings it again."""
@@ -93,7 +106,7 @@ class RequestWork(Work):
     @property
     def mark(self) -> object:
         """Its model and its length."""
-        return self._path, self._size()
+        return self._path, self.size
 
     def key(self) -> bytes:
         """A hash of its model and its bytes; about a ms for each MB."""
@@ -103,9 +116,11 @@ class RequestWork(Work):
         return digest.digest()
 
     def __str__(self) -> str:
-        return f"a request of {self._size()} bytes to {self._path.decode(errors='replace')}"
+        return f"a request of {self.size} bytes to {self._path.decode(errors='replace')}"
 
-    def _size(self) -> int:
+    @property
+    def size(self) -> int:
+        """Of its body."""
         return sum(map(len, self._body or ()))
 
     def refused(self) -> ServeError:
@@ -203,16 +218,32 @@ class _Book:
             return
         for key in [key for key, entry in self.entries.items() if entry.until <= now]:
             self.pop(key)
-        self._next_end = min((entry.until for entry in self.entries.values()), default=inf)
+        next_end = min((entry.until for entry in self.entries.values()), default=inf)
+        self._next_end = max(next_end, now + _LOOK_S)
+
+
+@dataclass(frozen=True)
+class _Lost:
+    """How a work was lost sight of; as of an _Entry."""
+
+    until: float
+    certain: bool
 
 
 class Suspects:
-    """The book. Synchronous; its only writer is the event loop's thread."""
+    """The book. Synchronous; its only writer is the event loop's thread.
+
+    hash_later: called when there is something `unhashed`; who is called hashes it where it is in
+    nobody's way, and says `hashed`. Without it everything is hashed at once.
+    """
+
+    hash_later: Callable[[], None] | None = None
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._inside: dict[Work, None] = {}
         self._lost, self._suspects, self._culprits = _Book(), _Book(), _Book()
+        self._unhashed: dict[Work, _Lost] = {}
         #: Whether anyone is known: only then standing() has to be asked.
         self.watching = False
 
@@ -245,8 +276,28 @@ class Suspects:
         """It is waited for no more. broken: its connection ended; else tritonserver may go on."""
         if work in self._inside:  # else a death was judged with it
             del self._inside[work]
-            remembered_s = BROKEN_S if broken else ABANDONED_S
-            self._lost.put(self._entry(work, remembered_s, certain=broken))
+            until = self._clock() + (BROKEN_S if broken else ABANDONED_S)
+            lost = _Lost(until, broken)
+            if self.hash_later is None or not self._is_hashed_later(work):
+                self._lost.put(self._entry(work, lost))
+            else:
+                self._unhashed[work] = lost
+                self.hash_later()
+
+    @property
+    def unhashed(self) -> Work | None:
+        """The next whose key is to be made."""
+        return next(iter(self._unhashed), None)
+
+    def hashed(self, work: Work, key: bytes) -> None:
+        """It is kept no more, but for its key."""
+        lost = self._unhashed.pop(work, None)
+        if lost is not None:  # else a death was judged with it
+            self._lost.put(self._entry(work, lost, key))
+
+    def _is_hashed_later(self, work: Work) -> bool:
+        waiting = sum(other.size for other in self._unhashed)
+        return work.size > _SHORT and not (waiting and waiting + work.size > _MOST_UNHASHED)
 
     # -- what is held against it
 
@@ -279,6 +330,8 @@ class Suspects:
         """It died of itself: what was in it is suspect, or one of that is the culprit."""
         self._forget_old()
         present = dict(self._lost.entries)
+        unhashed = [self._entry(work, lost) for work, lost in self._unhashed.items()]
+        present.update({entry.key: entry for entry in unhashed})
         present.update({entry.key: entry for entry in map(self._entry, self._inside)})
         return self._judged(present)
 
@@ -292,6 +345,7 @@ class Suspects:
 
     def _judged(self, present: Mapping[bytes, _Entry]) -> Judgement | None:
         self._inside.clear()
+        self._unhashed.clear()
         self._lost = _Book()
         known = [
             replace(entry, deaths=self._suspects.entries[key].deaths + 1)
@@ -316,11 +370,11 @@ class Suspects:
 
     # -- memory
 
-    def _entry(
-        self, work: Work, remembered_s: float = REMEMBERED_S, *, certain: bool = True
-    ) -> _Entry:
-        until = self._clock() + remembered_s
-        return _Entry(work.key(), work.mark, str(work), until, work.refused_s, certain=certain)
+    def _entry(self, work: Work, lost: _Lost | None = None, key: bytes | None = None) -> _Entry:
+        key = key or work.key()
+        lost = lost or _Lost(self._clock() + REMEMBERED_S, certain=True)
+        until, certain = lost.until, lost.certain
+        return _Entry(key, work.mark, str(work), until, work.refused_s, certain=certain)
 
     def _forget_old(self) -> None:
         for book in (self._lost, self._suspects, self._culprits):

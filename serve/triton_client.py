@@ -32,6 +32,7 @@ from serve.errors import (
 )
 from serve.exhaustion import means_exhaustion
 from serve.suspects import RequestWork, Standing, Suspects, Work
+from serve.threads import in_daemon_thread
 from serve.trials import Trials
 from serve.triton_access import TritonAccess
 from serve.triton_http import (
@@ -174,6 +175,8 @@ class TritonClient:
         self._http = TritonHttp(host, http_port, own_lines=access.http_line if access else b"")
         self._trials = trials or Trials()
         self._suspects = self._trials.suspects
+        self._suspects.hash_later = self._hash_later
+        self._hashing: asyncio.Task[None] | None = None
         self._grpc_address = f"{host}:{grpc_port}"
         self._access = access.grpc_headers if access else {}
         self._grpc: triton_grpc.InferenceServerClient | None = None
@@ -459,6 +462,19 @@ class TritonClient:
             raise
         self._suspects.answered(work)
         return answer
+
+    def _hash_later(self) -> None:
+        if self._hashing is None or self._hashing.done():
+            self._hashing = asyncio.get_running_loop().create_task(self._hash())
+
+    async def _hash(self) -> None:
+        """Requests that were given up, one by one, while the loop goes on."""
+        while (work := self._suspects.unhashed) is not None:
+            try:
+                key = await in_daemon_thread(work.key, "hash")
+            except RuntimeError:  # no thread is to be had
+                key = work.key()
+            self._suspects.hashed(work, key)
 
     async def _tried(self, work: Work, send: Callable[[], Awaitable[Answer]]) -> Answer:
         answer = await send()

@@ -243,8 +243,12 @@ class _Connection(asyncio.Protocol):
         with self._limit(timeout_s):
             while not self._complete and self._refused is None:
                 await self._something()
+        self._grown = None  # who is told knows the request's body, and nobody may keep that
         if self._refused is not None:
-            raise self._refused
+            try:
+                raise self._refused
+            finally:
+                self._refused = None
         return self._answer
 
     async def answer_head(self, timeout_s: float) -> Answer:
@@ -268,7 +272,7 @@ class _Connection(asyncio.Protocol):
         return piece
 
     def close(self) -> None:
-        self.reusable = False
+        self.reusable, self._grown = False, None
         if self.transport is not None:
             self.transport.abort()
 
@@ -287,7 +291,7 @@ class _Connection(asyncio.Protocol):
             timer.cancel()
             then()
 
-        self._left = ended
+        self._left, self._grown = ended, None
         self._answer.body.clear()
         return True
 

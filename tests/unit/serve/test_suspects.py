@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import OrderedDict
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -124,6 +126,54 @@ def test_a_broken_connection_counts_for_some_seconds() -> None:
     desk.book.lost(work, broken=True)
     desk.clock.now += BROKEN_S + 1
     assert desk.book.died() is None
+    assert not desk.book.watching
+
+
+def test_a_long_request_that_is_given_up_is_hashed_elsewhere() -> None:
+    """Until then it is known by itself; what waits for that is bounded."""
+    desk = Desk()
+    asked: list[None] = []
+    desk.book.hash_later = lambda: asked.append(None)
+    bodies = [bytes([number]) * room._MOST_UNHASHED for number in range(3)]
+    works = [request(body) for body in bodies]
+    for work in works[:2]:
+        desk.book.enter(work)
+        desk.book.lost(work, broken=True)
+    assert asked == [None]
+    assert desk.book.unhashed is works[0]
+    assert list(desk.book._lost.entries) == [works[1].key()]
+    desk.book.hashed(works[0], works[0].key())
+    assert desk.book.unhashed is None
+    desk.book.enter(works[2])
+    desk.book.lost(works[2], broken=True)
+    assert len(asked) == 2
+    desk.book.died()
+    desk.book.hashed(works[2], works[2].key())
+    assert not desk.book._lost.entries
+    for body in bodies:
+        assert desk.book.standing(request(body)) is Standing.SUSPECT
+
+
+def test_old_entries_are_looked_for_now_and_then() -> None:
+    """Not at each request, however many there are of which one is due."""
+    desk = Desk()
+    looks = 0
+
+    class Counting(OrderedDict[bytes, room._Entry]):
+        def values(self) -> Any:
+            nonlocal looks
+            looks += 1
+            return super().values()
+
+    desk.book._suspects.entries = Counting()
+    for number in range(1000):
+        desk.dies_in(request(b"%d" % number))
+    desk.clock.now += REMEMBERED_S - 100
+    looks = 0
+    for _ in range(2000):
+        desk.clock.now += 0.1
+        desk.book.standing(request())
+    assert 50 < looks < 250
     assert not desk.book.watching
 
 

@@ -8,6 +8,8 @@ import inspect
 import os
 import resource
 import socket
+import sys
+import threading
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import replace
@@ -22,10 +24,11 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 from ensemble_tools import Form, ServingPlan
 from ensemble_tools.plan import PublishedModel
 from serve.errors import ModelUnusable, ServeError, TritonTimeout, TritonUnavailable
+from serve.suspects import RequestWork
 from serve.triton_access import TritonAccess
 from serve.triton_client import TritonClient, error_message, refusal
 from serve.triton_http import Answer, TritonHttp
-from tests.unit.serve.played_server import WAIT_S, Peer, Play, played, saying
+from tests.unit.serve.played_server import WAIT_S, Peer, Play, answer, played, saying
 
 PLAN = ServingPlan(
     "m", Form.AS_DELIVERED, "m",
@@ -403,6 +406,78 @@ async def test_every_broken_answer_is_translated(
             await call(client, 0.5)
         assert "\n" not in str(raised.value)
         await client.close()
+
+
+@pytest.mark.parametrize("threads", [True, False])
+async def test_who_leaves_does_not_have_the_loop_hash(
+    monkeypatch: pytest.MonkeyPatch, threads: bool
+) -> None:
+    """What he sent is hashed beside it, and is then kept no more."""
+    hashed: list[threading.Thread] = []
+    key = RequestWork.key
+
+    def hashing(work: RequestWork) -> bytes:
+        hashed.append(threading.current_thread())
+        return key(work)
+
+    def no_thread(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(RequestWork, "key", hashing)
+    if not threads:
+        monkeypatch.setattr(threading.Thread, "start", no_thread)
+
+    async def reads(peer: Peer) -> None:
+        await peer.request()
+        await peer.closed()
+
+    async with played(reads) as stage:
+        client = TritonClient("127.0.0.1", stage.http._port, 1)
+        body = [b"x" * 5_000_000]
+        with pytest.raises(TritonTimeout):
+            await client.infer(b"/x", [], body, 0.2)
+        assert hashed == []
+        book = client._suspects
+        while book.unhashed is not None:  # noqa: ASYNC110 # a thread makes it so
+            await asyncio.sleep(0.01)
+        assert [thread is threading.main_thread() for thread in hashed] == [not threads]
+        assert len(book._lost.entries) == 1
+        references = sys.getrefcount(body[0])
+        assert references == 2
+        await client.close()
+
+
+async def test_a_body_is_kept_by_no_connection() -> None:
+    """Neither one that waits for the next request nor one that was closed."""
+    bodies = [[b"x" * size] for size in (1_000_000, 1_000_001)]
+
+    def grown(size: int) -> int:
+        raise LookupError(bodies)
+
+    async def ask(body: list[bytes]) -> None:
+        await client.infer(b"/x", [], body, WAIT_S, grown=grown)
+
+    async with played(saying_each(b"", b"x" * 100_000)) as stage:
+        client = TritonClient("127.0.0.1", stage.http._port, 1)
+        await ask(bodies[0])
+        references = [sys.getrefcount(bodies[0][0])]
+        with pytest.raises(LookupError):
+            await ask(bodies[1])
+        references.append(sys.getrefcount(bodies[1][0]))
+        assert references == [2, 2]
+        await client.close()
+
+
+def saying_each(*bodies: bytes) -> Play:
+    """One answer after the other."""
+
+    async def play(peer: Peer) -> None:
+        for body in bodies:
+            await peer.request()
+            await peer.send(answer(body))
+        await peer.closed()
+
+    return play
 
 
 def test_every_parser_error_is_known() -> None:
