@@ -71,7 +71,7 @@ class Model:
     generation: int = 0
     in_flight: int = 0
     answers_large: bool = False
-    reload_error: ServeError | None = None
+    _reload_error: ServeError | None = None
     lost: frozenset[str] = frozenset()
     stubs: Mapping[str, int] = field(default_factory=dict)
     archive: str = ""
@@ -83,6 +83,14 @@ class Model:
         """The plan of a model that has been loaded."""
         assert self.plan is not None, "only a loading model has no plan"
         return self.plan
+
+    @property
+    def reload_error(self) -> ServeError | None:
+        """What kept it from being loaded again: an error of its own for each who raises it.
+
+        One that was raised knows everything in the frames that it passed, callers' bodies included.
+        """
+        return None if self._reload_error is None else _unraised(self._reload_error)
 
     def invocation(self) -> _InFlight:
         """Count one invocation in flight while the block lasts; an unload waits for it."""
@@ -113,6 +121,13 @@ class Model:
         """Wait until the model is not being loaded again. Unbounded: the caller names the limit."""
         while self.state is State.RELOADING:
             await self._change()
+
+
+def _unraised(error: ServeError) -> ServeError:
+    """The same error, with no memory of where it was raised."""
+    fresh = type(error).__new__(type(error), *error.args)  # __init__ would make another message
+    fresh.__dict__.update(error.__dict__)
+    return fresh
 
 
 class _InFlight:
@@ -186,11 +201,12 @@ class Registry:
         model.stubs = stubs or {}
         model.generation += 1
         model.lost = frozenset()
+        model._reload_error = None
         model.enter(State.READY)
 
     def fail_reload(self, model: Model, error: ServeError) -> None:
         """It is as lost as before, and can be tried again; error is for those who wait for it."""
-        model.reload_error = error
+        model._reload_error = _unraised(error)
         model.enter(State.READY)
 
     def forget(self, model: Model) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensemble_tools import Form, ServingPlan
-from serve.errors import ModelAlreadyLoaded, ModelNotLoaded, TritonUnavailable
+from serve.errors import ModelAlreadyLoaded, ModelNotLoaded, TritonTimeout, TritonUnavailable
 from serve.messages import list_body, parse_page
 from serve.registry import Model, Registry, State
 
@@ -98,6 +98,28 @@ def test_generations_count_reloads_that_worked() -> None:
     registry.begin_reload(model)
     registry.finish_reload(model)
     assert (model.state, model.generation) == (State.READY, 1)
+
+
+def test_each_who_waits_is_told_by_an_error_of_his_own() -> None:
+    """What one has raised keeps nothing alive for the others, and nothing once it is back."""
+    registry = Registry()
+    model = ready(registry, "m")
+    registry.begin_reload(model)
+    try:
+        raise TritonTimeout("the reload", 5, "SERVE_LOAD_TIMEOUT") from LookupError()
+    except TritonTimeout as error:
+        registry.fail_reload(model, error)
+        said = str(error)
+    for _ in range(2):
+        told = model.reload_error
+        assert told is not None
+        assert (told.__traceback__, told.__cause__, told.__context__) == (None, None, None)
+        assert (type(told), str(told)) == (TritonTimeout, said)
+        with pytest.raises(TritonTimeout):
+            raise told
+    registry.begin_reload(model)
+    registry.finish_reload(model)
+    assert model.reload_error is None
 
 
 def test_forgetting_an_old_model_spares_a_new_one_of_its_name() -> None:
