@@ -264,12 +264,13 @@ SETTINGS: tuple[Variable, ...] = (
              " before one waits, more with more instances, with batches, or while it is quick",
              whole(0)),
     Variable(("SERVE_MAX_WAITING_MB",), "max_waiting_mb", "256",
-             "MB of request bodies that are held for one model, those still coming included,"
-             " before more get 503", whole(1)),
+             "MB of requests and answers that are held for one model, those still coming and what"
+             " is made of them included, before more get 503; what alone is more is 413, or 500 for"
+             " an answer", whole(1)),
     Variable(("SERVE_MAX_WAITING_TOTAL",), "max_waiting_total", "4000",
              "the same for all models: requests that wait", whole(0)),
     Variable(("SERVE_MAX_WAITING_TOTAL_MB",), "max_waiting_total_mb", "1024",
-             "the same for all models: MB of request bodies", whole(1)),
+             "the same for all models: MB of requests and answers", whole(1)),
     Variable(("SERVE_MAX_CONNECTIONS",), "max_connections", "",
              "connections of callers; for one more, one makes way: first those that never asked,"
              " then that which has been idle for longest; if none may, it gets 503", whole(1),

@@ -21,8 +21,7 @@ from serve.triton_http import Headers
 #: hundred bytes beside its own.
 _SMALL_PIECE, _PUT_TOGETHER = 4 * 1024, 64 * 1024
 
-#: The most bytes that a compressed body may inflate to: as much as a whole request may have in
-#: tritonserver by default (its --http-max-input-size).
+#: The most bytes that a compressed body may inflate to, where no setting says otherwise.
 MOST_INFLATED = 64 * 1024 * 1024
 #: Of them, in one step: a tenth of a millisecond.
 _INFLATED_AT_ONCE = 64 * 1024

@@ -69,7 +69,7 @@ class Revival:
         if model.generation != generation:
             return
         if model.state is State.READY and model.reload_error is not None:
-            raise model.reload_error.with_traceback(None)  # it would hold each waiter's request
+            raise model.reload_error
         raise ModelNotLoaded(
             model.name, "was lost and could not be loaded again; see the log, then load it anew"
         )
