@@ -133,9 +133,8 @@ class InvokeRoute:
         name = self._model_name or scope["path_params"]["model_name"]
         held = HeldBody(self._rooms, name, self._largest_body)
         try:
-            request = InvocationRequest(
-                scope["headers"], await self._body(name, scope, receive, held)
-            )
+            body = await self._body(name, scope, receive, held)
+            request = InvocationRequest(scope["headers"], body, held=held)
             scope.setdefault("extensions", {})[EXTENSION] = request
             if self._invocation.streams:
                 answering = self._stream(name, request, send, scope["extensions"].get(BREAK_OFF))

@@ -23,6 +23,7 @@ EXPECTED = {
     errors.ModelUnusable("x"): 400,
     errors.HeadTooLarge("more", "less"): 431,
     errors.RequestLate(1.5): 408,
+    errors.KilledForMemory("x"): 507,
     errors.ResourceExhausted("x"): 507,
     errors.SourceUnreadable("x"): 500,
     errors.Overloaded("x"): 503,
