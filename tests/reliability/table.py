@@ -42,13 +42,29 @@ def _read(path: Path) -> Any:
 
 
 def _chaos(found: Any) -> Iterator[tuple[str, ...]]:
-    """In the order of faults.py, not in that of the draw."""
-    known = {fault.name: fault for fault in faults()}
+    """In the order of faults.py, not in that of the draw; all times of a fault in one row."""
     happened = found["faults"] if found else []
-    for one in sorted(happened, key=lambda one: list(known).index(one["fault"])):
-        fault = known[one["fault"]]
-        test = f"{_QUICK}, {_LONG}" if fault.is_quick else _LONG
-        yield (f"**{fault.name}**, 20 tenants beside it", fault.promise, _happened(one), "", test)
+    for fault in faults():
+        times = [one for one in happened if one["fault"] == fault.name]
+        if times:
+            test = f"{_QUICK}, {_LONG}" if fault.is_quick else _LONG
+            often = f", {len(times)} times" if len(times) > 1 else ""
+            what = f"**{fault.name}**, 20 tenants beside it{often}"
+            yield (what, fault.promise, _happened(_together(times)), "", test)
+
+
+def _together(times: list[dict[str, Any]]) -> dict[str, Any]:
+    """Requests added up; of times and of ends the worst."""
+    summed = {key: sum(one[key] for one in times) for key in ("asked", "wrong", "lost", "excused")}
+    back = [one["back_s"] for one in times]
+    return {
+        **summed,
+        "back_s": None if None in back else max(back),
+        "ping_s": max(one["ping_s"] for one in times),
+        "ended": next((one["ended"] for one in times if one["ended"] is not None), None),
+        "deaths": max(one["deaths"] for one in times),
+        "hurts": [hurt for one in times for hurt in one["hurts"]],
+    }
 
 
 def _happened(one: dict[str, Any]) -> str:
