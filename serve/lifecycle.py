@@ -137,7 +137,7 @@ class Lifecycle:
             planning = in_daemon_thread(lambda: self._plan(namespace, url, entry), "load")
             serving_plan = await limit.bound(planning, reading)
             identifying = in_daemon_thread(lambda: archive_identity(url), "load")
-            model.archive = await limit.bound(identifying, reading)
+            archive = await limit.bound(identifying, reading)
             admitting = self._admission.room_for(serving_plan)
             room = await limit.bound(admitting, f"finding room for the model {name}")
             undo.push(room.failed)
@@ -149,10 +149,10 @@ class Lifecycle:
 
             await self._until_live(limit)
             undo.push_async_callback(self._undo_load, serving_plan)
-            stubs = await self._hosting.load(serving_plan, model.archive, limit)
+            stubs = await self._hosting.load(serving_plan, archive, limit)
 
             places = await _in_thread(requests_at_once, serving_plan, settings.gpus)
-            self._registry.finish_load(model, serving_plan, stubs, places or _UNORDERED)
+            self._registry.finish_load(model, serving_plan, stubs, places or _UNORDERED, archive)
             undo.pop_all()  # the load is complete: nothing is undone from here on
             room.taken()
         _log_event("model loaded", model, started, **_facts(serving_plan))

@@ -1,12 +1,12 @@
 """Which models exist and in what state: the one writer of that fact. Synchronous, no I/O, no locks.
 
-    LOADING ──▶ READY ──▶ UNLOADING ──▶ (gone)
+    LOADING ──▶ READY ──▶ UNLOADING ──▶ GONE
        │         │ ▲          │
        ▼         ▼ │          ▼
-    (gone)    RELOADING     READY   (an unload that failed)
+      GONE    RELOADING     READY   (an unload that failed)
                  │
                  ▼
-               (gone)               (a reload that failed)
+                GONE                (a reload that failed for good)
 
 RELOADING is a ready model whose Triton models were lost (a dead stub, a dead tritonserver) and are
 being loaded again; it counts as loaded.
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -32,6 +32,7 @@ class State(Enum):
     READY = "loaded"
     RELOADING = "being loaded again"
     UNLOADING = "being unloaded"
+    GONE = "gone"
 
     @property
     def remedy(self) -> str:
@@ -41,14 +42,16 @@ class State(Enum):
             State.READY: "unload it with DELETE before it is loaded again",
             State.RELOADING: "wait until it can be invoked, or unload it with DELETE",
             State.UNLOADING: "wait until its DELETE has answered, then load it with POST /models",
+            State.GONE: "load it with POST /models",
         }[self]
 
 
-_NEXT = {
-    State.LOADING: {State.READY},
+_NEXT: Mapping[State, Set[State]] = {
+    State.LOADING: {State.READY, State.GONE},
     State.READY: {State.RELOADING, State.UNLOADING},
-    State.RELOADING: {State.READY},
-    State.UNLOADING: {State.READY},
+    State.RELOADING: {State.READY, State.GONE},
+    State.UNLOADING: {State.READY, State.GONE},
+    State.GONE: set(),
 }
 _LOADED = {State.READY, State.RELOADING}
 
@@ -95,6 +98,10 @@ class Model:
     def invocation(self) -> _InFlight:
         """Count one invocation in flight while the block lasts; an unload waits for it."""
         return _InFlight(self)
+
+    def answered(self, *, large: bool) -> None:
+        """Its last answer in JSON was one worth translating, or was not."""
+        self.answers_large = large
 
     def enter(self, state: State) -> None:
         """Change state along the table above; anything else is a bug of ours."""
@@ -169,10 +176,11 @@ class Registry:
         plan: ServingPlan,
         stubs: Mapping[str, int] | None = None,
         places: int | None = None,
+        archive: str = "",
     ) -> None:
         """The model can be invoked from now on; places: the least of its room."""
         model.room.open(places)
-        model.plan, model.stubs = plan, stubs or {}
+        model.plan, model.stubs, model.archive = plan, stubs or {}, archive
         model.enter(State.READY)
 
     def begin_unload(self, name: str) -> Model:
@@ -210,11 +218,11 @@ class Registry:
         model.enter(State.READY)
 
     def forget(self, model: Model) -> None:
-        """The name is free. Whoever waits for the model finds that it is gone."""
+        """The name is free. Whoever waits for the model finds that it is gone; idempotent."""
         if self._models.get(model.name) is model:
             del self._models[model.name]
-        model.state = State.UNLOADING
-        model._notify()
+        if model.state is not State.GONE:
+            model.enter(State.GONE)
 
     def loaded(self, name: str) -> Model:
         """The model if it is ready or being loaded again; raises ModelNotLoaded otherwise."""

@@ -155,7 +155,7 @@ class Translation:
             async with self._turn_by(deadline, sum(map(len, answer.body))):
                 answer = await _in_json(question, answer, grown)
         if answer.header(b"content-type") == _JSON:
-            model.answers_large = sum(map(len, answer.body)) >= self._least
+            model.answered(large=sum(map(len, answer.body)) >= self._least)
         return answer
 
     @asynccontextmanager

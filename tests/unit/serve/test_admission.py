@@ -83,7 +83,7 @@ class Machine:
 
     def unload(self, name: str) -> None:
         """It is gone, and what it held is free."""
-        self.registry.forget(self.registry.loaded(name))
+        self.registry.forget(self.registry.begin_unload(name))
         self.drop(name)
 
 
@@ -436,7 +436,7 @@ async def test_gpu_memory_that_a_load_took(tmp_path: Path, monkeypatch: pytest.M
     machine.registry.finish_load(model, plan)
     room.taken()
     await asyncio.gather(*machine.admission._learning)
-    machine.registry.forget(model)
+    machine.registry.forget(machine.registry.begin_unload(model.name))
     cards.rows[0] = GpuMemory(3 * GIB, 0)
     with pytest.raises(ResourceExhausted, match="3072 MiB, as it took"):
         await machine.admission.room_for(plan)
@@ -489,7 +489,7 @@ async def test_a_model_that_is_gone_before_it_was_looked_at(machine: Machine) ->
     room, model = await machine.admission.room_for(plan), machine.registry.begin_load("m", "u")
     machine.registry.finish_load(model, plan)
     room.taken()
-    machine.registry.forget(model)
+    machine.registry.forget(machine.registry.begin_unload(model.name))
     await asyncio.gather(*machine.admission._learning)
     assert len(machine.admission._footprints) == 0
 
