@@ -26,24 +26,24 @@ from container.settings import MIB, Settings
 from container.table_process import TableProcesses
 from container.triton_runtime import ModelsPython, count_gpus
 from ensemble_tools import Compile, EnsembleToolsError, Rewrite, read_repository
-from serve.admission import Admission, AdmissionSettings
-from serve.app import multi_model_app, single_model_app
-from serve.connections import ConnectionLimits, Connections
 from serve.errors import ServeError
-from serve.footprints import StubSettings
-from serve.gpus import Gpus
-from serve.hosting import Hosting
-from serve.http_protocol import invocation_protocol
-from serve.invocation import Invocation
-from serve.lifecycle import Lifecycle, LifecycleSettings
-from serve.registry import Registry
-from serve.revival import Revival
-from serve.routes import InvokeRoute, ModelRoutes, PingRoute, invoked_model, is_invocations
-from serve.translation import Translation
-from serve.trials import Trials
-from serve.triton_access import TritonAccess
-from serve.triton_client import TritonClient
-from serve.waiting_room import Bounds, WaitingRooms
+from serve.http.app import multi_model_app, single_model_app
+from serve.http.connections import ConnectionLimits, Connections
+from serve.http.invoke_protocol import invocation_protocol
+from serve.http.routes import InvokeRoute, ModelRoutes, PingRoute, invoked_model, is_invocations
+from serve.invoke.invocation import Invocation
+from serve.invoke.translation import Translation
+from serve.models.admission import Admission, AdmissionSettings
+from serve.models.lifecycle import Lifecycle, LifecycleSettings
+from serve.models.registry import Registry
+from serve.models.revival import Revival
+from serve.models.waiting_room import Bounds, WaitingRooms
+from serve.resources.footprints import StubSettings
+from serve.resources.gpus import Gpus
+from serve.triton.access import TritonAccess
+from serve.triton.client import TritonClient
+from serve.triton.hosting import Hosting
+from serve.triton.trials import Trials
 
 log = logging.getLogger(__name__)
 

@@ -39,7 +39,7 @@ from container.triton_command import TritonCommand, build_command, shm_prefix_fo
 from container.triton_process import TritonProcess
 from container.triton_runtime import ModelsPython, count_gpus, find_runtime
 from serve.threads import in_daemon_thread
-from serve.triton_access import TritonAccess
+from serve.triton.access import TritonAccess
 
 if TYPE_CHECKING:
     from container.assembly import Container

@@ -10,8 +10,8 @@ import asyncio
 import contextlib
 import os
 
-from serve.stub_processes import Descendant, find_dead_children
 from serve.threads import in_daemon_thread
+from serve.triton.stubs import Descendant, find_dead_children
 
 #: Whoever starts a process here waits for it, and asks for it well within this time, in seconds.
 _LOOK_S = 10.0

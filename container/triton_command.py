@@ -1,7 +1,7 @@
 """Settings into tritonserver's command line and environment. Pure.
 
 Models run beside tritonserver and can reach its ports, so what steers it is shut to everybody but
-this container (serve/triton_access.py), as far as its version can shut it.
+this container (serve/triton/access.py), as far as its version can shut it.
 
 Only flags that 2.35 (Merlin's image) knows are used. There is no --metrics-address among them:
 where it exists it defaults to --http-address, which is loopback.
@@ -20,7 +20,7 @@ from container.model_environment import seen_by_models
 from container.ports import LOOPBACK, Ports
 from container.settings import Settings
 from container.triton_runtime import GRPC_RESTRICTED, HTTP_RESTRICTED, TritonRuntime
-from serve.triton_access import GRPC_KEY, HTTP_HEADER, TritonAccess
+from serve.triton.access import GRPC_KEY, HTTP_HEADER, TritonAccess
 
 # Of the time from SIGTERM to exit, the share that tritonserver may wait for requests in flight.
 # They have been answered or given up before it is asked to stop; one that hangs costs this much.

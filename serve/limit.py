@@ -5,6 +5,9 @@ It is an int, so that whoever compares with it need not know. Who refuses names 
 
 from __future__ import annotations
 
+#: A body up to this many bytes is not counted: the number of those that wait bounds them.
+UNCOUNTED = 16 * 1024
+
 
 class Limit(int):
     """setting: the variable that says it, as a message names it."""

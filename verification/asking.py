@@ -8,8 +8,8 @@ import time
 from container.table_process import TableProcesses
 from ensemble_tools import ServingPlan, publish
 from serve.errors import ServeError, TritonError, TritonTimeout, TritonUnavailable
-from serve.triton_client import refusal
-from serve.triton_messages import Verdict
+from serve.triton.client import refusal
+from serve.triton.messages import Verdict
 from verification.errors import FormUnusable, TritonLost
 from verification.exchange import HEAD_SIZE_HEADER, Answer, Refusal, Reply, Request, decode, encode
 from verification.server import Server

@@ -16,7 +16,7 @@ from container.settings import Settings
 from container.triton_command import TritonCommand, build_command, shm_prefix_for
 from container.triton_process import TritonProcess
 from container.triton_runtime import TritonRuntime, count_gpus
-from serve.triton_client import TritonClient
+from serve.triton.client import TritonClient
 from verification.errors import TritonLost
 
 #: Of its log, what a message shows: the end is where the reason stands.

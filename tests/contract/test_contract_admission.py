@@ -1,7 +1,7 @@
 """More models than there is memory for, in a real memory control group: the kernel kills none.
 
 Where no group can be made (no root, control groups that are read-only) the same is held by
-tests/unit/serve/test_admission.py, on a machine made of files.
+tests/unit/serve/models/test_admission.py, on a machine made of files.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from serve.payload import BINARY_MEDIA_TYPE
+from serve.invoke.headers import BINARY_MEDIA_TYPE
 from tests.json_requests.generate import Case
 from tests.json_requests.served import RawAnswer, Ways
 

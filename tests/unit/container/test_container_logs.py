@@ -123,7 +123,7 @@ def test_uvicorn_joins_and_foreign_debugging_does_not(stream: io.StringIO) -> No
     configure("debug", stream)
     logging.getLogger("uvicorn.error").info("Started server process [%d]", 1)
     logging.getLogger("botocore.auth").debug("secret")
-    logging.getLogger("serve.app").debug("ours")
+    logging.getLogger("serve.http.app").debug("ours")
     assert [line.split(" ", 2)[1:] for line in stream.getvalue().splitlines()] == [
         ["INFO", "Started server process [1]"],
         ["DEBUG", "ours"],

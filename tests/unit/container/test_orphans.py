@@ -10,7 +10,7 @@ import asyncio, subprocess, sys, time
 from pathlib import Path
 from container.orphans import bury_orphans
 from container.triton_process import _adopt_orphans
-from serve.stub_processes import find_dead_children
+from serve.triton.stubs import find_dead_children
 
 async def main():
     burying = asyncio.ensure_future(bury_orphans(0.5))

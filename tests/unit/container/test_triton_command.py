@@ -11,7 +11,7 @@ from container.ports import Ports
 from container.settings import read_settings
 from container.triton_command import TritonCommand, build_command, exit_timeout_s, shm_prefix_for
 from container.triton_runtime import GRPC_RESTRICTED, HTTP_RESTRICTED, TritonRuntime
-from serve.triton_access import TritonAccess
+from serve.triton.access import TritonAccess
 
 RUNTIME = TritonRuntime(
     executable=Path("/t/bin/tritonserver"),

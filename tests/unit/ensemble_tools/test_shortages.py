@@ -21,8 +21,8 @@ from ensemble_tools import (
     with_compiled_workflows,
 )
 from ensemble_tools.errors import ResourceLacking
-from serve.archive_errors import archive_errors
 from serve.errors import ResourceExhausted, ServeError, SourceUnreadable
+from serve.models.archive_errors import archive_errors
 
 ROOT = Path(__file__).parents[3]
 EXPORT = ROOT / "examples/merlin/dense/repository"

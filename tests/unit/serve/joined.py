@@ -14,15 +14,15 @@ from typing import Any
 
 from container.triton_process import TritonProcess
 from ensemble_tools import Limits
-from serve.admission import Admission, AdmissionSettings
-from serve.hosting import Hosting
-from serve.invocation import Invocation, Request
-from serve.lifecycle import Lifecycle, LifecycleSettings
-from serve.registry import Registry
-from serve.revival import Revival
-from serve.translation import Translation
-from serve.trials import Trials
-from serve.triton_client import TritonClient
+from serve.invoke.invocation import Invocation, Request
+from serve.invoke.translation import Translation
+from serve.models.admission import Admission, AdmissionSettings
+from serve.models.lifecycle import Lifecycle, LifecycleSettings
+from serve.models.registry import Registry
+from serve.models.revival import Revival
+from serve.triton.client import TritonClient
+from serve.triton.hosting import Hosting
+from serve.triton.trials import Trials
 from tests.fakes import tritonserver as fake
 from tests.unit.container.conftest import make_stage
 

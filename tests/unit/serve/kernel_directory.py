@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from serve.resources import Kernel
+from serve.resources.free import Kernel
 
 MIB = 1024 * 1024
 GIB = 1024 * MIB

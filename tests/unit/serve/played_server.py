@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 
-from serve.triton_http import TritonHttp
+from serve.triton.http import TritonHttp
 
 #: For anything that must happen; a failure, not a sleep.
 WAIT_S = 20.0

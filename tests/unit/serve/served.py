@@ -12,17 +12,17 @@ from typing import cast
 
 import uvicorn
 
-from serve.app import multi_model_app
-from serve.connections import ConnectionLimits, Connections
 from serve.errors import ModelNotLoaded, ResourceExhausted
-from serve.http_protocol import invocation_protocol
-from serve.invocation import Invocation, Request
-from serve.lifecycle import Lifecycle
+from serve.http.app import multi_model_app
+from serve.http.connections import ConnectionLimits, Connections
+from serve.http.invoke_protocol import invocation_protocol
+from serve.http.routes import InvokeRoute, ModelRoutes, PingRoute, invoked_model
+from serve.invoke.invocation import Invocation, Request
 from serve.limit import Limit
-from serve.registry import Registry
-from serve.routes import InvokeRoute, ModelRoutes, PingRoute, invoked_model
-from serve.triton_http import Answer
-from serve.waiting_room import Bounds, WaitingRooms
+from serve.models.lifecycle import Lifecycle
+from serve.models.registry import Registry
+from serve.models.waiting_room import Bounds, WaitingRooms
+from serve.triton.http import Answer
 
 WAIT_S = 10.0
 

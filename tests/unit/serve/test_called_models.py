@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from serve.errors import InvocationFailed, ModelUnusable, ServeError, TritonTimeout
-from serve.triton_messages import quotes_a_death
+from serve.triton.messages import quotes_a_death
 from tests.fakes import tritonserver as fake
 from tests.unit.serve.joined import CONFIG, WAIT_S, Joined, joined
 from tests.unit.serve.stub_stand_in import stub

@@ -196,7 +196,7 @@ async def test_a_deadline_is_for_all_steps_and_names_its_setting() -> None:
     assert deadline.remaining < 0.05  # a timer may fire a tick early
 
 
-@pytest.mark.parametrize("room", ["serve/lifecycle.py", "container/entrypoint.py"])
+@pytest.mark.parametrize("room", ["serve/models/lifecycle.py", "container/entrypoint.py"])
 @pytest.mark.parametrize(
     "words",
     [

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from serve import lifecycle
+from serve.models import lifecycle
 from serve.threads import in_daemon_thread
 
 ROOT = Path(__file__).parents[3]

@@ -1,0 +1,511 @@
+"""uvicorn's HTTP protocol within bounds: a request's size and time, and an end that costs nobody.
+
+What a connection is owed comes first: a request that is refused while an earlier one is being
+answered is refused after that answer, and a caller who closes his side only still gets his. The
+last word on a connection is said with the writing side closed and the rest read away for a while,
+since closing at once may take the word back (RFC 9112 9.6).
+
+A caller who hung up and one who half-closed look alike. One whose request has to wait is asked by
+an interim `100 Continue`, which any HTTP/1.1 client passes over (RFC 9110 15.2): the system of one
+who hung up refuses it, and his request is given up. What tritonserver works on could not be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import socket
+import sys
+import termios
+from typing import Any, NoReturn
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from serve.errors import (
+    BadRequest,
+    BodyTooLarge,
+    HeadTooLarge,
+    RequestLate,
+    ServeError,
+    shortened,
+)
+from serve.http.connections import BESIDE_S, Connections
+from serve.http.error_responses import refusal_headers, status_of
+from serve.http.messages import error_body
+from serve.http.routes import BREAK_OFF
+
+_log = logging.getLogger(__name__)
+
+#: A request's line and headers: all of it, one of them, in bytes, and how many there may be.
+LARGEST_HEAD, LARGEST_LINE, MOST_HEADERS = 64 * 1024, 16 * 1024, 256
+#: The body of what is no invocation, in bytes. A load's is some hundred.
+LARGEST_OTHER_BODY = 64 * 1024
+#: Requests that a caller may send ahead of their answers, on one connection.
+MOST_AHEAD = 100
+#: After the last word what still comes is read away for so long, in seconds.
+_LINGER_S = 5.0
+#: What is said to one who has to make way is out within so long, in seconds, or never will be.
+_SAID_S = 0.1
+#: One who closed his side, and waits so long after, is asked whether he is there; again and again;
+#: and how long until his system has said so; in seconds.
+_DOUBTED_S, _ASKED_AGAIN_S, _LOOKED_AFTER_S = 0.5, 1.0, 0.1
+_ARE_YOU_THERE = b"HTTP/1.1 100 Continue\r\n\r\n"
+#: tcp_states.h of Linux: the other side refused what was sent; it closed its side.
+_TCP_CLOSE, _TCP_CLOSE_WAIT = 7, 8
+
+
+class Stage:
+    """What of a request has come, as plain numbers: they are written twice for each request.
+
+    After NO_MORE nothing more is read.
+    """
+
+    NOTHING, HEAD, BODY, NO_MORE, LAST_WORD_SAID = range(5)
+
+
+class _Refused(Exception):
+    """Ends the parser: what it reads is refused."""
+
+
+class _BesideBody:
+    """What comes with a body and is none of it: the sizes of chunks, their extensions, trailers.
+
+    Nobody needs it: it is counted and not kept. Its bounds are those of a head.
+    """
+
+    __slots__ = ("_body_size", "_fed", "_trailer_bytes", "_trailers")
+
+    def __init__(self) -> None:
+        self._body_size = -1
+        self._fed = self._trailers = self._trailer_bytes = 0
+
+    def too_much_fed(self, size: int, body_size: int) -> bool:
+        """So many bytes have come; the body has that many now. Where it has grown all is well."""
+        if body_size > self._body_size:
+            self._body_size, self._fed = body_size, 0
+        else:
+            self._fed += size
+        return self._fed > LARGEST_HEAD
+
+    def trailer_too_much(self, size: int) -> bool:
+        """A trailer of so many bytes has come."""
+        self._trailers += 1
+        self._trailer_bytes += size
+        return (
+            size > LARGEST_LINE
+            or self._trailers > MOST_HEADERS
+            or self._trailer_bytes > LARGEST_HEAD
+        )
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """One connection; `crowd` is all of them. A subclass may answer requests of its own."""
+
+    crowd: Connections
+
+    # -- asyncio's callbacks
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self.stage = Stage.NOTHING
+        self._quiet_since = self.loop.time()
+        self._reading_since: float | None = None
+        self._heard_at = self._quiet_since
+        self._stuck_since: float | None = None
+        self._fed = self.head_size = 0
+        self._body_size = self._most = 0
+        self.beside_body: _BesideBody | None = None
+        self._eof = self._doubted = False
+        self.answering: Any = None
+        self._word: ServeError | None = None
+        self._why: ServeError | None = None
+        admitted = self.crowd.admit(self, self._quiet_since)
+        self.beside = not admitted
+        if admitted is None:
+            self.stage = Stage.LAST_WORD_SAID
+            transport.write(_written(self.crowd.too_many()))
+            transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.crowd.forget(self)
+        answering = self.answering
+        if answering is not None and not answering.response_complete:
+            self.give_up(answering)
+        if self.stage == Stage.BODY:
+            self.drop_unread(self.cycle)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self.stage >= Stage.NO_MORE:
+            return
+        self._fed = len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            self._end_with(self._why or _no_request(error))
+            return
+        except httptools.HttpParserUpgrade:  # none is done: the request is answered as it is
+            pass
+        if self.stage:
+            self._partly_read()
+
+    def eof_received(self) -> bool | None:  # type: ignore[override] # asyncio.Protocol's
+        if self.stage == Stage.LAST_WORD_SAID or not self._owes():
+            return None  # which closes it
+        self._eof = True
+        self._doubt()
+        return True
+
+    def pause_writing(self) -> None:
+        self._stuck_since = self.loop.time()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        self._stuck_since = None
+        super().resume_writing()
+
+    # -- httptools' callbacks
+
+    def on_message_begin(self) -> None:
+        self.stage, self.head_size, self.beside_body = Stage.HEAD, 0, None
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """As uvicorn's, without a call more; but a trailer is no header (RFC 9110 6.5.1)."""
+        if self.stage == Stage.BODY:
+            if self._counted().trailer_too_much(len(name) + len(value) + 4):
+                self.refuse(_head_too_large())
+            return
+        name = name.lower()
+        if name == b"expect" and value.lower() == b"100-continue":
+            self.expect_100_continue = True
+        self.headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        """What is no invocation of the plain kind; its head has been looked at."""
+        invoked = self.url.partition(b"?")[0].endswith((b"/invoke", b"/invocations"))
+        self._most = self.crowd.limits.largest_body if invoked else LARGEST_OTHER_BODY
+        self.check_announced(self.headers, self._most)
+        if len(self.pipeline) >= MOST_AHEAD:
+            self.refuse(BadRequest(
+                "requests sent ahead of their answers", f"more than {MOST_AHEAD}", "fewer"
+            ))  # fmt: skip
+        if self.beside and invoked:
+            self.refuse(self.crowd.too_many())
+        if not _has_path(self.url):  # uvicorn would raise
+            found = shortened(self.url.decode("latin-1"))
+            self.refuse(BadRequest("the request's target", found, "a path"))
+        self._body_size = 0
+        self.scope["extensions"] = {BREAK_OFF: self.break_off}  # type: ignore[dict-item]
+        super().on_headers_complete()
+        self.stage = Stage.BODY
+
+    def on_body(self, body: bytes) -> None:
+        self._body_size += len(body)
+        if self._body_size > self._most:
+            self.refuse(BodyTooLarge("more", self._most))
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self.read_whole()
+        super().on_message_complete()
+
+    # -- for subclasses
+
+    def head_read(self) -> None:
+        """The head is whole: refuse it if it is too large."""
+        if self._fed + self.head_size > LARGEST_LINE or len(self.headers) > MOST_HEADERS:
+            self._check_head()
+
+    def body_size(self) -> int:
+        """How much has come of the body that is being read."""
+        return self._body_size
+
+    def read_whole(self) -> None:
+        """The request is whole."""
+        self.stage = Stage.NOTHING
+        self._reading_since = None
+
+    def refuse(self, error: ServeError) -> NoReturn:
+        """Refuse the request that is being read, from within one of httptools' callbacks."""
+        self._why = error
+        raise _Refused
+
+    def check_announced(self, headers: list[tuple[bytes, bytes]], most: int) -> None:
+        """Refuse a body that says that it is larger, before any of it has come."""
+        for name, value in headers:
+            if name == b"content-length" and (len(value) > 18 or int(value) > most):
+                self.refuse(BodyTooLarge(f"{value[:20].decode('latin-1')} bytes", most))
+
+    def drop_unread(self, cycle: Any) -> None:
+        """The request that was being read will never be whole."""
+        if self.pipeline and self.pipeline[0][0] is cycle:
+            self.pipeline.popleft()
+        elif cycle.response_started and not cycle.response_complete:
+            self.transport.abort()  # nothing can be said inside its answer
+        else:
+            self.give_up(cycle)
+        cycle.response_complete = True
+
+    def give_up(self, cycle: Any) -> None:
+        """Nobody wants the answer any more: whoever works on it learns it."""
+        cycle.disconnected = True
+        cycle.waiting_for_100_continue = False  # nor is he told to go on, behind the last word
+        cycle.message_event.set()
+
+    def break_off(self) -> None:
+        """End the connection inside the answer that is being sent, after what was sent of it."""
+        self.give_up(self.answering)
+        self.transport.close()
+
+    def waits(self, cycle: Any) -> bool:
+        """Whether what was asked could still be given up without anything having been done."""
+        return False
+
+    # -- requests, their answers, and the end
+
+    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+        self.answering = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def _owes(self) -> bool:
+        answering = self.answering
+        return (answering is not None and not answering.response_complete) or bool(self.pipeline)
+
+    def on_response_complete(self) -> None:
+        """An answer is out: on with what comes next, or the end."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            self._quiet_since = self.loop.time()
+            return
+        if self.pipeline:
+            self.flow.resume_reading()
+            self._start_asgi_task(*self.pipeline.pop())
+        elif self.stage == Stage.NO_MORE:
+            self._say_last_word()
+        elif self._eof or self.beside:
+            self.transport.close()
+        else:
+            self.flow.resume_reading()
+            self._quiet_since = self.loop.time()
+
+    def _end_with(self, word: ServeError | None) -> None:
+        """Read no further request; say this when all that is owed has been answered."""
+        if self.stage == Stage.BODY:
+            if self.cycle.response_complete:  # it was answered before its body was read
+                word = None
+            self.drop_unread(self.cycle)
+        self.stage, self._word, self._reading_since = Stage.NO_MORE, word, None
+        if self.transport.is_closing():
+            return
+        if self._owes():
+            self.flow.pause_reading()
+        else:
+            self._say_last_word()
+
+    def _say_last_word(self) -> None:
+        self.stage, self._quiet_since = Stage.LAST_WORD_SAID, self.loop.time()
+        if self._word is not None:
+            self.transport.write(_written(self._word))
+        if self._eof:
+            self.transport.close()
+            return
+        self.transport.write_eof()
+        self.flow.resume_reading()
+
+    def shutdown(self) -> None:
+        """The server ends: finish what is owed."""
+        if self._owes():
+            self.answering.keep_alive = self.cycle.keep_alive = False
+        else:
+            super().shutdown()
+
+    # -- bounds
+
+    def _partly_read(self) -> None:
+        """Bytes have come, and a request is not whole."""
+        if self.stage == Stage.HEAD:
+            # What came before it in the same read is another request's.
+            self.head_size += self._fed if self.head_size else 1 + sum(self._head_sizes())
+            too_large = self.head_size > LARGEST_HEAD or len(self.headers) > MOST_HEADERS
+        else:
+            too_large = self._counted().too_much_fed(self._fed, self.body_size())
+        if too_large:
+            self._end_with(_head_too_large())
+            return
+        self._heard_at = self.loop.time()
+        if self._reading_since is None:
+            self._reading_since = self._heard_at
+
+    def _counted(self) -> _BesideBody:
+        if self.beside_body is None:
+            self.beside_body = _BesideBody()
+        return self.beside_body
+
+    def _head_sizes(self) -> list[int]:
+        return [len(self.url), *(len(name) + len(value) + 4 for name, value in self.headers)]
+
+    def _check_head(self) -> None:
+        sizes = self._head_sizes()
+        if max(sizes) > LARGEST_LINE or sum(sizes) > LARGEST_HEAD or len(sizes) > MOST_HEADERS:
+            self.refuse(_head_too_large())
+
+    @property
+    def idle_since(self) -> float | None:
+        """Since when nothing is asked; None while something is."""
+        asked = self.stage in (Stage.HEAD, Stage.BODY) or self._owes()
+        return None if asked else self._quiet_since
+
+    @property
+    def has_asked(self) -> bool:
+        """Whether anything has ever been asked on it."""
+        return self.answering is not None
+
+    @property
+    def reading_since(self) -> float | None:
+        """Since when a request has been coming that nobody works on yet; else None."""
+        if self._reading_since is None or self._owes():
+            return None
+        return max(self._reading_since, self._quiet_since)
+
+    @property
+    def stalled_since(self) -> float:
+        """Since when such a request has not gone on: a head is to come at once, a body may take."""
+        head = self.stage == Stage.HEAD and self._reading_since is not None
+        return self._reading_since if head else self._heard_at  # type: ignore[return-value]
+
+    def is_under_way(self, now: float) -> bool:
+        """Whether a first request lies unread (a system call), or its caller reads an answer."""
+        if self.answering is None:
+            return _unread(self.transport) > 0
+        return self._has_unsent() and now - self._quiet_since < _LINGER_S
+
+    def make_way(self) -> None:
+        """Another connection needs the place: its descriptor is free at once, or in _SAID_S."""
+        if self._reading_since is None or self._has_unsent():
+            self._end_for_certain()
+            return
+        self._end_with(self.crowd.too_many())
+        self.transport.close()
+        self.loop.call_later(_SAID_S, self.transport.abort)
+
+    def _has_unsent(self) -> bool:
+        """Whether its caller leaves unread what the kernel has no more room for."""
+        return self.transport.get_write_buffer_size() > 0
+
+    def _end_for_certain(self) -> None:
+        """A close would wait until its caller has read, or for ever."""
+        if self._has_unsent():
+            self.transport.abort()
+        else:
+            self.transport.close()
+
+    def look(self, now: float) -> None:
+        """End what takes too long."""
+        limits = self.crowd.limits
+        quiet = now - self._quiet_since
+        if self._stuck_since is None and self.transport.is_closing():
+            self._stuck_since = now  # it waits until its caller has read
+        if self._stuck_since is not None and now - self._stuck_since > self._patience():
+            self.transport.abort()
+        elif self.flow.read_paused and self._owes():
+            if not self._doubted and _tcp_state(self.transport) in (_TCP_CLOSE, _TCP_CLOSE_WAIT):
+                self._doubt()
+            if self._reading_since is not None:
+                self._reading_since = now  # it is us who do not read
+        elif self._reading_since is not None:
+            if now - self._reading_since > limits.read_s:
+                self._end_with(RequestLate(limits.read_s))
+        elif self.idle_since is not None:
+            allowed = limits.keep_alive_s if self.answering is not None else limits.read_s
+            if self.beside:
+                allowed = min(allowed, BESIDE_S)
+            if self.stage != Stage.LAST_WORD_SAID and quiet > allowed:
+                self._end_for_certain()
+            elif self.stage == Stage.LAST_WORD_SAID and quiet > _LINGER_S:
+                self.transport.close()
+
+    def _patience(self) -> float:
+        """For how long its caller may leave unread what there is for him."""
+        stuck_s = self.crowd.limits.stuck_s
+        return min(stuck_s, BESIDE_S) if self.beside else stuck_s
+
+    # -- callers who closed their side
+
+    def _doubt(self) -> None:
+        if not self._doubted:
+            self._doubted = True
+            self.loop.call_later(_DOUBTED_S, self._ask)
+
+    def _ask(self) -> None:
+        """Whether the caller is there: what is sent to one who is not is refused by his system."""
+        self._look_whether_gone()
+        answering = self.answering
+        if self.transport.is_closing() or not self._owes():
+            self._doubted = False
+            return
+        if self.waits(answering) and not answering.response_started and _takes_interim(answering):
+            self.transport.write(_ARE_YOU_THERE)
+            self.loop.call_later(_LOOKED_AFTER_S, self._look_whether_gone)
+        self.loop.call_later(_ASKED_AGAIN_S, self._ask)
+
+    def _look_whether_gone(self) -> None:
+        if not self.transport.is_closing() and _tcp_state(self.transport) == _TCP_CLOSE:
+            self.transport.abort()
+
+
+def _takes_interim(cycle: Any) -> bool:
+    """Not so in HTTP/1.0 (RFC 9110 15.2)."""
+    scope = getattr(cycle, "scope", None)
+    return scope is None or scope["http_version"] == "1.1"
+
+
+def _tcp_state(transport: asyncio.BaseTransport) -> int:
+    """The kernel's state of a connection; 0 where it does not tell."""
+    try:
+        known = transport.get_extra_info("socket")
+        return int(known.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0])
+    except (OSError, AttributeError):
+        return 0
+
+
+def _unread(transport: asyncio.BaseTransport) -> int:
+    """How many bytes the kernel holds for us; 0 where it does not tell."""
+    try:
+        answer = fcntl.ioctl(transport.get_extra_info("socket"), termios.FIONREAD, bytes(4))
+        return int.from_bytes(answer, sys.byteorder)
+    except (OSError, AttributeError, TypeError, ValueError):
+        return 0
+
+
+def _has_path(url: bytes) -> bool:
+    """Not so of CONNECT's `host:port`, nor of `http://host`, which a caller may write as well."""
+    try:
+        return httptools.parse_url(url).path is not None
+    except httptools.HttpParserInvalidURLError:
+        return False
+
+
+def _no_request(error: httptools.HttpParserError) -> BadRequest:
+    if not isinstance(error, httptools.HttpParserCallbackError):
+        return BadRequest("the request", f"no HTTP/1.1 ({error})", "a request of HTTP/1.1")
+    _log.error("a request could not be read for a reason that was not foreseen", exc_info=error)
+    return BadRequest("the request", "what cannot be read", "a request of HTTP/1.1")
+
+
+def _head_too_large() -> HeadTooLarge:
+    return HeadTooLarge(
+        "more",
+        f"at most {LARGEST_HEAD} bytes, {LARGEST_LINE} in a line, and {MOST_HEADERS} headers",
+    )
+
+
+def _written(error: ServeError) -> bytes:
+    body = error_body(str(error))
+    lines = [STATUS_LINE[status_of(error)], b"content-type: application/json\r\n"]
+    for name, value in (refusal_headers(error) or {}).items():
+        lines.append(f"{name}: {value}\r\n".encode())
+    lines.append(b"connection: close\r\ncontent-length: %d\r\n\r\n" % len(body))
+    return b"".join([*lines, body])

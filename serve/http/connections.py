@@ -1,0 +1,196 @@
+"""How many connections there may be, for how long each, and which one goes when one too many comes.
+
+Descriptors are the process's: without a bound, idle connections take those that loads, /ping and
+tritonserver's connections need. Over the bound those go first on which no request was ever whole
+and nothing goes on: a flood does not close its neighbours' connections. Then the one that has been
+idle for longest, then the one that has been sending a request for longest. If each has a request in
+flight, a few more are taken in for what is no invocation, since /ping and /models must be answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Protocol
+
+from serve.errors import Overloaded
+from serve.models.waiting_room import Refusals
+
+_log = logging.getLogger(__name__)
+
+#: How often each connection is looked at, in seconds.
+LOOK_S = 0.5
+#: Over the bound, how many more are taken in for what is no invocation, and for how long each.
+_BESIDE, BESIDE_S = 32, 5.0
+#: Over the bound, one makes way that never asked for so long (what is younger may have its first
+#: request on the way), or whose first request does not go on for so long (its head began, or the
+#: last of its body came), or has been idle for so long, or whose request has been coming for so
+#: long; in seconds. A flood has no more places than come in the first two of these times.
+_SILENT_S, _STALLED_S, _IDLE_S, _SLOW_S = 0.05, 1.0, 0.25, 2.0
+#: In this order. An upload that goes on is kept longer than an idle connection, which costs little.
+_SILENT, _STALLED, _IDLE, _SLOW = range(4)
+#: How many that may go are looked for at once, and how long those who were found are good, and
+#: the others not looked through again if all were found, in seconds.
+_FOUND_AT_ONCE, _FOUND_S = 64, 0.02
+
+
+@dataclass(frozen=True)
+class ConnectionLimits:
+    """Times in seconds, sizes in bytes.
+
+    read_s: for a whole request, and for a new connection's first one to begin. keep_alive_s:
+    between two. stuck_s: for a caller to read on. largest_body: of an invocation; a Limit, where a
+    message is to name its setting.
+    """
+
+    connections: int = 10_000
+    read_s: float = 30.0
+    keep_alive_s: float = 75.0
+    stuck_s: float = 60.0
+    largest_body: int = 64 * 1024 * 1024
+
+
+class Connection(Protocol):
+    """What is known of one; times are the event loop's."""
+
+    @property
+    def idle_since(self) -> float | None:
+        """Since when nothing is asked; None while something is."""
+
+    @property
+    def has_asked(self) -> bool:
+        """Whether anything has ever been asked on it."""
+
+    @property
+    def reading_since(self) -> float | None:
+        """Since when a request has been coming that nobody works on yet; else None."""
+
+    @property
+    def stalled_since(self) -> float:
+        """Since when such a request has not gone on: its head began, or the last of its body came.
+
+        For one with a reading_since.
+        """
+
+    def is_under_way(self, now: float) -> bool:
+        """Whether a first request lies unread (a system call), or its caller reads an answer."""
+
+    def make_way(self) -> None:
+        """End at once and for certain: another one needs the place, and it is forgotten."""
+
+    def look(self, now: float) -> None:
+        """End if it is time."""
+
+
+class Connections:
+    """All connections of a server."""
+
+    def __init__(self, limits: ConnectionLimits) -> None:
+        self.limits = limits
+        self._all: set[Connection] = set()
+        self._beside: set[Connection] = set()
+        self._may_go: list[tuple[_Turn, Connection]] = []
+        self._looked_at, self._all_found = -_FOUND_S, False
+        self._refusals = Refusals()
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def admit(self, connection: Connection, now: float) -> bool | None:
+        """Take in a new one, and let another go for it if need be.
+
+        False: it is one of the few beside the bound, for anything but invocations. None: there is
+        no room for it at all.
+        """
+        if len(self._all) < self.limits.connections or self._one_goes(now):
+            self._all.add(connection)
+            return True
+        if len(self._beside) < _BESIDE or self._one_beside_goes(now):
+            self._beside.add(connection)
+            return False
+        return None
+
+    def too_many(self) -> Overloaded:
+        """What a connection over the bound is told."""
+        most = self.limits.connections
+        return self._refusals.overloaded(
+            f"{most} connections are in use already (SERVE_MAX_CONNECTIONS)"
+        )
+
+    def forget(self, connection: Connection) -> None:
+        """It has ended; idempotent."""
+        self._all.discard(connection)
+        self._beside.discard(connection)
+
+    def _one_goes(self, now: float) -> bool:
+        """Whether one could go."""
+        if now - self._looked_at >= _FOUND_S:
+            self._look_who_may_go(now)
+        if self._one_of(self._may_go, self._all, now):
+            return True
+        if self._all_found:
+            return False
+        self._look_who_may_go(now)
+        return self._one_of(self._may_go, self._all, now)
+
+    def _look_who_may_go(self, now: float) -> None:
+        self._may_go, self._looked_at = _first_to_go(self._all, now), now
+        self._all_found = len(self._may_go) < _FOUND_AT_ONCE
+
+    def _one_beside_goes(self, now: float) -> bool:
+        return self._one_of(_first_to_go(self._beside, now), self._beside, now)
+
+    def _one_of(
+        self, found: list[tuple[_Turn, Connection]], known: set[Connection], now: float
+    ) -> bool:
+        """Whether one of those found could go: it is still there, and has not gone on since."""
+        while found:
+            turn, connection = found.pop()
+            if connection not in known or _turn(connection, now) != turn:
+                continue
+            if not connection.is_under_way(now):
+                self.forget(connection)
+                connection.make_way()
+                return True
+        return False
+
+    async def watch(self) -> None:
+        """Look at each connection now and then; for ever."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(LOOK_S)
+            now = loop.time()
+            for connection in [*self._all, *self._beside]:
+                try:
+                    connection.look(now)
+                except Exception:  # the others are to be looked at all the same
+                    _log.exception("a connection could not be looked at")
+
+
+#: How soon one may go, by its kind and by since when: the least goes first.
+_Turn = tuple[int, float]
+
+
+def _turn(connection: Connection, now: float) -> _Turn | None:
+    """None while it may not go."""
+    has_asked, since = connection.has_asked, connection.idle_since
+    if since is not None:
+        kind, allowed = (_IDLE, _IDLE_S) if has_asked else (_SILENT, _SILENT_S)
+        return (kind, since) if now - since > allowed else None
+    since = connection.reading_since
+    if since is None:
+        return None
+    if not has_asked and now - connection.stalled_since > _STALLED_S:
+        return _STALLED, connection.stalled_since
+    return (_SLOW, since) if now - since > _SLOW_S else None
+
+
+def _first_to_go(connections: Iterable[Connection], now: float) -> list[tuple[_Turn, Connection]]:
+    """The first to go stands last."""
+    turns = ((_turn(connection, now), connection) for connection in connections)
+    found = [(turn, connection) for turn, connection in turns if turn is not None]
+    return heapq.nsmallest(_FOUND_AT_ONCE, found, key=itemgetter(0))[::-1]

@@ -1,0 +1,80 @@
+"""PURE. A tritonserver answer with binary tensors as the answer in JSON that was asked for.
+
+Source: FinalizeResponse in tritonserver's http_server.cc; the members come in its order.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from serve.errors import CallerError, InvocationFailed
+from serve.invoke.json.tensor_json import DATA_TYPES, Steps, write_data
+
+
+def json_answer(
+    body: bytes,
+    head_size: int | None,
+    in_json: frozenset[str] | None,
+    written: Callable[[int], object] | None = None,
+) -> Steps[tuple[list[bytes], int | None]]:
+    """Write outputs as JSON; all of them, or those named in in_json.
+
+    head_size: the length of the answer's JSON part, None when all of it is JSON. written: told how
+    many bytes of data each step wrote; what it raises ends it. Returns the new body in pieces, and
+    the length of its JSON part if others of its outputs are binary. Raises CallerError for an
+    output that JSON cannot hold, InvocationFailed for an answer that is broken.
+    """
+    size = len(body) if head_size is None else head_size
+    try:
+        # Names and labels are a model's own, and need not be UTF-8.
+        head = json.loads(body[:size].decode("utf-8", "surrogateescape"))
+        outputs = head.pop("outputs")
+        tensors = memoryview(body)[size:]
+        pieces = [_dumped(head)[:-1], b',"outputs":[' if head else b'"outputs":[']
+        binary: list[memoryview] = []
+        for number, output in enumerate(outputs):
+            if number:
+                pieces.append(b",")
+            tensor_size = output.get("parameters", {}).get("binary_data_size")
+            if tensor_size is None:
+                pieces.append(_dumped(output))
+                continue
+            tensor, tensors = tensors[:tensor_size], tensors[tensor_size:]
+            if in_json is None or output["name"] in in_json:
+                pieces += yield from _with_data(output, tensor, written)
+            else:
+                pieces.append(_dumped(output))
+                binary.append(tensor)
+        pieces.append(b"]}")
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise InvocationFailed(f"tritonserver's answer cannot be read: {error}") from error
+    if not any(map(len, binary)):
+        return pieces, None
+    return [*pieces, *map(bytes, binary)], sum(map(len, pieces))
+
+
+def _with_data(
+    output: dict[str, Any], tensor: memoryview, written: Callable[[int], object] | None
+) -> Steps[list[bytes]]:
+    datatype, shape = output["datatype"], output["shape"]
+    if datatype not in DATA_TYPES:
+        raise CallerError(
+            f"the output {output['name']} has the data type {datatype}, which JSON cannot hold;"
+            " ask for it with the parameter binary_data"
+        )
+    count = 1
+    for size in shape:
+        count *= size
+    rest = {key: value for key, value in output["parameters"].items() if key != "binary_data_size"}
+    described = {key: value for key, value in output.items() if key != "parameters"}
+    if rest:
+        described["parameters"] = rest
+    data = yield from write_data(tensor, datatype, count, written)
+    return [_dumped(described)[:-1], b',"data":', *data, b"}"]
+
+
+def _dumped(value: Any) -> bytes:
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "surrogateescape")

@@ -1,0 +1,241 @@
+"""Large JSON goes to tritonserver as binary tensors, and comes back as JSON.
+
+tritonserver needs several times as long for large JSON (docs/decisions/0014). The work is done
+on the event loop, in steps of about a tenth of a millisecond between which other requests are
+served. Of very large ones one is worked on at a time; others take their steps beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+from serve.errors import CallerError
+from serve.invoke.headers import HEADER_LENGTH, takes_json_only
+from serve.invoke.json.binary_request import BinaryRequest, binary_request
+from serve.invoke.json.json_response import json_answer
+from serve.invoke.json.tensor_json import NotTaken, Steps
+from serve.limit import UNCOUNTED
+from serve.models.registry import Model
+from serve.triton.http import Answer, Grown, Headers
+
+_T = TypeVar("_T")
+
+#: Others are let through once the loop has been held for this long, in seconds.
+_HELD_S = 0.0001
+#: What is larger than this waits for its turn, in bytes: work on one of them takes milliseconds,
+#: and memory. The rest goes between its steps.
+_IN_TURN = 512 * 1024
+#: Less than this is put together in one step, in bytes.
+_JOINED_AT_ONCE = 256 * 1024
+
+_JSON, _BINARY = b"application/json", b"application/octet-stream"
+
+
+@dataclass(frozen=True)
+class Question:
+    """A request as tritonserver gets it.
+
+    translated: its outputs come back as binary tensors; those in in_json (None for every one) are
+    to be written as JSON.
+    """
+
+    headers: Headers
+    body: list[bytes]
+    translated: bool = False
+    in_json: frozenset[str] | None = None
+
+
+class TurnLate(Exception):
+    """Others were translated until there was no time left."""
+
+
+class _Turn:
+    """One after another, in the order in which they came, none later than its deadline.
+
+    Not asyncio.wait_for around a lock, which up to Python 3.11 may lose a cancellation.
+    """
+
+    def __init__(self) -> None:
+        self._taken = False
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def take(self, deadline: float) -> None:
+        """deadline: of time.monotonic(). Raises TurnLate."""
+        if not self._taken:
+            self._taken = True
+            return
+        loop = asyncio.get_running_loop()
+        mine: asyncio.Future[None] = loop.create_future()
+        self._waiting.append(mine)
+        timer = loop.call_later(max(0.0, deadline - time.monotonic()), _is_late, mine)
+        try:
+            await mine
+        except BaseException:
+            if not mine.cancelled() and mine.exception() is None:  # given, and not wanted any more
+                self.give()
+            raise
+        finally:
+            timer.cancel()
+
+    def give(self) -> None:
+        """To the next who still waits."""
+        while self._waiting:
+            mine = self._waiting.popleft()
+            if not mine.done():
+                mine.set_result(None)
+                return
+        self._taken = False
+
+
+def _is_late(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_exception(TurnLate())
+
+
+class Translation:
+    """Between callers who write JSON and tritonserver.
+
+    least: bytes of JSON, in a request or an answer, from which on it is worth it.
+    """
+
+    def __init__(self, least: int) -> None:
+        self._least = least
+        self._turn = _Turn()
+
+    async def question(
+        self, model: Model, asked: Question, deadline: float, is_wanted: Callable[[], bool]
+    ) -> Question:
+        """The same question with binary tensors, or as it came if that is not certainly the same.
+
+        asked: headers as tritonserver is to get them. deadline: of time.monotonic(). is_wanted:
+        asked when the turn comes. Raises TurnLate, and CallerError where nobody waits any more.
+        """
+        size = sum(map(len, asked.body))
+        large = model.answers_large or size >= self._least
+        if not large or not takes_json_only(asked.headers):
+            return asked
+        try:
+            async with self._turn_by(deadline, size):
+                if not is_wanted():
+                    raise CallerError("the caller is gone")
+                request = await stepwise(_request(asked.body, model.answers_large))
+        except NotTaken:
+            return asked
+        headers = [header for header in asked.headers if header[0] != b"content-type"]
+        if request.tensors:
+            headers += (
+                (b"content-type", _BINARY),
+                (HEADER_LENGTH, b"%d" % len(request.head)),
+            )
+        else:
+            headers.append((b"content-type", _JSON))
+        return Question(headers, [request.head, *request.tensors], True, request.in_json)
+
+    async def answer(
+        self,
+        model: Model,
+        question: Question,
+        answer: Answer,
+        deadline: float,
+        grown: Grown | None = None,
+    ) -> Answer:
+        """The answer as it would have been to the question that was asked.
+
+        grown: told how many bytes there are, those it is written from included, while it is
+        written; what it raises ends it. Raises CallerError for outputs that JSON cannot hold,
+        InvocationFailed for a broken answer, TurnLate.
+        """
+        if question.translated:
+            async with self._turn_by(deadline, sum(map(len, answer.body))):
+                answer = await _in_json(question, answer, grown)
+        if answer.header(b"content-type") == _JSON:
+            model.answered(large=sum(map(len, answer.body)) >= self._least)
+        return answer
+
+    @asynccontextmanager
+    async def _turn_by(self, deadline: float, size: int) -> AsyncIterator[None]:
+        if size <= _IN_TURN:
+            yield
+            return
+        await self._turn.take(deadline)
+        try:
+            yield
+        finally:
+            self._turn.give()
+
+
+async def _in_json(question: Question, answer: Answer, grown: Grown | None) -> Answer:
+    length = answer.header(HEADER_LENGTH)
+    size = sum(map(len, answer.body))
+
+    def written(more: int) -> None:
+        nonlocal size
+        size += more
+        if grown is not None and size > UNCOUNTED:
+            grown(size)
+
+    pieces, head_size = await stepwise(
+        _answer(answer.body, None if length is None else int(length), question.in_json, written)
+    )
+    headers = [
+        header
+        for header in answer.headers
+        if header[0] not in (HEADER_LENGTH, b"content-type", b"content-length")
+    ]
+    if head_size is None:
+        headers.append((b"content-type", _JSON))
+    else:
+        headers.append((b"content-type", _BINARY))
+        headers.append((HEADER_LENGTH, b"%d" % head_size))
+    return Answer(answer.status, headers, deque(pieces))
+
+
+async def stepwise(steps: Steps[_T]) -> _T:
+    """Do the work, and let others through between its steps."""
+    let_through = time.perf_counter()
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            value: _T = end.value
+            return value
+        if time.perf_counter() - let_through > _HELD_S:
+            await asyncio.sleep(0)
+            let_through = time.perf_counter()
+
+
+def _request(body: Sequence[bytes], answer_is_large: bool) -> Steps[BinaryRequest]:
+    text = yield from _joined(body)
+    return (yield from binary_request(text, answer_is_large))
+
+
+def _answer(
+    body: deque[bytes],
+    head_size: int | None,
+    in_json: frozenset[str] | None,
+    written: Callable[[int], object],
+) -> Steps[tuple[list[bytes], int | None]]:
+    whole = yield from _joined(body)
+    body.clear()
+    return (yield from json_answer(whole, head_size, in_json, written))
+
+
+def _joined(pieces: Collection[bytes]) -> Steps[bytes]:
+    """The pieces in one; a large one is put together in steps, since memory is slow to come by."""
+    size = sum(map(len, pieces))
+    if size < _JOINED_AT_ONCE:
+        return b"".join(pieces)
+    whole = bytearray(size)
+    start = 0
+    for piece in pieces:
+        whole[start : start + len(piece)] = piece
+        start += len(piece)
+        yield
+    # Whoever reads it takes slices, which are copies in any case.
+    return whole  # type: ignore[return-value]

@@ -1,0 +1,1 @@
+"""Which models there are: how they come, go, come back, and who waits for them."""

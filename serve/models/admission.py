@@ -1,0 +1,374 @@
+"""Is there room for another model? Looked at before a load, so that the kernel kills nobody.
+
+What the load is expected to take (footprints) is held against what is free (resources, gpus), less
+what is kept for others and what loads under way will still take (ledger). A load that does not fit
+is refused (507), and the platform unloads a model. A load that is let in when memory is nearly gone
+ends with the kernel killing a process, perhaps tritonserver with every model in it.
+
+What is free and what is held are read at the same moment, in a thread; the decision and its entry
+in the ledger are one step on the event loop. What a load took is looked at after it has answered.
+A forecast only ever refuses beside other models: an empty endpoint tries whatever it is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ensemble_tools import Demand, ServingPlan, demand_of
+from serve.errors import KilledForMemory, ResourceExhausted, TritonError
+from serve.models.registry import Registry, State
+from serve.resources.census import Census, take_census
+from serve.resources.footprints import Footprints, Forecast, StubSettings, Taken
+from serve.resources.free import (
+    DESCRIPTORS,
+    MEMORY,
+    OWN_DESCRIPTORS,
+    SHARED_MEMORY,
+    TASKS,
+    Amounts,
+    Kernel,
+    Resource,
+    free_amounts,
+    gpu_memory,
+)
+from serve.resources.gpus import GpuMemory, Gpus
+from serve.resources.ledger import Entry, Lack, Ledger
+from serve.threads import in_daemon_thread
+
+_log = logging.getLogger(__name__)
+
+#: What is kept beside memory: for connections, for threads of both servers.
+_KEPT: Amounts = {DESCRIPTORS: 32, OWN_DESCRIPTORS: 32, TASKS: 32}
+#: Loads that come together share one look: what is consumed meanwhile is in the ledger.
+_FRESH_S = 0.1
+#: Seconds that a load waits at most for what others turn out to take.
+_PATIENCE_S = 20.0
+#: From one replacement of tritonserver to the next, in seconds.
+_RENEWED_S = 600.0
+#: Bytes of a GPU below which a difference is other models' requests.
+_NOISE = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class AdmissionSettings:
+    """What is kept free, in bytes; 0 of memory: no load is refused, 0 of GPUs: none is asked."""
+
+    serving_repository: Path
+    memory_reserve_bytes: int
+    gpu_reserve_bytes: int = 0
+    stubs: StubSettings = field(default_factory=StubSettings)
+    kernel: Kernel = field(default_factory=Kernel)
+
+
+@dataclass(frozen=True)
+class View:
+    """What is free and who holds what, of one moment."""
+
+    at: float
+    free: Amounts
+    census: Census
+    gpus: Mapping[int, GpuMemory]
+
+
+class Room:
+    """What one load was promised; exactly one of its two ends is told."""
+
+    def __init__(self, admission: Admission, entry: Entry | None, before: View | None) -> None:
+        self._admission, self._entry, self._before = admission, entry, before
+
+    def failed(self, _: object, error: BaseException | None, __: object) -> None:
+        """What __exit__ of the load is given: what it had taken is free again.
+
+        Nothing is known of what it takes, but that what was free was too little if the kernel
+        killed a process: the next try is told so before it takes all that the others need.
+        """
+        if isinstance(error, KilledForMemory) and self._entry is not None:
+            self._admission._was_killed(self._entry, self._before)
+        self.give_back()
+
+    def give_back(self) -> None:
+        """What it had taken is free again, or it took nothing."""
+        if self._entry is not None:
+            self._admission._give_back(self._entry)
+
+    def taken(self) -> None:
+        """The load ended well: it is looked at, later, what it took."""
+        if self._entry is not None:
+            self._admission._finish(self._entry, self._before)
+
+
+class Admission:
+    """Lets loads in, and learns what they take.
+
+    renew: has tritonserver replaced, with its models (Revival.renew).
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        settings: AdmissionSettings,
+        gpus: Gpus | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        renew: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self._renew, self._renewing = renew, asyncio.Lock()
+        self._renewed_at: float | None = None
+        self._registry, self._settings = registry, settings
+        self._gpus = gpus if settings.gpu_reserve_bytes else None
+        self._clock = clock
+        self._footprints = Footprints(settings.stubs)
+        self._ledger = Ledger(self._footprints)
+        self._looking: asyncio.Future[View] | None = None
+        self._view: View | None = None
+        self._unused_gpus: Mapping[int, GpuMemory] = {}
+        self._learning: set[asyncio.Future[None]] = set()
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    async def room_for(self, plan: ServingPlan) -> Room:
+        """Hold what a load of this plan is expected to take; raises ResourceExhausted.
+
+        It may wait, for some seconds at most, for what others turn out to take.
+        """
+        if not self._settings.memory_reserve_bytes:
+            return Room(self, None, None)
+        try:
+            demand = await in_daemon_thread(lambda: demand_of(plan), "demand")
+            view = await self._look()
+            patience = self._clock() + _PATIENCE_S
+            while self._should_wait(demand, view) and self._clock() < patience:
+                await self._change(patience - self._clock())
+                view = await self._look()
+            if self._would_help(demand, view):
+                view = await self._after_renewal(demand)
+            elif self._renewing.locked():  # or tritonserver would be killed under this load
+                async with self._renewing:
+                    view = await self._looked()
+        except (OSError, RuntimeError) as error:  # no descriptor, no thread
+            raise ResourceExhausted(
+                f"no resources to load the model {plan.model_name}: {error}; unload a model"
+            ) from error
+        return Room(self, self._decide(plan.model_name, demand, view), view)
+
+    def _should_wait(self, demand: Demand, view: View) -> bool:
+        """Not for what lacks room already: the platform can unload a model meanwhile."""
+        self._follow_registry(view.census)
+        forecast, lack = self._weighed(demand, view)
+        coming = self._ledger.coming(view.census, view.at)
+        spare = view.free.get(MEMORY, 1 << 62) - self._settings.memory_reserve_bytes
+        return lack is None and self._ledger.is_better_known_soon(
+            forecast, view.census, spare, coming
+        )
+
+    def _would_help(self, demand: Demand, view: View) -> bool:
+        """Whether a new tritonserver makes room: the one that is there keeps what dead stubs had.
+
+        It must keep more for the dead than the living have, since all wait while it is replaced; a
+        model without stubs counts as one with one. And not soon again, whoever makes stubs die.
+        While models are loaded or unloaded, a region without a stub may be one that is just being
+        made, or removed.
+        """
+        lack = self._weighed(demand, view)[1]
+        if self._renew is None or lack is None or self._ledger.loading:
+            return False
+        if self._registry.count(State.RELOADING, State.UNLOADING):
+            return False
+        if self._renewed_at is not None and self._clock() - self._renewed_at < _RENEWED_S:
+            return False
+        living = sum(held.region for held in view.census.models.values())
+        each = self._registry.count(State.READY) * self._settings.stubs.region
+        worth_it = view.census.abandoned >= max(lack.missing, living, each)
+        return lack.resource in (SHARED_MEMORY, MEMORY) and worth_it
+
+    async def _after_renewal(self, demand: Demand) -> View:
+        """One at a time: who comes later finds room."""
+        async with self._renewing:
+            view = await self._looked()
+            if self._renew is not None and self._would_help(demand, view):
+                _log.warning(
+                    "tritonserver keeps %d MB of /dev/shm of python stubs that died; it is replaced"
+                    " to make room, and its models are loaded again",
+                    view.census.abandoned >> 20,
+                )
+                self._renewed_at = self._clock()
+                try:
+                    await self._renew()
+                except TritonError as error:
+                    _log.error("tritonserver could not be replaced: %s", error)
+                view = await self._looked()
+            self._view = view
+            return view
+
+    async def _change(self, timeout_s: float) -> None:
+        """Return when a load has ended and what it took is known, or after timeout_s."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting.add(waiter)
+        try:
+            await asyncio.wait({waiter}, timeout=timeout_s)
+        finally:
+            self._waiting.discard(waiter)
+
+    def _notify(self) -> None:
+        for waiter in self._waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _decide(self, name: str, demand: Demand, view: View) -> Entry:
+        forecast, lack = self._weighed(demand, view)
+        if lack is not None:
+            raise ResourceExhausted(_sentence(name, lack, forecast.why))
+        return self._ledger.begin(name, demand, forecast)
+
+    def _weighed(self, demand: Demand, view: View) -> tuple[Forecast, Lack | None]:
+        forecast = self._footprints.forecast(demand, view.gpus)
+        coming = self._ledger.coming(view.census, view.at)
+        free = {**view.free, **self._gpus_free(demand, view)}
+        return forecast, self._ledger.lacking(forecast, free, self._kept(view), coming)
+
+    def _kept(self, view: View) -> dict[Resource, int]:
+        gpus = {gpu_memory(gpu): self._settings.gpu_reserve_bytes for gpu in view.gpus}
+        return {**_KEPT, MEMORY: self._settings.memory_reserve_bytes, **gpus}
+
+    def _gpus_free(self, demand: Demand, view: View) -> dict[Resource, int]:
+        """For models that live in tritonserver, what frameworks there keep of unloaded ones too.
+
+        They give no memory back to the driver, and use it again for the next model.
+        """
+        inside = self._footprints.in_server(demand)
+        free = {}
+        for gpu, memory in view.gpus.items():
+            what = gpu_memory(gpu)
+            shares = sum(entry.forecast.amounts.get(what, 0) for entry in self._ledger.entries)
+            before = self._unused_gpus.get(gpu, memory).used
+            again = max(0, memory.used - before - shares) if inside else 0
+            free[what] = memory.free + again
+        return free
+
+    # -- what there is
+
+    async def _look(self) -> View:
+        """What is free and held; one that is hardly older than this call, or a new one."""
+        if self._view is not None and self._clock() - self._view.at < _FRESH_S:
+            return self._view
+        if self._looking is None:
+            self._looking = asyncio.ensure_future(self._looked())
+            self._looking.add_done_callback(self._seen)
+        return await asyncio.shield(self._looking)
+
+    def _seen(self, looked: asyncio.Future[View]) -> None:
+        self._looking = None
+        if not looked.cancelled() and looked.exception() is None:
+            self._view = looked.result()
+
+    async def _looked(self) -> View:
+        at = self._clock()
+        gpus = await self._gpus.memory() if self._gpus is not None else {}
+        self._unused_gpus = self._unused_gpus or gpus
+        return await in_daemon_thread(lambda: self._read(at, gpus), "resources")
+
+    def _read(self, at: float, gpus: Mapping[int, GpuMemory]) -> View:
+        """In a thread. Free last: what is taken between the two is counted twice then."""
+        kernel = self._settings.kernel
+        census = take_census(self._settings.serving_repository, kernel)
+        return View(at, free_amounts(kernel, census.pid), census, gpus)
+
+    def _follow_registry(self, census: Census) -> None:
+        """Forget models that are gone; see which will be loaded again and which have grown."""
+        models = {model.name: model for model in self._registry.all_loaded()}
+        for entry in list(self._ledger.entries):
+            if entry.loaded_at is None:
+                continue
+            model = models.get(entry.name)
+            if model is None:
+                self._ledger.end(entry)
+            elif model.generation != entry.generation and model.state is State.READY:
+                entry.generation, entry.server, entry.lost = model.generation, census.pid, False
+            else:
+                restarted = entry.server is not None and entry.server != census.pid
+                entry.lost = restarted or model.state is State.RELOADING
+            if model is not None and entry.is_there(census):
+                self._footprints.observe(entry.demand, entry.held(census))
+
+    def _give_back(self, entry: Entry) -> None:
+        self._ledger.end(entry)
+        self._notify()
+
+    # -- what loads took
+
+    def _was_killed(self, entry: Entry, before: View | None) -> None:
+        if before is not None and entry.alone:  # or another one may have been meant
+            self._footprints.killed(entry.demand, before.free.get(MEMORY, 0))
+
+    def _finish(self, entry: Entry, before: View | None) -> None:
+        self._ledger.finish(entry, self._clock())
+        learning = asyncio.ensure_future(self._learn(entry, before))
+        self._learning.add(learning)
+        learning.add_done_callback(self._learning.discard)
+
+    async def _learn(self, entry: Entry, before: View | None) -> None:
+        """Look at what the load took; where that fails, nothing is learned."""
+        try:
+            self._note(entry, before, await self._looked())
+        except (OSError, RuntimeError) as error:
+            _log.debug("what a load took cannot be looked at: %s", error)
+        finally:
+            entry.told = True
+            self._notify()
+
+    def _note(self, entry: Entry, before: View | None, after: View) -> None:
+        model = {model.name: model for model in self._registry.all_loaded()}.get(entry.name)
+        if self._ledger.get(entry.name) is not entry or model is None:
+            return
+        if model.state is not State.READY or after.census.pid is None:
+            return
+        entry.stubs, entry.server = entry.held(after.census).processes, after.census.pid
+        entry.generation = model.generation
+        alone = entry.alone and not self._ledger.loading and before is not None
+        taken = _taken(entry.demand, before if alone else None, after)
+        self._footprints.learn(entry.demand, taken)
+        entry.forecast = self._footprints.forecast(entry.demand, after.gpus)
+
+
+def _taken(demand: Demand, before: View | None, after: View) -> Taken:
+    names = {model.triton_name for model in demand.models}
+    held = {name: it for name, it in after.census.models.items() if name in names}
+    if before is None or before.census.pid != after.census.pid:
+        return Taken(held)
+    gpus = {
+        gpu: memory.used - before.gpus[gpu].used
+        for gpu, memory in after.gpus.items()
+        if gpu in before.gpus
+    }
+    grown = after.census.server.memory - before.census.server.memory
+    return Taken(held, grown, {gpu: more for gpu, more in gpus.items() if more >= _NOISE})
+
+
+def _sentence(name: str, lack: Lack, why: str) -> str:
+    """What is lacking, how much there is and is needed, why, and what to do."""
+    amount = lack.resource.amount
+    found = f"no {lack.resource.name} to load the model {name}: {amount(lack.free)} available"
+    setting = {MEMORY: " (SERVE_MEMORY_RESERVE_MB)"}.get(lack.resource, "")
+    if lack.resource.gpu is not None:
+        setting = " (SERVE_GPU_MEMORY_RESERVE_MB)"
+    kept = f", and {amount(lack.kept)} are kept free{setting}" if lack.kept else ""
+    if lack.free < lack.kept:
+        return f"{found}{kept}; {_remedy(lack)}"
+    coming = (
+        f", of which other models are expected to take {amount(lack.coming)}"
+        if lack.free - lack.kept >= lack.needed
+        else ""
+    )
+    return (
+        f"{found}{coming}{kept}; the load is expected to take {amount(lack.needed)}, {why}: "
+        f"{_remedy(lack)}"
+    )
+
+
+def _remedy(lack: Lack) -> str:
+    """Docker gives a container 64 MB of /dev/shm unless it is told otherwise."""
+    more = ", or give the container more (docker run --shm-size)"
+    return f"unload a model{more if lack.resource is SHARED_MEMORY else ''}"

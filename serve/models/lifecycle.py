@@ -1,0 +1,283 @@
+"""Load and unload: each a straight line, the one read backwards is the other."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from ensemble_tools import (
+    Compile,
+    EnsembleToolsError,
+    Limits,
+    Namespace,
+    Rewrite,
+    ServingPlan,
+    TableWriter,
+    WorkflowCheck,
+    plan,
+    publish,
+    read_executor_graph,
+    read_repository,
+    requests_at_once,
+    retract,
+    with_compiled_workflows,
+    write_tables,
+)
+from serve.deadline import Deadline
+from serve.errors import (
+    CallerError,
+    ServeError,
+    TritonUnavailable,
+)
+from serve.models.admission import Admission
+from serve.models.archive_errors import archive_errors
+from serve.models.model_url import archive_identity, source_directory
+from serve.models.registry import Model, Registry, State
+from serve.threads import NoThread, in_daemon_thread
+from serve.triton.client import TritonClient
+from serve.triton.hosting import Hosting
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+#: Requests that tritonserver is given at once of a model whose queue is tritonserver's own: many,
+#: and yet each is a connection, a descriptor of both.
+_UNORDERED = 256
+
+
+#: How long a thread whose load is given up is waited for.
+_THREAD_S = 5.0
+
+
+@dataclass(frozen=True)
+class LifecycleSettings:
+    """Paths and limits of loading. Times in seconds.
+
+    strict: tritonserver runs without auto-completion of configs. rewrite: the forms that executor
+    models may take. nvtabular: tells the version that the models' Python has, empty for none.
+    compile: what becomes of workflows. write_tables: how a compiled one's tables are written.
+    check: begins the check of a load's compiled workflows, None for one that cannot be made; it is
+    asked when tritonserver is live. limits: what configs may ask for. gpus: how many the machine
+    has.
+    """
+
+    model_root: Path
+    serving_repository: Path
+    start_timeout_s: float
+    load_timeout_s: float
+    unload_timeout_s: float
+    strict: bool = True
+    rewrite: Rewrite = Rewrite.AUTO
+    nvtabular: Callable[[], str] = str
+    compile: Compile = Compile.OFF
+    write_tables: TableWriter = write_tables
+    check: Callable[[], WorkflowCheck | None] | None = None
+    limits: Limits = field(default_factory=Limits)
+    gpus: int = 0
+
+
+class Lifecycle:
+    """Brings models into tritonserver and out of it."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        triton: TritonClient,
+        hosting: Hosting,
+        settings: LifecycleSettings,
+        admission: Admission,
+    ) -> None:
+        self._registry, self._triton, self._hosting = registry, triton, hosting
+        self._settings, self._admission = settings, admission
+        self._loads: set[asyncio.Task[object]] = set()
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Give up the loads that are under way, and refuse others: the container is stopping."""
+        self._stopping = True
+        for task in self._loads:
+            task.cancel()
+
+    async def load(self, name: str, url: str, entry: str | None = None) -> ServingPlan:
+        """Make the model invocable, or leave no trace of the attempt.
+
+        entry names the model that is meant in an archive of several. Raises BadRequest,
+        ModelAlreadyLoaded, ModelUnusable, ResourceExhausted, TritonUnavailable, TritonTimeout.
+        """
+        if self._stopping:
+            raise _stopping_now()
+        task = asyncio.current_task()
+        assert task is not None
+        self._loads.add(task)
+        try:
+            with archive_errors(f"the model {name} could not be loaded"):
+                return await self._load(name, url, entry)
+        except asyncio.CancelledError:
+            if self._stopping:
+                raise _stopping_now() from None
+            raise
+        finally:
+            self._loads.discard(task)
+
+    async def _load(self, name: str, url: str, entry: str | None) -> ServingPlan:
+        started = time.monotonic()
+        namespace = _namespace(name)
+        settings = self._settings
+        async with AsyncExitStack() as undo:
+            model = self._registry.begin_load(name, url)
+            undo.callback(self._registry.forget, model)
+
+            limit = Deadline(settings.load_timeout_s, "SERVE_LOAD_TIMEOUT")
+            reading = f"reading the archive of the model {name}"
+            planning = in_daemon_thread(lambda: self._plan(namespace, url, entry), "load")
+            serving_plan = await limit.bound(planning, reading)
+            identifying = in_daemon_thread(lambda: archive_identity(url), "load")
+            archive = await limit.bound(identifying, reading)
+            admitting = self._admission.room_for(serving_plan)
+            room = await limit.bound(admitting, f"finding room for the model {name}")
+            undo.push(room.failed)
+
+            if settings.check is not None and serving_plan.compiled:
+                await self._until_live(limit)
+            undo.push_async_callback(self._retract, serving_plan)
+            serving_plan = await _in_thread(self._publish, serving_plan)
+
+            await self._until_live(limit)
+            undo.push_async_callback(self._undo_load, serving_plan)
+            stubs = await self._hosting.load(serving_plan, archive, limit)
+
+            places = await _in_thread(requests_at_once, serving_plan, settings.gpus)
+            self._registry.finish_load(model, serving_plan, stubs, places or _UNORDERED, archive)
+            undo.pop_all()  # the load is complete: nothing is undone from here on
+            room.taken()
+        _log_event("model loaded", model, started, **_facts(serving_plan))
+        return serving_plan
+
+    async def unload(self, name: str) -> None:
+        """Give back everything that the model holds, after its invocations in flight.
+
+        Raises ModelNotLoaded; TritonTimeout when it is still held, and then it is listed again.
+        """
+        started = time.monotonic()
+        deadline = Deadline(self._settings.unload_timeout_s, "SERVE_UNLOAD_TIMEOUT")
+        waiting = f"waiting for the invocations of {name}"
+        model = await self._ready(name, deadline, waiting)
+        self._registry.begin_unload(model.name)
+        try:
+            await deadline.bound(model.idle(), waiting)
+            left = await self._hosting.unload(model.serving, deadline.remaining, lost=model.lost)
+        except BaseException:
+            self._registry.fail_unload(model)
+            raise
+        async with AsyncExitStack() as rest:  # tritonserver has it no more, whatever comes now
+            rest.callback(self._registry.forget, model)
+            rest.push_async_callback(self._retract, model.serving)
+            await self._hosting.end(left)
+        _log_event("model unloaded", model, started)
+
+    async def _ready(self, name: str, deadline: Deadline, waiting: str) -> Model:
+        """The model, once it is not being loaded again; a caller may find it lost at any time."""
+        while (model := self._registry.loaded(name)).state is not State.READY:
+            await deadline.bound(model.settled(), waiting)
+        return model
+
+    async def _until_live(self, limit: Deadline) -> None:
+        await self._triton.until_live(min(self._settings.start_timeout_s, limit.remaining))
+
+    # -- what blocks, run in a thread
+
+    def _plan(self, namespace: Namespace, url: str, entry: str | None) -> ServingPlan:
+        directory = source_directory(url, self._settings.model_root)
+        with archive_errors("the archive could not be read"):
+            repository = read_repository(directory, entry)
+            graph = read_executor_graph(repository)
+            settings = self._settings
+            serving_plan = plan(
+                repository,
+                graph,
+                namespace,
+                strict=settings.strict,
+                rewrite=settings.rewrite,
+                nvtabular=settings.nvtabular(),
+                limits=settings.limits,
+            )
+            if settings.compile is Compile.AUTO:
+                return with_compiled_workflows(serving_plan, repository)
+            return serving_plan
+
+    def _publish(self, serving_plan: ServingPlan) -> ServingPlan:
+        settings = self._settings
+        with archive_errors(f"the model {serving_plan.model_name} could not be published"):
+            begin = settings.check if serving_plan.compiled else None
+            check = begin() if begin is not None else None
+            retract(serving_plan, settings.serving_repository)  # what a lack has left of another
+            return publish(serving_plan, settings.serving_repository, settings.write_tables, check)
+
+    async def _retract(self, serving_plan: ServingPlan) -> None:
+        repository = self._settings.serving_repository
+        try:
+            await _in_thread(retract, serving_plan, repository)
+        except NoThread:
+            retract(serving_plan, repository)
+
+    async def _undo_load(self, serving_plan: ServingPlan) -> None:
+        if self._stopping:  # tritonserver gives everything back when it ends
+            return
+        try:
+            timeout_s = self._settings.unload_timeout_s
+            await self._hosting.end(await self._hosting.unload(serving_plan, timeout_s))
+        except ServeError as error:
+            _log.error("a failed load could not be undone: %s", error)
+
+
+async def _in_thread(blocking: Callable[..., _T], *arguments: object) -> _T:
+    """Run what blocks, to its end: a thread goes on when its caller is cancelled.
+
+    What it writes must not come after the undoing of the load that it belongs to; but loads are
+    cancelled only when the container stops, which a thread that never ends may not hold up.
+    """
+    work = asyncio.ensure_future(in_daemon_thread(lambda: blocking(*arguments), "load"))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        end = time.monotonic() + _THREAD_S
+        while not work.done() and time.monotonic() < end:  # also when it is cancelled again
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({work}, timeout=end - time.monotonic())
+        raise
+
+
+def _stopping_now() -> TritonUnavailable:
+    return TritonUnavailable("the container is stopping")
+
+
+def _namespace(name: str) -> Namespace:
+    try:
+        return Namespace(name)
+    except EnsembleToolsError as error:
+        raise CallerError(str(error)) from error
+
+
+def _facts(serving_plan: ServingPlan) -> dict[str, object]:
+    """What the log says of a load: the form, and what became of workflows if there are any."""
+    facts: dict[str, object] = {"form": serving_plan.form.value}
+    workflows = serving_plan.compiled + len(serving_plan.not_compiled)
+    if workflows:
+        facts["compiled"] = f"{serving_plan.compiled} of {workflows} workflows"
+    for key, sentences in (
+        ("kept", serving_plan.kept),
+        ("not_compiled", serving_plan.not_compiled),
+    ):
+        if sentences:
+            facts[key] = "; ".join(sentences)
+    return facts
+
+
+def _log_event(event: str, model: Model, started: float, **facts: object) -> None:
+    fields = {"model_name": model.name, "seconds": round(time.monotonic() - started, 3), **facts}
+    _log.info(event, extra=fields)

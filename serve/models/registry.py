@@ -1,0 +1,252 @@
+"""Which models exist and in what state: the one writer of that fact. Synchronous, no I/O, no locks.
+
+    LOADING ──▶ READY ──▶ UNLOADING ──▶ GONE
+       │         │ ▲          │
+       ▼         ▼ │          ▼
+      GONE    RELOADING     READY   (an unload that failed)
+                 │
+                 ▼
+                GONE                (a reload that failed for good)
+
+RELOADING is a ready model whose Triton models were lost (a dead stub, a dead tritonserver) and are
+being loaded again; it counts as loaded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field
+from enum import Enum
+
+from ensemble_tools import ServingPlan
+from serve.errors import ModelAlreadyLoaded, ModelNotLoaded, ServeError
+from serve.models.waiting_room import WaitingRoom, WaitingRooms
+
+
+class State(Enum):
+    """A model's state; the value completes the sentence "the model is ..."."""
+
+    LOADING = "being loaded"
+    READY = "loaded"
+    RELOADING = "being loaded again"
+    UNLOADING = "being unloaded"
+    GONE = "gone"
+
+    @property
+    def remedy(self) -> str:
+        """What a caller can do whom this state stands in the way."""
+        return {
+            State.LOADING: "wait until its POST /models has answered",
+            State.READY: "unload it with DELETE before it is loaded again",
+            State.RELOADING: "wait until it can be invoked, or unload it with DELETE",
+            State.UNLOADING: "wait until its DELETE has answered, then load it with POST /models",
+            State.GONE: "load it with POST /models",
+        }[self]
+
+
+_NEXT: Mapping[State, Set[State]] = {
+    State.LOADING: {State.READY, State.GONE},
+    State.READY: {State.RELOADING, State.UNLOADING},
+    State.RELOADING: {State.READY, State.GONE},
+    State.UNLOADING: {State.READY, State.GONE},
+    State.GONE: set(),
+}
+_LOADED = {State.READY, State.RELOADING}
+
+
+@dataclass
+class Model:
+    """One SageMaker model. generation counts how often its Triton models were loaded again.
+
+    lost: the Triton models of this generation whose stubs died, as requests found. stubs: how many
+    python stubs each of the Triton models had once it was loaded; none for a model that calls no
+    others by name. archive: the identity of what it is loaded from. room: who waits for it.
+    in_flight: invocations that somebody still wants. answers_large: whether its last answer in JSON
+    was one worth translating.
+    """
+
+    name: str
+    url: str
+    state: State = State.LOADING
+    plan: ServingPlan | None = None
+    generation: int = 0
+    in_flight: int = 0
+    answers_large: bool = False
+    _reload_error: ServeError | None = None
+    lost: frozenset[str] = frozenset()
+    stubs: Mapping[str, int] = field(default_factory=dict)
+    archive: str = ""
+    room: WaitingRoom = field(default_factory=lambda: WaitingRooms().room(""))
+    _changed: asyncio.Event | None = None
+
+    @property
+    def serving(self) -> ServingPlan:
+        """The plan of a model that has been loaded."""
+        assert self.plan is not None, "only a loading model has no plan"
+        return self.plan
+
+    @property
+    def reload_error(self) -> ServeError | None:
+        """What kept it from being loaded again: an error of its own for each who raises it.
+
+        One that was raised knows everything in the frames that it passed, callers' bodies included.
+        """
+        return None if self._reload_error is None else _unraised(self._reload_error)
+
+    def invocation(self) -> _InFlight:
+        """Count one invocation in flight while the block lasts; an unload waits for it."""
+        return _InFlight(self)
+
+    def answered(self, *, large: bool) -> None:
+        """Its last answer in JSON was one worth translating, or was not."""
+        self.answers_large = large
+
+    def enter(self, state: State) -> None:
+        """Change state along the table above; anything else is a bug of ours."""
+        assert state in _NEXT[self.state], f"{self.name}: {self.state} → {state}"
+        self.state = state
+        self._notify()
+
+    def _notify(self) -> None:
+        if self._changed is not None:  # somebody waits: not so at nearly every request
+            self._changed.set()
+            self._changed = None
+
+    async def _change(self) -> None:
+        if self._changed is None:
+            self._changed = asyncio.Event()
+        await self._changed.wait()
+
+    async def idle(self) -> None:
+        """Wait until no invocation is in flight. Unbounded: the caller names the limit."""
+        while self.in_flight:
+            await self._change()
+
+    async def settled(self) -> None:
+        """Wait until the model is not being loaded again. Unbounded: the caller names the limit."""
+        while self.state is State.RELOADING:
+            await self._change()
+
+
+def _unraised(error: ServeError) -> ServeError:
+    """The same error, with no memory of where it was raised."""
+    fresh = type(error).__new__(type(error), *error.args)  # __init__ would make another message
+    fresh.__dict__.update(error.__dict__)
+    return fresh
+
+
+class _InFlight:
+    """One invocation in flight. A class, since contextlib's generators cost a microsecond."""
+
+    __slots__ = ("_model",)
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    def __enter__(self) -> None:
+        self._model.in_flight += 1
+
+    def __exit__(self, *_: object) -> None:
+        model = self._model
+        model.in_flight -= 1
+        if model.in_flight == 0:
+            model._notify()
+
+
+class Registry:
+    """All models by SageMaker's name for them."""
+
+    def __init__(self, rooms: WaitingRooms | None = None) -> None:
+        self.rooms = rooms or WaitingRooms()
+        self._models: dict[str, Model] = {}
+
+    def begin_load(self, name: str, url: str) -> Model:
+        """Take the name; raises ModelAlreadyLoaded when a model of any state has it."""
+        if name in self._models:
+            state = self._models[name].state
+            raise ModelAlreadyLoaded(name, f"is already {state.value}; {state.remedy}")
+        self._models[name] = Model(name, url, room=self.rooms.room(name))
+        return self._models[name]
+
+    def finish_load(
+        self,
+        model: Model,
+        plan: ServingPlan,
+        stubs: Mapping[str, int] | None = None,
+        places: int | None = None,
+        archive: str = "",
+    ) -> None:
+        """The model can be invoked from now on; places: the least of its room."""
+        model.room.open(places)
+        model.plan, model.stubs, model.archive = plan, stubs or {}, archive
+        model.enter(State.READY)
+
+    def begin_unload(self, name: str) -> Model:
+        """No new invocations from now on; raises ModelNotLoaded unless it is ready."""
+        model = self.loaded(name)
+        if model.state is not State.READY:
+            raise ModelNotLoaded(name, f"is {model.state.value}; {model.state.remedy}")
+        model.enter(State.UNLOADING)
+        return model
+
+    def fail_unload(self, model: Model) -> None:
+        """It could not be unloaded: it is listed again, so that it can be tried again."""
+        model.enter(State.READY)
+
+    def note_lost(self, model: Model, generation: int, triton_name: str) -> None:
+        """A request of that generation met the death of one of its Triton models' stubs."""
+        if model.generation == generation:
+            model.lost |= {triton_name}
+
+    def begin_reload(self, model: Model) -> None:
+        """Its Triton models are lost and will be loaded again; invocations wait."""
+        model.enter(State.RELOADING)
+
+    def finish_reload(self, model: Model, stubs: Mapping[str, int] | None = None) -> None:
+        """It can be invoked again."""
+        model.stubs = stubs or {}
+        model.generation += 1
+        model.lost = frozenset()
+        model._reload_error = None
+        model.enter(State.READY)
+
+    def fail_reload(self, model: Model, error: ServeError) -> None:
+        """It is as lost as before, and can be tried again; error is for those who wait for it."""
+        model._reload_error = _unraised(error)
+        model.enter(State.READY)
+
+    def forget(self, model: Model) -> None:
+        """The name is free. Whoever waits for the model finds that it is gone; idempotent."""
+        if self._models.get(model.name) is model:
+            del self._models[model.name]
+        if model.state is not State.GONE:
+            model.enter(State.GONE)
+
+    def loaded(self, name: str) -> Model:
+        """The model if it is ready or being loaded again; raises ModelNotLoaded otherwise."""
+        model = self._models.get(name)
+        if model is None:
+            raise ModelNotLoaded(name)
+        if model.state not in _LOADED:
+            raise ModelNotLoaded(name, f"is {model.state.value}; {model.state.remedy}")
+        return model
+
+    def count(self, *states: State) -> int:
+        """How many models are in one of these states."""
+        return sum(model.state in states for model in self._models.values())
+
+    def all_loaded(self) -> list[Model]:
+        """Every loaded model, in the order of names."""
+        return [model for _, model in sorted(self._models.items()) if model.state in _LOADED]
+
+    def page(self, after: str, limit: int | None) -> tuple[list[Model], bool]:
+        """Loaded models whose names come after a name, at most limit; and whether more follow.
+
+        A page stays true while models come and go: it is cut by name, not by position.
+        """
+        models = self.all_loaded()
+        start = bisect_right([model.name for model in models], after) if after else 0
+        end = len(models) if limit is None else start + limit
+        return models[start:end], end < len(models)

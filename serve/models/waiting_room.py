@@ -1,0 +1,323 @@
+"""Who waits for which model, and how much of them the container holds. Synchronous but for waiting.
+
+tritonserver cannot drop a request that it has: a caller who hangs up cancels nothing there, and a
+queue of such requests is worked off for nobody. So each model has a number of places in
+tritonserver, and who finds none free waits here, in the order of arrival, where leaving costs
+nothing. A place is taken from the moment a request may go to tritonserver until tritonserver has
+it no more, which for a caller who left is later than the end of his call (docs/decisions/0021).
+
+One writer: the event loop's thread. The hot path is `enter` and `leave` while places are free: no
+future, no timer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from serve.errors import BodyTooLarge, InvocationFailed, Overloaded, ServeError, shortened
+from serve.limit import UNCOUNTED, Limit
+
+MIB = 1024 * 1024
+
+#: What is larger is counted in steps of so many bytes.
+_STEP = 256 * 1024
+#: A model that is quick has as many places as it answers requests in this time, in seconds, up to
+#: so many: enough for 16 connections, and few where its next requests take long.
+_WORK_S, _QUICK = 0.25, 16
+#: Its pace is looked at when somebody has to wait, not more often than this; and what is known of
+#: it is forgotten after this; in seconds.
+_LOOK_S, _STALE_S = 0.05, 1.0
+#: Refusals are logged at most this often, with their number, in seconds.
+_SAID_S = 10.0
+
+_log = logging.getLogger(__name__)
+
+
+class WaitedTooLong(Exception):
+    """The turn did not come within the time given."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How many may wait, and how many bytes of bodies are held, for a model and in all.
+
+    Bytes are those of every body that the container holds: of requests still coming, waiting, or
+    at work, and of answers that come or go.
+    """
+
+    waiting: int = 1000
+    held_bytes: int = 256 * MIB
+    total_waiting: int = 4000
+    total_held_bytes: int = 1024 * MIB
+
+
+class Refusals:
+    """Makes the errors of a crowd, and logs them now and then, since there are many at once."""
+
+    def __init__(self) -> None:
+        self._refused, self._said = 0, -_SAID_S
+
+    def overloaded(self, why: str) -> Overloaded:
+        """The error to raise."""
+        self._refused += 1
+        now = time.monotonic()
+        if now - self._said >= _SAID_S:
+            _log.warning("refused with 503: %s", why, extra={"refused": self._refused})
+            self._refused, self._said = 0, now
+        return Overloaded(why)
+
+
+class WaitingRooms:
+    """The rooms of all models: what they may hold together."""
+
+    def __init__(self, bounds: Bounds | None = None) -> None:
+        self.bounds = bounds or Bounds()
+        self.waiting = self.held_bytes = 0
+        self._held: dict[str, int] = {}
+        self._refusals = Refusals()
+
+    @property
+    def largest(self) -> Limit:
+        """The most bytes that may be held of one model, if nothing else is held."""
+        return min(
+            Limit(self.bounds.held_bytes, "SERVE_MAX_WAITING_MB"),
+            Limit(self.bounds.total_held_bytes, "SERVE_MAX_WAITING_TOTAL_MB"),
+        )
+
+    def room(self, name: str, least: int | None = None) -> WaitingRoom:
+        """A new room in front of one model; least None: nobody waits."""
+        return WaitingRoom(self, name, least)
+
+    def hold(self, name: str, count: int) -> None:
+        """So many bytes more of bodies for that model are held. Raises Overloaded."""
+        held, bounds = self._held.get(name, 0), self.bounds
+        if held + count > bounds.held_bytes:
+            raise self._refusals.overloaded(
+                f"requests and answers of {bounds.held_bytes // MIB} MB for the model"
+                f" {shortened(name)} are held already (SERVE_MAX_WAITING_MB)"
+            )
+        if self.held_bytes + count > bounds.total_held_bytes:
+            raise self._refusals.overloaded(
+                f"requests and answers of {bounds.total_held_bytes // MIB} MB are held already"
+                " (SERVE_MAX_WAITING_TOTAL_MB)"
+            )
+        self._held[name] = held + count
+        self.held_bytes += count
+
+    def let_go(self, name: str, count: int) -> None:
+        """So many bytes of what `hold` counted are held no more."""
+        self.held_bytes -= count
+        left = self._held[name] - count
+        if left:
+            self._held[name] = left
+        else:
+            del self._held[name]
+
+    def check_room(self, name: str, waiting: int) -> None:
+        """Raise Overloaded unless one more may wait where so many do."""
+        if waiting >= self.bounds.waiting:
+            raise self._refusals.overloaded(
+                f"{waiting} requests wait for the model {shortened(name)} already"
+                " (SERVE_MAX_WAITING)"
+            )
+        if self.waiting >= self.bounds.total_waiting:
+            raise self._refusals.overloaded(
+                f"{self.waiting} requests wait already (SERVE_MAX_WAITING_TOTAL)"
+            )
+
+
+class WaitingRoom:
+    """One model's: places in tritonserver, and those who wait for one, first come first served.
+
+    least: how many requests tritonserver is given at once; None for any number. A model that is
+    quick gets more places, up to _QUICK: as many as it answers in _WORK_S. It costs a small request
+    a tenth of its time to wait, and what is worked off at once is in nobody's way.
+    """
+
+    __slots__ = (
+        "_answered", "_least", "_looked", "_looked_answered", "_name", "_places", "_rooms",
+        "_taken", "_timer", "_waiting",
+    )  # fmt: skip
+
+    def __init__(self, rooms: WaitingRooms, name: str, least: int | None = None) -> None:
+        self._rooms, self._name = rooms, name
+        self._taken = self._answered = 0
+        self._waiting: OrderedDict[asyncio.Future[None], float] = OrderedDict()
+        self._timer: asyncio.TimerHandle | None = None
+        self.open(least)
+
+    def open(self, least: int | None) -> None:
+        """From now on tritonserver is given so many."""
+        self._least = sys.maxsize if least is None else least
+        self._places = self._least
+        self._looked, self._looked_answered = -_STALE_S, 0
+
+    @property
+    def places(self) -> int:
+        """How many there are now."""
+        return self._places
+
+    @property
+    def taken(self) -> int:
+        """How many places are taken, those of callers who left included."""
+        return self._taken
+
+    @property
+    def waiting(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
+
+    def enter(self) -> bool:
+        """Take a place if one is free; else the caller has to wait."""
+        if self._taken < self._places:
+            self._taken += 1
+            return True
+        return False
+
+    async def wait(self, limit_s: float) -> None:
+        """Take a place when the turn comes. Raises Overloaded at once, WaitedTooLong later.
+
+        Who is cancelled leaves no trace.
+        """
+        self._rooms.check_room(self._name, len(self._waiting))
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        turn: asyncio.Future[None] = loop.create_future()
+        self._waiting[turn] = now + limit_s
+        self._rooms.waiting += 1
+        if self._timer is None:
+            self._timer = loop.call_at(now + limit_s, self._end_late)
+        if now - self._looked > _LOOK_S:
+            self._look_at_pace(now)
+        try:
+            await turn
+        except BaseException:
+            if turn in self._waiting:
+                self._drop(turn)
+            elif not turn.cancelled() and turn.exception() is None:
+                self.leave()  # it was given just now, to one who does not want it any more
+            raise
+
+    def held_answer(self) -> HeldAnswer:
+        """For the bytes of one answer."""
+        return HeldAnswer(self._rooms, self._name)
+
+    def hold(self, count: int, own: int = 0) -> None:
+        """So many bytes more of a body are held than came. own: that are counted of it already.
+
+        Raises Overloaded, and BodyTooLarge for more than there is ever room for.
+        """
+        if own + count > self._rooms.largest:
+            raise BodyTooLarge("more with all that is made of it", self._rooms.largest)
+        self._rooms.hold(self._name, count)
+
+    def let_go(self, count: int) -> None:
+        """So many bytes of what `hold` counted are held no more."""
+        if count:
+            self._rooms.let_go(self._name, count)
+
+    def leave(self) -> None:
+        """Give a place back: to the first who waits."""
+        self._answered += 1
+        self._taken -= 1
+        if self._waiting:
+            self._let_in()
+
+    def keep(self) -> None:
+        """A caller goes, tritonserver still has his request: his place needs a second `leave`."""
+        self._taken += 1
+
+    def _let_in(self) -> None:
+        while self._waiting and self._taken < self._places:
+            turn = next(iter(self._waiting))
+            self._drop(turn)
+            if not turn.done():
+                self._taken += 1
+                turn.set_result(None)
+
+    def _drop(self, turn: asyncio.Future[None]) -> None:
+        del self._waiting[turn]
+        self._rooms.waiting -= 1
+
+    def _end_late(self) -> None:
+        """The first in the line is the first to have waited too long: one timer is enough."""
+        loop = asyncio.get_running_loop()
+        self._timer = None
+        for turn, deadline in list(self._waiting.items()):
+            if deadline > loop.time():
+                self._timer = loop.call_at(deadline, self._end_late)
+                return
+            self._drop(turn)
+            if not turn.done():
+                turn.set_exception(WaitedTooLong())
+
+    def _look_at_pace(self, now: float) -> None:
+        passed, answered = now - self._looked, self._answered - self._looked_answered
+        self._looked, self._looked_answered = now, self._answered
+        paced = 0 if passed > _STALE_S else min(_QUICK, int(answered / passed * _WORK_S))
+        self._places = max(self._least, paced)
+        self._let_in()
+
+
+class _HeldBytes:
+    """The bytes of one body, counted as they come; `let_go` when they are gone.
+
+    largest: that it may have, in bytes; a Limit, where a message is to name its setting.
+    """
+
+    __slots__ = ("_name", "_rooms", "counted", "largest", "uncounted_up_to")
+
+    def __init__(self, rooms: WaitingRooms, name: str, largest: int) -> None:
+        self._rooms, self._name, self.largest = rooms, name, largest
+        self.counted = 0
+        self.uncounted_up_to = min(UNCOUNTED, largest)
+
+    def grow(self, size: int) -> None:
+        """The body has that many bytes now. Raises Overloaded, and what too_large makes."""
+        if size <= self.uncounted_up_to:
+            return
+        if size > self.largest:
+            raise self.too_large(size)
+        stepped = -(-(size - self.counted) // _STEP) * _STEP
+        more = min(stepped, self.largest - self.counted)
+        self._rooms.hold(self._name, more)
+        self.counted += more
+        self.uncounted_up_to = min(self.counted, self.largest)
+
+    def let_go(self) -> None:
+        """Nothing of it is held any more; idempotent."""
+        if self.counted:
+            self._rooms.let_go(self._name, self.counted)
+            self.counted = 0
+            self.uncounted_up_to = 0
+
+    def too_large(self, size: int) -> ServeError:
+        """The error for more than the largest."""
+        raise NotImplementedError
+
+
+class HeldBody(_HeldBytes):
+    """Of a request."""
+
+    def too_large(self, size: int) -> ServeError:
+        """The caller's fault."""
+        return BodyTooLarge(f"{size} bytes and more", self.largest)
+
+
+class HeldAnswer(_HeldBytes):
+    """Of an answer: a larger one than may be held for a model would never find room."""
+
+    def __init__(self, rooms: WaitingRooms, name: str) -> None:
+        super().__init__(rooms, name, rooms.largest)
+
+    def too_large(self, size: int) -> ServeError:
+        """The model's fault."""
+        return InvocationFailed(
+            f"the model {shortened(self._name)} answers with more than {self.largest // MIB} MB"
+            f" ({self._rooms.largest.setting}); ask it for less at once"
+        )

@@ -1,0 +1,174 @@
+"""What the models' processes hold now: memory, shared memory, threads. Read from /proc.
+
+A Python stub says by its command whose it is (its model's path) and which region in /dev/shm is its
+own; what it starts belongs to it. tritonserver is the child of ours whose command names our serving
+repository. A process that ends while it is read holds nothing.
+
+Memory is what no file stands behind (RssAnon), with the region, which tritonserver allocates whole
+(seen: 16 MiB each on 2.51). Libraries are shared by all models and can be read again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from serve.resources.free import Kernel
+
+_STUB = "triton_python_backend_stub"
+_PREFIX = "shm-region-prefix-name="
+#: Fields of /proc/PID/stat after the command in brackets, counted from 0 (proc_pid_stat(5)).
+_PARENT, _THREADS = 1, 17
+
+
+@dataclass(frozen=True)
+class Held:
+    """What processes hold. memory: bytes now, region included; peak: the most that it was.
+
+    processes: how many stubs; tasks: how many threads they have, children's included.
+    """
+
+    memory: int = 0
+    peak: int = 0
+    region: int = 0
+    processes: int = 0
+    tasks: int = 0
+
+    def __add__(self, other: Held) -> Held:
+        return Held(
+            self.memory + other.memory,
+            self.peak + other.peak,
+            self.region + other.region,
+            self.processes + other.processes,
+            self.tasks + other.tasks,
+        )
+
+
+@dataclass(frozen=True)
+class Census:
+    """Triton name -> what its stubs hold. server: tritonserver's own, without stubs; its pid.
+
+    abandoned: bytes of tritonserver's regions in /dev/shm that no stub uses. While nothing is being
+    loaded they are those of stubs that died, which some versions keep for as long as they live.
+    """
+
+    models: Mapping[str, Held] = field(default_factory=dict)
+    server: Held = Held()
+    pid: int | None = None
+    abandoned: int = 0
+
+
+@dataclass(frozen=True)
+class _Process:
+    pid: int
+    parent: int
+    tasks: int
+
+
+def take_census(serving_repository: Path, kernel: Kernel, parent: int | None = None) -> Census:
+    """Blocking: 4 ms for a hundred stubs. parent: of tritonserver; this process."""
+    proc = str(kernel.proc)  # joining Paths would be half of the time
+    children: dict[int, list[_Process]] = {}
+    for process in _processes(proc):
+        children.setdefault(process.parent, []).append(process)
+    server = _server(proc, children.get(parent or os.getpid(), ()), serving_repository)
+    if server is None:
+        return Census()
+    models: dict[str, Held] = {}
+    used = set()
+    for stub in children.get(server.pid, ()):
+        words = _words(proc, stub.pid)
+        name = _model_of(words, f"{serving_repository}/")
+        if name:
+            region = _region_name(words)
+            used.add(region)
+            held = _held(proc, stub, children, _size(kernel, region))
+            models[name] = models.get(name, Held()) + held
+    abandoned = sum(_size(kernel, name) for name in _regions(proc, server, kernel) - used)
+    return Census(models, _own(proc, server), server.pid, abandoned)
+
+
+def _processes(proc: str) -> Iterator[_Process]:
+    for name in os.listdir(proc):
+        if name.isdigit():
+            fields = _read(f"{proc}/{name}/stat").rpartition(b")")[2].split()
+            if len(fields) > _THREADS:
+                yield _Process(int(name), int(fields[_PARENT]), int(fields[_THREADS]))
+
+
+def _server(
+    proc: str, ours: list[_Process] | tuple[()], serving_repository: Path
+) -> _Process | None:
+    argument = f"--model-repository={serving_repository}"
+    return next((child for child in ours if argument in _words(proc, child.pid)), None)
+
+
+def _held(proc: str, stub: _Process, children: Mapping[int, list[_Process]], region: int) -> Held:
+    """The stub's own and that of all below it."""
+    held = Held(region, region, region, 1)
+    waiting = [stub]
+    while waiting:
+        process = waiting.pop()
+        held += _own(proc, process)
+        waiting += children.get(process.pid, ())
+    return held
+
+
+def _own(proc: str, process: _Process) -> Held:
+    """One process; its peak is that of its resident memory, less the files in it now."""
+    rows = {}
+    for row in _read(f"{proc}/{process.pid}/status").splitlines():
+        name, _, value = row.partition(b":")
+        if name in (b"RssAnon", b"RssFile", b"RssShmem", b"VmHWM"):
+            rows[name] = int(value.split()[0]) << 10
+    memory = rows.get(b"RssAnon", 0)
+    files = rows.get(b"RssFile", 0) + rows.get(b"RssShmem", 0)
+    return Held(memory, max(memory, rows.get(b"VmHWM", 0) - files), tasks=process.tasks)
+
+
+def _region_name(words: tuple[str, ...]) -> str:
+    """The stub's region: its second argument (python_backend, pb_stub); empty for none."""
+    name = words[2].strip("/") if len(words) > 2 else ""
+    return "" if "/" in name or name.startswith(".") else name
+
+
+def _regions(proc: str, server: _Process, kernel: Kernel) -> set[str]:
+    """Names of all that tritonserver has made for stubs; its command says how they begin."""
+    words = _words(proc, server.pid)
+    prefix = next((word.partition(_PREFIX)[2] for word in words if _PREFIX in word), "")
+    try:
+        names = os.listdir(kernel.shared_memory) if prefix else []
+    except OSError:
+        return set()
+    return {name for name in names if name.startswith(prefix)}
+
+
+def _size(kernel: Kernel, region: str) -> int:
+    """Its bytes; 0 where there is none."""
+    if not region:
+        return 0
+    try:
+        return (kernel.shared_memory / region).stat().st_blocks * 512
+    except (OSError, ValueError):
+        return 0
+
+
+def _model_of(words: tuple[str, ...], repository: str) -> str:
+    """The directory in the repository that the stub's model lies in; empty for another process."""
+    if len(words) < 2 or not words[0].endswith(_STUB) or not words[1].startswith(repository):
+        return ""
+    return words[1][len(repository) :].partition("/")[0]
+
+
+def _words(proc: str, pid: int) -> tuple[str, ...]:
+    return tuple(_read(f"{proc}/{pid}/cmdline").decode(errors="replace").split("\0"))
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return file.read()
+    except OSError:
+        return b""

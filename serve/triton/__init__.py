@@ -1,0 +1,1 @@
+"""tritonserver: what it is asked, what it says, what it hosts, and what it may die of."""

@@ -1,0 +1,137 @@
+"""Loads that end, whatever tritonserver and the kernel make of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+
+from ensemble_tools import ServingPlan
+from serve.deadline import Deadline
+from serve.errors import (
+    KilledForMemory,
+    ModelUnusable,
+    ResourceExhausted,
+    ServeError,
+    TritonTimeout,
+    TritonUnavailable,
+)
+from serve.resources.shortages import Denials, denials
+from serve.triton.client import TritonClient
+from serve.triton.messages import quotes_a_death
+from serve.triton.suspects import LoadWork, Suspects
+from serve.triton.trials import Trials
+
+#: A load goes on so long after a process was denied a thread, which may not have been needed.
+_DENIED_S = 30.0
+_LOOK_S = 1.0
+
+
+class Loading:
+    """Has tritonserver load models, and remembers which it has not answered.
+
+    denied: what the kernel has denied so far. under_way: what tritonserver loads now. given_up: by
+    model, loads that took too long and may go on; whoever unloads the model takes it out.
+    """
+
+    def __init__(
+        self,
+        triton: TritonClient,
+        load_timeout_s: float,
+        trials: Trials,
+        denied: Callable[[], Denials] = denials,
+    ) -> None:
+        self._triton, self.load_timeout_s = triton, load_timeout_s
+        self._trials, self._denied = trials, denied
+        self.under_way: set[LoadWork] = set()
+        self.given_up: dict[str, LoadWork] = {}
+
+    @property
+    def suspects(self) -> Suspects:
+        """The book that loads are entered in."""
+        return self._trials.suspects
+
+    def limit(self) -> Deadline:
+        """For a load that begins now."""
+        return Deadline(self.load_timeout_s, "SERVE_LOAD_TIMEOUT")
+
+    async def load(self, plan: ServingPlan, archive: str, limit: Deadline) -> None:
+        """Load it, alone if its load is suspected of having killed tritonserver.
+
+        archive: its identity, which changes with its content. limit: for all that is left of the
+        load. Raises what TritonClient.load does;
+        ModelUnusable for a culprit. A model whose load was not answered is to be unloaded.
+        """
+        work = LoadWork(plan.model_name, archive)
+        await self._trials.of(work, lambda: self._load(work, plan, limit))
+
+    async def _load(self, work: LoadWork, plan: ServingPlan, limit: Deadline) -> None:
+        before = self._denied()
+        with self._entered(work):
+            try:
+                await self._unless_denied(self._in_time(plan, limit), before)
+            except ServeError as error:
+                if isinstance(error, TritonTimeout):
+                    self.given_up[plan.model_name] = work
+                now = self._denied()
+                lack = now.since(before)
+                if lack is None or not _may_be_shortage(error, plan):
+                    raise
+                self.suspects.acquit(work)
+                kind = KilledForMemory if now.killed_since(before) else ResourceExhausted
+                raise kind(
+                    f"no resources to load the model {plan.model_name}: {lack}; unload a model"
+                ) from error
+        self.suspects.clear(work)
+
+    async def _in_time(self, plan: ServingPlan, limit: Deadline) -> None:
+        try:
+            await self._triton.load(plan, limit.remaining)
+        except TritonTimeout as error:
+            raise limit.missed(f"loading the model {plan.model_name}") from error
+
+    @contextmanager
+    def _entered(self, work: LoadWork) -> Iterator[None]:
+        """In the book for as long as tritonserver has it; answered is a refusal, too."""
+        self.under_way.add(work)
+        self.suspects.enter(work)
+        try:
+            yield
+        except (ModelUnusable, ResourceExhausted):
+            self.suspects.answered(work)
+            self.suspects.clear(work)
+            raise
+        except BaseException as error:
+            self.suspects.lost(work, broken=isinstance(error, TritonUnavailable))
+            raise
+        else:
+            self.suspects.answered(work)
+        finally:
+            self.under_way.discard(work)
+
+    async def _unless_denied(self, loading: Awaitable[None], before: Denials) -> None:
+        """The load; raises TritonTimeout some time after a process was denied.
+
+        A stub that is denied a thread may wait for it for ever (seen).
+        """
+        task = asyncio.ensure_future(loading)
+        left_s = _DENIED_S
+        try:
+            while not task.done() and left_s > 0:
+                await asyncio.wait({task}, timeout=_LOOK_S)
+                if self._denied().processes > before.processes:
+                    left_s -= _LOOK_S
+            if not task.done():
+                raise TritonTimeout("a load that was denied a process", _DENIED_S, "the pids limit")
+            task.result()
+        finally:
+            if not task.cancel() and not task.cancelled():
+                task.exception()  # looked at: asyncio logs those that nobody has seen
+
+
+def _may_be_shortage(error: ServeError, plan: ServingPlan) -> bool:
+    """Whether a lack may be behind it: a stub that died, a load that stands, a tritonserver gone.
+
+    A model that raised, or a config that is wrong, says so itself.
+    """
+    return not isinstance(error, ModelUnusable) or quotes_a_death(str(error), plan.triton_names)

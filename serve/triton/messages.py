@@ -1,0 +1,163 @@
+"""PURE. What tritonserver's messages mean: they, not its statuses, say whose fault a failure is.
+
+2.35 and 2.36 answer 400 to nearly everything; since 2.42 there are 404, 500, 501 and 503 as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from enum import Enum
+
+from serve.triton.exhaustion import means_exhaustion
+
+
+class Verdict(Enum):
+    """Whose fault a failed inference is."""
+
+    CALLER = "caller"
+    MODEL = "model"
+    STUB_DIED = "stub died"
+    NOT_LOADED = "not loaded"
+    EXHAUSTED = "exhausted"
+    UNAVAILABLE = "unavailable"
+
+
+# Messages quote callers: names of inputs and outputs, and the request's id in front of everything.
+# So each pattern is of a whole message, or of its beginning, where no words of a caller stand.
+_STEP = r"(?:in ensemble '[^']*', )*"
+#: The python backend wraps what a model raised; 2.36 answers it with 400.
+_RAISED = r"Failed to process the request\(s\) for model (?:instance )?'[^']*', message: "
+_MODEL_RAISED = re.compile(_STEP + _RAISED)
+_STUB_DIED = re.compile(_STEP + rf"(?:{_RAISED})?Stub process '[^']*' is not healthy\.?")
+#: In a namespace the name stands behind the repository's path: '/repository::name'. The second
+#: form is what a model that was unloaded gets when the server went on (seen).
+_NOT_LOADED = re.compile(
+    _STEP + r"(?:Request for unknown model: '(?P<unknown>[^']*)'"
+    r" (?:is not found|has no available versions|version -?\d+ is not found)"
+    r"|Identifier of model '(?P<unmapped>[^']*)' is not found in global map"
+    r"|Model '(?P<unready>[^']*)' is not ready\.?)"
+)
+_UNAVAILABLE = re.compile(
+    _STEP + r"(?:(?:\[request id: .*\] )?(?:Exceeds maximum queue size"
+    r"|Server is stopping, scheduler for model has stopped accepting new inference requests)"
+    r"|Server not ready|Server exiting|Request timeout expired"
+    r"|Request for unknown model: '[^']*' version -?\d+ is not at ready state)",
+    re.DOTALL,
+)
+#: What the frontend says of a request that it cannot read: 500 since 2.42.
+_UNREADABLE = re.compile(
+    r"Unable to parse '|Unable to parse JSON bytes array|Unable to set 'classification'"
+    r"|failed to parse the request JSON buffer: |Unsupported compression type$"
+)
+#: What the frontend and the core say of a request that does not fit the model: 400 always, and 404
+#: for shared memory.
+_UNFIT = re.compile(
+    _STEP + r"(?:\[request id: |unexpected inference (?:input|output) '|unexpected size for input '"
+    r"|invalid datatype for input |Unable to find shared memory region: '"
+    r"|inference header size should be in range |parameter ')"
+)
+
+
+def judge(
+    status: int, message: str, triton_names: Collection[str], said: Sequence[bytes] = ()
+) -> Verdict:
+    """Whose fault it is that an inference was answered with this status and message.
+
+    said: what the caller wrote, in pieces. A message may repeat it, and a model, too: what stands
+    there is no word of tritonserver's.
+
+    triton_names: the models that the inference goes through. A model that calls others may pass on
+    that one of those is unknown; loading its own again would not help.
+    """
+    if _STUB_DIED.fullmatch(message):
+        return Verdict.STUB_DIED
+    if (lost := _NOT_LOADED.fullmatch(message)) and _is_one_of(triton_names, lost):
+        return Verdict.NOT_LOADED
+    if _UNAVAILABLE.fullmatch(message):
+        return Verdict.UNAVAILABLE
+    if _UNREADABLE.match(message) or (status < 500 and _UNFIT.match(message)):
+        return Verdict.CALLER
+    if means_exhaustion(message, said):
+        return Verdict.EXHAUSTED
+    if _MODEL_RAISED.match(message) or status >= 500:
+        return Verdict.MODEL
+    return Verdict.CALLER
+
+
+def was_carried_out(message: str) -> bool:
+    """Whether tritonserver gave the request to a model, as far as the message of its error tells.
+
+    It did not when the model was not there. A caller who makes a model say the same gains nothing.
+    """
+    return not any(said.fullmatch(message) for said in (_STUB_DIED, _NOT_LOADED, _UNAVAILABLE))
+
+
+def dead_model(message: str, triton_names: Collection[str]) -> str | None:
+    """Which of the models a message with the verdict STUB_DIED is about, if it says so.
+
+    It names the instance: the model's name, its version or group, and a number.
+    """
+    instance = message.rpartition("Stub process '")[2].partition("'")[0].rpartition("::")[2]
+    fitting = [
+        name for name in triton_names if re.fullmatch(re.escape(name) + r"(?:_\d+)*", instance)
+    ]
+    return max(fitting, key=len, default=None)
+
+
+def quotes_a_death(message: str, triton_names: Collection[str]) -> bool:
+    """Whether the message of a model that calls others says that the stub of one of them died.
+
+    It says so in any place and in any words around it, a traceback for instance: the calling model
+    wrote it, and perhaps its caller. It is to be believed only when a stub is missing.
+    """
+    names = "|".join(map(re.escape, triton_names))
+    death = rf"Stub process '(?:[^']*::)?(?:{names})(?:_\d+)*' is not healthy"
+    return re.search(death, message) is not None
+
+
+def _is_one_of(triton_names: Collection[str], lost: re.Match[str]) -> bool:
+    name = next(name for name in lost.groups() if name is not None)
+    return name.rpartition("::")[2] in triton_names
+
+
+#: "load failed for model 'm': version 1 is at UNAVAILABLE state: Internal: ValueError: boom\n\nAt:"
+_REASON = re.compile(
+    r"version -?\d+ is at UNAVAILABLE state: (?:[A-Z][a-z]+(?: [a-z]+)?: )?(?P<reason>.+)",
+    re.DOTALL,
+)
+#: A region of the python backend in /dev/shm: container/triton_command's prefix and what the
+#: backend makes of it, in 2.36 a number, later a UUID.
+_REGION = re.compile(r"/?serve_[0-9]+_[0-9a-f]+_[0-9A-Za-z-]+")
+_TRACEBACK = "\n\nAt:"
+#: Merlin's workflow step puts the list of a traceback's lines behind the exception.
+_FORMATTED = ", Traceback: ['"
+
+
+def load_failure_reason(message: str) -> str:
+    """The innermost reason in the message of a failed load: for a model that raised, its error.
+
+    The python backend sends the exception first and the places after it; pb_utils' own exceptions
+    carry a formatted traceback instead, whose last line is the exception.
+    """
+    match = _REASON.search(message)  # the first: what the model said comes behind it
+    return one_sentence(match["reason"] if match else message)
+
+
+def without_regions(message: str) -> str:
+    """A message without the names of shared memory regions.
+
+    Who knows one could have tritonserver map it and so read and write a model's memory
+    (CVE-2025-23319, -23320, -23334): such names are nobody's business outside the container.
+    """
+    return _REGION.sub("(a shared memory region)", message)
+
+
+def one_sentence(message: str) -> str:
+    """A message without the places that a traceback names and names of regions, on one line."""
+    message = without_regions(message)
+    reason = message.partition(_TRACEBACK)[0].partition(_FORMATTED)[0].rstrip("; \n")
+    lines = [line.strip() for line in reason.splitlines() if line.strip()]
+    if any("Traceback (most recent call last)" in line for line in lines):
+        lines = lines[-1:]
+    return " ".join(lines) or " ".join(message.split())

@@ -1,0 +1,751 @@
+"""What callers may do to a connection: send too much, too slowly, nonsense, or leave."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import struct
+import time
+from dataclasses import dataclass
+from typing import cast
+
+import pytest
+
+from serve.errors import TritonUnavailable
+from serve.http import bounded_protocol, connections
+from serve.http.connections import Connections
+from tests.unit.serve.joined import until
+from tests.unit.serve.served import LIMITS, WAIT_S, Served, Wire, post
+
+PING = b"GET /ping HTTP/1.1\r\nhost: x\r\n\r\n"
+GARBAGE = b"\0\0 no request \r\n\r\n"
+NAMES = pytest.mark.parametrize("name", ["m", "%6d"], ids=["plain", "ASGI"])
+
+
+class Slow:
+    """Holds each request until it is let go, and knows which were given up."""
+
+    def __init__(self, served: Served) -> None:
+        self.let_go = asyncio.Event()
+        self.given_up: list[bytes] = []
+        self.started = asyncio.Semaphore(0)
+        served.forwarding.behind = self._behind
+
+    async def _behind(self, _: str, body: bytes) -> None:
+        self.started.release()
+        try:
+            await self.let_go.wait()
+        except asyncio.CancelledError:
+            self.given_up.append(body)
+            raise
+
+    async def has_started(self) -> None:
+        """Wait for one more."""
+        await asyncio.wait_for(self.started.acquire(), WAIT_S)
+
+    async def knows(self, *bodies: bytes) -> None:
+        """Wait until these were given up."""
+        await until(lambda: sorted(self.given_up) == sorted(bodies))
+
+
+async def refused(wire: Wire, status: int, says: bytes) -> None:
+    """One sentence of that status, and the end."""
+    found, headers, body = await wire.answer()
+    assert (found, headers["connection"], headers["content-type"]) == (
+        status, "close", "application/json",
+    )  # fmt: skip
+    assert says in body
+    assert await wire.is_closed()
+
+
+# -- callers who leave
+
+
+@NAMES
+async def test_a_half_closed_caller_is_answered(served: Served, name: str) -> None:
+    """He said all that he had to say; after the answer the connection ends."""
+    wire = await served.connect()
+    slow = Slow(served)
+    await wire.send(post(name, b"1"))
+    wire.writer.write_eof()
+    await slow.has_started()
+    await asyncio.sleep(0.1)
+    slow.let_go.set()
+    assert (await wire.answer())[2] == b"m:1"
+    assert await wire.is_closed()
+
+
+@NAMES
+async def test_a_half_closed_caller_who_does_not_wait(served: Served, name: str) -> None:
+    """However long tritonserver takes, he is not asked anything."""
+    served.forwarding.waits = False
+    wire = await served.connect()
+    slow = Slow(served)
+    await wire.send(post(name, b"1"))
+    wire.writer.write_eof()
+    await slow.has_started()
+    await asyncio.sleep(1)
+    slow.let_go.set()
+    assert (await wire.answer())[2] == b"m:1"
+
+
+@NAMES
+async def test_a_half_closed_caller_who_waits_long(served: Served, name: str) -> None:
+    """He is asked by an interim answer whether he is there, and then gets his own."""
+    wire = await served.connect()
+    slow = Slow(served)
+    await wire.send(post(name, b"1"))
+    wire.writer.write_eof()
+    assert (await wire.answer())[0] == 100
+    slow.let_go.set()
+    assert (await wire.answer())[2] == b"m:1"
+
+
+@NAMES
+@pytest.mark.parametrize("reset", [False, True], ids=["close", "reset"])
+async def test_a_caller_who_hung_up(served: Served, name: str, reset: bool) -> None:
+    """His request is given up, in a second or so, or at once where the connection is reset."""
+    slow = Slow(served)
+    wires = [await served.connect() for _ in range(3)]
+    for number, wire in enumerate(wires):
+        await wire.send(post(name, b"%d" % number))
+        await slow.has_started()
+    for wire in wires[:2]:
+        if reset:
+            number = os.dup(wire.writer.get_extra_info("socket").fileno())
+            with socket.socket(fileno=number) as same:
+                same.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        wire.writer.close()
+    started = time.monotonic()
+    await slow.knows(b"0", b"1")
+    assert time.monotonic() - started < (0.5 if reset else 3)
+    slow.let_go.set()
+    assert (await wires[2].answer())[2] == b"m:2"
+
+
+async def test_a_caller_who_hung_up_behind_another_request(served: Served) -> None:
+    """A request sent ahead keeps the connection from being read; it is seen all the same."""
+    slow = Slow(served)
+    wire = await served.connect()
+    await wire.send(post("m", b"1") + post("m", b"2"))
+    await slow.has_started()
+    wire.writer.close()
+    await slow.knows(b"1")
+
+
+@NAMES
+async def test_garbage_behind_a_good_request(served: Served, name: str) -> None:
+    """The good one gets its answer, then the garbage a 400."""
+    slow = Slow(served)
+    wire = await served.connect()
+    await wire.send(post(name, b"1") + post("m", b"2") + GARBAGE)
+    await slow.has_started()
+    slow.let_go.set()
+    assert (await wire.answer())[2] == b"m:1"
+    assert (await wire.answer())[2] == b"m:2"
+    await refused(wire, 400, b"the request: found no HTTP/1.1")
+
+
+async def test_half_a_body_behind_a_good_request(served: Served) -> None:
+    """In chunks that are none: the good one is answered, the other one refused."""
+    slow = Slow(served)
+    wire = await served.connect()
+    broken = post("m").replace(
+        b"content-length: 2\r\n\r\n{}", b"transfer-encoding: chunked\r\n\r\n"
+    )
+    await wire.send(post("m", b"1") + broken + b"1\r\na\r\nnonsense\r\n")
+    await slow.has_started()
+    slow.let_go.set()
+    assert (await wire.answer())[2] == b"m:1"
+    await refused(wire, 400, b"no HTTP/1.1")
+    assert len(served.forwarding.asked) == 1
+
+
+async def test_too_many_ahead(served: Served) -> None:
+    """Those within the bound are answered, then one sentence."""
+    wire = await served.connect()
+    slow = Slow(served)
+    await wire.send(post("m", b"1") + PING * 5000)
+    await slow.has_started()
+    slow.let_go.set()
+    statuses = [(await wire.answer())[0] for _ in range(102)]
+    assert statuses == [200] * 101 + [400]
+    assert await wire.is_closed()
+
+
+# -- too much
+
+
+@pytest.mark.parametrize("path", [b"POST /models/m/invoke", b"GET /ping", b"POST /models"])
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"a: " + b"x" * 17_000 + b"\r\n\r\n",
+        b"a: " + b"x" * 400_000,
+        b"".join(b"a%d: x\r\n" % number for number in range(300)) + b"\r\n",
+        b"".join(b"a%d: x\r\n" % number for number in range(300)),
+        b"".join(b"a%d: %s\r\n" % (number, b"x" * 1000) for number in range(70)) + b"\r\n",
+    ],
+    ids=["line", "endless line", "headers", "endless headers", "in all"],
+)
+async def test_a_large_head(served: Served, path: bytes, head: bytes) -> None:
+    """One sentence, and nobody is asked."""
+    wire = await served.connect()
+    wire.writer.write(path + b" HTTP/1.1\r\n" + head)
+    await refused(wire, 431, b"at most 65536 bytes, 16384 in a line, and 256 headers")
+    assert not served.forwarding.asked
+
+
+async def test_a_head_in_small_pieces(served: Served) -> None:
+    """Is measured like one that comes at once, whatever came before it on the connection."""
+    wire = await served.connect()
+    wire.writer.write(post("m", b"x" * 300_000) + b"POST /models/m/invoke HTTP/1.1\r\n")
+    assert (await wire.answer())[0] == 200
+    await wire.send(*[b"a%d: %s\r\n" % (number, b"x" * 3000) for number in range(20)])
+    await wire.send(b"content-length: 1\r\n\r\na")
+    assert (await wire.answer())[2] == b"m:a"
+    wire.writer.write(b"POST /models/m/invoke HTTP/1.1\r\n")
+    await wire.send(*[b"a%d: %s\r\n" % (number, b"x" * 3000) for number in range(24)])
+    await refused(wire, 431, b"at most 65536 bytes")
+
+
+#: The way of one's own, and three that are ASGI's.
+WAYS = pytest.mark.parametrize(
+    "line",
+    [
+        b"POST /models/m/invoke HTTP/1.1\r\n",
+        b"POST /models/%6d/invoke HTTP/1.1\r\n",
+        b"POST /models/m/invoke HTTP/1.0\r\n",
+        b"POST /models/m/invoke HTTP/1.1\r\nexpect: 100-continue\r\n",
+    ],
+    ids=["plain", "ASGI", "HTTP/1.0", "expect"],
+)
+CHUNKED = b"host: x\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n"
+
+
+@WAYS
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [b"0\r\n" + b"aa: bb\r\n" * 300 + b"\r\n"],
+        [b"0\r\n" + b"aa: bb\r\n" * 300],
+        [b"0\r\na: " + b"x" * 17_000 + b"\r\n\r\n"],
+        [b"0\r\n" + (b"a: " + b"x" * 1000 + b"\r\n") * 70 + b"\r\n"],
+        [b"0\r\na: ", *[b"x" * 20_000] * 8],
+        [b"1;a=", *[b"x" * 20_000] * 8],
+        [b"0" * 20_000] * 8,
+    ],
+    ids=["trailers", "endless trailers", "line", "in all", "endless line", "extension", "size"],
+)
+async def test_what_is_beside_a_body(served: Served, line: bytes, pieces: list[bytes]) -> None:
+    """Trailers, and what a chunk says before its bytes, are bounded as heads are."""
+    wire = await served.connect()
+    await wire.send(line + CHUNKED)
+    if b"expect" in line:
+        assert (await wire.answer())[0] == 100
+    await wire.send(*pieces)
+    await refused(wire, 431, b"at most 65536 bytes, 16384 in a line, and 256 headers")
+    assert not served.forwarding.asked
+
+
+async def test_refused_before_it_is_told_to_go_on(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One who would wait for a 100 and did not: he gets one answer, and the log says nothing."""
+    wire = await served.connect()
+    head = b"POST /models/m/invoke HTTP/1.1\r\nexpect: 100-continue\r\n"
+    with caplog.at_level(logging.INFO):
+        await wire.send(head + CHUNKED + b"0\r\n" + b"aa: bb\r\n" * 300)
+        await refused(wire, 431, b"at most 65536 bytes")
+    assert not caplog.records
+
+
+ANNOUNCED = b"host: x\r\ncontent-length: 1000000000\r\n"
+
+
+@pytest.mark.parametrize(
+    ("head", "most"),
+    [
+        (b"POST /models/%6d/invoke HTTP/1.1\r\n" + ANNOUNCED, LIMITS.largest_body),
+        (b"POST /models/m/invoke HTTP/1.0\r\n" + ANNOUNCED, LIMITS.largest_body),
+        (b"POST /models/m/invoke?a=b HTTP/1.1\r\n" + ANNOUNCED, LIMITS.largest_body),
+        (b"POST /models/m/invoke HTTP/1.1\r\nExpect: 100-continue\r\n" + ANNOUNCED,
+         LIMITS.largest_body),
+        (b"POST /models HTTP/1.1\r\n" + ANNOUNCED, 65536),
+        (b"GET /ping HTTP/1.1\r\n" + ANNOUNCED, 65536),
+        (b"DELETE /models/m HTTP/1.1\r\n" + ANNOUNCED, 65536),
+    ],
+)  # fmt: skip
+async def test_an_announced_body(served: Served, head: bytes, most: int) -> None:
+    """What says that it is too large is refused before any of it has come."""
+    wire = await served.connect()
+    await wire.send(head + b"\r\n")
+    named = b" (SERVE_THE_LARGEST)" if most == LIMITS.largest_body else b""
+    expected = b'expected at most %d bytes%s"' % (most, named)
+    await refused(wire, 413, b"found 1000000000 bytes, " + expected)
+    assert not served.forwarding.asked
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"CONNECT x:80", b"CONNECT m/invoke:80", b"GET http://", b"GET http://a",
+        b"GET http://a:99999999/",
+    ],
+)  # fmt: skip
+async def test_a_target_without_a_path(
+    served: Served, line: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A caller's mistake as others are: the log does not grow by it."""
+    wire = await served.connect()
+    with caplog.at_level(logging.INFO):
+        await wire.send(line + b" HTTP/1.1\r\nhost: x\r\n\r\n")
+        await refused(wire, 400, b"the request")
+    assert not caplog.records
+
+
+@NAMES
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_a_body_that_is_too_large(served: Served, name: str, chunked: bool) -> None:
+    """Nothing of it is kept, all of it may be sent; the answer says what may be."""
+    wire = await served.connect()
+    body = b"x" * (LIMITS.largest_body + 1)
+    request = post(name, body)
+    if chunked:
+        request = post(name).replace(
+            b"content-length: 2\r\n\r\n{}", b"transfer-encoding: chunked\r\n\r\n"
+        ) + b"".join(b"100000\r\n%s\r\n" % (b"x" * 0x100000) for _ in range(20))
+    wire.writer.write(request)
+    expected = b"expected at most %d bytes (SERVE_THE_LARGEST)" % LIMITS.largest_body
+    await refused(wire, 413, expected)
+    assert not served.forwarding.asked
+    wire = await served.connect()
+    await wire.send(post(name, body[1:]))
+    assert (await wire.answer())[0] == 200
+
+
+async def test_a_chunked_body_of_a_load(served: Served) -> None:
+    """64 KB are enough to say what to load; what was answered is read no further than that."""
+    wire = await served.connect()
+    chunks = b"transfer-encoding: chunked\r\n\r\n" + b"8000\r\n%s\r\n" % (b"x" * 0x8000) * 3
+    await wire.send(b"POST /models HTTP/1.1\r\nhost: x\r\n" + chunks)
+    await refused(wire, 413, b'expected at most 65536 bytes"')
+    wire = await served.connect()
+    await wire.send(b"GET /ping HTTP/1.1\r\nhost: x\r\n" + chunks)
+    assert await asyncio.wait_for(wire.reader.read(-1), WAIT_S) is not None
+
+
+@NAMES
+async def test_tiny_chunks(served: Served, name: str) -> None:
+    """A body in a hundred thousand chunks is kept in few pieces, and soon read."""
+    wire = await served.connect()
+    head = post(name).replace(b"content-length: 2\r\n\r\n{}", b"transfer-encoding: chunked\r\n\r\n")
+    started = time.monotonic()
+    wire.writer.write(head + b"2\r\nab\r\n" * 100_000 + b"0\r\n\r\n")
+    assert (await wire.answer())[2] == b"m:" + b"ab" * 100_000
+    assert time.monotonic() - started < 5
+    assert served.forwarding.most_pieces < 50
+
+
+@NAMES
+async def test_bodies_that_are_held(served: Served, name: str) -> None:
+    """Over the bound in bytes: 503 at once, to be tried again; then there is room again."""
+    slow = Slow(served)
+    wires = [await served.connect() for _ in range(4)]
+    for wire in wires[:2]:
+        wire.writer.write(post("m", b"x" * 20_000_000))
+    half = post("m", b"x" * 20_000_000)[:7_000_000]
+    wires[2].writer.write(half)
+    await slow.has_started()
+    await slow.has_started()
+    await until(lambda: served.rooms.held_bytes >= 46_000_000)
+    wires[3].writer.write(post(name, b"x" * 5_000_000))
+    status, headers, body = await wires[3].answer()
+    assert (status, headers["retry-after"]) == (503, "1")
+    assert b"for the model 'm' are held already (SERVE_MAX_WAITING_MB); try again" in body
+    slow.let_go.set()
+    for wire in wires[:2]:
+        assert (await wire.answer())[0] == 200
+    again = await served.connect()
+    again.writer.write(post(name, b"x" * 5_000_000))
+    assert (await again.answer())[0] == 200
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"POST /models/missing/invoke HTTP/1.1\r\n",
+        b"POST /models/missin%67/invoke HTTP/1.1\r\n",
+        b"POST /models/missing/invoke HTTP/1.1\r\nexpect: 100-continue\r\n",
+    ],
+    ids=["plain", "ASGI", "expect"],
+)
+async def test_a_made_up_name_holds_no_bytes(served: Served, head: bytes) -> None:
+    """It is refused before much of its body is kept, and the rest of it is not."""
+    wire = await served.connect()
+    wire.writer.write(head + b"host: x\r\ncontent-length: 9000000\r\n\r\n" + b"x" * 5_000_000)
+    status = (await wire.answer())[0]
+    if status == 100:
+        status = (await wire.answer())[0]
+    assert (status, served.rooms.held_bytes) == (404, 0)
+    assert not served.forwarding.asked
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+async def test_a_made_up_name_on_a_last_request(served: Served, version: str) -> None:
+    """Its body is read away first, since the connection's end would take the answer back."""
+    wire = await served.connect()
+    whole = post("missing", b"x" * 9_000_000, version=version, headers="connection: close\r\n")
+    wire.writer.write(whole[:-1])
+    await asyncio.sleep(0.3)
+    assert served.rooms.held_bytes == 0
+    await wire.send(whole[-1:])
+    assert (await wire.answer())[0] == 404
+    assert await wire.is_closed()
+
+
+# -- answers that are not whole
+
+
+async def test_a_stream_that_breaks_off(
+    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What came of it is sent, its end is not; the log has one line for it."""
+    monkeypatch.setattr(served.forwarding, "streams", True)
+    served.forwarding.pieces = [b"one", b"two"]
+    wire = await served.connect()
+    await wire.send(post("%6d", b"1"))
+    whole = await asyncio.wait_for(wire.reader.readuntil(b"0\r\n\r\n"), WAIT_S)
+    assert whole.partition(b"\r\n\r\n")[2] == b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n"
+    served.forwarding.failure = TritonUnavailable("it is gone")
+    with caplog.at_level(logging.WARNING):
+        await wire.send(post("%6d", b"1") + post("%6d", b"2"))
+        broken = await asyncio.wait_for(wire.reader.read(-1), WAIT_S)
+        await asyncio.sleep(0.1)
+    assert broken.partition(b"\r\n\r\n")[2] == b"3\r\none\r\n3\r\ntwo\r\n"
+    (record,) = caplog.records
+    assert record.getMessage().startswith("an answer was broken off: tritonserver")
+    assert record.exc_info is None
+
+
+async def test_a_stream_whose_caller_reads_no_further(
+    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The model is not held by it, nor the log filled."""
+    monkeypatch.setattr(served.forwarding, "streams", True)
+    monkeypatch.setattr(served.forwarding, "timeout_s", 0.2)
+    served.forwarding.pieces = [b"x" * 1_000_000] * 50
+    wire = await served.connect()
+    with caplog.at_level(logging.WARNING):
+        await wire.send(post("%6d", b"1"))
+        await until(lambda: bool(caplog.records))
+        await asyncio.sleep(0.1)
+    (record,) = caplog.records
+    assert record.getMessage() == "an answer was broken off: its caller reads no further"
+
+
+# -- too slowly
+
+
+@pytest.mark.parametrize(
+    "part", [b"POST /mod", post("m")[:-1], post("%6d")[:-1], b"POST /models HTTP/1.1\r\na: b\r\n"]
+)
+async def test_half_a_request(served: Served, part: bytes) -> None:
+    """It may take its time, but not for ever: 408. Meanwhile others are answered."""
+    wire, other = await served.connect(), await served.connect()
+    started = time.monotonic()
+    await wire.send(part)
+    await other.send(PING)
+    assert (await other.answer())[0] == 200
+    await refused(wire, 408, b"not whole after 1.5 s (SERVE_READ_TIMEOUT)")
+    assert 1.4 < time.monotonic() - started < 4
+
+
+async def test_a_connection_that_says_nothing(served: Served) -> None:
+    """Neither a byte, nor line ends without end: it is closed."""
+    silent, lines = await served.connect(), await served.connect()
+    started = time.monotonic()
+    with contextlib.suppress(ConnectionError, RuntimeError):
+        while time.monotonic() - started < 4 and not lines.reader.at_eof():
+            await lines.send(b"\r\n")
+    assert await silent.is_closed()
+    with contextlib.suppress(ConnectionError):  # it may have sent more than was read
+        assert await lines.is_closed()
+    assert 1.4 < time.monotonic() - started < 4
+
+
+async def test_a_drop_at_a_time(served: Served) -> None:
+    """The time is for all of a request, however steadily it comes."""
+    wire = await served.connect()
+    started = time.monotonic()
+    with contextlib.suppress(ConnectionError, RuntimeError):
+        for byte in post("m", b"x" * 1000):
+            await wire.send(bytes([byte]))
+            if time.monotonic() - started > 3:
+                break
+    await refused(wire, 408, b"SERVE_READ_TIMEOUT")
+
+
+# -- callers who do not read
+
+
+async def unread(served: Served, request: bytes = PING) -> asyncio.Transport:
+    """A connection whose caller has not read what he asked for: some of it is unsent."""
+    known = set(served.server.server_state.connections)
+    wire = await served.connect(receive_buffer=2048)
+    await until(lambda: len(served.server.server_state.connections) > len(known))
+    (new,) = set(served.server.server_state.connections) - known
+    protocol = cast(bounded_protocol.BoundedProtocol, new)
+    transport: asyncio.Transport = protocol.transport
+    sending = transport.get_extra_info("socket")
+    sending.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2048)
+    while transport.get_write_buffer_size() < 10_000:  # of which the kernels may take some later
+        await wire.send(request * (40 if request == PING else 1))
+        await until(lambda: protocol.idle_since is not None)
+    assert transport.get_write_buffer_size() < 65536
+    return transport
+
+
+def is_there(served: Served, transport: asyncio.Transport) -> bool:
+    """Whether the server still has its descriptor."""
+    return any(one.transport is transport for one in served.server.server_state.connections)
+
+
+async def test_an_idle_connection_whose_answers_are_unread(served: Served) -> None:
+    """It ends when its time is over, though a close would wait for the caller."""
+    served.crowd.limits = type(LIMITS)(keep_alive_s=0.5)
+    transport = await unread(served)
+    assert is_there(served, transport)
+    await until(lambda: not is_there(served, transport))
+
+
+async def test_a_closed_connection_whose_answer_is_unread(served: Served) -> None:
+    """Its caller may take as long as any other one who reads slowly, and then it ends."""
+    request = post("m", b"x" * 40_000, headers="connection: close\r\n")
+    transport = await unread(served, request)
+    assert transport.is_closing()
+    await asyncio.sleep(0.5)
+    assert is_there(served, transport)
+    await until(lambda: not is_there(served, transport))
+
+
+@pytest.mark.parametrize("more", [b"", b"POST /models"], ids=["idle", "slow"])
+async def test_unread_answers_hold_no_place(
+    served: Served, monkeypatch: pytest.MonkeyPatch, more: bytes
+) -> None:
+    """Over the bound such a connection goes, and its descriptor with it; not at once."""
+    monkeypatch.setattr(bounded_protocol, "_LINGER_S", 0.6)
+    monkeypatch.setattr(connections, "_SLOW_S", 0.25)
+    served.crowd.limits = type(LIMITS)(connections=2)
+    slow = Slow(served)
+    busy = await served.connect()
+    await busy.send(post("m"))
+    await slow.has_started()
+    transport = await unread(served)
+    await served.wires[-1].send(more)
+    await asyncio.sleep(0.3)
+    beside = await served.connect()
+    await beside.send(PING)
+    assert (await beside.answer())[0] == 200
+    assert await beside.is_closed()
+    assert is_there(served, transport)
+    await asyncio.sleep(0.5)
+    new = await served.connect()
+    await new.send(PING * 2)
+    assert [(await new.answer())[0] for _ in range(2)] == [200, 200]
+    await until(lambda: not is_there(served, transport))
+    slow.let_go.set()
+    assert (await busy.answer())[0] == 200
+
+
+# -- too many
+
+
+async def test_the_longest_idle_goes(served: Served) -> None:
+    """A new connection is taken in, and the one that was idle for longest is closed."""
+    wires = []
+    for _ in range(LIMITS.connections):
+        wires.append(await served.connect())
+        await wires[-1].send(PING)
+        assert (await wires[-1].answer())[0] == 200
+    await wires[0].send(PING)
+    assert (await wires[0].answer())[0] == 200
+    await asyncio.sleep(0.3)
+    new = await served.connect()
+    await new.send(PING)
+    assert (await new.answer())[0] == 200
+    assert await wires[1].is_closed()
+    for wire in (wires[0], *wires[2:]):
+        await wire.send(PING)
+        assert (await wire.answer())[0] == 200
+
+
+async def test_those_that_never_asked_go_first(served: Served) -> None:
+    """However long others have been idle: a flood does not close its neighbours' connections."""
+    asked = [await served.connect() for _ in range(LIMITS.connections - 2)]
+    for wire in asked:
+        await wire.send(PING)
+        assert (await wire.answer())[0] == 200
+    silent = [await served.connect() for _ in range(2)]
+    await asyncio.sleep(0.1)
+    for wire in silent:
+        new = await served.connect()
+        await new.send(PING)
+        assert (await new.answer())[0] == 200
+        assert await wire.is_closed()
+    for wire in asked:
+        await wire.send(PING)
+        assert (await wire.answer())[0] == 200
+
+
+async def test_what_is_on_its_way_is_no_silence(served: Served) -> None:
+    """A silent connection goes soon, but not one whose first request lies in the kernel unread."""
+    wires = [await served.connect() for _ in range(LIMITS.connections)]
+    await asyncio.sleep(0.1)
+    known = asyncio.get_running_loop().time()
+    for wire in wires[:-1]:  # and the server cannot read it before it is asked for a place
+        os.write(wire.writer.get_extra_info("socket").fileno(), PING)
+    silent = _Silent(known)
+    assert served.crowd.admit(silent, known)
+    served.crowd.forget(silent)
+    assert await wires[-1].is_closed()
+    for wire in wires[:-1]:
+        assert (await wire.answer())[0] == 200
+
+
+@dataclass(eq=False)
+class _Silent:
+    """Nobody ever asks on it."""
+
+    idle_since: float
+    has_asked: bool = False
+    reading_since: float | None = None
+    stalled_since: float = 0
+    has_gone: bool = False
+
+    def is_under_way(self, now: float) -> bool:
+        return False
+
+    def make_way(self) -> None:
+        self.has_gone = True
+
+    def look(self, now: float) -> None:
+        pass
+
+
+@pytest.mark.parametrize("part", [b"P", post("m")[:-1]], ids=["a byte", "a body that stands still"])
+async def test_half_requests_go_before_idle_neighbours(served: Served, part: bytes) -> None:
+    """A flood of them is no better than a flood of silence."""
+    asked = [await served.connect() for _ in range(LIMITS.connections - 2)]
+    half = [await served.connect() for _ in range(2)]
+    for wire in half:
+        await wire.send(part)
+    for wire in asked:
+        await wire.send(PING)
+        assert (await wire.answer())[0] == 200
+    await asyncio.sleep(1.1)
+    for wire in half:
+        new = await served.connect()
+        await new.send(PING)
+        assert (await new.answer())[0] == 200
+        assert (await wire.answer())[0] == 503
+    for wire in asked:
+        await wire.send(PING)
+        assert (await wire.answer())[0] == 200
+
+
+async def test_an_upload_that_goes_on_is_kept(served: Served) -> None:
+    """However slow: an idle connection goes, which costs its caller nothing."""
+    served.crowd.limits = type(LIMITS)(connections=2)
+    idle, slow = await served.connect(), await served.connect()
+    await idle.send(PING)
+    assert (await idle.answer())[0] == 200
+    whole = post("m", b"12345678")
+    await slow.send(whole[:-7])
+    for byte in whole[-7:-1]:
+        await asyncio.sleep(0.4)
+        await slow.send(bytes([byte]))
+    new = await served.connect()
+    await new.send(PING)
+    assert (await new.answer())[0] == 200
+    assert await idle.is_closed()
+    await slow.send(whole[-1:])
+    assert (await slow.answer())[2] == b"m:12345678"
+
+
+def _flooded(count: int, **facts: object) -> tuple[Connections, list[_Silent]]:
+    crowd = Connections(type(LIMITS)(connections=count))
+    many = [_Silent(0, **facts) for _ in range(count)]  # type: ignore[arg-type]
+    for one in many:
+        assert crowd.admit(one, 0)
+    return crowd, many
+
+
+def test_those_who_are_gone_free_no_place_twice() -> None:
+    """One that was found and then ended by itself is not counted as one that made way."""
+    crowd, many = _flooded(8)
+    assert crowd.admit(_Silent(1), 1)
+    left = [one for one in many if not one.has_gone]
+    for one in left:
+        crowd.forget(one)
+    for _ in range(20):
+        crowd.admit(_Silent(1), 1)
+    assert len(crowd) == 8
+
+
+@pytest.mark.parametrize(
+    ("since", "now"), [(0.0, 1.0), (1.0, 1.0)], ids=["all may go", "none may go"]
+)
+def test_what_a_flood_costs(since: float, now: float) -> None:
+    """Over the bound the many are not looked through for each newcomer."""
+    crowd, many = _flooded(10_000)
+    for one in many:
+        one.idle_since = since
+    started = time.process_time()
+    for number in range(300):
+        crowd.admit(_Silent(now), now + number * 0.0002)
+    assert (time.process_time() - started) / 300 < 0.001
+
+
+async def test_all_are_busy(served: Served) -> None:
+    """An invocation is refused with 503, and /ping is answered; those at work are not touched."""
+    slow = Slow(served)
+    wires = [await served.connect() for _ in range(LIMITS.connections)]
+    for wire in wires:
+        await wire.send(post("m", b"1"))
+        await slow.has_started()
+    for name in ("m", "%6d"):
+        new = await served.connect()
+        await new.send(post(name, b"2"))
+        status, headers, body = await new.answer()
+        assert (status, headers["retry-after"]) == (503, "1")
+        assert b"8 connections are in use already (SERVE_MAX_CONNECTIONS)" in body
+    new = await served.connect()
+    await new.send(PING)
+    assert (await new.answer())[0] == 200
+    assert await new.is_closed()
+    flood = await asyncio.gather(*(served.connect() for _ in range(40)))
+    told = [asyncio.ensure_future(one.reader.readuntil(b"\r\n\r\n")) for one in flood]
+    await asyncio.wait(told, timeout=WAIT_S, return_when=asyncio.FIRST_COMPLETED)
+    for one in told:
+        one.cancel()
+    await asyncio.gather(*told, return_exceptions=True)
+    slow.let_go.set()
+    for wire in wires:
+        assert (await wire.answer())[2] == b"m:1"
+
+
+async def test_the_slowest_goes(served: Served) -> None:
+    """Where all connections are sending for long, the one that began first makes way."""
+    served.crowd.limits = type(LIMITS)(connections=4, read_s=60)
+    slow = [await served.connect() for _ in range(4)]
+    for wire in slow:
+        await wire.send(b"POST /models")
+    await asyncio.sleep(2.1)
+    new = await served.connect()
+    await new.send(PING)
+    assert (await new.answer())[0] == 200
+    assert (await slow[0].answer())[0] == 503

@@ -1,0 +1,70 @@
+"""Every error has its status, and every sentence is one line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from starlette.requests import Request
+
+from serve import errors
+from serve.http.error_responses import STATUSES, on_serve_error, status_of
+
+#: The contract's (contract.md, the multi-model API); 5xx are ours.
+EXPECTED = {
+    errors.ServeError("x"): 500,
+    errors.CallerError("x"): 400,
+    errors.BadRequest("a", "b", "c"): 400,
+    errors.BodyTooLarge("9 bytes", 8): 413,
+    errors.HeaderTooLarge("x-a", 9, 8): 431,
+    errors.ModelNotLoaded("m"): 404,
+    errors.ModelAlreadyLoaded("m", "loaded"): 409,
+    errors.RequestRefused(3600.0): 400,
+    errors.ModelUnusable("x"): 400,
+    errors.HeadTooLarge("more", "less"): 431,
+    errors.RequestLate(1.5): 408,
+    errors.KilledForMemory("x"): 507,
+    errors.ResourceExhausted("x"): 507,
+    errors.SourceUnreadable("x"): 500,
+    errors.Overloaded("x"): 503,
+    errors.InvocationFailed("x"): 500,
+    errors.TritonError("x"): 500,
+    errors.TritonUnavailable("x"): 503,
+    errors.TritonTimeout("x", 1.5, "SERVE_X"): 504,
+}
+
+
+def tree(kind: type[errors.ServeError]) -> set[type[errors.ServeError]]:
+    return {kind, *(child for sub in kind.__subclasses__() for child in tree(sub))}
+
+
+def test_the_table_is_whole() -> None:
+    """Each class of the tree stands in the table once, or its parent does; all are known here."""
+    classes = [kind for kind, _ in STATUSES]
+    assert len(classes) == len(set(classes))
+    assert set(classes) | {errors.BadRequest} == tree(errors.ServeError)  # it is a CallerError
+    assert {type(error) for error in EXPECTED} == tree(errors.ServeError)
+
+
+@pytest.mark.parametrize(("error", "status"), EXPECTED.items(), ids=lambda value: str(type(value)))
+async def test_statuses(error: errors.ServeError, status: int) -> None:
+    """As the contract has them; the body is JSON with one sentence."""
+    assert status_of(error) == status
+    response = await on_serve_error(Request({"type": "http", "headers": []}), error)
+    assert response.status_code == status
+    assert response.media_type == "application/json"
+    assert json.loads(bytes(response.body)) == {"error": str(error)}
+
+
+def test_no_class_hides_behind_its_parent() -> None:
+    """The first class that fits decides, so children stand before their parents."""
+    for place, (kind, _) in enumerate(STATUSES):
+        assert not any(issubclass(later, kind) for later, _ in STATUSES[place + 1 :])
+
+
+@pytest.mark.parametrize("name", ["a\nb", "x" * 5000, "../x", "\0", "é'\""])
+def test_names_in_messages_are_short_and_escaped(name: str) -> None:
+    """Whatever a caller chose as a name, the sentence stays on a line."""
+    for error in (errors.ModelNotLoaded(name), errors.ModelAlreadyLoaded(name, "loaded")):
+        assert len(str(error).splitlines()) == 1
+        assert len(str(error)) < 300

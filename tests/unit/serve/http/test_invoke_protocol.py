@@ -1,0 +1,229 @@
+"""Invocations on the wire: the plain ones in front of ASGI, the others behind it, all alike."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from serve.http.routes import InvokeRoute
+from tests.unit.serve.served import WAIT_S, Served, post
+
+
+@pytest.mark.parametrize(
+    ("request_", "through_asgi"),
+    [
+        (post("m"), False),
+        (post("%6d"), True),
+        (post("m").replace(b"/invoke", b"/invoke?a=b"), True),
+        (post("m", headers="Connection: close\r\n"), True),
+        (post("m", version="1.0"), True),
+    ],
+    ids=["plain", "quoted", "query", "close", "HTTP/1.0"],
+)
+async def test_an_invocation(
+    served: Served, monkeypatch: pytest.MonkeyPatch, request_: bytes, through_asgi: bool
+) -> None:
+    """The same answer on both ways, and the way that is meant."""
+    called = []
+    route = InvokeRoute.__call__
+
+    async def noted(self, scope, receive, send):  # type: ignore[no-untyped-def]
+        called.append(scope["path"])
+        await route(self, scope, receive, send)
+
+    monkeypatch.setattr(InvokeRoute, "__call__", noted)
+    wire = await served.connect()
+    await wire.send(request_)
+    status, headers, body = await wire.answer()
+    assert (status, body) == (200, b"m:{}")
+    assert (headers["content-type"], headers["x-of"]) == ("application/json", "triton")
+    assert headers["content-length"] == "4"
+    assert bool(called) == through_asgi
+    ((name, request),) = served.forwarding.asked
+    assert name == "m"
+    assert (b"host", b"x") in list(request.headers)
+    ends = b"close" in request_ or b"HTTP/1.0" in request_
+    assert headers.get("connection") == ("close" if ends else None)
+    if ends:
+        assert await wire.is_closed()
+
+
+async def test_expect(served: Served) -> None:
+    """A caller that waits to be told to go on is told."""
+    wire = await served.connect()
+    whole = post("m", b"abc", headers="Expect: 100-continue\r\n")
+    await wire.send(whole[:-3])
+    assert await wire.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+    await wire.send(b"abc")
+    assert (await wire.answer())[2] == b"m:abc"
+
+
+async def test_in_pieces_and_again(served: Served) -> None:
+    """A request byte by byte, one in chunks, and others on the same connection, /ping too."""
+    wire = await served.connect()
+    await wire.send(*(bytes([byte]) for byte in post("m", b"abc")))
+    assert (await wire.answer())[2] == b"m:abc"
+    chunked = post("m").replace(
+        b"content-length: 2\r\n\r\n{}", b"transfer-encoding: chunked\r\n\r\n"
+    )
+    await wire.send(chunked, b"2\r\nde\r\n", b"1\r\nf\r\n0\r\n\r\n")
+    assert (await wire.answer())[2] == b"m:def"
+    await wire.send(b"GET /ping HTTP/1.1\r\nhost: x\r\n\r\n")
+    assert (await wire.answer())[0] == 200
+    await wire.send(post("n", b"g" * 3_000_000))
+    assert (await wire.answer())[2] == b"n:" + b"g" * 3_000_000
+
+
+async def test_an_empty_body(served: Served) -> None:
+    """Is forwarded as one; what it means is not the protocol's."""
+    wire = await served.connect()
+    await wire.send(post("m", b""))
+    assert (await wire.answer())[2] == b"m:"
+
+
+async def test_ahead_of_the_answer(served: Served) -> None:
+    """Requests that come before the last answer are answered in their order, whatever they are."""
+    wire = await served.connect()
+    let_go = asyncio.Event()
+
+    async def behind(name: str, body: bytes) -> None:
+        if name == "slow":
+            await let_go.wait()
+
+    served.forwarding.behind = behind
+    ping = b"GET /ping HTTP/1.1\r\nhost: x\r\n\r\n"
+    await wire.send(post("slow", b"1") + post("m", b"2") + ping + post("m", b"3"))
+    await asyncio.sleep(0.1)
+    assert [name for name, _ in served.forwarding.asked] == ["slow"]
+    let_go.set()
+    assert (await wire.answer())[2] == b"slow:1"
+    assert (await wire.answer())[2] == b"m:2"
+    assert (await wire.answer())[2] == b""
+    assert (await wire.answer())[2] == b"m:3"
+    await wire.send(post("m", b"4"))
+    assert (await wire.answer())[2] == b"m:4"
+
+
+@pytest.mark.parametrize("quoted", [False, True])
+@pytest.mark.parametrize(
+    ("name", "status", "says"),
+    [("missing", 404, b"not loaded"), ("full", 507, b"no memory"), ("bug", 500, b"LookupError")],
+)
+async def test_errors(served: Served, name: str, status: int, says: bytes, quoted: bool) -> None:
+    """By the one table, as JSON; the connection goes on, or is closed after a bug."""
+    wire = await served.connect()
+    await wire.send(post(f"%{ord(name[0]):02x}{name[1:]}" if quoted else name))
+    found, headers, body = await wire.answer()
+    assert (found, headers["content-type"]) == (status, "application/json")
+    assert says in body
+    if name != "bug":
+        await wire.send(post("m"))
+        assert (await wire.answer())[0] == 200
+
+
+async def test_a_caller_that_leaves(served: Served) -> None:
+    """Before its request is whole: nobody is asked. Before its answer: nobody minds."""
+    wire = await served.connect()
+    await wire.send(post("m", b"abc")[:-1])
+    wire.writer.close()
+    wire = await served.connect()
+    started, let_go = asyncio.Event(), asyncio.Event()
+
+    async def behind(name: str, body: bytes) -> None:
+        started.set()
+        await let_go.wait()
+
+    served.forwarding.behind = behind
+    await wire.send(post("left"))
+    await asyncio.wait_for(started.wait(), WAIT_S)
+    wire.writer.close()
+    await asyncio.sleep(0.05)
+    let_go.set()
+    await asyncio.sleep(0.05)
+    assert [name for name, _ in served.forwarding.asked] == ["left"]
+    assert not served.server.server_state.tasks
+    assert not served.server.server_state.connections
+
+
+async def test_the_end(served: Served) -> None:
+    """What is in flight at the end is answered, and its connection closed; later, it is a 503."""
+    wire, late, idle = [await served.connect() for _ in range(3)]
+    let_go = asyncio.Event()
+
+    async def behind(name: str, body: bytes) -> None:
+        await (asyncio.Event() if name == "late" else let_go).wait()
+
+    served.forwarding.behind = behind
+    await wire.send(post("m"))
+    await late.send(post("late"))
+    await idle.send(b"GET /ping HTTP/1.1\r\nhost: x\r\n\r\n")
+    assert (await idle.answer())[0] == 200
+    served.server.should_exit = True
+    assert await idle.is_closed()
+    let_go.set()
+    status, headers, body = await wire.answer()
+    assert (status, headers["connection"], body) == (200, "close", b"m:{}")
+    assert await wire.is_closed()
+    status, _, body = await late.answer()
+    assert status == 503
+    assert b"stopping" in body
+
+
+async def test_a_caller_that_does_not_read(served: Served) -> None:
+    """Its next requests are not looked at before it has read on; then all are answered."""
+    wire = await served.connect()
+    body = b"x" * 4_000_000
+    for _ in range(8):
+        wire.writer.write(post("m", body))
+    await asyncio.sleep(0.5)
+    assert len(served.forwarding.asked) < 5
+    for _ in range(8):
+        assert (await wire.answer())[2] == b"m:" + body
+    assert served.forwarding.asked[0][1].body == [], "an idle connection would keep it"
+
+
+@pytest.mark.parametrize("path", [b"/models/m/invoke", b"/models/%6d/invoke"])
+async def test_trailers_are_no_headers(served: Served, path: bytes) -> None:
+    """RFC 9110 6.5.1; in one read with the rest, or behind it."""
+    wire = await served.connect()
+    head = b"POST " + path + b" HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+    await wire.send(head + b"1\r\na\r\n0\r\n", b"content-encoding: gzip\r\n\r\n")
+    assert (await wire.answer())[2] == b"m:a"
+    served.forwarding.asked.clear()
+    await wire.send(head + b"1\r\na\r\n0\r\ncontent-encoding: gzip\r\n\r\n")
+    assert (await wire.answer())[2] == b"m:a"
+    ((_, request),) = served.forwarding.asked
+    assert [name for name, _ in request.headers] == [b"host", b"transfer-encoding"]
+
+
+async def test_no_request_behind_a_large_answer(served: Served) -> None:
+    """What is said about it stands behind the answer, which is whole; then the connection ends."""
+    wire = await served.connect()
+    wire.writer.write(post("m", b"x" * 20_000_000))
+    while not served.forwarding.asked:  # noqa: ASYNC110 # it has no event
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
+    wire.writer.write(b"\0\0 no request \r\n\r\n")
+    assert (await wire.answer())[2] == b"m:" + b"x" * 20_000_000
+    assert (await wire.answer())[0] == 400
+    assert await wire.is_closed()
+
+
+async def test_no_request_behind_an_answer(served: Served) -> None:
+    """On a connection that is idle it is a 400."""
+    wire = await served.connect()
+    await wire.send(post("m"))
+    assert (await wire.answer())[0] == 200
+    await wire.send(b"\0\0 no request \r\n\r\n")
+    assert (await asyncio.wait_for(wire.reader.read(-1), WAIT_S)).startswith(b"HTTP/1.1 400")
+
+
+async def test_a_caller_that_never_reads(served: Served) -> None:
+    """Its answer is held no longer than an invocation may take."""
+    served.forwarding.timeout_s = 0.2
+    wire = await served.connect()
+    wire.writer.write(post("m", b"x" * 20_000_000))
+    await asyncio.sleep(1)
+    assert not served.server.server_state.tasks
+    assert not served.server.server_state.connections

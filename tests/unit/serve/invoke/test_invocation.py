@@ -1,0 +1,365 @@
+"""One request to the entry model and its answer back, on a fake tritonserver."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import os
+import signal
+import sys
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serve.errors import (
+    BadRequest,
+    BodyTooLarge,
+    CallerError,
+    InvocationFailed,
+    ModelNotLoaded,
+    ResourceExhausted,
+    ServeError,
+    TritonTimeout,
+    TritonUnavailable,
+)
+from serve.invoke.headers import MOST_INFLATED
+from serve.invoke.invocation import Request
+from serve.models.registry import State
+from serve.models.waiting_room import MIB, Bounds, HeldAnswer, HeldBody
+from serve.triton.http import Answer
+from tests.unit.serve.joined import DEAD, WAIT_S, joined, until
+
+BINARY = b"application/vnd.sagemaker-triton.binary+json"
+
+
+async def test_binary_goes_there_and_back(tmp_path: Path) -> None:
+    """The header size in SageMaker's form outside, in Triton's inside; the bytes as they are."""
+    async with joined(tmp_path) as on:
+        await on.load()
+        head = b'{"inputs":[{"name":"x","shape":[3],"datatype":"UINT8"'
+        head += b',"parameters":{"binary_data_size":3}}]}'
+        media_type = BINARY + b";json-header-size=%d" % len(head)
+        headers = [(b"content-type", media_type), (b"x-kept", b"1")]
+        answer = await on.invocation.forward("m", Request(headers, [head, b"\0\1", b"\xff"]))
+        assert b"".join(answer.body) == head + b"\0\1\xff"
+        assert answer.header(b"content-type") == media_type
+        assert answer.header(b"inference-header-content-length") is None
+        assert on.events("infer") == ["infer"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "says"),
+    [
+        ({"status": 400, "message": "unexpected inference input 'out of memory' for model 'm'"},
+         CallerError, "unexpected inference input"),
+        ({"status": 500, "message": "Unable to parse 'data': x"}, CallerError, "Unable to parse"),
+        ({"status": 415, "message": ""}, CallerError, "no reason was given"),
+        ({"status": 500, "message": "my own words"}, InvocationFailed, "model m failed: my own"),
+        ({"status": 400, "message": "Failed to process the request(s) for model instance 'm_0',"
+          " message: ValueError: boom\n\nAt:\n  /m.py(1): x\n"}, InvocationFailed, "boom"),
+        ({"status": 500, "message": "Failed to process the request(s) for model 'm_0_0', message:"
+          " MemoryError: Unable to allocate 512. TiB\n\nAt:\n  x"}, ResourceExhausted, "512"),
+        ({"status": 503, "message": "[request id: <id_unknown>] Exceeds maximum queue size"},
+         TritonUnavailable, "queue"),
+        ({"status": 404, "message": "Request for unknown model: 'nowhere' is not found"},
+         ServeError, "nowhere"),
+        ({"garbage": True}, TritonUnavailable, "no HTTP"),
+        ({"close_mid_answer": True}, TritonUnavailable, "ended"),
+        ({"hang": True}, TritonTimeout,
+         "the invocation of the model m took longer than 1 s; raise SERVE_INVOKE_TIMEOUT"),
+    ],
+    ids=[
+        "unexpected input", "parse", "415", "own words", "raised", "memory", "queue", "bls",
+        "garbage", "half", "hangs",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("operation", ["infer", "generate"])
+async def test_answers_that_are_errors(
+    tmp_path: Path, wrong: dict[str, Any], error: type[ServeError], says: str, operation: str
+) -> None:
+    """Each is ours, of the right kind, in one line; nothing stays in flight or is loaded again."""
+    knobs: Any = {"infer": {"m": {**wrong, "times": 1}}}
+    async with joined(tmp_path, invoke_timeout_s=1.0, operation=operation, **knobs) as on:
+        await on.load()
+        with pytest.raises(error, match=says) as raised:
+            await on.invoke()
+        assert len(str(raised.value).splitlines()) == 1
+        assert on.registry.loaded("m").in_flight == 0
+        assert on.events("load") == ["load"]
+        assert b"echo" in await on.invoke()
+
+
+@pytest.mark.parametrize("operation", ["infer", "generate_stream"])
+@pytest.mark.parametrize(
+    ("message", "cut"),
+    [("boom " + "x" * 100_000, True), ("boom\n\nAt:\n" + "x" * 100_000, False)],
+    ids=["words", "traceback"],
+)
+async def test_a_model_of_many_words(
+    tmp_path: Path, message: str, cut: bool, operation: str
+) -> None:
+    """Its caller gets those that there is room for, and is told when there were more."""
+    knobs: Any = {"infer": {"m": {"status": 500, "message": message}}}
+    async with joined(tmp_path, operation=operation, **knobs) as on:
+        await on.load()
+        ask = on.invocation.forward if operation == "infer" else on.invocation.stream
+        with pytest.raises(InvocationFailed) as raised:
+            await ask("m", Request([], [b'{"inputs":[]}']))
+        said = str(raised.value)
+        assert said.startswith("the model m failed: boom")
+        assert len(said) < 66_000
+        assert said.endswith("… (cut after 64 KB)" if cut else "boom")
+        assert on.registry.loaded("m").in_flight == 0
+
+
+@pytest.mark.parametrize("body", [[], [b""], [b"", b""]])
+async def test_an_empty_body(tmp_path: Path, body: list[bytes]) -> None:
+    """The caller's fault, without asking tritonserver."""
+    async with joined(tmp_path) as on:
+        await on.load()
+        with pytest.raises(BadRequest, match="the body: found nothing"):
+            await on.invocation.forward("m", Request([], body))
+        assert on.events("infer") == []
+
+
+async def test_a_model_that_is_not_there(tmp_path: Path) -> None:
+    """Unknown, or still being loaded."""
+    async with joined(tmp_path, load={"m": {"delay_s": 0.3}}) as on:
+        with pytest.raises(ModelNotLoaded, match="is not loaded"):
+            await on.invoke()
+        loading = asyncio.ensure_future(on.load())
+        await until(lambda: bool(on.events("load")))
+        with pytest.raises(ModelNotLoaded, match="is being loaded"):
+            await on.invoke()
+        await loading
+
+
+async def test_a_request_goes_when_its_answer_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have room one after the other where they have none together."""
+    references: list[int] = []
+    grow = HeldAnswer.grow
+
+    def growing(answer: HeldAnswer, size: int) -> None:
+        references.append(sys.getrefcount(tensor))
+        grow(answer, size)
+
+    monkeypatch.setattr(HeldAnswer, "grow", growing)
+    async with joined(tmp_path) as on:
+        await on.load()
+        rooms = on.registry.rooms
+        rooms.bounds = Bounds(held_bytes=4 * MIB, total_held_bytes=4 * MIB)
+        tensor = bytes(bytearray(3 * MIB))
+        head = b'{"inputs":[{"name":"x","shape":[%d],"datatype":"UINT8"' % len(tensor)
+        head += b',"parameters":{"binary_data_size":%d}}]}' % len(tensor)
+        media_type = BINARY + b";json-header-size=%d" % len(head)
+        held = HeldBody(rooms, "m", 4 * MIB)
+        held.grow(len(tensor))
+        request = Request([(b"content-type", media_type)], [head + tensor[:0], tensor], held=held)
+        answer = await on.invocation.forward("m", request)
+        assert b"".join(answer.body) == head + tensor
+        assert set(references) == {2}
+        assert rooms.held_bytes < 4 * MIB
+        request.let_answer_go()
+        held.let_go()
+        assert rooms.held_bytes == 0
+
+
+@pytest.mark.parametrize("compressed", [True, False])
+async def test_what_is_made_of_a_request_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compressed: bool
+) -> None:
+    """Two bytes of text are eight of a tensor; one that can never have room is too large."""
+    data = b",".join([b"0"] * 100_000)
+    body = b'{"inputs":[{"name":"x","shape":[100000],"datatype":"FP64","data":[' + data + b"]}]}"
+    headers = [(b"content-encoding", b"gzip")] if compressed else []
+    came = gzip.compress(body) if compressed else body
+    async with joined(tmp_path) as on:
+        await on.load()
+        rooms = on.registry.rooms
+        counted: list[int] = []
+
+        async def infer(*_: Any) -> Answer:
+            counted.append(rooms.held_bytes)
+            return Answer(200, [(b"content-type", b"application/json")], deque([b"{}"]))
+
+        async def asked() -> None:
+            held = HeldBody(rooms, "m", MIB)
+            held.grow(len(came))
+            try:
+                await on.invocation.forward("m", Request(headers, [came], held=held))
+            finally:
+                held.let_go()
+
+        monkeypatch.setattr(on.triton, "infer", infer)
+        with pytest.raises(InvocationFailed, match="cannot be read"):
+            await asked()
+        assert 800_000 < counted[0] < 801_000
+        assert rooms.held_bytes == 0
+        rooms.bounds = Bounds(held_bytes=MIB, total_held_bytes=MIB // 2)
+        said = r"more with all that is made of it, expected at most 524288 .*_WAITING_TOTAL_MB\)"
+        with pytest.raises(BodyTooLarge, match=said):
+            await asked()
+        assert len(counted) == 1
+        assert rooms.held_bytes == 0
+
+
+async def test_a_bomb_does_not_hold_the_loop(tmp_path: Path) -> None:
+    """While a compressed body is looked at, others are answered."""
+    async with joined(tmp_path) as on:
+        await on.load()
+        bomb = gzip.compress(b"\0" * MOST_INFLATED, 1)
+        headers = [(b"content-encoding", b"gzip")]
+        looking = asyncio.ensure_future(on.invocation.forward("m", Request(headers, [bomb])))
+        answered = 0
+        while not looking.done():
+            await on.invoke()
+            answered += 1
+        with pytest.raises(BadRequest, match="bytes of JSON"):
+            await looking
+        assert answered > 2
+
+
+async def test_a_stream(tmp_path: Path) -> None:
+    """Its pieces as they come; in flight until the last one was read."""
+    async with joined(tmp_path, operation="generate_stream") as on:
+        await on.load()
+        model = on.registry.loaded("m")
+        answer, pieces = await on.invocation.stream("m", Request([], [b'{"say":"hi"}']))
+        assert answer.header(b"content-type") == b"text/event-stream"
+        assert model.in_flight == 1
+        assert b"".join([piece async for piece in pieces]).count(b"data: ") == 2
+        assert model.in_flight == 0
+
+
+@pytest.mark.parametrize("pieces", [0, 1])
+async def test_a_stream_that_is_closed_early(tmp_path: Path, pieces: int) -> None:
+    """Before its first piece too: it is no longer in flight, and an unload does not wait."""
+    async with joined(tmp_path, operation="generate_stream") as on:
+        await on.load()
+        _, body = await on.invocation.stream("m", Request([], [b'{"say":"hi"}']))
+        for _ in range(pieces):
+            await anext(body)
+        body.close()
+        body.close()
+        assert on.registry.loaded("m").in_flight == 0
+        await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
+        await on.assert_empty()
+
+
+async def test_a_stream_that_meets_a_loss(tmp_path: Path) -> None:
+    """The model is loaded again before the first byte of the answer goes out."""
+    knobs: Any = {"infer": {"m": {**DEAD, "times": 1}}}
+    async with joined(tmp_path, operation="generate_stream", **knobs) as on:
+        await on.load()
+        answer, body = await on.invocation.stream("m", Request([], [b'{"say":"hi"}']))
+        assert answer.status == 200
+        assert b"data: " in b"".join([piece async for piece in body])
+        assert on.registry.loaded("m").generation == 1
+        assert on.registry.loaded("m").in_flight == 0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ({"status": 500, "message": "boom"}, InvocationFailed),
+        ({"hang": True}, TritonTimeout),
+        ({"garbage": True}, TritonUnavailable),
+    ],
+)
+async def test_a_stream_that_fails_at_its_head(
+    tmp_path: Path, wrong: dict[str, Any], error: type[ServeError]
+) -> None:
+    """An error of ours, and nothing in flight."""
+    options: Any = {"operation": "generate_stream", "invoke_timeout_s": 0.5, "infer": {"m": wrong}}
+    async with joined(tmp_path, **options) as on:
+        await on.load()
+        with pytest.raises(error):
+            await on.invocation.stream("m", Request([], [b'{"say":"hi"}']))
+        assert on.registry.loaded("m").in_flight == 0
+        assert on.registry.loaded("m").state is State.READY
+
+
+async def test_a_caller_who_goes_away(tmp_path: Path) -> None:
+    """Waiting, he is gone at once; what tritonserver has keeps its place until it is answered."""
+    async with joined(tmp_path, infer={"m": {"delay_s": 1.0, "times": 1}}) as on:
+        await on.load()
+        model = on.registry.loaded("m")
+        model.room.open(1)
+        first, second = (asyncio.ensure_future(on.invoke()) for _ in range(2))
+        await until(lambda: on.events("infer") == ["infer"] and model.room.waiting == 1)
+        third = asyncio.ensure_future(on.invoke())
+        await until(lambda: model.room.waiting == 2)
+        for caller in (first, second):
+            caller.cancel()
+        await asyncio.gather(first, second, return_exceptions=True)
+        assert (model.in_flight, model.room.taken, model.room.waiting) == (1, 1, 1)
+        assert b"echo" in await third
+        assert on.events("infer") == ["infer", "infer"]
+        assert (model.in_flight, model.room.taken) == (0, 0)
+        assert not on.triton._http._left
+
+
+async def test_a_caller_who_is_not_waited_for(tmp_path: Path) -> None:
+    """An answer that never comes takes its place twice as long as an invocation may take."""
+    knobs: Any = {"infer": {"m": {"hang": True, "times": 1}}}
+    async with joined(tmp_path, invoke_timeout_s=0.7, **knobs) as on:
+        await on.load()
+        model = on.registry.loaded("m")
+        model.room.open(1)
+        first = asyncio.ensure_future(on.invoke())
+        await until(lambda: on.events("infer") == ["infer"])
+        with pytest.raises(TritonTimeout, match="waiting for others of that model, took longer"):
+            await on.invoke()
+        with pytest.raises(TritonTimeout, match="the invocation of the model m took longer"):
+            await first
+        assert (model.in_flight, model.room.taken) == (0, 1)
+        await asyncio.sleep(0.1)
+        assert b"echo" in await on.invoke()
+        assert (model.in_flight, model.room.taken) == (0, 0)
+
+
+async def test_the_time_that_was_spent_waiting(tmp_path: Path) -> None:
+    """Who waited for others for most of his time is told so: no higher limit is what he needs."""
+    knobs: Any = {"infer": {"m": {"delay_s": 0.7}}}
+    async with joined(tmp_path, invoke_timeout_s=1.0, **knobs) as on:
+        await on.load()
+        on.registry.loaded("m").room.open(1)
+        first, second = (asyncio.ensure_future(on.invoke()) for _ in range(2))
+        assert b"echo" in await first
+        with pytest.raises(TritonTimeout, match=r"which waited 0\.\d+ s of that for others"):
+            await second
+
+
+async def test_a_tritonserver_that_dies_frees_its_places(tmp_path: Path) -> None:
+    """Also those of callers who left."""
+    async with joined(tmp_path, infer={"m": {"hang": True}}, invoke_timeout_s=20) as on:
+        await on.load()
+        model = on.registry.loaded("m")
+        caller = asyncio.ensure_future(on.invoke())
+        await until(lambda: on.events("infer") == ["infer"])
+        caller.cancel()
+        await asyncio.gather(caller, return_exceptions=True)
+        assert (model.in_flight, model.room.taken) == (0, 1)
+        assert on.process.pid is not None
+        os.kill(on.process.pid, signal.SIGKILL)
+        await until(lambda: model.room.taken == 0)
+
+
+async def test_a_stream_holds_a_place(tmp_path: Path) -> None:
+    """Until it is read or closed."""
+    async with joined(tmp_path, operation="generate_stream") as on:
+        await on.load()
+        model = on.registry.loaded("m")
+        model.room.open(1)
+        _, pieces = await on.invocation.stream("m", Request([], [b'{"say":"hi"}']))
+        waits = asyncio.ensure_future(on.invocation.stream("m", Request([], [b'{"say":"hi"}'])))
+        await until(lambda: model.room.waiting == 1)
+        pieces.close()
+        _, pieces = await asyncio.wait_for(waits, WAIT_S)
+        assert model.room.taken == 1
+        pieces.close()
+        assert model.room.taken == 0

@@ -1,0 +1,298 @@
+"""Which requests are translated, what their headers become, and that others run meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import deque
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from serve.errors import CallerError, InvocationFailed
+from serve.invoke.translation import Question, Translation, TurnLate
+from serve.models.registry import Model
+from serve.triton.http import Answer, Headers
+
+_LEAST = 10_000
+_WAIT_S = 30.0
+#: A deadline that is not met, and a caller who is there.
+_SOON: tuple[float, Callable[[], bool]] = (1e9, lambda: True)
+_JSON_HEADERS: Headers = [(b"x-own", b"1"), (b"content-type", b"application/json")]
+_BINARY_TYPE = b"application/octet-stream"
+_SIZE = b"inference-header-content-length"
+
+
+def _body(count: int) -> bytes:
+    tensor = {"name": "IN", "datatype": "INT32", "shape": [count], "data": [7] * count}
+    return json.dumps({"inputs": [tensor]}).encode()
+
+
+_VERY_LARGE, _LARGE, _SMALL = _body(400_000), _body(5000), _body(3)
+
+
+def _model() -> Model:
+    return Model("m", "/opt/ml/models/x/model")
+
+
+def _binary_answer(values: list[int]) -> Answer:
+    raw = np.array(values, "<i4").tobytes()
+    output = {
+        "name": "OUT", "datatype": "INT32", "shape": [len(values)],
+        "parameters": {"binary_data_size": len(raw)},
+    }  # fmt: skip
+    head = json.dumps({"model_name": "m", "outputs": [output]}).encode()
+    headers = [(b"content-type", _BINARY_TYPE), (b"content-length", b"1"), (b"x-triton", b"2")]
+    if values:
+        headers.append((_SIZE, b"%d" % len(head)))
+    return Answer(200, headers, deque([head, raw]))
+
+
+async def test_large_json() -> None:
+    """Large JSON becomes binary tensors under the headers that say so, in however many pieces."""
+    pieces = [_LARGE[:7], _LARGE[7:9000], _LARGE[9000:]]
+    question = await Translation(_LEAST).question(_model(), Question(_JSON_HEADERS, pieces), *_SOON)
+    assert question.translated
+    assert question.in_json is None
+    size = len(question.body[0])
+    assert question.headers == [
+        (b"x-own", b"1"),
+        (b"content-type", _BINARY_TYPE),
+        (_SIZE, b"%d" % size),
+    ]
+    assert b"".join(question.body)[size:] == np.full(5000, 7, "<i4").tobytes()
+
+
+async def test_small_json() -> None:
+    """Small JSON goes as it came."""
+    asked = Question(_JSON_HEADERS, [_SMALL])
+    assert await Translation(_LEAST).question(_model(), asked, *_SOON) is asked
+
+
+@pytest.mark.parametrize("length", [_LEAST - 1, _LEAST])
+async def test_from_so_many_bytes_on(length: int) -> None:
+    """The limit is a length of the body, and is translated itself."""
+    body = _body(3000)
+    padded = body + b" " * (length - len(body))
+    asked = Question(_JSON_HEADERS, [padded])
+    question = await Translation(_LEAST).question(_model(), asked, *_SOON)
+    assert question.translated == (length == _LEAST)
+
+
+async def test_small_json_to_a_model_of_large_answers() -> None:
+    """After a large answer in JSON small requests are translated too, until an answer is small."""
+    model, translation = _model(), Translation(_LEAST)
+    asked = Question(_JSON_HEADERS, [_SMALL])
+    large = Answer(200, [(b"content-type", b"application/json")], deque([b"{", b" " * _LEAST]))
+    assert await translation.answer(model, asked, large, _SOON[0]) is large
+    question = await translation.question(model, asked, *_SOON)
+    assert question.translated
+    assert question.headers == _JSON_HEADERS
+    (head,) = question.body
+    assert json.loads(head)["parameters"] == {"binary_data_output": True}
+    assert json.loads(head)["inputs"] == json.loads(_SMALL)["inputs"]
+    await translation.answer(model, question, _binary_answer([1]), _SOON[0])
+    assert await translation.question(model, asked, *_SOON) is asked
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        (_SIZE, b"20"),
+        (b"content-encoding", b"gzip"),
+        (b"content-encoding", b"deflate"),
+        (b"accept-encoding", b"gzip"),
+        (b"accept-encoding", b"br, deflate;q=0.5"),
+    ],
+)
+async def test_what_is_no_plain_json(header: tuple[bytes, bytes]) -> None:
+    """Binary and compressed requests go as they came, and those whose answer may be compressed."""
+    asked = Question([*_JSON_HEADERS, header], [_LARGE])
+    assert await Translation(_LEAST).question(_model(), asked, *_SOON) is asked
+
+
+@pytest.mark.parametrize("broken", [_LARGE[:-1], _LARGE.replace(b"[5000]", b"[4999]")])
+async def test_what_is_not_taken(broken: bytes) -> None:
+    """What is not certainly understood goes as it came, for tritonserver to judge."""
+    asked = Question(_JSON_HEADERS, [broken])
+    assert await Translation(_LEAST).question(_model(), asked, *_SOON) is asked
+
+
+@pytest.mark.parametrize("values", [[1, -2, 3], []])
+async def test_answers_in_json(values: list[int]) -> None:
+    """The answer to a translated question is JSON, its other headers as they were."""
+    question = Question([], [], translated=True)
+    answer = await Translation(_LEAST).answer(_model(), question, _binary_answer(values), _SOON[0])
+    assert answer.headers == [(b"x-triton", b"2"), (b"content-type", b"application/json")]
+    (output,) = json.loads(b"".join(answer.body))["outputs"]
+    assert output == {"name": "OUT", "datatype": "INT32", "shape": [len(values)], "data": values}
+
+
+async def test_an_answer_is_counted_as_it_is_written() -> None:
+    """With the tensors that it is written from; what counting raises ends it long before its end.
+
+    A small one is not.
+    """
+    told: list[int] = []
+
+    def grown(size: int) -> int:
+        told.append(size)
+        if size > 2_000_000:
+            raise LookupError("too much")
+        return size
+
+    async def written(count: int) -> Answer:
+        question, answer = Question([], [], translated=True), _binary_answer([-1_000_000] * count)
+        return await Translation(_LEAST).answer(_model(), question, answer, _SOON[0], grown)
+
+    await written(1000)
+    assert told == []
+    size = sum(map(len, (await written(100_000)).body))
+    assert size + 400_000 <= told[-1] < size + 401_000
+    with pytest.raises(LookupError, match="too much"):
+        await written(400_000)
+    assert told[-1] < 2_200_000
+
+
+async def test_answers_in_binary() -> None:
+    """Outputs that the caller wants in binary stay so, and the headers say where they begin."""
+    question = Question([], [], translated=True, in_json=frozenset())
+    answer = await Translation(_LEAST).answer(_model(), question, _binary_answer([1, 2]), _SOON[0])
+    body = b"".join(answer.body)
+    assert answer.header(b"content-type") == _BINARY_TYPE
+    assert body[int(answer.header(_SIZE) or 0) :] == np.array([1, 2], "<i4").tobytes()
+    assert [name for name, _ in answer.headers].count(_SIZE) == 1
+
+
+async def test_answers_to_other_questions() -> None:
+    """An answer to a question that went as it came goes back as it came."""
+    answer = _binary_answer([1, 2])
+    assert await Translation(_LEAST).answer(_model(), Question([], []), answer, _SOON[0]) is answer
+
+
+async def test_answers_that_cannot_be_written() -> None:
+    """FP16 in JSON is the caller's fault, a broken answer ours; the next request is served."""
+    translation, question = Translation(_LEAST), Question([], [], translated=True)
+    half = _binary_answer([1])
+    half.body[0] = half.body[0].replace(b"INT32", b"FP16")
+    half.headers[-1] = (_SIZE, b"%d" % len(half.body[0]))
+    with pytest.raises(CallerError, match="FP16"):
+        await translation.answer(_model(), question, half, _SOON[0])
+    broken = _binary_answer([1])
+    broken.body.pop()
+    with pytest.raises(InvocationFailed, match="cannot be read"):
+        await translation.answer(_model(), question, broken, _SOON[0])
+    assert (
+        await translation.question(_model(), Question(_JSON_HEADERS, [_LARGE]), *_SOON)
+    ).translated
+
+
+async def test_others_run_meanwhile() -> None:
+    """While a large request is translated, other tasks get their turns."""
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    running = asyncio.ensure_future(other())
+    body = _body(400_000)
+    question = await Translation(_LEAST).question(_model(), Question(_JSON_HEADERS, [body]), *_SOON)
+    running.cancel()
+    assert question.translated
+    assert turns > 5
+    turns = 0
+    running = asyncio.ensure_future(other())
+    values = [*range(400_000)]
+    await Translation(_LEAST).answer(
+        _model(), Question([], [], translated=True), _binary_answer(values), _SOON[0]
+    )
+    running.cancel()
+    assert turns > 5
+
+
+async def test_cancelled_in_between() -> None:
+    """A caller who goes away in the middle holds nobody else up."""
+    translation = Translation(_LEAST)
+    asked = Question(_JSON_HEADERS, [_body(400_000)])
+    going = asyncio.ensure_future(translation.question(_model(), asked, *_SOON))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not going.done()
+    going.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await going
+    question = await asyncio.wait_for(translation.question(_model(), asked, *_SOON), _WAIT_S)
+    assert question.translated
+
+
+async def test_the_turn_comes_too_late() -> None:
+    """Waiting for others is bounded by the invocation's limit, both ways, and takes no turn."""
+    translation = Translation(_LEAST)
+    asked = Question(_JSON_HEADERS, [_VERY_LARGE])
+    question = await translation.question(_model(), asked, *_SOON)
+    soon = time.monotonic() + 0.05
+    await translation._turn.take(_SOON[0])
+    with pytest.raises(TurnLate):
+        await asyncio.wait_for(translation.question(_model(), asked, soon, lambda: True), _WAIT_S)
+    answer = translation.answer(_model(), question, _binary_answer([*range(200_000)]), soon)
+    with pytest.raises(TurnLate):
+        await asyncio.wait_for(answer, _WAIT_S)
+    translation._turn.give()
+    assert (await translation.question(_model(), asked, *_SOON)).translated
+
+
+async def test_the_turn_comes_too_late_behind_one_that_was_just_given() -> None:
+    """The limit holds for whoever comes between the end of one turn and the start of the next."""
+    translation = Translation(_LEAST)
+    asked = Question(_JSON_HEADERS, [_VERY_LARGE])
+    await translation._turn.take(_SOON[0])
+    holder = asyncio.ensure_future(translation._turn.take(_SOON[0]))
+    await asyncio.sleep(0)
+    translation._turn.give()
+    soon = time.monotonic() + 0.05
+    with pytest.raises(TurnLate):
+        await asyncio.wait_for(translation.question(_model(), asked, soon, lambda: True), _WAIT_S)
+    assert holder.done()
+
+
+@pytest.mark.parametrize("given", [False, True])
+async def test_a_turn_that_is_not_wanted_any_more(given: bool) -> None:
+    """Whoever is cancelled while it waits, or as it gets its turn, leaves it to the next."""
+    turn = Translation(_LEAST)._turn
+    await turn.take(_SOON[0])
+    going, staying = [asyncio.ensure_future(turn.take(_SOON[0])) for _ in range(2)]
+    await asyncio.sleep(0)
+    if given:
+        turn.give()
+    going.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await going
+    if not given:
+        turn.give()
+    await asyncio.wait_for(staying, _WAIT_S)
+    turn.give()
+    await asyncio.wait_for(turn.take(_SOON[0]), _WAIT_S)
+
+
+async def test_who_is_not_very_large_waits_for_nobody() -> None:
+    """Its steps go between those of whoever has the turn."""
+    translation = Translation(_LEAST)
+    await translation._turn.take(_SOON[0])
+    asked = Question(_JSON_HEADERS, [_LARGE])
+    question = await asyncio.wait_for(translation.question(_model(), asked, *_SOON), _WAIT_S)
+    assert question.translated
+    answer = translation.answer(_model(), question, _binary_answer([1, 2]), _SOON[0])
+    assert (await asyncio.wait_for(answer, _WAIT_S)).status == 200
+
+
+async def test_nobody_waits_any_more() -> None:
+    """A caller that left while others were served is not translated for."""
+    with pytest.raises(CallerError, match="gone"):
+        await Translation(_LEAST).question(
+            _model(), Question(_JSON_HEADERS, [_LARGE]), _SOON[0], lambda: False
+        )

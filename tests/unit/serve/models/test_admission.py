@@ -1,0 +1,641 @@
+"""Loads are let in, refused and remembered, on a machine made of files."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ensemble_tools import Form, ServingPlan
+from ensemble_tools.plan import PublishedModel
+from serve.errors import KilledForMemory, ResourceExhausted, TritonUnavailable
+from serve.models import admission
+from serve.models.admission import Admission, AdmissionSettings, Room
+from serve.models.registry import Registry, State
+from serve.resources.footprints import StubSettings
+from serve.resources.free import available_memory
+from serve.resources.gpus import GpuMemory, Gpus
+from tests.unit.serve.kernel_directory import GIB, MIB, SERVER, KernelDirectory
+
+RESERVE = 256 * MIB
+#: Of a Python model that was never seen.
+GUESS = (32 + 1 + 2) * MIB
+
+
+@dataclass
+class Machine:
+    """A kernel, a registry and the admission over both; models are one Python model each."""
+
+    kernel: KernelDirectory
+    registry: Registry
+    admission: Admission
+    serving: Path
+    free: int = 8 * GIB
+    pids: dict[str, tuple[int, int]] = field(default_factory=dict)
+    started: int = 2000
+
+    def plan(self, name: str, config: str = 'backend: "python"', payload: int = 0) -> ServingPlan:
+        """An archive with a file of that size; archives of equal size are copies."""
+        source = self.kernel.root / f"archives/{payload}"
+        source.mkdir(parents=True, exist_ok=True)
+        with (source / "weights").open("wb") as file:
+            file.truncate(payload)
+        model = PublishedModel(name, "model", config, (("1", source),))
+        return ServingPlan(name, Form.AS_DELIVERED, name, (model,))
+
+    def hold(self, name: str, memory: int) -> None:
+        """The model's stub holds so many bytes from now on."""
+        self.drop(name)
+        self.started += 1
+        self.pids[name] = (self.started, memory + MIB)
+        self.kernel.stub(self.started, self.serving, name, memory)
+        self._show()
+
+    def drop(self, name: str) -> None:
+        """Its stub has ended."""
+        if name in self.pids:
+            self.kernel.end(self.pids.pop(name)[0])
+        self._show()
+
+    def _show(self) -> None:
+        self.kernel.machine(self.free - self.used)
+
+    @property
+    def used(self) -> int:
+        """By all stubs, with their regions."""
+        return sum(memory for _, memory in self.pids.values())
+
+    async def load(self, name: str, memory: int, **kind: Any) -> None:
+        """A whole load that takes so much."""
+        plan = self.plan(name, **kind)
+        room = await self.admission.room_for(plan)
+        model = self.registry.begin_load(name, "url")
+        self.hold(name, memory)
+        self.registry.finish_load(model, plan)
+        room.taken()
+        await asyncio.gather(*self.admission._learning)
+
+    def unload(self, name: str) -> None:
+        """It is gone, and what it held is free."""
+        self.registry.forget(self.registry.begin_unload(name))
+        self.drop(name)
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """A machine with 8 GiB on which tritonserver runs; each call looks anew, and waits for none."""
+    monkeypatch.setattr(admission, "_FRESH_S", 0.0)
+    monkeypatch.setattr(admission, "_PATIENCE_S", 0.0)
+    return made(tmp_path)
+
+
+def made(root: Path, gpus: Gpus | None = None) -> Machine:
+    """Such a machine."""
+    kernel, serving, registry = KernelDirectory(root), root / "serving", Registry()
+    kernel.server(serving)
+    settings = AdmissionSettings(
+        serving, RESERVE, RESERVE if gpus else 0, StubSettings(MIB), kernel.kernel
+    )
+    return Machine(kernel, registry, Admission(registry, settings, gpus), serving)
+
+
+def free(machine: Machine, amount: int) -> None:
+    """The machine has so much, all models included."""
+    machine.free = amount + machine.used
+    machine._show()
+
+
+async def test_as_long_as_the_reserve_is_there(machine: Machine) -> None:
+    """The first model is only held to that; a refusal says what sets the bound."""
+    free(machine, RESERVE)
+    (await machine.admission.room_for(machine.plan("m"))).give_back()
+    free(machine, RESERVE - 1024)
+    with pytest.raises(ResourceExhausted, match=r"m: 255 MiB.*256 MiB.*SERVE_MEMORY_RESERVE_MB"):
+        await machine.admission.room_for(machine.plan("m"))
+
+
+async def test_a_reserve_of_nothing_admits_all(machine: Machine) -> None:
+    """Also with nothing free."""
+    free(machine, 0)
+    settings = AdmissionSettings(machine.serving, 0, kernel=machine.kernel.kernel)
+    rooms = [await Admission(Registry(), settings).room_for(machine.plan("m")) for _ in range(3)]
+    for room in rooms:
+        room.taken()
+
+
+async def test_what_it_took_the_last_time(machine: Machine) -> None:
+    """Is held against what is free, and the refusal says so."""
+    await machine.load("other", 50 * MIB, payload=1)
+    await machine.load("m", 1000 * MIB)
+    machine.unload("m")
+    free(machine, RESERVE + 1003 * MIB)
+    (await machine.admission.room_for(machine.plan("m"))).give_back()
+    free(machine, RESERVE + 1002 * MIB)
+    says = r"m: 1258 MiB available, .*256 MiB are kept.*1003 MiB, as it took at its last load"
+    with pytest.raises(ResourceExhausted, match=says):
+        await machine.admission.room_for(machine.plan("m"))
+
+
+async def test_one_that_the_kernel_killed(machine: Machine) -> None:
+    """Is not tried again beside others before there is more memory than it had."""
+    await machine.load("other", 50 * MIB, payload=1)
+    free(machine, RESERVE + 700 * MIB)
+    room = await machine.admission.room_for(machine.plan("m"))
+    room.failed(KilledForMemory, KilledForMemory("killed"), None)
+    says = r"m: 956 MiB available, .*956 MiB, as its last load was killed when it had taken that"
+    with pytest.raises(ResourceExhausted, match=says):
+        await machine.admission.room_for(machine.plan("m"))
+    free(machine, 2 * RESERVE + 700 * MIB)
+    (await machine.admission.room_for(machine.plan("m"))).give_back()
+    machine.unload("other")
+    free(machine, RESERVE + 700 * MIB)
+    (await machine.admission.room_for(machine.plan("m"))).give_back()
+
+
+async def test_others_may_have_been_meant(machine: Machine) -> None:
+    """Where loads ran beside each other, or something else was lacking, nothing is learned."""
+    await machine.load("other", 50 * MIB, payload=1)
+    free(machine, RESERVE + 700 * MIB)
+    alone = await machine.admission.room_for(machine.plan("m"))
+    alone.failed(ResourceExhausted, ResourceExhausted("no pid"), None)
+    first = await machine.admission.room_for(machine.plan("m"))
+    second = await machine.admission.room_for(machine.plan("n", payload=2))
+    for room in (first, second):
+        room.failed(KilledForMemory, KilledForMemory("killed"), None)
+    for plan in (machine.plan("m"), machine.plan("n", payload=2)):
+        (await machine.admission.room_for(plan)).give_back()
+
+
+async def test_one_of_its_form(machine: Machine) -> None:
+    """An archive that was never seen is expected to take what others of its kind did."""
+    await machine.load("other", 700 * MIB, payload=1)
+    free(machine, RESERVE + 600 * MIB)
+    with pytest.raises(ResourceExhausted, match="as others of its form did"):
+        await machine.admission.room_for(machine.plan("m", payload=2))
+
+
+async def test_loads_at_once_count_each_other(machine: Machine) -> None:
+    """What is free is free once: of five loads that come together with room for three, three."""
+    free(machine, RESERVE + 3 * GUESS)
+    asked = (machine.admission.room_for(machine.plan(f"m{number}")) for number in range(5))
+    rooms = await asyncio.gather(*asked, return_exceptions=True)
+    refused = [room for room in rooms if isinstance(room, ResourceExhausted)]
+    assert len(refused) == 2
+    assert "other models are expected to take 105 MiB" in str(refused[0])
+    first = next(room for room in rooms if isinstance(room, Room))
+    first.give_back()
+    (await machine.admission.room_for(machine.plan("next"))).give_back()
+
+
+async def test_a_load_on_its_way_counts_once(machine: Machine) -> None:
+    """What its stub holds by now is not free, and is expected no more."""
+    free(machine, RESERVE + 2 * GUESS)
+    room = await machine.admission.room_for(machine.plan("a"))
+    machine.hold("a", 20 * MIB)
+    (await machine.admission.room_for(machine.plan("b"))).give_back()
+    room.give_back()
+
+
+async def test_a_forecast_that_is_far_too_high(machine: Machine) -> None:
+    """It is refused beside others; on an empty endpoint it is tried, and then known better."""
+    await machine.load("m", 6 * GIB)
+    machine.unload("m")
+    machine.free = 5 * GIB
+    await machine.load("other", 50 * MIB, payload=1)
+    with pytest.raises(ResourceExhausted):
+        await machine.admission.room_for(machine.plan("m"))
+    machine.unload("other")
+    for _ in range(6):
+        await machine.load("m", 100 * MIB)
+        machine.unload("m")
+    await machine.load("other", 50 * MIB, payload=1)
+    await machine.load("m", 100 * MIB)
+
+
+async def test_models_that_a_dead_tritonserver_takes_along_come_back(machine: Machine) -> None:
+    """Until they are loaded again, a load leaves them their room; they themselves are not asked."""
+    await machine.load("b", 30 * MIB, payload=1)
+    machine.unload("b")
+    await machine.load("a", 1000 * MIB)
+    machine.drop("a")
+    machine.kernel.server(machine.serving, pid=SERVER + 1)
+    free(machine, RESERVE + 1020 * MIB)
+    coming_back = "other models are expected to take 1003 MiB"
+    with pytest.raises(ResourceExhausted, match=coming_back):
+        await machine.admission.room_for(machine.plan("b", payload=1))
+    model = machine.registry.loaded("a")
+    machine.registry.begin_reload(model)
+    with pytest.raises(ResourceExhausted, match=coming_back):
+        await machine.admission.room_for(machine.plan("b", payload=1))
+    machine.kernel.stub(500, machine.serving, "a", 990 * MIB, parent=SERVER + 1)
+    machine.registry.finish_reload(model)
+    assert model.state is State.READY
+    await machine.load("b", 30 * MIB, payload=1)
+
+
+async def test_other_resources(machine: Machine) -> None:
+    """Processes, descriptors, /dev/shm: each by its name, beside memory that is free."""
+    await machine.load("first", 10 * MIB, payload=1)
+    machine.kernel.write("cgroup/pids.max", "100\n")
+    machine.kernel.write("cgroup/pids.current", "60\n")
+    with pytest.raises(ResourceExhausted, match=r"no processes and threads .* 40 processes and"):
+        await machine.admission.room_for(machine.plan("m"))
+    machine.kernel.write("cgroup/pids.max", "max\n")
+    machine.kernel.write(f"proc/{SERVER}/limits", "Max open files   40   40   files\n")
+    for number in range(5):
+        machine.kernel.write(f"proc/{SERVER}/fd/{number}", "")
+    with pytest.raises(ResourceExhausted, match=r"no file descriptors of tritonserver.*35 desc"):
+        await machine.admission.room_for(machine.plan("m"))
+
+
+async def test_shared_memory(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plain Docker container has 64 MiB, and each instance takes 16 at its start."""
+    settings = AdmissionSettings(machine.serving, 1, kernel=machine.kernel.kernel)
+    asked = Admission(machine.registry, settings)
+    rooms = [await asked.room_for(machine.plan("first"))]
+    monkeypatch.setattr("serve.resources.free._shared_memory", lambda _: 64 * MIB)
+    rooms += [await asked.room_for(machine.plan(f"m{number}")) for number in range(3)]
+    with pytest.raises(ResourceExhausted, match="no shared memory in /dev/shm"):
+        await asked.room_for(machine.plan("m"))
+    for room in rooms:
+        room.give_back()
+
+
+@pytest.mark.parametrize(
+    ("kept", "loading", "fails", "renewals"),
+    [
+        (3, False, False, 1),
+        (3, False, True, 1),
+        (0, False, False, 0),
+        (1, False, False, 0),
+        (3, True, False, 0),
+    ],
+    ids=["room", "fails", "no help", "little help", "while loading"],
+)
+async def test_what_a_tritonserver_keeps_of_dead_stubs(
+    machine: Machine,
+    monkeypatch: pytest.MonkeyPatch,
+    kept: int,
+    loading: bool,
+    fails: bool,
+    renewals: int,
+) -> None:
+    """It is replaced once where that makes room; else, or where that fails, loads are refused."""
+    asked = 0
+    there = [MIB // 2]
+
+    async def renew() -> None:
+        nonlocal asked
+        asked += 1
+        if fails:
+            raise TritonUnavailable("it is gone")
+        there[0] = 64 * MIB
+
+    monkeypatch.setattr("serve.resources.free._shared_memory", lambda _: there[0])
+    for pid in range(300, 300 + kept):
+        machine.kernel.stub(pid, machine.serving, "dead", MIB)
+        machine.kernel.end(pid, keeps_region=True)
+    settings = AdmissionSettings(machine.serving, 1, 0, StubSettings(MIB), machine.kernel.kernel)
+    admitting = Admission(machine.registry, settings, renew=renew)
+    there[0] = 64 * MIB
+    first = await admitting.room_for(machine.plan("first"))
+    if not loading:
+        machine.registry.finish_load(
+            machine.registry.begin_load("first", "url"), machine.plan("first")
+        )
+        machine.hold("first", MIB)
+        machine.kernel.stub(299, machine.serving, "first", MIB)
+        first.taken()
+        await asyncio.gather(*admitting._learning)
+    there[0] = MIB // 2
+    loads = [admitting.room_for(machine.plan(f"m{number}")) for number in range(2)]
+    rooms = await asyncio.gather(*loads, return_exceptions=True)
+    assert asked == renewals if not fails else asked >= 1
+    for room in rooms:
+        if renewals and not fails:
+            assert isinstance(room, Room)
+            room.give_back()
+        else:
+            assert isinstance(room, ResourceExhausted)
+            assert "no shared memory in /dev/shm" in str(room)
+
+
+async def test_a_load_beside_a_renewal_waits_for_it(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that lacks nothing: tritonserver would be killed under it. And not again soon."""
+    there, begun, go_on = [64 * MIB], asyncio.Event(), asyncio.Event()
+    monkeypatch.setattr("serve.resources.free._shared_memory", lambda _: there[0])
+
+    async def renew() -> None:
+        begun.set()
+        await go_on.wait()
+        there[0] = 64 * MIB
+
+    for pid in (300, 301):
+        machine.kernel.stub(pid, machine.serving, "dead", MIB)
+        machine.kernel.end(pid, keeps_region=True)
+    settings = AdmissionSettings(machine.serving, 1, 0, StubSettings(MIB), machine.kernel.kernel)
+    admitting = Admission(machine.registry, settings, renew=renew)
+    await _one_is_there(machine, admitting)
+    there[0] = MIB // 2
+    lacking = asyncio.ensure_future(admitting.room_for(machine.plan("m")))
+    await asyncio.wait_for(begun.wait(), 10)
+    native = asyncio.ensure_future(admitting.room_for(machine.plan("n", 'backend: "onnxruntime"')))
+    await asyncio.sleep(0.2)
+    assert not native.done()
+    go_on.set()
+    for room in await asyncio.gather(lacking, native):
+        room.give_back()
+    begun.clear()
+    there[0] = MIB // 2
+    with pytest.raises(ResourceExhausted, match="no shared memory in /dev/shm"):
+        await admitting.room_for(machine.plan("m"))
+    assert not begun.is_set()
+
+
+async def test_models_without_stubs_are_worth_as_much(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three of them are not to be loaded again for what two dead stubs had."""
+    there = [64 * MIB]
+    monkeypatch.setattr("serve.resources.free._shared_memory", lambda _: there[0])
+
+    async def renew() -> None:
+        raise AssertionError
+
+    for number in range(2):
+        native = machine.plan(f"n{number}", 'backend: "onnxruntime"')
+        machine.registry.finish_load(machine.registry.begin_load(f"n{number}", "url"), native)
+    for pid in (300, 301):
+        machine.kernel.stub(pid, machine.serving, "dead", MIB)
+        machine.kernel.end(pid, keeps_region=True)
+    settings = AdmissionSettings(machine.serving, 1, 0, StubSettings(MIB), machine.kernel.kernel)
+    admitting = Admission(machine.registry, settings, renew=renew)
+    await _one_is_there(machine, admitting)
+    there[0] = MIB // 2
+    with pytest.raises(ResourceExhausted):
+        await admitting.room_for(machine.plan("m"))
+
+
+async def _one_is_there(machine: Machine, admitting: Admission) -> None:
+    """A native model; the first is only held to what is kept."""
+    native = machine.plan("first", 'backend: "onnxruntime"')
+    room = await admitting.room_for(native)
+    machine.registry.finish_load(machine.registry.begin_load("first", "url"), native)
+    room.taken()
+    await asyncio.gather(*admitting._learning)
+
+
+# -- GPUs
+
+
+@dataclass
+class Cards(Gpus):
+    """GPUs that hold what they are told to."""
+
+    rows: dict[int, GpuMemory] = field(default_factory=dict)
+
+    async def memory(self) -> dict[int, GpuMemory]:
+        """As told."""
+        return dict(self.rows)
+
+
+ON_GPU = 'backend: "tensorrt"'
+
+
+async def test_gpu_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that may use a GPU is held to its memory; one that may not is not."""
+    monkeypatch.setattr(admission, "_FRESH_S", 0.0)
+    cards = Cards(rows={0: GpuMemory(RESERVE - 1, 0), 1: GpuMemory(9 * GIB, 0)})
+    machine = made(tmp_path, cards)
+    await machine.load("first", 10 * MIB)
+    says = r"no memory of GPU 0 .* 255 MiB available.*SERVE_GPU_MEMORY_RESERVE_MB"
+    with pytest.raises(ResourceExhausted, match=says):
+        await machine.admission.room_for(machine.plan("m", ON_GPU))
+    await machine.load("second", 10 * MIB)
+    second_only = 'backend: "tensorrt" instance_group { gpus: 1 kind: KIND_GPU }'
+    await machine.load("third", 0, config=second_only)
+
+
+async def test_gpu_memory_that_a_load_took(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The difference that it made is what its next load is expected to make."""
+    monkeypatch.setattr(admission, "_FRESH_S", 0.0)
+    cards = Cards(rows={0: GpuMemory(8 * GIB, 0)})
+    machine = made(tmp_path, cards)
+    await machine.load("first", 10 * MIB)
+    plan = machine.plan("m", ON_GPU)
+    room, model = await machine.admission.room_for(plan), machine.registry.begin_load("m", "u")
+    cards.rows[0] = GpuMemory(5 * GIB, 3 * GIB)
+    machine.registry.finish_load(model, plan)
+    room.taken()
+    await asyncio.gather(*machine.admission._learning)
+    machine.registry.forget(machine.registry.begin_unload(model.name))
+    cards.rows[0] = GpuMemory(3 * GIB, 0)
+    with pytest.raises(ResourceExhausted, match="3072 MiB, as it took"):
+        await machine.admission.room_for(plan)
+    # What the framework in tritonserver keeps of it is not the driver's, and is used again.
+    cards.rows[0] = GpuMemory(1 * GIB, 3 * GIB)
+    (await machine.admission.room_for(plan)).give_back()
+
+
+# -- what goes wrong
+
+
+@pytest.mark.parametrize("lost", ["give back", "cancelled"])
+async def test_nothing_is_held_after_a_load_that_failed(machine: Machine, lost: str) -> None:
+    """Nor by one that was cancelled while it was being decided."""
+    asking = asyncio.ensure_future(machine.admission.room_for(machine.plan("m")))
+    if lost == "cancelled":
+        await asyncio.sleep(0)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+    else:
+        room = await asking
+        room.give_back()
+        room.give_back()
+    assert list(machine.admission._ledger.entries) == []
+
+
+@pytest.mark.parametrize("error", [OSError(24, "Too many open files"), RuntimeError("no thread")])
+async def test_a_machine_that_cannot_be_looked_at(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """That is a lack, too: 507. After a load nothing is learned, and nothing fails."""
+
+    def fail(*_: object) -> None:
+        raise error
+
+    room = await machine.admission.room_for(machine.plan("a"))
+    monkeypatch.setattr(admission, "take_census", fail)
+    with pytest.raises(ResourceExhausted, match="no resources"):
+        await machine.admission.room_for(machine.plan("m"))
+    machine.registry.finish_load(machine.registry.begin_load("a", "url"), machine.plan("a"))
+    room.taken()
+    await asyncio.gather(*machine.admission._learning)
+    assert len(machine.admission._footprints) == 0
+
+
+async def test_a_model_that_is_gone_before_it_was_looked_at(machine: Machine) -> None:
+    """Nothing is learned of it: what it holds then is not what it took."""
+    plan = machine.plan("m")
+    room, model = await machine.admission.room_for(plan), machine.registry.begin_load("m", "u")
+    machine.registry.finish_load(model, plan)
+    room.taken()
+    machine.registry.forget(machine.registry.begin_unload(model.name))
+    await asyncio.gather(*machine.admission._learning)
+    assert len(machine.admission._footprints) == 0
+
+
+def test_it_costs_a_load_little(machine: Machine) -> None:
+    """With a hundred models it takes 4 ms of the processor's time on an idle machine."""
+    for number in range(100):
+        machine.kernel.stub(300 + number, machine.serving, f"x{number}", MIB)
+    took = []
+    for _ in range(10):
+        started = time.thread_time()
+        machine.admission._read(0.0, {})
+        took.append(time.thread_time() - started)
+    assert min(took) < 0.03
+
+
+async def test_guesses_wait_for_what_others_turn_out_to_take(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Archives of a kind that was never loaded, all at once, each of thrice the guess.
+
+    There is room for three of them, and for ten by their guesses: the first is loaded, and then it
+    is known. One that is refused for good is refused at once.
+    """
+    monkeypatch.setattr(admission, "_PATIENCE_S", 60.0)
+    free(machine, RESERVE + 10 * GUESS)
+    outcomes: list[str] = []
+
+    async def load(number: int) -> None:
+        try:
+            await machine.load(f"m{number}", 3 * GUESS, payload=number)
+            outcomes.append("loaded")
+        except ResourceExhausted:
+            outcomes.append("refused")
+
+    await asyncio.wait_for(asyncio.gather(*(load(number) for number in range(8))), 10)
+    assert sorted(outcomes) == ["loaded"] * 3 + ["refused"] * 5
+
+
+@pytest.mark.parametrize("end", ["fails", "is cancelled", "takes for ever"])
+async def test_a_guess_that_does_not_come_true(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    """Who waits for it goes on when it has failed, and after a time whatever it does."""
+    monkeypatch.setattr(admission, "_PATIENCE_S", 0.3 if end == "takes for ever" else 60.0)
+    free(machine, RESERVE + 3 * GUESS + MIB)
+    first = await machine.admission.room_for(machine.plan("a", payload=1))
+
+    async def load(name: str) -> None:
+        (await machine.admission.room_for(machine.plan(name))).give_back()
+
+    second, third = (asyncio.ensure_future(load(name)) for name in "bc")
+    done, _ = await asyncio.wait({second, third}, timeout=0.1)
+    assert not done
+    if end == "is cancelled":
+        third.cancel()
+    if end != "takes for ever":
+        first.give_back()
+    await asyncio.wait_for(asyncio.wait({second, third}), 10)
+    assert second.exception() is None
+    assert third.cancelled() or third.exception() is None
+    assert not machine.admission._waiting
+
+
+# -- a hundred models where there is room for twenty
+
+
+@dataclass
+class Traffic:
+    """Copies of five archives, asked for at random by callers that load what is not there."""
+
+    machine: Machine
+    limit: int
+    admit: Callable[[ServingPlan], Awaitable[Room]]
+    kills: int = 0
+    loads: int = 0
+    refused: int = 0
+    last_used: dict[str, int] = field(default_factory=dict)
+    busy: set[str] = field(default_factory=set)
+
+    async def caller(self, dice: random.Random, turns: int) -> None:
+        """One of them, one model after the other."""
+        for turn in range(turns):
+            number = 1 + int(99 * dice.random() ** 1.5)
+            name = f"m{number:03}"
+            if name in self.busy:
+                continue
+            self.busy.add(name)
+            self.last_used[name] = turn
+            if name not in self.machine.pids:
+                await self.load(name, number)
+            elif dice.random() < 0.5:
+                self.hold(name, 170 * MIB)  # it grows by requests
+            self.busy.discard(name)
+
+    async def load(self, name: str, number: int) -> None:
+        """As the platform does: on 507 another model is unloaded, and it is tried again."""
+        plan = self.machine.plan(name, payload=number % 5)
+        while True:
+            try:
+                room = await self.admit(plan)
+                break
+            except ResourceExhausted:
+                self.refused += 1
+                await self.evict()
+        self.loads += 1
+        model = self.machine.registry.begin_load(name, "url")
+        for memory in (20, 80, 150):
+            await asyncio.sleep(0)
+            self.hold(name, memory * MIB)
+        self.machine.registry.finish_load(model, plan)
+        room.taken()
+
+    async def evict(self) -> None:
+        """The least recently used of the models that nobody wants."""
+        loaded = [it.name for it in self.machine.registry.all_loaded() if it.name not in self.busy]
+        if loaded:
+            self.machine.unload(min(loaded, key=lambda name: self.last_used[name]))
+        await asyncio.sleep(0.001)
+
+    def hold(self, name: str, memory: int) -> None:
+        """The kernel kills where it goes over the limit."""
+        self.machine.hold(name, memory)
+        if self.machine.used > self.limit:
+            self.kills += 1
+
+
+@pytest.mark.parametrize("looks_ahead", [True, False])
+async def test_a_hundred_models_where_there_is_room_for_twenty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looks_ahead: bool
+) -> None:
+    """Nothing is killed, however many loads come at once; looking at the reserve is not enough."""
+    monkeypatch.setattr(admission, "_FRESH_S", 0.0)
+    limit = RESERVE + 20 * 175 * MIB
+    machine = made(tmp_path)
+    machine.free = limit
+
+    async def reserve_alone(_: ServingPlan) -> Room:
+        if available_memory(machine.kernel.kernel) < RESERVE:
+            raise ResourceExhausted("no memory")
+        return Room(machine.admission, None, None)
+
+    admit = machine.admission.room_for if looks_ahead else reserve_alone
+    traffic = Traffic(machine, limit, admit)
+    callers = (traffic.caller(random.Random(seed), 12) for seed in range(12))
+    await asyncio.wait_for(asyncio.gather(*callers), 120)
+    assert traffic.loads > 60
+    assert traffic.refused > 10
+    assert (traffic.kills == 0) is looks_ahead

@@ -1,0 +1,605 @@
+"""Load and unload on a fake tritonserver: whatever fails or is cancelled leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import serve.models.lifecycle
+import serve.triton.hosting
+import serve.triton.stubs
+from ensemble_tools import Compile, ServingPlan, WorkflowCheck, publish, read_repository
+from ensemble_tools.errors import PayloadBroken
+from ensemble_tools.plan import PublishedModel
+from serve.errors import (
+    BadRequest,
+    CallerError,
+    ModelAlreadyLoaded,
+    ModelNotLoaded,
+    ModelUnusable,
+    ResourceExhausted,
+    ServeError,
+    SourceUnreadable,
+    TritonTimeout,
+    TritonUnavailable,
+)
+from serve.invoke.invocation import Request
+from serve.models.registry import State
+from serve.threads import NoThread
+from tests.unit.serve.joined import WAIT_S, joined, no_descriptor, until
+from tests.unit.serve.stub_stand_in import started_by, starting, stub
+
+
+async def test_a_straight_line_there_and_back(tmp_path: Path) -> None:
+    """Load, invoke, unload: afterwards nothing is held and the name is free."""
+    async with joined(tmp_path) as on:
+        url = on.archive()
+        for _ in range(2):
+            await asyncio.wait_for(on.lifecycle.load("m", url), WAIT_S)
+            assert sorted(path.name for path in on.repository.iterdir()) == ["m", "m.step"]
+            assert sorted(await on.held()) == ["m", "m.step"]
+            assert b'"echo": "{\\"inputs\\":[]}"' in await on.invoke()
+            await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
+            await on.assert_empty()
+
+
+async def test_unload_waits_for_stubs_that_tritonserver_no_longer_tells_of(tmp_path: Path) -> None:
+    """Those of what was lost under the model end beside its own, and maybe after them."""
+    async with joined(tmp_path) as on:
+        await on.load()
+        with stub(on.repository, "m.step", 0.5) as ending:
+            await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
+            assert ending.wait(0) == 0
+        await on.assert_empty()
+
+
+async def test_unload_ends_stubs_that_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """tritonserver keeps some for ever; another model's are no matter."""
+    monkeypatch.setattr(serve.triton.stubs, "_ENDING_S", 0.1)
+    async with joined(tmp_path) as on:
+        await on.load()
+        with (
+            stub(on.repository, "m.step", WAIT_S) as staying,
+            stub(on.root, "m.step", WAIT_S) as other,
+        ):
+            await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
+            assert [staying.wait(0), other.poll()] == [-signal.SIGKILL, None]
+        await on.assert_empty()
+
+
+async def test_unload_ends_what_stubs_have_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also that of stubs that tritonserver ends itself."""
+    monkeypatch.setattr(serve.triton.stubs, "_ALONE_S", 0.1)
+    mine = tmp_path / "mine"
+    async with joined(tmp_path) as on:
+        await on.load()
+        unload = on.triton.unload
+        with stub(on.repository, "m.step", WAIT_S, more=starting(mine)) as ending:
+
+            async def end(*arguments: Any, **named: Any) -> None:
+                await unload(*arguments, **named)
+                ending.kill()
+                ending.wait()
+
+            monkeypatch.setattr(on.triton, "unload", end)
+            await until(lambda: len(started_by(mine)) == 2)
+            await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
+            assert not started_by(mine)
+        await on.assert_empty()
+
+
+async def test_what_stubs_have_started_is_looked_for_without_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have all threads that there are."""
+    monkeypatch.setattr(serve.triton.stubs, "_ALONE_S", 0.1)
+    mine = tmp_path / "mine"
+    async with joined(tmp_path) as on:
+        await on.load()
+        plan = on.registry.loaded("m").serving
+
+        async def denied(*_: object) -> None:
+            raise RuntimeError("can't start new thread")
+
+        with stub(on.repository, "m.step", WAIT_S, more=starting(mine)):
+            await until(lambda: len(started_by(mine)) == 2)
+            with monkeypatch.context() as patched:
+                patched.setattr(serve.triton.hosting, "in_daemon_thread", denied)
+                found = await on.hosting._ending(plan)
+            assert {it.pid for it in found} > {it.pid for it in started_by(mine)}
+            await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
+            assert not started_by(mine)
+
+
+def load_knob(**wrong: Any) -> dict[str, Any]:
+    return {"load": {"m": wrong}}
+
+
+FAILED = "load failed for model 'm': version 1 is at UNAVAILABLE state: Internal: "
+
+
+@pytest.mark.parametrize(
+    ("options", "url", "error", "says"),
+    [
+        ({}, "/etc", BadRequest, "outside"),
+        ({}, "{root}/missing/model", BadRequest, "no directory"),
+        ({}, "{broken}", ModelUnusable, "config.pbtxt"),
+        ({"memory_reserve_bytes": 1 << 60}, "{good}", ResourceExhausted, "no memory"),
+        (load_knob(message=FAILED + "ValueError: boom\n\nAt:\n  x(1): y\n;"), "{good}",
+         ModelUnusable, "the model m failed to load: ValueError: boom;"),
+        (load_knob(message="Model '/r::m.step' loading failed with error: version 1 is at"
+                           " UNAVAILABLE state: Internal: ValueError: boom;"), "{good}",
+         ModelUnusable, "the step step of the model m failed to load: ValueError: boom;"),
+        (load_knob(message="memory limit set for GPU 0 has exceeded, model loading is rejected."),
+         "{good}", ResourceExhausted, "memory limit"),
+        (load_knob(message="gone", code="UNAVAILABLE"), "{good}", TritonUnavailable, "went away"),
+        ({**load_knob(hang=True), "load_timeout_s": 0.3}, "{good}", TritonTimeout,
+         "0.3 s; raise SERVE_LOAD_TIMEOUT"),
+        ({**load_knob(delay_s=1.0), "load_timeout_s": 0.3}, "{good}", TritonTimeout,
+         "SERVE_LOAD_TIMEOUT"),
+    ],
+    ids=[
+        "outside", "missing", "broken", "memory", "raises", "step raises", "gpu", "unavailable",
+        "hangs", "slow",
+    ],
+)  # fmt: skip
+async def test_a_load_that_fails(
+    tmp_path: Path, options: dict[str, Any], url: str, error: type[ServeError], says: str
+) -> None:
+    """At whichever step: the reason is told in one line, and no trace is left."""
+    async with joined(tmp_path, **options) as on:
+        on.archive("good")
+        on.archive("broken", config="nonsense {")
+        url = url.replace("{root}", str(on.root))
+        for name in ("good", "broken"):
+            url = url.replace("{" + name + "}", f"{on.root}/{name}/model")
+        with pytest.raises(error, match=says) as refused:
+            await asyncio.wait_for(on.lifecycle.load("m", url), WAIT_S)
+        assert "\n" not in str(refused.value)
+        await on.assert_empty()
+
+
+async def test_a_disk_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The load is given up in its time, and the name is free again."""
+    answers = threading.Event()
+    read = read_repository
+
+    def hanging(directory: Path, entry: str | None) -> Any:
+        answers.wait(WAIT_S)
+        return read(directory, entry)
+
+    monkeypatch.setattr(serve.models.lifecycle, "read_repository", hanging)
+    async with joined(tmp_path, load_timeout_s=0.3) as on:
+        url = on.archive()
+        with pytest.raises(TritonTimeout, match=r"^reading the archive .* SERVE_LOAD_TIMEOUT"):
+            await asyncio.wait_for(on.lifecycle.load("m", url), WAIT_S / 2)
+        await on.assert_empty()
+        answers.set()
+        monkeypatch.undo()
+        await asyncio.wait_for(on.lifecycle.load("m", url), WAIT_S)
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "../x", "a/b", "a b", "x" * 5000, "a\0", "é", "a\n"]
+)
+async def test_names_that_are_none(tmp_path: Path, name: str) -> None:
+    """The caller's fault, before anything is touched."""
+    async with joined(tmp_path, start=False) as on:
+        with pytest.raises(CallerError, match="the model name"):
+            await on.lifecycle.load(name, on.archive())
+        assert on.registry._models == {}
+
+
+async def test_a_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ENOSPC is a lack of resources, EIO the disk's fault; what is left is the archive's."""
+    for number, error in ((28, ResourceExhausted), (5, SourceUnreadable), (13, ModelUnusable)):
+        failure = OSError(number, "no")
+
+        def fail(*_: object, failure: OSError = failure) -> None:
+            raise failure
+
+        monkeypatch.setattr(serve.models.lifecycle, "publish", fail)
+        (tmp_path / str(number)).mkdir()
+        async with joined(tmp_path / str(number)) as on:
+            with pytest.raises(error, match="could not be published"):
+                await on.load()
+            await on.assert_empty()
+
+
+async def test_a_file_that_nothing_can_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found while it is published; the archive is at fault, in the sentence that says so."""
+    broken = PayloadBroken(Path("/m/unique.a.parquet"), "cannot be read", "export it again")
+
+    def fail(*_: object) -> None:
+        raise broken
+
+    monkeypatch.setattr(serve.models.lifecycle, "publish", fail)
+    async with joined(tmp_path) as on:
+        with pytest.raises(ModelUnusable) as refused:
+            await on.load()
+        assert str(refused.value) == "/m/unique.a.parquet: cannot be read; export it again"
+        await on.assert_empty()
+
+
+async def test_a_failed_load_ends_stubs_that_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an unload does, with what they have started."""
+    monkeypatch.setattr(serve.triton.stubs, "_ENDING_S", 0.1)
+    monkeypatch.setattr(serve.triton.stubs, "_ALONE_S", 0.1)
+    async with joined(tmp_path) as on:
+        with contextlib.ExitStack() as running:
+            started = []
+
+            async def fail(*_: object) -> None:
+                more = starting(tmp_path / "mine")
+                one = stub(on.repository, "m.step", WAIT_S, more=more)
+                started.append(running.enter_context(one))
+                raise ModelUnusable("boom")
+
+            monkeypatch.setattr(on.triton, "load", fail)
+            with pytest.raises(ModelUnusable, match="boom"):
+                await on.load()
+            assert [one.wait(0) for one in started] == [-signal.SIGKILL]
+            assert not started_by(tmp_path / "mine")
+        await on.assert_empty()
+
+
+async def test_a_server_that_is_not_there(tmp_path: Path) -> None:
+    """Waited for as long as the start may take, and then given up without a trace."""
+    async with joined(tmp_path, never_live=True, start=False, start_timeout_s=0.2) as on:
+        with pytest.raises(TritonUnavailable, match=r"not live within 0\.2 s"):
+            await on.load()
+        assert on.registry._models == {}
+        assert list(on.repository.iterdir()) == []
+
+
+@pytest.mark.parametrize("step", ["plan", "publish", "start", "load"])
+async def test_a_load_that_is_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """At whichever step, in a thread too: what it began is undone before it is over."""
+    options: dict[str, Any] = {"load": {"m": {"delay_s": 1}}} if step == "load" else {}
+    async with joined(tmp_path, **options) as on:
+        reached, loop = asyncio.Event(), asyncio.get_running_loop()
+        if step in {"plan", "publish"}:
+            blocked, finished = threading.Event(), threading.Event()
+            original = getattr(serve.models.lifecycle, step)
+
+            def slowly(*arguments: Any, **options: Any) -> Any:
+                loop.call_soon_threadsafe(reached.set)
+                try:
+                    assert blocked.wait(WAIT_S)
+                    return original(*arguments, **options)
+                finally:
+                    finished.set()
+
+            monkeypatch.setattr(serve.models.lifecycle, step, slowly)
+            loop.call_later(0.3, blocked.set)
+        if step == "start":
+
+            async def never(timeout_s: float) -> None:
+                reached.set()
+                await asyncio.Event().wait()
+
+            monkeypatch.setattr(on.triton, "until_live", never)
+        loading = asyncio.ensure_future(on.lifecycle.load("m", on.archive()))
+        if step == "load":
+            await until(lambda: bool(on.events("load")))
+        else:
+            await asyncio.wait_for(reached.wait(), WAIT_S)
+        loading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(loading, WAIT_S)
+        if step in {"plan", "publish"}:  # what the thread writes late must not stay either
+            assert await asyncio.to_thread(finished.wait, WAIT_S)
+        await on.assert_empty()
+
+
+async def test_one_name_is_loaded_once(tmp_path: Path) -> None:
+    """Of twenty loads at once one wins, the others are told that it is being loaded."""
+    async with joined(tmp_path) as on:
+        url = on.archive()
+        loads = [on.lifecycle.load("m", url) for _ in range(20)]
+        results = await asyncio.wait_for(asyncio.gather(*loads, return_exceptions=True), WAIT_S)
+        assert sum(isinstance(result, ServingPlan) for result in results) == 1
+        assert sum(isinstance(result, ModelAlreadyLoaded) for result in results) == 19
+        assert on.events("load") == ["load"]
+        assert sorted(await on.held()) == ["m", "m.step"]
+
+
+async def test_names_do_not_meet(tmp_path: Path) -> None:
+    """Ten archives with the same step names load at once and unload at once."""
+    async with joined(tmp_path) as on:
+        names = [f"m{number}" for number in range(10)]
+        await asyncio.gather(*(on.load(name) for name in names))
+        assert len(await on.held()) == 20
+        await asyncio.gather(*(on.lifecycle.unload(name) for name in names[1:]))
+        assert sorted(await on.held()) == ["m0", "m0.step"]
+        assert b"m0" in await on.invoke("m0")
+
+
+async def test_unload_of_what_is_not_loaded(tmp_path: Path) -> None:
+    """Unknown, being loaded, or being unloaded: not loaded, in other words each."""
+    async with joined(tmp_path, load={"m": {"delay_s": 0.5}}) as on:
+        with pytest.raises(ModelNotLoaded, match="is not loaded"):
+            await on.lifecycle.unload("m")
+        loading = asyncio.ensure_future(on.load())
+        await until(lambda: bool(on.events("load")))
+        with pytest.raises(ModelNotLoaded, match="is being loaded"):
+            await on.lifecycle.unload("m")
+        await loading
+        with on.registry.loaded("m").invocation():
+            unloading = asyncio.ensure_future(on.lifecycle.unload("m"))
+            await until(lambda: on.registry._models["m"].state is State.UNLOADING)
+            with pytest.raises(ModelNotLoaded, match="is being unloaded"):
+                await on.lifecycle.unload("m")
+        await asyncio.wait_for(unloading, WAIT_S)
+        await on.assert_empty()
+
+
+async def test_compiled_workflows_are_checked(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once a load, when tritonserver lives; what fails is served as delivered, and the log says so.
+
+    A load without compiled workflows does not ask.
+    """
+    examples = Path(__file__).parents[3] / "examples/merlin"
+    seen: list[str] = []
+
+    def check(model: PublishedModel, directory: Path) -> str:
+        seen.append(model.source_name)
+        return "it is wrong" if model.source_name.startswith("1_") else ""
+
+    def begin() -> WorkflowCheck | None:
+        seen.append("begin")
+        return check
+
+    async with joined(tmp_path, start=False) as on:
+        on.lifecycle._settings = replace(
+            on.lifecycle._settings, model_root=Path("/"), compile=Compile.AUTO, check=begin
+        )
+        url = str(examples / "two_workflows/repository")
+        with caplog.at_level(logging.INFO, logger="serve.models.lifecycle"):
+            served = await asyncio.wait_for(on.lifecycle.load("two", url), WAIT_S)
+        assert seen == ["begin", "0_transformworkflowtriton", "1_transformworkflowtriton"]
+        assert served.compiled == 1
+        (record,) = (one for one in caplog.records if one.getMessage() == "model loaded")
+        assert vars(record)["not_compiled"] == "1_transformworkflowtriton: it is wrong"
+        await on.load("m")
+        assert seen.count("begin") == 1
+        on.lifecycle._settings = replace(on.lifecycle._settings, check=lambda: None)
+        await asyncio.wait_for(on.lifecycle.unload("two"), WAIT_S)
+        served = await asyncio.wait_for(on.lifecycle.load("two", url), WAIT_S)
+        assert served.compiled == 2
+
+
+async def test_an_unload_waits_for_what_is_in_flight(tmp_path: Path) -> None:
+    """Requests that came before are answered; those that come after are refused."""
+    async with joined(tmp_path, infer={"m": {"delay_s": 0.5, "times": 5}}) as on:
+        await on.load()
+        calls = [asyncio.ensure_future(on.invoke()) for _ in range(5)]
+        await until(lambda: len(on.events("infer")) == 5)
+        unloading = asyncio.ensure_future(on.lifecycle.unload("m"))
+        await until(lambda: on.registry._models["m"].state is State.UNLOADING)
+        with pytest.raises(ModelNotLoaded, match="is being unloaded"):
+            await on.invocation.forward("m", Request([], [b'{"inputs":[]}']))
+        assert on.events("unload") == []
+        assert all(b"echo" in answer for answer in await asyncio.gather(*calls))
+        await asyncio.wait_for(unloading, WAIT_S)
+        await on.assert_empty()
+
+
+@pytest.mark.parametrize("why", ["in flight", "held"])
+async def test_an_unload_that_takes_too_long(tmp_path: Path, why: str) -> None:
+    """It is listed again and can be invoked, so that the platform can try again."""
+    knobs: Any = {"unload": {"m": {"ready_for_s": -1, "times": 3}}} if why == "held" else {}
+    async with joined(tmp_path, unload_timeout_s=1.0, **knobs) as on:
+        await on.load()
+        model = on.registry.loaded("m")
+        if why == "held":
+            with pytest.raises(TritonTimeout, match="SERVE_UNLOAD_TIMEOUT"):
+                await on.lifecycle.unload("m")
+        else:
+            with model.invocation(), pytest.raises(TritonTimeout, match="waiting for the invoc"):
+                await on.lifecycle.unload("m")
+        assert on.registry.loaded("m") is model
+        assert b"echo" in await on.invoke()
+        await on.lifecycle.unload("m")
+        await on.assert_empty()
+
+
+async def test_an_unload_that_is_cancelled(tmp_path: Path) -> None:
+    """Listed again while it waits; gone when it was past that."""
+    async with joined(tmp_path) as on:
+        await on.load()
+        with on.registry.loaded("m").invocation():
+            unloading = asyncio.ensure_future(on.lifecycle.unload("m"))
+            await until(lambda: on.registry._models["m"].state is State.UNLOADING)
+            unloading.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await unloading
+        assert on.registry.loaded("m").state is State.READY
+        unloading = asyncio.ensure_future(on.lifecycle.unload("m"))
+        await until(lambda: not list(on.repository.iterdir()))
+        unloading.cancel()
+        await asyncio.wait({unloading}, timeout=WAIT_S)
+        await on.assert_empty()
+
+
+async def test_an_unload_that_is_cancelled_while_stubs_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """tritonserver has the model no more: it is not listed again, and its files go."""
+    ending = asyncio.Event()
+
+    async def never(*_: object) -> None:
+        ending.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(serve.triton.hosting, "end_stubs", never)
+    async with joined(tmp_path) as on:
+        await on.load()
+        unloading = asyncio.ensure_future(on.lifecycle.unload("m"))
+        await asyncio.wait_for(ending.wait(), WAIT_S)
+        unloading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await unloading
+        await on.assert_empty()
+
+
+async def test_steps_that_stay_are_unloaded_by_name(tmp_path: Path) -> None:
+    """A step that is held after its ensemble has gone is asked to go itself."""
+    async with joined(tmp_path) as on:
+        await on.load()
+        control = on.triton._control
+        await control.unload_model("m", unload_dependents=False)
+        assert await on.held() == ["m.step"]
+        await on.lifecycle.unload("m")
+        await on.assert_empty()
+
+
+async def test_unloading_when_the_server_is_gone(tmp_path: Path) -> None:
+    """A tritonserver that is not there holds nothing: the unload is done."""
+    async with joined(tmp_path) as on:
+        await on.load()
+        await on.process.stop()
+        await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
+        assert on.registry._models == {}
+        assert list(on.repository.iterdir()) == []
+
+
+async def test_an_undoing_waits_for_what_is_still_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often the load is cancelled."""
+    done: list[str] = []
+    writing, go_on = threading.Event(), threading.Event()
+
+    def publish_slowly(plan: Any, *_: Any) -> Any:
+        writing.set()
+        go_on.wait(WAIT_S)
+        done.append("written")
+        return plan
+
+    monkeypatch.setattr(serve.models.lifecycle, "publish", publish_slowly)
+    monkeypatch.setattr(serve.models.lifecycle, "retract", lambda *_: done.append("retracted"))
+    async with joined(tmp_path) as on:
+        loading = asyncio.ensure_future(on.lifecycle.load("m", on.archive()))
+        await until(writing.is_set)
+        for _ in range(3):
+            on.lifecycle.stop()
+            await asyncio.sleep(0.01)
+        assert not loading.done()
+        go_on.set()
+        with pytest.raises(TritonUnavailable, match="the container is stopping"):
+            await asyncio.wait_for(loading, WAIT_S)
+        assert done == ["retracted", "written", "retracted"]
+
+
+async def test_no_load_begins_once_the_container_stops(tmp_path: Path) -> None:
+    """It would not be seen to its end."""
+    async with joined(tmp_path) as on:
+        on.lifecycle.stop()
+        with pytest.raises(TritonUnavailable, match="the container is stopping"):
+            await on.load()
+        await on.assert_empty()
+
+
+async def no_thread(*_: object) -> None:
+    """In the place of what works in a thread: there is none."""
+    raise NoThread("can't start new thread")
+
+
+async def test_without_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A load is refused so that the platform makes room; an unload leaves nothing all the same."""
+    async with joined(tmp_path) as on:
+        await on.load()
+        with monkeypatch.context() as patched:
+            patched.setattr(serve.models.lifecycle, "in_daemon_thread", no_thread)
+            patched.setattr(serve.triton.hosting, "in_daemon_thread", no_thread)
+            with pytest.raises(ResourceExhausted, match="can't start new thread"):
+                await on.load("n")
+            await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
+            await on.assert_empty()
+
+
+async def test_what_an_unload_could_not_remove(tmp_path: Path) -> None:
+    """For want of a descriptor, say: the name is the next load's all the same."""
+    async with joined(tmp_path) as on:
+        (on.repository / "m.step/1").mkdir(parents=True)
+        await on.load()
+        assert b"echo" in await on.invoke()
+        await on.lifecycle.unload("m")
+        await on.assert_empty()
+
+
+async def test_the_limit_is_for_all_of_a_load(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """tritonserver gets what reading and publishing have left of it."""
+    given: list[float] = []
+
+    def slowly(*arguments: Any) -> Any:
+        time.sleep(0.5)
+        return publish(*arguments)
+
+    async with joined(tmp_path, load_timeout_s=5) as on:
+        load = on.triton.load
+
+        async def noting(plan: ServingPlan, timeout_s: float) -> None:
+            given.append(timeout_s)
+            await load(plan, timeout_s)
+
+        monkeypatch.setattr(serve.models.lifecycle, "publish", slowly)
+        monkeypatch.setattr(on.triton, "load", noting)
+        await on.load()
+        assert given[0] <= 4.5
+
+
+@pytest.mark.parametrize("turns", range(5))
+async def test_a_model_that_is_lost_as_its_unload_begins(tmp_path: Path, turns: int) -> None:
+    """It is listed, so it can be unloaded, whenever callers find it lost."""
+    async with joined(tmp_path) as on:
+        await on.load()
+        model = on.registry.loaded("m")
+        on.registry.begin_reload(model)
+        unloading = asyncio.ensure_future(on.lifecycle.unload("m"))
+        await asyncio.sleep(0.1)
+        on.registry.finish_reload(model)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        if model.state is State.READY:
+            on.registry.begin_reload(model)
+            await asyncio.sleep(0.1)
+            on.registry.finish_reload(model)
+        await asyncio.wait_for(unloading, WAIT_S)
+        await on.assert_empty()
+
+
+async def test_without_descriptors_a_failed_load_is_undone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stubs cannot be looked for then; the unload does not wait for that."""
+
+    async with joined(tmp_path, **load_knob(message=FAILED)) as on:
+        with monkeypatch.context() as patched:
+            patched.setattr(serve.triton.hosting, "find_stubs", no_descriptor)
+            with pytest.raises(ModelUnusable):
+                await on.load()
+        assert on.events("unload")
+        await on.assert_empty()

@@ -1,0 +1,320 @@
+"""Who waits for which model, in what order, and how much is held of them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from serve.errors import BodyTooLarge, InvocationFailed, Overloaded
+from serve.limit import UNCOUNTED, Limit
+from serve.models.waiting_room import (
+    MIB,
+    Bounds,
+    HeldBody,
+    WaitedTooLong,
+    WaitingRoom,
+    WaitingRooms,
+)
+
+WAIT_S = 10.0
+
+
+async def settle() -> None:
+    """Let everything run that can."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def entering(room: WaitingRoom, name: int, order: list[int]) -> asyncio.Task[None]:
+    """A caller who notes when he has a place, and keeps it."""
+
+    async def enter() -> None:
+        if not room.enter():
+            await room.wait(WAIT_S)
+        order.append(name)
+
+    return asyncio.ensure_future(enter())
+
+
+async def test_first_come_first_served() -> None:
+    """As many as there are places go on at once; each that leaves lets in the one next in line."""
+    room = WaitingRooms().room("m", 2)
+    order: list[int] = []
+    callers = [entering(room, number, order) for number in range(5)]
+    await settle()
+    assert (order, room.taken, room.waiting) == ([0, 1], 2, 3)
+    for number in range(2, 5):
+        room.leave()
+        await settle()
+        assert order[-1] == number
+    await asyncio.gather(*callers)
+    room.leave()
+    room.leave()
+    assert (room.taken, room.waiting) == (0, 0)
+
+
+async def test_a_place_that_is_given_back_goes_to_who_waits() -> None:
+    """Not to one who comes before it is taken up."""
+    room = WaitingRooms().room("m", 1)
+    order: list[int] = []
+    assert room.enter()
+    waits = entering(room, 1, order)
+    await settle()
+    room.leave()
+    assert not room.enter()
+    await waits
+    assert order == [1]
+
+
+async def test_leaving_costs_nothing() -> None:
+    """Who is cancelled while waiting is gone at once, and so is what he holds of the numbers."""
+    rooms = WaitingRooms()
+    room = rooms.room("m", 1)
+    assert room.enter()
+    order: list[int] = []
+    callers = [entering(room, number, order) for number in range(400)]
+    await settle()
+    for caller in callers[:-1]:
+        caller.cancel()
+    await settle()
+    assert (room.waiting, rooms.waiting) == (1, 1)
+    room.leave()
+    await callers[-1]
+    assert order == [399]
+
+
+async def test_a_place_given_to_one_who_leaves_is_passed_on() -> None:
+    """Cancelled between being called and going in."""
+    room = WaitingRooms().room("m", 1)
+    order: list[int] = []
+    assert room.enter()
+    first, second = entering(room, 1, order), entering(room, 2, order)
+    await settle()
+    room.leave()
+    first.cancel()
+    await second
+    assert (order, room.taken, room.waiting) == ([2], 1, 0)
+
+
+async def test_waiting_ends() -> None:
+    """After the time given; its place in the line is gone."""
+    room = WaitingRooms().room("m", 1)
+    assert room.enter()
+    with pytest.raises(WaitedTooLong):
+        await room.wait(0.01)
+    assert room.waiting == 0
+    room.leave()
+    assert room.taken == 0
+
+
+async def test_a_place_that_is_kept() -> None:
+    """Until tritonserver has answered nobody gets it, though its caller has gone."""
+    room = WaitingRooms().room("m", 1)
+    order: list[int] = []
+    assert room.enter()
+    waits = entering(room, 1, order)
+    await settle()
+    room.keep()
+    room.leave()
+    await settle()
+    assert (order, room.taken, room.waiting) == ([], 1, 1)
+    room.leave()
+    await waits
+    assert (order, room.taken) == ([1], 1)
+
+
+async def test_without_a_number_nobody_waits() -> None:
+    """Places None."""
+    room = WaitingRooms().room("m")
+    assert all(room.enter() for _ in range(1000))
+
+
+async def test_a_quick_model_has_more_places() -> None:
+    """As many as it answers in a quarter of a second, up to 16; few again when it is slow."""
+    room = WaitingRooms().room("m", 4)
+    order: list[int] = []
+    for _ in range(4):
+        room.enter()
+    assert not room.enter()
+    callers = [entering(room, 0, order)]
+    await settle()
+    assert (room.places, room.waiting) == (4, 1)
+    for _ in range(30):
+        room.leave()
+        room.enter()
+    await asyncio.sleep(0.1)
+    callers += [entering(room, number, order) for number in range(1, 20)]
+    await settle()
+    assert (room.places, room.taken) == (16, 16)
+    await asyncio.sleep(0.1)
+    callers.append(entering(room, 20, order))
+    await settle()
+    assert (room.places, room.taken, room.waiting) == (4, 16, 8)
+    for _ in range(12):
+        room.leave()
+    assert (room.taken, room.waiting) == (4, 8)
+    for _ in range(12):
+        room.leave()
+        await settle()
+    await asyncio.gather(*callers)
+    assert order == list(range(21))
+    assert (room.taken, room.waiting) == (0, 0)
+
+
+async def test_bounds_in_number() -> None:
+    """One too many is refused at once, for its model and in all; the others go on waiting."""
+    rooms = WaitingRooms(Bounds(waiting=2, total_waiting=3))
+    one, other = rooms.room("m", 1), rooms.room("n", 1)
+    order: list[int] = []
+    callers = [entering(one, number, order) for number in range(3)]
+    await settle()
+    with pytest.raises(Overloaded, match=r"2 requests wait for the model 'm' already .*_WAITING\)"):
+        await one.wait(WAIT_S)
+    callers += [entering(other, number, order) for number in (3, 4)]
+    await settle()
+    with pytest.raises(Overloaded, match=r"3 requests wait already .*_TOTAL"):
+        await other.wait(WAIT_S)
+    for room in (one, one, other):
+        room.leave()
+    await asyncio.gather(*callers)
+    assert rooms.waiting == 0
+
+
+def held(rooms: WaitingRooms, name: str = "m", largest: int = 100 * MIB) -> HeldBody:
+    """A body of a request for that model."""
+    return HeldBody(rooms, name, largest)
+
+
+def test_bounds_in_bytes() -> None:
+    """Of a model, and in all; what is let go is free at once, what is small is not counted."""
+    rooms = WaitingRooms(Bounds(held_bytes=4 * MIB, total_held_bytes=6 * MIB))
+    one, two, third = held(rooms), held(rooms), held(rooms, "n")
+    one.grow(3 * MIB)
+    with pytest.raises(Overloaded, match="answers of 4 MB for the model 'm' are held already"):
+        two.grow(2 * MIB)
+    two.grow(UNCOUNTED)
+    with pytest.raises(Overloaded, match="answers of 6 MB are held already"):
+        third.grow(4 * MIB)
+    one.let_go()
+    one.let_go()
+    assert rooms.held_bytes == 0
+    third.grow(4 * MIB)
+    third.let_go()
+    assert rooms.held_bytes == 0
+
+
+TOO_LARGE = r"found 1000001 bytes and more, expected at most 1000000 bytes \(SERVE_THE_LARGEST\)$"
+
+
+def test_a_body_that_is_too_large() -> None:
+    """Is refused when its first byte too many comes; the message names the setting."""
+    body = held(WaitingRooms(), largest=Limit(1_000_000, "SERVE_THE_LARGEST"))
+    body.grow(1_000_000)
+    with pytest.raises(BodyTooLarge, match=TOO_LARGE):
+        body.grow(1_000_001)
+
+
+def test_an_answer_that_is_too_large() -> None:
+    """One that alone is more than may be held would be refused for ever: the model's fault."""
+    rooms = WaitingRooms(Bounds(held_bytes=4 * MIB, total_held_bytes=3 * MIB))
+    answer = rooms.room("m").held_answer()
+    answer.grow(3 * MIB)
+    too_large = r"'m' answers with more than 3 MB \(SERVE_MAX_WAITING_TOTAL_MB\)"
+    with pytest.raises(InvocationFailed, match=too_large):
+        answer.grow(3 * MIB + 1)
+    with pytest.raises(Overloaded):
+        rooms.room("n").held_answer().grow(MIB)
+    answer.let_go()
+    assert rooms.held_bytes == 0
+
+
+def test_an_answer_of_just_the_size() -> None:
+    """It is not refused for the step that it is counted in."""
+    rooms = WaitingRooms(Bounds(held_bytes=1_000_000, total_held_bytes=2_000_000))
+    answer = rooms.room("m").held_answer()
+    answer.grow(1_000_000)
+    assert rooms.held_bytes == 1_000_000
+    answer.let_go()
+
+
+@given(st.lists(st.integers(0, 3 * MIB), max_size=40))
+def test_bytes_are_counted_once(pieces: list[int]) -> None:
+    """Never less than what came, but for little bodies; never a step more; nothing in the end."""
+    rooms = WaitingRooms(Bounds(held_bytes=200 * MIB, total_held_bytes=200 * MIB))
+    body = held(rooms, largest=200 * MIB)
+    size = 0
+    for piece in pieces:
+        size += piece
+        body.grow(size)
+        assert size <= max(rooms.held_bytes, UNCOUNTED)
+        assert rooms.held_bytes < size + 256 * 1024
+    body.let_go()
+    assert rooms.held_bytes == 0
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 2**32), st.integers(1, 5))
+def test_whatever_happens(seed: int, places: int) -> None:
+    """Callers come, leave early, are answered or abandoned in any order.
+
+    No more than `places` are ever at work, those who wait are let in in their order, and in the
+    end nothing is taken and nobody waits.
+    """
+    asyncio.run(_whatever(random.Random(seed), places))
+
+
+async def _whatever(chance: random.Random, places: int) -> None:
+    rooms = WaitingRooms()
+    room = rooms.room("m", places)
+    at_work: deque[int] = deque()
+    order: list[int] = []
+    callers: dict[int, asyncio.Task[None]] = {}
+    left_early: set[int] = set()
+    served: set[int] = set()
+    kept = 0
+
+    async def call(number: int) -> None:
+        if not room.enter():
+            await room.wait(WAIT_S)
+            order.append(number)
+        at_work.append(number)
+        served.add(number)
+
+    def answer() -> None:
+        nonlocal kept
+        if kept and chance.random() < 0.5:
+            kept -= 1
+            room.leave()
+        elif at_work:
+            at_work.popleft()
+            if chance.random() < 0.3:  # he leaves, tritonserver works on
+                room.keep()
+                kept += 1
+            room.leave()
+
+    for number in range(80):
+        callers[number] = asyncio.ensure_future(call(number))
+        if chance.random() < 0.3:
+            await settle()
+        if chance.random() < 0.4:
+            answer()
+        if chance.random() < 0.3:
+            victim = chance.choice(list(callers))
+            if callers[victim].cancel():
+                left_early.add(victim)
+        if chance.random() < 0.3:
+            await settle()
+            assert room.taken == len(at_work) + kept
+            assert room.taken <= max(places, 16)  # they are quick
+    for _ in range(1000):
+        await settle()
+        answer()
+    await asyncio.gather(*callers.values(), return_exceptions=True)
+    assert order == sorted(order)
+    assert served | left_early == set(range(80))
+    assert (room.taken, room.waiting, rooms.waiting) == (0, 0, 0)

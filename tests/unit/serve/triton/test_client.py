@@ -1,0 +1,518 @@
+"""The seam to tritonserver: whatever goes wrong behind it, what comes out is ours."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import os
+import resource
+import socket
+import sys
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import grpc
+import httptools
+import pytest
+from tritonclient.grpc import service_pb2, service_pb2_grpc
+
+from ensemble_tools import Form, ServingPlan
+from ensemble_tools.plan import PublishedModel
+from serve.errors import ModelUnusable, ServeError, TritonTimeout, TritonUnavailable
+from serve.triton.access import TritonAccess
+from serve.triton.client import TritonClient, error_message, refusal
+from serve.triton.http import Answer, TritonHttp
+from serve.triton.suspects import RequestWork
+from tests.unit.serve.played_server import WAIT_S, Peer, Play, answer, played, saying
+
+PLAN = ServingPlan(
+    "m", Form.AS_DELIVERED, "m",
+    (PublishedModel("m.s", "s", None), PublishedModel("m", "m", None)),
+)  # fmt: skip
+CODES = [code for code in grpc.StatusCode if code is not grpc.StatusCode.OK]
+UNREACHABLE = [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED]
+
+
+async def hangs(peer: Any) -> None:
+    await peer.closed()
+    await peer.closed()
+    await asyncio.Event().wait()
+
+
+LIVE = saying(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+
+
+class Control(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc] # untyped
+    """Model control of one that lives: it answers every call with one status, or never."""
+
+    def __init__(self, code: grpc.StatusCode | None, message: str) -> None:
+        self.code, self.message = code, message
+
+    async def ServerLive(self, request: Any, context: Any) -> Any:
+        return service_pb2.ServerLiveResponse(live=True)
+
+    async def _fail(self, request: Any, context: Any) -> Any:
+        if self.code is None:
+            await asyncio.Event().wait()
+        await context.abort(self.code, self.message)
+
+    RepositoryModelLoad = RepositoryModelUnload = RepositoryIndex = _fail
+
+
+@contextlib.asynccontextmanager
+async def control(
+    code: grpc.StatusCode | None, message: str = "no", health: Play | None = LIVE
+) -> AsyncIterator[TritonClient]:
+    """A client of a tritonserver whose model control is like that; no health: nobody is there."""
+    server = grpc.aio.server()
+    service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(Control(code, message), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    client = TritonClient("127.0.0.1", 1, port)
+    try:
+        async with played(health or LIVE) as stage:
+            if health is not None:
+                client._http = stage.http
+            yield client
+    finally:
+        await client.close()
+        await server.stop(0)
+
+
+class Answering(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc] # untyped
+    """Model control that does what it is asked for, and remembers it."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def ServerLive(self, request: Any, context: Any) -> Any:
+        return service_pb2.ServerLiveResponse(live=True)
+
+    async def RepositoryModelLoad(self, request: Any, context: Any) -> Any:
+        self.asked.append(f"load {request.model_name}")
+        return service_pb2.RepositoryModelLoadResponse()
+
+    async def RepositoryModelUnload(self, request: Any, context: Any) -> Any:
+        self.asked.append(f"unload {request.model_name}")
+        return service_pb2.RepositoryModelUnloadResponse()
+
+    async def RepositoryIndex(self, request: Any, context: Any) -> Any:
+        return service_pb2.RepositoryIndexResponse()
+
+
+class Guarded(Answering):
+    """Model control that tells what opened it."""
+
+    def __getattribute__(self, name: str) -> Any:
+        method = super().__getattribute__(name)
+        if not name.startswith(("Repository", "Server")):
+            return method
+
+        async def noted(request: Any, context: Any) -> Any:
+            metadata = dict(context.invocation_metadata())
+            self.asked.append(f"{name} {metadata.get('triton-grpc-protocol-access')}")
+            return await method(request, context)
+
+        return noted
+
+
+async def test_model_control_carries_its_secret() -> None:
+    """Each call over gRPC has the secret of model control; over HTTP goes the other one alone."""
+    server, servicer = grpc.aio.server(), Guarded()
+    service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(servicer, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    heads = []
+
+    async def play(peer: Peer) -> None:
+        heads.append((await peer.request())[0])
+        await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+
+    access = TritonAccess("c0ntrol", "inf3rence")
+    async with played(play) as stage:
+        client = TritonClient("127.0.0.1", stage.http._port, port, access)
+        await client.load(PLAN, WAIT_S)
+        await client.unload(PLAN, WAIT_S)
+        assert await client.is_live()
+        await client.close()
+    await server.stop(0)
+    calls = [said.split()[0] for said in servicer.asked if said.endswith(" c0ntrol")]
+    assert {*calls} == {
+        "ServerLive", "RepositoryModelLoad", "RepositoryModelUnload", "RepositoryIndex",
+    }  # fmt: skip
+    assert b"x-serve-access: inf3rence" in heads[0]
+    assert b"c0ntrol" not in heads[0]
+    fresh = TritonAccess.fresh(), TritonAccess.fresh()
+    assert len({secret for each in fresh for secret in (each.control, each.inference)}) == 4
+
+
+@contextlib.asynccontextmanager
+async def answering(address: str) -> AsyncIterator[Answering]:
+    """It, at an address of gRPC's."""
+    server, servicer = grpc.aio.server(), Answering()
+    service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(servicer, server)
+    server.add_insecure_port(address)
+    await server.start()
+    try:
+        yield servicer
+    finally:
+        await server.stop(0)
+
+
+@contextlib.asynccontextmanager
+async def held_back(
+    directory: Path, delay_s: float
+) -> AsyncIterator[tuple[TritonClient, Answering]]:
+    """A client of one that lives, and says nothing on a new connection for so long."""
+
+    async def relay(peer: Peer) -> None:
+        await asyncio.sleep(delay_s)
+        there, back = await asyncio.open_unix_connection(path)
+        try:
+            await asyncio.gather(pump(peer.reader, back), pump(there, peer.writer))
+        finally:
+            back.close()
+            await back.wait_closed()
+
+    path = directory / "grpc"
+    async with answering(f"unix:{path}") as servicer, played(LIVE) as http, played(relay) as slow:
+        client = TritonClient("127.0.0.1", 1, slow.http._port)
+        client._http = http.http
+        try:
+            yield client, servicer
+        finally:
+            await client.close()
+
+
+@contextlib.contextmanager
+def no_descriptors() -> Iterator[None]:
+    """No file or socket can be opened."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.open("/dev/null", os.O_RDONLY)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while piece := await reader.read(2**16):
+        writer.write(piece)
+
+
+@pytest.mark.parametrize("code", CODES, ids=str)
+@pytest.mark.parametrize("message", ["no", "", "a\nb\n\nAt:\n x"])
+async def test_every_status_of_a_load_is_translated(code: grpc.StatusCode, message: str) -> None:
+    """Into one sentence: the server's absence, its lateness, or the model's fault."""
+    async with control(code, message) as client:
+        with pytest.raises(ServeError) as raised:
+            await client.load(PLAN, WAIT_S)
+        assert "\n" not in str(raised.value)
+        expected = {
+            grpc.StatusCode.DEADLINE_EXCEEDED: TritonTimeout,
+            **dict.fromkeys(UNREACHABLE, TritonUnavailable),
+        }.get(code, ModelUnusable)
+        assert type(raised.value) is expected
+
+
+@pytest.mark.parametrize("code", CODES, ids=str)
+async def test_every_status_of_an_unload_is_translated(code: grpc.StatusCode) -> None:
+    """A server that is not there holds nothing; any other failure is told."""
+    async with control(code, health=None) as client:
+        if code in UNREACHABLE:
+            await client.unload(PLAN, WAIT_S)
+        else:
+            with pytest.raises(TritonUnavailable, match="no"):
+                await client.unload(PLAN, WAIT_S)
+
+
+@pytest.mark.parametrize("health", [LIVE, hangs], ids=["lives", "is late"])
+@pytest.mark.parametrize("code", UNREACHABLE, ids=str)
+async def test_an_unload_that_did_not_arrive_is_no_unload(
+    code: grpc.StatusCode, health: Play
+) -> None:
+    """One that is there is asked until it has answered, or the time is over."""
+    async with control(code, health=health) as client:
+        with pytest.raises(TritonTimeout, match=r"1\.2 s; raise SERVE_UNLOAD_TIMEOUT"):
+            await client.unload(PLAN, 1.2)
+
+
+async def test_a_connection_that_takes_long(tmp_path: Path) -> None:
+    """A busy tritonserver is one that a load and an unload wait for."""
+    async with held_back(tmp_path, 0.5) as (client, server):
+        await client.unload(PLAN, WAIT_S)
+        assert server.asked == ["unload m"]
+    async with held_back(tmp_path, 0.5) as (client, server):
+        await client.load(PLAN, WAIT_S)
+        assert server.asked == ["load m"]
+
+
+async def test_a_load_just_after_tritonserver_has_come_up() -> None:
+    """gRPC found nobody a moment ago, and does not look again at once."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    client = TritonClient("127.0.0.1", port, port)
+    await client.unload(PLAN, WAIT_S)  # nobody is there
+    loading = asyncio.ensure_future(client.load(PLAN, WAIT_S))
+    await asyncio.sleep(0.05)
+    assert not loading.done()
+    async with answering(f"127.0.0.1:{port}") as server:
+        await loading
+        assert server.asked == ["load m"]
+    await client.close()
+
+
+async def test_a_load_is_all_in_one_tritonserver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that dies between what is called and the model itself takes the first with it."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    calling = replace(PLAN, called=("m.s",))
+    client = TritonClient("127.0.0.1", port, port)
+    load_model = client._control.load_model
+
+    async def load_model_after_a_death(name: str, **options: Any) -> None:
+        if name == "m":
+            await first.aclose()
+        await load_model(name, **options)
+
+    monkeypatch.setattr(client._control, "load_model", load_model_after_a_death)
+    async with contextlib.AsyncExitStack() as first:
+        server = await first.enter_async_context(answering(f"127.0.0.1:{port}"))
+        loading = asyncio.ensure_future(client.load(calling, WAIT_S))
+        with pytest.raises(TritonUnavailable, match="went away during the load"):
+            await loading
+        assert server.asked == ["load m.s"]
+    await client.close()
+
+
+async def test_an_answer_at_the_moment_of_the_limit() -> None:
+    """The limit holds also when it falls on the answer to a question that was asked meanwhile."""
+
+    class Http(TritonHttp):
+        """Its first answer comes exactly then."""
+
+        asked = 0
+
+        async def request(self, *_: Any, **__: Any) -> Answer:
+            self.asked += 1
+            if self.asked == 1:
+                come: asyncio.Future[None] = loop.create_future()
+                loop.call_at(limit, come.set_result, None)
+                await come
+            return Answer(status=200)
+
+    loop = asyncio.get_running_loop()
+    async with control(grpc.StatusCode.UNAVAILABLE) as client:
+        http, limit = Http("127.0.0.1", 1), loop.time() + 0.3
+        client._http = http
+        with pytest.raises(TritonTimeout):
+            await asyncio.wait_for(client.unload(PLAN, 0.3), 5)
+
+
+async def test_who_cannot_ask_does_not_know() -> None:
+    """A lack of our own is no sign that tritonserver is gone."""
+    async with control(grpc.StatusCode.UNAVAILABLE) as client:
+        client._http.close()
+        with no_descriptors(), pytest.raises(TritonTimeout):
+            await client.unload(PLAN, 0.3)
+
+
+async def test_control_that_never_answers() -> None:
+    """Bounded by the caller's limits, which the message names."""
+    async with control(None) as client:
+        with pytest.raises(TritonTimeout, match=r"0\.2 s; raise SERVE_LOAD_TIMEOUT"):
+            await client.load(PLAN, 0.2)
+        with pytest.raises(TritonTimeout, match=r"0\.2 s; raise SERVE_UNLOAD_TIMEOUT"):
+            await client.unload(PLAN, 0.2)
+
+
+async def test_control_that_is_closed_meanwhile() -> None:
+    """The container stops: a load that waits ends with an error of ours, or as cancelled."""
+    async with control(None) as client:
+        loading = asyncio.ensure_future(client.load(PLAN, WAIT_S))
+        await asyncio.sleep(0.1)
+        await client.close()
+        done, _ = await asyncio.wait({loading}, timeout=WAIT_S)
+        assert done
+        assert loading.cancelled() or isinstance(loading.exception(), ServeError)
+
+
+async def test_nobody_is_there() -> None:
+    """Health is no, control and inference say that it cannot be reached."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    client = TritonClient("127.0.0.1", port, port)
+    assert not await client.is_live()
+    assert not await client.is_ready()
+    assert not await client.is_model_ready("m")
+    with pytest.raises(TritonUnavailable):
+        await client.infer(b"/x", [], [b"x"], WAIT_S)
+    with pytest.raises(TritonUnavailable):
+        await client.stream(b"/x", [], [b"x"], WAIT_S)
+    with pytest.raises(TritonUnavailable, match="nobody is there"):
+        await client.load(PLAN, 0.2)
+    await client.unload(PLAN, WAIT_S)
+    with pytest.raises(TritonUnavailable, match=r"not live within 0\.1 s"):
+        await client.until_live(0.1)
+    await client.close()
+
+
+async def resets(peer: Any) -> None:
+    await peer.request()
+    peer.writer.transport.abort()
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+BROKEN: list[tuple[str, Play]] = [
+    ("closes", saying()),
+    ("resets", resets),
+    ("hangs", hangs),
+    ("garbage", saying(b"\0\xff\r\n\r\n")),
+    ("bad status", saying(b"HTTP/1.1 abc\r\n\r\n")),
+    ("bad version", saying(b"HTTP/9.9.9 200 OK\r\n\r\n")),
+    ("upgrade", saying(b"HTTP/1.1 101 X\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n")),
+    ("bad length", saying(b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n")),
+    ("half a body", saying(HEAD + b"5\r\nab")),
+    ("bad chunk", saying(HEAD, b"zz\r\n")),
+]
+
+
+async def read_stream(client: TritonClient, timeout_s: float) -> None:
+    _, pieces = await client.stream(b"/x", [], [b"x"], timeout_s)
+    async for _ in pieces:
+        pass
+
+
+async def read_answer(client: TritonClient, timeout_s: float) -> None:
+    await client.infer(b"/x", [], [b"x"], timeout_s)
+
+
+@pytest.mark.parametrize("play", [play for _, play in BROKEN], ids=[name for name, _ in BROKEN])
+@pytest.mark.parametrize("call", [read_answer, read_stream])
+async def test_every_broken_answer_is_translated(
+    play: Play, call: Callable[[TritonClient, float], Awaitable[None]]
+) -> None:
+    """Whole answers and streams, at the head and behind it; and health is simply no."""
+    async with played(play) as stage:
+        client = TritonClient("127.0.0.1", stage.http._port, 1)
+        with pytest.raises((TritonUnavailable, TritonTimeout)) as raised:
+            await call(client, 0.5)
+        assert "\n" not in str(raised.value)
+        await client.close()
+
+
+@pytest.mark.parametrize("threads", [True, False])
+async def test_who_leaves_does_not_have_the_loop_hash(
+    monkeypatch: pytest.MonkeyPatch, threads: bool
+) -> None:
+    """What he sent is hashed beside it, and is then kept no more."""
+    hashed: list[threading.Thread] = []
+    key = RequestWork.key
+
+    def hashing(work: RequestWork) -> bytes:
+        hashed.append(threading.current_thread())
+        return key(work)
+
+    def no_thread(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(RequestWork, "key", hashing)
+    if not threads:
+        monkeypatch.setattr(threading.Thread, "start", no_thread)
+
+    async def reads(peer: Peer) -> None:
+        await peer.request()
+        await peer.closed()
+
+    async with played(reads) as stage:
+        client = TritonClient("127.0.0.1", stage.http._port, 1)
+        body = [b"x" * 5_000_000]
+        with pytest.raises(TritonTimeout):
+            await client.infer(b"/x", [], body, 0.2)
+        assert hashed == []
+        book = client._suspects
+        while book.unhashed is not None:  # noqa: ASYNC110 # a thread makes it so
+            await asyncio.sleep(0.01)
+        assert [thread is threading.main_thread() for thread in hashed] == [not threads]
+        assert len(book._lost.entries) == 1
+        references = sys.getrefcount(body[0])
+        assert references == 2
+        await client.close()
+
+
+async def test_a_body_is_kept_by_no_connection() -> None:
+    """Neither one that waits for the next request nor one that was closed."""
+    bodies = [[b"x" * size] for size in (1_000_000, 1_000_001)]
+
+    def grown(size: int) -> int:
+        raise LookupError(bodies)
+
+    async def ask(body: list[bytes]) -> None:
+        await client.infer(b"/x", [], body, WAIT_S, grown=grown)
+
+    async with played(saying_each(b"", b"x" * 100_000)) as stage:
+        client = TritonClient("127.0.0.1", stage.http._port, 1)
+        await ask(bodies[0])
+        references = [sys.getrefcount(bodies[0][0])]
+        with pytest.raises(LookupError):
+            await ask(bodies[1])
+        references.append(sys.getrefcount(bodies[1][0]))
+        assert references == [2, 2]
+        await client.close()
+
+
+def saying_each(*bodies: bytes) -> Play:
+    """One answer after the other."""
+
+    async def play(peer: Peer) -> None:
+        for body in bodies:
+            await peer.request()
+            await peer.send(answer(body))
+        await peer.closed()
+
+    return play
+
+
+def test_every_parser_error_is_known() -> None:
+    """Those that httptools exports are the two kinds that the connection catches."""
+    exported = [getattr(httptools, name) for name in httptools.__all__]
+    errors = [it for it in exported if inspect.isclass(it) and issubclass(it, Exception)]
+    assert len(errors) >= 6
+    for error in errors:
+        assert issubclass(error, (httptools.HttpParserError, httptools.HttpParserUpgrade))
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b'{"error":"x"}', "x"),
+        (b'{"error":5}', "5"),
+        (b'{"no":1}', '{"no":1}'),
+        (b"[]", "[]"),
+        (b"", ""),
+        (b"\xff text ", "\ufffd text"),
+        (b"[" * 100_000, "[" * 100_000),
+        (b'{"error":"\\ud800"}', "\ud800"),
+    ],
+)
+def test_error_bodies(body: bytes, message: str) -> None:
+    """Triton's form, or whatever there is."""
+    assert error_message(body) == message
+
+
+@pytest.mark.parametrize("end", ["", "\\", "\\u", "\\u12", "\\u123"])
+@pytest.mark.parametrize("event", [b"", b"data: "])
+def test_error_bodies_that_are_cut(event: bytes, end: str) -> None:
+    """What came of the text, without half an escape."""
+    body = event + b'{"error":"a \\"b\\n' + end.encode()
+    refused = refusal(Answer(500, [], deque([body]), cut=True), PLAN)
+    assert (refused.message, refused.cut) == ('a "b\n', True)
+    other = refusal(Answer(500, [], deque([b"<html>"]), cut=True), PLAN)
+    assert other.message == "<html>"

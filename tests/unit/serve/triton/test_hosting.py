@@ -1,0 +1,180 @@
+"""Loads and unloads that end, on a fake tritonserver that answers some of them or none."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serve.errors import (
+    KilledForMemory,
+    ModelNotLoaded,
+    ModelUnusable,
+    RequestRefused,
+    ResourceExhausted,
+    TritonTimeout,
+    TritonUnavailable,
+)
+from serve.invoke.invocation import Request
+from serve.models.registry import State
+from serve.resources.shortages import Denials
+from serve.triton import loading, unloading
+from serve.triton.suspects import LoadWork, Standing
+from tests.unit.serve.joined import WAIT_S, Joined, joined, until
+
+
+def standing(on: Joined, name: str) -> Standing:
+    model = on.registry.loaded(name)
+    return on.hosting.suspects.standing(LoadWork(name, model.archive))
+
+
+async def _fails(on: Joined, body: bytes, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        await asyncio.wait_for(on.invocation.forward("m", Request([], [body])), WAIT_S)
+
+
+async def test_a_request_at_two_deaths(tmp_path: Path) -> None:
+    """Lost with 503 twice, then refused; another one is answered."""
+    deadly = {"die_after_requests": 0}
+    async with joined(tmp_path, lives=[deadly, deadly, {}]) as on:
+        await on.load()
+        for generation in (1, 2):
+            await _fails(on, b'{"inputs": []}', TritonUnavailable)
+            await until(lambda g=generation: on.registry.loaded("m").generation == g)  # type: ignore[misc]
+        await _fails(on, b'{"inputs": []}', RequestRefused)
+        assert b"echo" in await on.invoke(body=b'{"inputs": [] }')
+        assert on.events("infer") == ["infer"] * 3
+
+
+async def test_a_suspect_that_found_no_model_is_not_cleared(tmp_path: Path) -> None:
+    """It was not tried; one that a model answered was, whatever the answer is."""
+    unknown = {"status": 404, "message": "Request for unknown model: 'm' is not found", "times": 1}
+    lives: Any = [{"die_after_requests": 0}, {"infer": {"m": unknown}}]
+    async with joined(tmp_path, lives=lives) as on:
+        await on.load()
+        await _fails(on, b'{"inputs":[]}', TritonUnavailable)
+        await until(lambda: on.registry.loaded("m").generation == 1)
+        sent: list[bool] = []
+        suspects = on.hosting.suspects
+        revive = on.revival.revive
+
+        async def noting(*arguments: Any) -> None:
+            sent.append(suspects.watching)
+            await revive(*arguments)
+
+        on.revival.revive = noting  # type: ignore[method-assign, assignment]
+        assert b"echo" in await on.invoke(body=b'{"inputs":[]}')
+        assert sent == [True]
+        assert not suspects.watching
+
+
+async def test_a_hung_tritonserver_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that answers no load at all; its models come back, the hung one is a suspect."""
+    monkeypatch.setattr(unloading, "_PROBE_S", 0.5)
+    deaf: Any = {"load": {"*": {"hang": True, "after": 1}}, "unload": {"b": {"ready_for_s": -1}}}
+    async with joined(tmp_path, load_timeout_s=1.0, unload_timeout_s=3.0, lives=[deaf, {}]) as on:
+        await on.load("a")
+        url = on.archive("b")
+        first = on.process.pid
+        with pytest.raises(TritonTimeout, match="SERVE_LOAD_TIMEOUT"):
+            await asyncio.wait_for(on.lifecycle.load("b", url), WAIT_S)
+        await until(lambda: on.registry.loaded("a").generation == 1)
+        assert on.process.pid != first
+        assert b"echo" in await on.invoke("a")
+        assert not (on.repository / "serve~canary").exists()
+
+
+async def test_loads_of_others_are_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All threads may load, each within its time: that is no standstill."""
+    monkeypatch.setattr(unloading, "_PROBE_S", 0.2)
+    busy = {"serve~canary": {"delay_s": 1.5}}
+    async with joined(tmp_path, load=busy) as on:
+        on.hosting.loading.under_way.add(LoadWork("other", ""))
+        assert not await on.hosting.unloading.is_stuck()
+        on.hosting.loading.under_way.clear()
+        assert await on.hosting.unloading.is_stuck()
+
+
+async def test_a_suspect_load_comes_last_and_a_culprit_is_given_up(tmp_path: Path) -> None:
+    """Its neighbours are back before it is tried, and stay when it is not."""
+    async with joined(tmp_path) as on:
+        for name in ("a", "b", "c"):
+            await on.load(name)
+        suspects = on.hosting.suspects
+        work = LoadWork("a", on.registry.loaded("a").archive)
+        suspects.stood_still([work])
+        assert standing(on, "a") is Standing.SUSPECT
+        order: list[str] = []
+        load = on.triton.load
+
+        async def noting(plan: Any, timeout_s: float) -> None:
+            order.append(plan.model_name)
+            await load(plan, timeout_s)
+
+        on.triton.load = noting  # type: ignore[method-assign]
+        await _restarted(on)
+        await until(lambda: len(order) == 3)
+        assert order[2] == "a"
+        await until(lambda: standing(on, "a") is Standing.INNOCENT)
+        for _ in range(2):
+            suspects.stood_still([work])
+        await _restarted(on)
+        await until(lambda: [m.name for m in on.registry.all_loaded()] == ["b", "c"])
+        with pytest.raises(ModelNotLoaded):
+            on.registry.loaded("a")
+        with pytest.raises(ModelUnusable, match="died or stood still twice"):
+            await on.lifecycle.load("a", f"{on.root}/a/model")
+        await until(lambda: all(m.state is State.READY for m in on.registry.all_loaded()))
+
+
+async def _restarted(on: Joined) -> None:
+    old = on.process.pid
+    assert old is not None
+    os.kill(old, signal.SIGKILL)
+    await until(lambda: on.process.pid not in (None, old) and on.process.is_up)
+
+
+@pytest.mark.parametrize(
+    ("message", "denied", "error"),
+    [
+        ("Stub process 'm_0_0' is not healthy.", Denials(1, 0), KilledForMemory),
+        ("Stub process 'm_0_0' is not healthy.", Denials(0, 1), ResourceExhausted),
+        ("Stub process 'm_0_0' is not healthy.", Denials(0, 0), ModelUnusable),
+        ("ValueError: no weights", Denials(1, 1), ModelUnusable),
+        ("Failed to fork the stub process for auto-complete.", Denials(0, 0), ResourceExhausted),
+    ],
+)
+async def test_a_shortage_is_told_by_the_kernel(
+    tmp_path: Path, message: str, denied: Denials, error: type[Exception]
+) -> None:
+    """A stub that died while nothing was denied killed itself; what a model says is believed."""
+    wrong = {"message": f"load failed for model 'm': version 1 is at UNAVAILABLE state: {message}"}
+    async with joined(tmp_path, load={"m": wrong}) as on:
+        looks = iter([Denials(0, 0)])
+        on.hosting.loading._denied = lambda: next(looks, denied)
+        with pytest.raises(error):
+            await on.load()
+        await on.assert_empty()
+
+
+async def test_a_load_that_waits_for_a_denied_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given up soon, as a shortage, and not held against the archive."""
+    monkeypatch.setattr(loading, "_DENIED_S", 0.3)
+    monkeypatch.setattr(loading, "_LOOK_S", 0.1)
+    async with joined(tmp_path, load={"m": {"hang": True}}) as on:
+        looks = iter([Denials(0, 0)])
+        on.hosting.loading._denied = lambda: next(looks, Denials(0, 1))
+        with pytest.raises(ResourceExhausted, match="a process or a thread"):
+            await on.load()
+        await on.assert_empty()
+        assert not on.hosting.suspects.watching

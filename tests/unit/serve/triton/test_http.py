@@ -1,0 +1,397 @@
+"""The connections to tritonserver, against servers that say exactly what a test gives them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+
+import pytest
+
+from serve.triton.http import Answer, AnswerLate, ConnectionFailed, TritonHttp
+from tests.unit.serve.played_server import (
+    WAIT_S,
+    Peer,
+    Played,
+    answer,
+    played,
+    repeating,
+    saying,
+)
+
+
+async def ask(stage: Played, body: bytes = b"?", timeout_s: float = WAIT_S) -> Answer:
+    return await stage.http.request(b"POST", b"/x", [], [body] if body else [], timeout_s=timeout_s)
+
+
+def text(got: Answer) -> bytes:
+    return b"".join(got.body)
+
+
+async def test_what_is_sent() -> None:
+    """Method, path, host, the headers given and the length; then the pieces of the body."""
+    heads = []
+
+    async def play(peer: Peer) -> None:
+        heads.append(await peer.request())
+        await peer.send(answer())
+
+    async with played(play) as stage:
+        await stage.http.request(
+            b"POST", b"/v2/x", [(b"a", b"1"), (b"a", b"2")], [b"he", b"llo"], timeout_s=WAIT_S
+        )
+    head, body = heads[0]
+    lines = head.split(b"\r\n")
+    assert lines[0] == b"POST /v2/x HTTP/1.1"
+    assert lines[1].startswith(b"host: 127.0.0.1:")
+    assert lines[2:] == [b"a: 1", b"a: 2", b"content-length: 5", b"", b""]
+    assert body == b"hello"
+
+
+async def test_lines_of_its_own() -> None:
+    """What every request to this server carries stands before the headers given."""
+    heads = []
+
+    async def play(peer: Peer) -> None:
+        heads.append(await peer.request())
+        await peer.send(answer())
+
+    async with played(play) as stage:
+        own = TritonHttp("127.0.0.1", stage.http._port, own_lines=b"x-own: 1\r\n")
+        await own.request(b"GET", b"/", [(b"a", b"1")], timeout_s=WAIT_S)
+        own.close()
+    assert heads[0][0].split(b"\r\n")[2:4] == [b"x-own: 1", b"a: 1"]
+
+
+async def test_a_connection_is_used_again() -> None:
+    """A hundred requests one after the other need one connection."""
+    async with played(repeating(answer())) as stage:
+        for _ in range(100):
+            assert text(await ask(stage)) == b"ok"
+        assert stage.connections == 1
+
+
+async def test_many_at_once() -> None:
+    """Two hundred requests at once get their own answers; after a burst 64 connections stay."""
+
+    async def play(peer: Peer) -> None:
+        while True:
+            _, body = await peer.request()
+            await peer.send(answer(b"<" + body + b">"))
+
+    async with played(play) as stage:
+        for _ in range(2):
+            bodies = [b"%d" % number for number in range(200)]
+            answers = await asyncio.gather(*(ask(stage, body) for body in bodies))
+            assert [text(got) for got in answers] == [b"<" + body + b">" for body in bodies]
+        assert stage.connections == 200 + 200 - 64
+
+
+async def test_an_answer_is_counted_as_it_comes() -> None:
+    """Small ones are not; what counting raises ends the request long before the answer is whole."""
+    told: list[int] = []
+
+    def grown(size: int) -> int:
+        told.append(size)
+        if size > 1_000_000:
+            raise LookupError("too much")
+        return size + 100_000
+
+    async def play(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(answer(b"x" * 16_000))
+        await peer.request()
+        await peer.send(answer(b"x" * 900_000))
+        await peer.request()
+        with contextlib.suppress(ConnectionError):
+            await peer.send(answer(b"x" * 200_000_000))
+
+    async with played(play) as stage:
+
+        async def asked() -> Answer:
+            return await stage.http.request(
+                b"POST", b"/x", [], [b"?"], timeout_s=WAIT_S, grown=grown
+            )
+
+        await asked()
+        assert told == []
+        assert len(text(await asked())) == 900_000
+        assert 1 <= len(told) <= 9
+        with pytest.raises(LookupError, match="too much"):
+            await asked()
+        assert told[-1] < 3_000_000
+        await stage.over()
+
+
+async def test_the_words_of_an_error_are_kept_up_to_a_bound() -> None:
+    """What is beyond is read and dropped, counted for nobody; the connection is used again."""
+    long, status = b"abcdefgh" * 1_000_000, b"500 Internal Server Error"
+
+    def grown(size: int) -> int:
+        raise LookupError("told")
+
+    async with played(repeating(answer(long, status=status))) as stage:
+        for _ in range(2):
+            got = await stage.http.request(
+                b"POST", b"/x", [], [b"?"], timeout_s=WAIT_S, grown=grown
+            )
+            assert (got.status, got.cut) == (500, True)
+            assert text(got) == long[: 64 * 1024]
+        got, body = await stage.http.stream(b"POST", b"/x", [], [b"?"], timeout_s=WAIT_S)
+        pieces = [piece async for piece in body]
+        assert got.cut
+        assert b"".join(pieces) == long[: 64 * 1024]
+        assert stage.connections == 1
+    short = b"x" * 64 * 1024
+    async with played(repeating(answer(short, status=status))) as stage:
+        got = await ask(stage)
+        assert (text(got), got.cut) == (short, False)
+
+
+CHUNKED = (
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3;x=y\r\nllo\r\n0\r\n\r\n"
+)
+HUGE = b"X-Long: " + b"y" * 200_000
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "body", "reused"),
+    [
+        (answer(b"hello"), 200, b"hello", True),
+        (CHUNKED, 200, b"hello", True),
+        (CHUNKED[:-2] + b"Trailer: x\r\n\r\n", 200, b"hello", True),
+        (answer(b"", status=b"404 Not Found"), 404, b"", True),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", 204, b"", True),
+        (b"HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n", 304, b"", True),
+        (answer(b"hello", HUGE), 200, b"hello", True),
+        (answer(b"hello", *[b"X-%d: y" % number for number in range(500)]), 200, b"hello", True),
+        (answer(b"hello", b"Connection: close"), 200, b"hello", False),
+        (b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", 200, b"ok", False),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" + answer(), 200, b"ok", True),
+        (b"HTTP/1.1 103 Early\r\nLink: x\r\n\r\n" * 3 + answer(), 200, b"ok", True),
+    ],
+    ids=[
+        "length", "chunked", "trailer", "empty", "204", "304", "huge header", "many headers",
+        "close", "http 1.0", "100-continue", "early hints",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("step", [1_000_000, 1])
+async def test_answers(said: bytes, status: int, body: bytes, reused: bool, step: int) -> None:
+    """Each kind of answer is read right, in one piece or byte by byte; interim ones are not it."""
+    step = max(step, len(said) // 2000)  # a huge one in two thousand pieces
+    async with played(repeating(*(said[at : at + step] for at in range(0, len(said), step)))) as on:
+        got = await ask(on)
+        assert (got.status, text(got)) == (status, body)
+        assert got.header(b"link") is None
+        assert (await ask(on)).status == status
+        assert on.connections == (1 if reused else 2)
+
+
+async def test_headers_come_in_order_with_lower_case_names() -> None:
+    """Equal names are all kept; values are as they were."""
+    async with played(repeating(answer(b"", b"X-A: One", b"x-a:  Two ", b"B:"))) as stage:
+        got = await ask(stage)
+        assert got.headers[1:] == [(b"x-a", b"One"), (b"x-a", b"Two"), (b"b", b"")]
+        assert got.header(b"x-a") == b"One"
+        assert got.header(b"none") is None
+
+
+SECOND = b"HTTP/1.1 500 Evil\r\nX-Evil: y\r\nContent-Length: 4\r\n\r\nevil"
+
+
+@pytest.mark.parametrize("more", [SECOND, SECOND[:20], b"garbage", b"\0", SECOND * 2])
+async def test_what_follows_an_answer_does_not_change_it(more: bytes) -> None:
+    """A second answer or garbage behind the first is dropped, and so is the connection."""
+    async with played(repeating(answer() + more)) as stage:
+        for count in (1, 2):
+            got = await ask(stage)
+            assert (got.status, text(got), got.header(b"x-evil")) == (200, b"ok", None)
+            assert stage.connections == count
+
+
+@pytest.mark.parametrize("more", [SECOND, b"garbage"])
+async def test_bytes_that_nothing_was_asked_for_end_the_connection(more: bytes) -> None:
+    """Said while the connection is idle: it is closed, and the answer before stays as it was."""
+    go = asyncio.Event()
+    ends = []
+
+    async def play(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(answer())
+        await go.wait()
+        await peer.send(more)
+        ends.append(await peer.closed())
+
+    async with played(play) as stage:
+        got = await ask(stage)
+        go.set()
+        await stage.over()
+        assert ends == [True]
+        assert (got.status, text(got)) == (200, b"ok")
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ((), "ended"),
+        ((b"HTTP/1.1 200 OK\r\nContent-Le",), "ended"),
+        ((answer(b"hello")[:-1],), "ended"),
+        ((CHUNKED[:-5],), "ended"),
+        ((b"HTTP/1.1 200 OK\r\n\r\nuntil the end",), "ended"),
+        ((b"HTTP/1.1 100 Continue\r\n\r\n",), "ended"),
+        ((b"\0\xffthis is no HTTP\r\n\r\n",), "no HTTP"),
+        ((b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",), "no HTTP"),
+        ((b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx",), "no HTTP"),
+        ((b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\nx",), "no HTTP"),
+        ((CHUNKED.replace(b"3;x=y", b"zz"),), "no HTTP"),
+    ],
+    ids=[
+        "nothing", "in the head", "in the body", "in a chunk", "no length", "after 100", "garbage",
+        "negative length", "two lengths", "upgrade", "bad chunk",
+    ],
+)  # fmt: skip
+async def test_answers_that_are_none(said: tuple[bytes, ...], why: str) -> None:
+    """Never taken for whole: ConnectionFailed says what was wrong, and the next one goes anew."""
+    async with played(saying(*said)) as stage:
+        for count in (1, 2):
+            with pytest.raises(ConnectionFailed, match=why):
+                await ask(stage)
+            assert stage.connections == count
+
+
+async def test_bytes_before_anything_was_asked() -> None:
+    """A server that speaks first gets no request on that connection, or the request fails."""
+
+    async def play(peer: Peer) -> None:
+        await peer.send(SECOND)
+        await peer.closed()
+
+    async with played(play) as stage:
+        with pytest.raises(ConnectionFailed):
+            await ask(stage, timeout_s=5)
+
+
+@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhe"])
+async def test_an_answer_that_is_late(said: bytes) -> None:
+    """AnswerLate at the time given, also when a part came; the server sees the connection close."""
+    ends = []
+
+    async def play(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(said)
+        ends.append(await peer.closed())
+
+    async with played(play) as stage:
+        with pytest.raises(AnswerLate):
+            await ask(stage, timeout_s=0.1)
+        await stage.over()
+        assert ends == [True]
+
+
+async def test_a_trickle_does_not_make_time_stand_still() -> None:
+    """The limit is for the whole answer, however its pieces fall together with its end."""
+
+    async def play(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+        while not peer.writer.is_closing():
+            await peer.send(b"x")
+            await asyncio.sleep(0)
+
+    async with played(play) as stage:
+        with pytest.raises(AnswerLate):
+            await asyncio.wait_for(ask(stage, timeout_s=0.2), WAIT_S)
+
+
+async def test_a_piece_and_the_end_of_time_in_one_turn() -> None:
+    """Time that runs out between a piece and the look at it is not forgotten."""
+    gone = asyncio.Event()
+
+    async def play(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nx")
+        gone.set()
+        await peer.closed()
+
+    async with played(play) as stage:
+        connection = await stage.http._connection()
+        connection.send(b"GET / HTTP/1.1\r\ncontent-length: 0\r\n\r\n", ())
+        waiting = asyncio.ensure_future(connection.whole_answer(WAIT_S))
+        await asyncio.wait_for(gone.wait(), WAIT_S)
+        while not connection._head:  # noqa: ASYNC110 # the kernel makes it true
+            await asyncio.sleep(0)
+        connection._wake()
+        connection._expire()
+        with pytest.raises(AnswerLate):
+            await asyncio.wait_for(waiting, WAIT_S)
+        connection.close()
+
+
+async def test_a_cancelled_request_closes_its_connection() -> None:
+    """tritonserver learns that nobody waits any more."""
+    asked = asyncio.Event()
+    ends = []
+
+    async def play(peer: Peer) -> None:
+        await peer.request()
+        asked.set()
+        ends.append(await peer.closed())
+
+    async with played(play) as stage:
+        task = asyncio.ensure_future(ask(stage))
+        await asyncio.wait_for(asked.wait(), WAIT_S)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await stage.over()
+        assert ends == [True]
+
+
+async def test_nobody_listens() -> None:
+    """Refused: ConnectionFailed, with the reason."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with pytest.raises(ConnectionFailed, match=r"(?i)connect"):
+        await TritonHttp("127.0.0.1", port).request(b"GET", b"/", [], timeout_s=WAIT_S)
+
+
+async def test_connecting_hangs() -> None:
+    """A full backlog: ConnectionFailed at the time given, not at the kernel's."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(0)
+        address = listening.getsockname()
+        fillers = [socket.socket() for _ in range(4)]
+        try:
+            for filler in fillers:
+                filler.setblocking(False)
+                filler.connect_ex(address)
+            http = TritonHttp("127.0.0.1", address[1], connect_timeout_s=0.2)
+            with pytest.raises(ConnectionFailed, match="too long"):
+                await http.request(b"GET", b"/", [], timeout_s=WAIT_S)
+        finally:
+            for filler in fillers:
+                filler.close()
+
+
+async def test_the_server_closes_an_idle_connection() -> None:
+    """The next request takes a fresh one, and nobody notices."""
+    async with played(saying(answer())) as stage:
+        for count in (1, 2, 3):
+            assert text(await ask(stage)) == b"ok"
+            assert stage.connections == count
+            await stage.over()
+            while stage.http._idle and not stage.http._idle[0].closed:  # noqa: ASYNC110 # as above
+                await asyncio.sleep(0)
+
+
+async def test_large_bodies_both_ways() -> None:
+    """10 MB there and back, equal."""
+    sent = bytes(range(256)) * 40_000
+
+    async def play(peer: Peer) -> None:
+        _, body = await peer.request()
+        await peer.send(answer(body))
+
+    async with played(play) as stage:
+        assert text(await ask(stage, sent)) == sent

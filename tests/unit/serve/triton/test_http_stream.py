@@ -1,0 +1,241 @@
+"""Answers that are read as they come: slow readers, early ends, stalls."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+import pytest
+
+from serve.triton.http import _STREAM_HIGH_WATER, Answer, AnswerLate, Body, ConnectionFailed
+from tests.unit.serve.played_server import (
+    WAIT_S,
+    Peer,
+    Play,
+    Played,
+    answer,
+    played,
+    repeating,
+    saying,
+)
+
+HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+END = b"0\r\n\r\n"
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+async def stream(stage: Played, timeout_s: float = WAIT_S) -> tuple[Answer, Body]:
+    return await stage.http.stream(b"POST", b"/x", [], [b"?"], timeout_s=timeout_s)
+
+
+async def ask(stage: Played) -> bytes:
+    got = await stage.http.request(b"POST", b"/x", [], [b"?"], timeout_s=WAIT_S)
+    return b"".join(got.body)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [answer(b"hello"), HEAD + chunk(b"he") + chunk(b"llo") + END, answer(b"")],
+    ids=["length", "chunked", "empty"],
+)
+async def test_a_stream_read_to_its_end_gives_its_connection_back(said: bytes) -> None:
+    """The same bytes as a whole answer has; then the end, again and again."""
+    async with played(repeating(said)) as stage:
+        for _ in range(3):
+            got, body = await stream(stage)
+            pieces = [piece async for piece in body]
+            assert got.status == 200
+            assert b"".join(pieces) in {b"hello", b""}
+            assert [piece async for piece in body] == []
+            body.close()
+        assert stage.connections == 1
+
+
+async def test_pieces_come_before_the_end() -> None:
+    """Each as it is said: the next is said only when the last was read."""
+    read = asyncio.Queue[bytes]()
+
+    async def play(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(HEAD)
+        for number in range(5):
+            await peer.send(chunk(b"%d" % number))
+            assert await asyncio.wait_for(read.get(), WAIT_S) == b"%d" % number
+        await peer.send(END)
+
+    async with played(play) as stage:
+        _, body = await stream(stage)
+        async for piece in body:
+            read.put_nowait(piece)
+        await stage.over()
+
+
+async def test_a_slow_reader_makes_the_server_wait() -> None:
+    """Reading stops at the high-water mark and goes on when the reader does; nothing is lost."""
+    block = b"x" * 65536
+    blocks = 20 * _STREAM_HIGH_WATER // len(block)
+    sent = 0
+
+    async def play(peer: Peer) -> None:
+        nonlocal sent
+        await peer.request()
+        await peer.send(HEAD)
+        for _ in range(blocks):
+            await peer.send(chunk(block))
+            sent += 1
+        await peer.send(END)
+
+    async with played(play) as stage:
+        _, body = await stream(stage)
+        received = len(await anext(body))
+        held = body._connection
+        assert held is not None
+        before = -1
+        while before != sent:  # until the server gets no further
+            before = sent
+            await asyncio.sleep(0.1)
+        assert sent < blocks
+        assert held._buffered < 2 * _STREAM_HIGH_WATER
+        async for piece in body:
+            received += len(piece)
+            assert held._buffered < 2 * _STREAM_HIGH_WATER
+        assert received == blocks * len(block)
+        assert stage.http._idle == [held]
+
+
+async def test_the_last_piece_passes_the_high_water_mark() -> None:
+    """With its end, while nobody reads: who gets the connection next is answered."""
+    data = b"x" * (_STREAM_HIGH_WATER + 1)
+
+    async def play(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(HEAD)
+        await asyncio.Event().wait()
+
+    async with played(play) as stage:
+        _, body = await stream(stage)
+        held = body._connection
+        assert held is not None
+        held.data_received(chunk(data) + END)
+        assert b"".join([piece async for piece in body]) == data
+        assert stage.http._idle == [held]
+        assert cast(asyncio.Transport, held.transport).is_reading()
+
+
+def never_ending() -> tuple[Play, list[bool]]:
+    ends: list[bool] = []
+
+    async def play(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(HEAD + chunk(b"a"))
+        ends.append(await peer.closed())
+
+    return play, ends
+
+
+@pytest.mark.parametrize("pieces", [0, 1])
+async def test_closed_early(pieces: int) -> None:
+    """Before its first piece as well as after: the server sees the connection close."""
+    play, ends = never_ending()
+    async with played(play) as stage:
+        _, body = await stream(stage)
+        for _ in range(pieces):
+            assert await anext(body) == b"a"
+        body.close()
+        body.close()
+        await stage.over()
+        assert ends == [True]
+        assert [piece async for piece in body] == []
+        assert stage.http._idle == []
+
+
+async def test_cancelled_while_it_waits_for_a_piece() -> None:
+    """The connection is closed."""
+    play, ends = never_ending()
+    async with played(play) as stage:
+        _, body = await stream(stage)
+        assert await anext(body) == b"a"
+        waiting = asyncio.ensure_future(anext(body))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        await stage.over()
+        assert ends == [True]
+
+
+async def test_a_stream_that_stalls() -> None:
+    """Late when no piece comes for the time given; what had come is read first."""
+    play, ends = never_ending()
+    async with played(play) as stage:
+        _, body = await stream(stage, timeout_s=0.2)
+        assert await anext(body) == b"a"
+        with pytest.raises(AnswerLate):
+            await anext(body)
+        await stage.over()
+        assert ends == [True]
+
+
+async def test_a_stream_may_take_longer_than_the_limit_between_pieces() -> None:
+    """The limit is for each piece and not for the whole, however slow the reader is."""
+
+    async def play(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(HEAD)
+        for _ in range(6):
+            await asyncio.sleep(0.1)
+            await peer.send(chunk(b"a"))
+        await peer.send(END)
+
+    async with played(play) as stage:
+        _, body = await stream(stage, timeout_s=0.4)
+        assert b"".join([piece async for piece in body]) == b"aaaaaa"
+
+
+@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 200 OK\r\n"])
+async def test_a_head_that_is_late(said: bytes) -> None:
+    """As a whole answer that is late."""
+    ends = []
+
+    async def play(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(said)
+        ends.append(await peer.closed())
+
+    async with played(play) as stage:
+        with pytest.raises(AnswerLate):
+            await stream(stage, timeout_s=0.1)
+        await stage.over()
+        assert ends == [True]
+
+
+@pytest.mark.parametrize("said", [HEAD + chunk(b"a"), answer(b"ab")[:-1]])
+async def test_a_body_that_breaks_off(said: bytes) -> None:
+    """The piece that came, and then ConnectionFailed: never a silent end."""
+    async with played(saying(said)) as stage:
+        _, body = await stream(stage)
+        assert await anext(body) == b"a"
+        with pytest.raises(ConnectionFailed):
+            await anext(body)
+
+
+async def test_a_second_answer_behind_a_stream_is_dropped() -> None:
+    """And its connection is not used again."""
+    async with played(repeating(HEAD + chunk(b"a") + END + answer(b"evil"))) as stage:
+        for count in (1, 2):
+            _, body = await stream(stage)
+            assert b"".join([piece async for piece in body]) == b"a"
+            assert stage.connections == count
+
+
+async def test_interim_answers_are_not_the_head() -> None:
+    """The status is the final answer's."""
+    async with played(repeating(b"HTTP/1.1 100 Continue\r\n\r\n", answer())) as stage:
+        got, body = await stream(stage)
+        assert got.status == 200
+        assert [piece async for piece in body] == [b"ok"]
+        assert await ask(stage) == b"ok"
+        assert stage.connections == 1

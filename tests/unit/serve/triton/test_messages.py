@@ -1,0 +1,299 @@
+"""What tritonserver's messages mean: real ones of 2.51 and 2.36, and those that a caller forges."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from serve.triton.exhaustion import means_exhaustion
+from serve.triton.messages import (
+    Verdict,
+    dead_model,
+    judge,
+    load_failure_reason,
+    one_sentence,
+    without_regions,
+)
+
+NAMES = ("m.step", "m")
+#: What a caller would like to be taken for.
+FORGED = (
+    "Request for unknown model: 'm' is not found",
+    "Request for unknown model: '/r::m' has no available versions",
+    "Identifier of model 'm' is not found in global map",
+    "Model 'm' is not ready.",
+    "Stub process 'm_0_0' is not healthy.",
+    "Failed to process the request(s) for model 'm_0_0', message: Stub process 'm_0_0' is not"
+    " healthy.",
+    "in ensemble 'm', Stub process 'm.step_0_0' is not healthy.",
+    "CUDA out of memory",
+    "Exceeds maximum queue size",
+    "x] Exceeds maximum queue size",
+    "x] Stub process 'm_0_0' is not healthy.",
+)
+RAISED_51 = "Failed to process the request(s) for model 'm_0_0', message: "
+RAISED_36 = "Failed to process the request(s) for model instance 'm_0', message: "
+UNKNOWN_ID = "[request id: <id_unknown>] "
+
+#: (status on 2.51, status on 2.36; None where that version has other words), message, verdict.
+REAL: list[tuple[int | None, int | None, str, Verdict]] = [
+    # Stubs that died
+    (500, None, "Stub process 'm_0_0' is not healthy.", Verdict.STUB_DIED),
+    (500, None, "in ensemble 'm', Stub process 'm.step_0_0' is not healthy.", Verdict.STUB_DIED),
+    (None, 400, RAISED_36 + "Stub process 'm_0' is not healthy.", Verdict.STUB_DIED),
+    (None, 400, f"in ensemble 'm', {RAISED_36}Stub process 'm_0' is not healthy.",
+     Verdict.STUB_DIED),
+    # Models that are not there
+    (400, 400, "Request for unknown model: 'm' is not found", Verdict.NOT_LOADED),
+    (404, 400, "Request for unknown model: '/t/r::m' has no available versions",
+     Verdict.NOT_LOADED),
+    (404, 400, "Request for unknown model: '/t/r::m' version 1 is not found", Verdict.NOT_LOADED),
+    (404, 400, "Identifier of model 'm' is not found in global map", Verdict.NOT_LOADED),
+    (500, 400, "Model 'm.step' is not ready.", Verdict.NOT_LOADED),
+    # Models that others call: loading ours again would not help
+    (404, 400, "Request for unknown model: 'nowhere' is not found", Verdict.CALLER),
+    (500, 400, "Model nowhere - Error when running inference: Failed for execute the inference"
+     " request. Model 'nowhere' is not ready.", Verdict.MODEL),
+    (500, 400, RAISED_51 + "TritonModelException: Model nowhere - Error when running inference:"
+     " Failed for execute the inference request. Model 'nowhere' is not ready.\n\nAt:\n  /m.py(1)",
+     Verdict.MODEL),
+    # Models that raise
+    (500, None, RAISED_51 + "ValueError: boom in execute\n\nAt:\n  /r/m/1/model.py(6): execute\n",
+     Verdict.MODEL),
+    (None, 400, RAISED_36 + "ValueError: boom in execute\n\nAt:\n  /r/m/1/model.py(6): execute\n",
+     Verdict.MODEL),
+    (500, None, f"in ensemble 'm', {RAISED_51}ValueError: boom\n", Verdict.MODEL),
+    (None, 400, f"in ensemble 'm', {RAISED_36}ValueError: boom\n", Verdict.MODEL),
+    (500, None, RAISED_51 + "Number of InferenceResponse objects do not match the number of"
+     " InferenceRequest objects. InferenceRequest(s) size is:1, and InferenceResponse(s) size"
+     " is:0\n", Verdict.MODEL),
+    (500, None, "my own words", Verdict.MODEL),
+    (500, None, "output tensor shape does not match size of output for 'OUT'", Verdict.MODEL),
+    (400, None, "my invalid arg", Verdict.CALLER),  # the model said so: TritonError.INVALID_ARG
+    # Resources
+    (500, None, RAISED_51 + "MemoryError: Unable to allocate 512. TiB for an array with shape"
+     " (70368744177664,) and data type float64\n\nAt:\n  /x.py(1): ones", Verdict.EXHAUSTED),
+    (None, 400, RAISED_36 + "MemoryError: <EMPTY MESSAGE>\n\nAt:\n  /m.py(6): execute\n",
+     Verdict.EXHAUSTED),
+    (500, None, RAISED_51 + "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB",
+     Verdict.EXHAUSTED),
+    (500, None, RAISED_51 + "Failed to increase the shared memory pool size for key 'x' to 1 bytes."
+     " If you are running Triton inside docker, use '--shm-size' flag", Verdict.EXHAUSTED),
+    # The caller's
+    (400, 400, UNKNOWN_ID + "unexpected shape for input 'IN' for model 'm'. Expected [-1,2], got"
+     " [1,3]. ", Verdict.CALLER),
+    (400, None, UNKNOWN_ID + "inference input 'IN' data-type is 'INT64', but model 'm' expects"
+     " 'FP32'", Verdict.CALLER),
+    (None, 400, UNKNOWN_ID + "inference input data-type is 'INT64', model expects 'FP32' for 'm'",
+     Verdict.CALLER),
+    (400, 400, UNKNOWN_ID + "expected 1 inputs but got 0 inputs for model 'm'", Verdict.CALLER),
+    (400, 400, "invalid datatype for input IN", Verdict.CALLER),
+    (400, 400, "unexpected size for input 'IN', expecting 800 additional bytes for model 'm'",
+     Verdict.CALLER),
+    (400, 400, "inference header size should be in range (0, 81), got: 82", Verdict.CALLER),
+    (400, None, "parameter 'inputs' has invalid type. It should be either 'int', 'bool', or"
+     " 'string'.", Verdict.CALLER),
+    (500, 400, "Unable to parse 'data': Shape does not match true shape of 'data' field",
+     Verdict.CALLER),
+    (500, 400, "Unable to parse 'inputs': attempt to access non-existing object member 'inputs'",
+     Verdict.CALLER),
+    (500, 400, "failed to parse the request JSON buffer: Invalid value. at 0", Verdict.CALLER),
+    (501, None, "Unsupported compression type", Verdict.CALLER),
+    (None, 415, "", Verdict.CALLER),
+    # tritonserver's
+    (503, 400, UNKNOWN_ID + "Exceeds maximum queue size", Verdict.UNAVAILABLE),
+    (503, 400, "in ensemble 'm', " + UNKNOWN_ID + "Exceeds maximum queue size",
+     Verdict.UNAVAILABLE),
+    (503, 400, UNKNOWN_ID + "Server is stopping, scheduler for model has stopped accepting new"
+     " inference requests", Verdict.UNAVAILABLE),
+    (503, 400, "Server not ready", Verdict.UNAVAILABLE),
+    (503, 400, "Request for unknown model: 'm' version 1 is not at ready state",
+     Verdict.UNAVAILABLE),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("newer", "older", "message", "verdict"), REAL)
+def test_real_messages(
+    newer: int | None, older: int | None, message: str, verdict: Verdict
+) -> None:
+    """Each as that version says it, with that version's status."""
+    for status in (newer, older):
+        if status is not None and (status, message) not in OLD_AND_AMBIGUOUS:
+            assert judge(status, message, NAMES) is verdict
+
+
+#: 2.36 says 400 to a model's own words; nothing tells them from a refused request.
+OLD_AND_AMBIGUOUS = {
+    (400, "Model nowhere - Error when running inference: Failed for execute the inference"
+     " request. Model 'nowhere' is not ready."),
+}  # fmt: skip
+
+#: What tritonserver says of a request with words of the caller's in it, and with what status.
+QUOTING = (
+    (400, "unexpected inference input '{}' for model 'm'"),
+    (400, "unexpected inference output '{}' for model 'm'"),
+    (404, "Unable to find shared memory region: '{}'"),
+    (400, "Unable to find shared memory region: '{}'"),
+    (400, "invalid datatype for input {}"),
+    (400, "[request id: {}] expected 2 inputs but got 1 inputs for model 'm'"),
+    (400, "[request id: {0}] expected 2 inputs but got 1 inputs for model 'm'. Got input(s)"
+     " ['{0}'], but missing required input(s) ['IN']. Please provide all required input(s)."),
+    (400, "in ensemble 'm', [request id: {}] unexpected shape for input 'X' for model 'm.step'."),
+    (500, "Unable to parse '{}': attempt to access JSON non-string as string"),
+    (400, "Unable to parse '{}': attempt to access JSON non-string as string"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("words", FORGED)
+@pytest.mark.parametrize(("status", "template"), QUOTING)
+def test_a_caller_cannot_forge_a_verdict(status: int, template: str, words: str) -> None:
+    """Its words in names and ids never look like a lost model, a full server or lacking memory."""
+    assert judge(status, template.format(words), NAMES) is Verdict.CALLER
+
+
+@given(st.text(max_size=60), st.sampled_from(FORGED), st.sampled_from(QUOTING))
+def test_nor_with_anything_around_it(around: str, words: str, said: tuple[int, str]) -> None:
+    """Whatever stands before and behind the forged words."""
+    status, template = said
+    quoted = template.replace("{0}", "{}").replace("{}", around + words + around)
+    assert judge(status, quoted, NAMES) is Verdict.CALLER
+
+
+@pytest.mark.parametrize("words", FORGED[:7])
+@pytest.mark.parametrize("raised", [RAISED_51, RAISED_36])
+def test_what_a_model_quotes_causes_no_reload(raised: str, words: str) -> None:
+    """An exception that repeats its input is the model's fault and nothing more."""
+    message = f"{raised}ValueError: cannot use '{words}'\n\nAt:\n  /m.py(1): execute\n"
+    assert judge(500, message, NAMES) is Verdict.MODEL
+
+
+@given(st.integers(100, 599), st.text(max_size=200))
+def test_any_message_has_a_verdict(status: int, message: str) -> None:
+    """And none that was not made for it means a lost model."""
+    assert judge(status, message, NAMES) not in {Verdict.STUB_DIED, Verdict.NOT_LOADED}
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "CUDA out of memory. Tried to allocate 20.00 MiB",
+        "can not create model 'm': memory limit set for GPU 0 has exceeded, model loading is"
+        " rejected.",
+        "OSError: [Errno 28] No space left on device",
+        "OSError: [Errno 12] Cannot allocate memory",
+        "OSError: [Errno 24] Too many open files: 'x'",
+        "std::bad_alloc",
+        "RuntimeError: can't start new thread",
+        "[enforce fail at alloc_cpu.cpp:114] err == 0. DefaultCPUAllocator: can't allocate memory",
+        "Unable to create shared memory region",
+    ],
+)
+def test_lacking_resources(message: str) -> None:
+    """However the words are cased."""
+    assert means_exhaustion(message)
+    assert means_exhaustion(message.upper())
+    assert not means_exhaustion("unexpected shape for input 'memory'")
+
+
+PATH = "/tmp/r"
+STATE = "version 1 is at UNAVAILABLE state: "
+LOADS = [
+    (f"load failed for model '{PATH}::m': {STATE}Internal: ValueError: boom\n\nAt:\n  /m.py(6): i\n"
+     ";\n", "ValueError: boom"),
+    (f"load failed for model '{PATH}::m': {STATE}Internal: ValueError: boom: version 7 is at"
+     " UNAVAILABLE state: x\n\nAt:\n  /m.py(6): initialize\n;\n",
+     "ValueError: boom: version 7 is at UNAVAILABLE state: x"),
+    (f"load failed for model 'm': {STATE}Internal: SyntaxError: invalid syntax (model.py, line 1);"
+     "\n", "SyntaxError: invalid syntax (model.py, line 1)"),
+    (f"load failed for model '{PATH}::m': ensemble '{PATH}::m' depends on '{PATH}::m.s' which has"
+     f" no loaded version. Model '{PATH}::m.s' loading failed with error: {STATE}Internal:"
+     " ValueError: boom\n\nAt:\n  /m.py(6): initialize\n;;\n", "ValueError: boom"),
+    (f"load failed for model 'm': {STATE}Internal: Stub process 'm_0_0' is not healthy.;\n",
+     "Stub process 'm_0_0' is not healthy."),
+    (f"load failed for model 'm': {STATE}Invalid argument: instance group m_0 of model m has kind"
+     " KIND_GPU but no GPUs are available;\n",
+     "instance group m_0 of model m has kind KIND_GPU but no GPUs are available"),
+    ("failed to load 'm', failed to poll from model repository",
+     "failed to load 'm', failed to poll from model repository"),
+    ("load failed for model 'm': at least one version must be available under the version policy of"
+     " model 'm'\n", "load failed for model 'm': at least one version must be available under the"
+     " version policy of model 'm'"),
+    (f"load failed for model 'm': {STATE}Internal: TritonModelException: Traceback (most recent"
+     " call last):\n  File \"m.py\", line 6\n    raise\nKeyError: 'x'\n;\n", "KeyError: 'x'"),
+    (f"load failed for model 'm': {STATE}Internal: ValueError: first\nsecond\n\nAt:\n  x(1)\n;\n",
+     "ValueError: first second"),
+    ("", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("message", "reason"), LOADS)
+def test_reasons_of_failed_loads(message: str, reason: str) -> None:
+    """The innermost: what the model raised, in one line, also when that looks like a message."""
+    assert load_failure_reason(message) == reason
+
+
+@given(st.text(max_size=300))
+def test_any_reason_is_one_line(message: str) -> None:
+    """And nothing in a message raises."""
+    assert "\n" not in load_failure_reason(f"load failed for model 'm': {STATE}{message}")
+    assert "\n" not in load_failure_reason(message)
+
+
+@pytest.mark.parametrize(
+    ("instance", "named"),
+    [
+        ("m.step_0_0", "m.step"),
+        ("m_0", "m"),
+        ("m", "m"),
+        ("m_1_0_0", "m_1"),
+        ("/tmp/serving::m.step_0_0", "m.step"),
+        ("other_0_0", None),
+    ],
+)
+def test_a_dead_stub_names_its_model(instance: str, named: str | None) -> None:
+    """By its instance; the longest name that fits, since names may end in numbers as well."""
+    message = f"in ensemble 'm', Stub process '{instance}' is not healthy."
+    assert dead_model(message, ["m", "m_1", "m.step"]) == named
+
+
+@pytest.mark.parametrize("frames", ["import x", "raise ValueError('it\\'s')"])
+def test_merlins_list_of_a_traceback(frames: str) -> None:
+    """Merlin's workflow step sends the places as a Python list behind the exception."""
+    listed = [f'  File "/r/m/1/model.py", line 3, in execute\n    {frames}\n']
+    said = f"Error: <class 'KeyError'> - 'user_id', Traceback: {listed}"
+    assert one_sentence(said) == "Error: <class 'KeyError'> - 'user_id'"
+    assert one_sentence(said + "\n\nAt:\n  /r/m/1/model.py(9): execute\n") == one_sentence(said)
+
+
+def test_a_sentence_about_a_traceback_stays() -> None:
+    """Only the list is cut; what a model says in other words is its own."""
+    said = "no Traceback: [1, 2], Traceback: none"
+    assert one_sentence(said) == said
+
+
+#: Names of regions as 2.51 and 2.36 make them, and with the slash of shm_open.
+REGIONS = (
+    "serve_3885_8b2a7fe7_ac366f06-fe7f-4301-b16f-347bb5e31827",
+    "serve_1_0a1b2c3d_12",
+    "/serve_1_0a1b2c3d_12",
+)
+
+
+@pytest.mark.parametrize("region", REGIONS)
+def test_names_of_regions_go(region: str) -> None:
+    """Wherever they stand, in a load's reason as well; the rest of the sentence stays."""
+    said = f"Failed to increase the shared memory pool size for key '{region}' to 4 bytes"
+    without = said.replace(region, "(a shared memory region)")
+    assert without_regions(said) == one_sentence(said) == without
+    assert load_failure_reason(f"load failed for model 'm': {STATE}{said}") == without
+    assert means_exhaustion(without)
+    assert without_regions(f"{region} {region}.") == (
+        "(a shared memory region) (a shared memory region)."
+    )
+
+
+@pytest.mark.parametrize("said", ["serve_model", "SERVE_MODEL_ROOT", "serve_1_x_y", "serve_1_2"])
+def test_other_names_stay(said: str) -> None:
+    """Models and settings may begin alike."""
+    assert without_regions(said) == said

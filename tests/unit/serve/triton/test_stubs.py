@@ -1,0 +1,256 @@
+"""Which python stubs run, as /proc tells, and the end of those that nobody needs."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import serve.triton.stubs
+from serve.triton.stubs import (
+    Descendant,
+    Stub,
+    count,
+    end_stubs,
+    find_descendants,
+    find_stubs,
+    missing,
+)
+from tests.unit.serve.joined import WAIT_S, no_descriptor, until
+from tests.unit.serve.stub_stand_in import STUB, started_by, starting, stub
+
+#: Less than serve.triton.stubs._ENDING_S.
+SOON_S = 0.3
+
+
+def process(root: Path, pid: int, *command: str) -> None:
+    (root / str(pid)).mkdir(parents=True)
+    (root / str(pid) / "cmdline").write_bytes(b"".join(word.encode() + b"\0" for word in command))
+
+
+def test_stubs_are_counted_by_model(tmp_path: Path) -> None:
+    """Only stubs, only of this serving repository, only of the models asked for."""
+    serving = Path("/run/serving")
+    process(tmp_path, 1, STUB, "/run/serving/m.a/1/model.py", "region")
+    process(tmp_path, 2, STUB, "/run/serving/m.a/1/model.py", "region")
+    process(tmp_path, 3, STUB, "/run/serving/m/1/model.py", "region")
+    process(tmp_path, 4, STUB, "/run/serving/other/1/model.py")
+    process(tmp_path, 5, STUB, "/run2/serving/m.b/1/model.py")
+    process(tmp_path, 6, "vim", "/run/serving/m.b/1/model.py")
+    process(tmp_path, 7, STUB, "/run/serving")
+    process(tmp_path, 8, STUB)
+    process(tmp_path, 9)
+    (tmp_path / "10").mkdir()  # ended between two looks
+    (tmp_path / "11").mkdir()
+    (tmp_path / "11/cmdline").write_bytes(b"\xff\xfe\0")
+    (tmp_path / "meminfo").touch()
+    found = find_stubs(serving, {"m", "m.a", "m.b"}, tmp_path)
+    assert {(stub.pid, stub.triton_name) for stub in found} == {(1, "m.a"), (2, "m.a"), (3, "m")}
+    assert count(found) == {"m.a": 2, "m": 1}
+
+
+def test_missing() -> None:
+    """A model with fewer stubs than it had; one that never had any cannot lose one."""
+    assert missing({"a": 2, "b": 1, "c": 1}, {"a": 1, "b": 1, "d": 5}) == {"a", "c"}
+    assert missing({}, {"a": 1}) == frozenset()
+
+
+async def test_stubs_that_end_by_themselves_are_waited_for(tmp_path: Path) -> None:
+    """To the end of the last one; those of other models are no matter."""
+    with (
+        stub(tmp_path, "m", SOON_S) as first,
+        stub(tmp_path, "m.step", 2 * SOON_S) as last,
+        stub(tmp_path, "other", WAIT_S) as other,
+    ):
+        await end_stubs(find_stubs(tmp_path, {"m", "m.step"}))
+        assert [first.wait(0), last.wait(0), other.poll()] == [0, 0, None]
+
+
+async def test_a_stub_has_ended_when_its_memory_is_free(tmp_path: Path) -> None:
+    """The kernel forgets a process's words before that, and its first thread ends before others."""
+    for number in range(4):
+        with stub(tmp_path / str(number), "m", SOON_S, holds_mib=400) as large:
+            await end_stubs(find_stubs(tmp_path / str(number), {"m"}))
+            assert large.poll() == 0
+
+
+async def test_stubs_that_stay_are_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After the time that they have, and the log says whose they were."""
+    monkeypatch.setattr(serve.triton.stubs, "_ENDING_S", SOON_S)
+    began = time.monotonic()
+    with stub(tmp_path, "m.step", WAIT_S) as staying, stub(tmp_path, "other", WAIT_S) as other:
+        with caplog.at_level(logging.WARNING):
+            await end_stubs(find_stubs(tmp_path, {"m", "m.step"}))
+        assert time.monotonic() - began >= SOON_S
+        assert [staying.wait(0), other.poll()] == [-signal.SIGKILL, None]
+    assert [record.getMessage().rpartition(": ")[2] for record in caplog.records] == ["m.step"]
+
+
+async def test_stubs_that_stay_are_killed_without_descriptors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What cannot be looked at is no reason to think that it has ended."""
+    monkeypatch.setattr(serve.triton.stubs, "_ENDING_S", 0.1)
+    monkeypatch.setattr(serve.triton.stubs, "_KILLED_S", 0.1)
+    with stub(tmp_path, "m", WAIT_S) as staying:
+        found = find_stubs(tmp_path, ["m"])
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "read_text", no_descriptor)
+            patched.setattr(Path, "glob", no_descriptor)
+            await end_stubs(found)
+        assert staying.wait(WAIT_S) == -signal.SIGKILL
+
+
+async def test_a_process_that_got_the_id_of_a_stub_is_left_alone(tmp_path: Path) -> None:
+    """It has another command."""
+    with stub(tmp_path, "other", WAIT_S) as other:
+        await end_stubs([Stub(other.pid, "m", f"{STUB}\0/run/serving/m/1/model.py\0region\0")])
+        assert other.poll() is None
+
+
+# -- what stubs have started
+
+
+def status(root: Path, pid: int, parent: int, started: int, state: str = "S") -> None:
+    """As in proc_pid_stat(5); names may hold anything."""
+    (root / str(pid)).mkdir(parents=True, exist_ok=True)
+    fields = [state, parent, *[0] * 15, 1, 0, started, 0]
+    (root / str(pid) / "stat").write_text(f"{pid} (a) (b c) {' '.join(map(str, fields))}\n")
+
+
+def test_descendants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all generations and of these stubs alone; all stubs in one look at /proc."""
+    command = f"{STUB}\0/run/serving/m/1/model.py\0region\0"
+    for pid in (10, 11, 12):
+        process(tmp_path, pid, *command.split("\0")[:3])
+    for pid, parent in ((1, 0), (10, 1), (20, 10), (30, 20), (11, 1), (21, 11), (12, 1), (22, 12)):
+        status(tmp_path, pid, parent, 100 + pid)
+    status(tmp_path, 31, 20, 131, state="Z")
+    process(tmp_path, 13, "what got the id of a stub")
+    status(tmp_path, 13, 1, 113)
+    status(tmp_path, 23, 13, 123)
+    (tmp_path / "24").mkdir()  # ended between two looks
+    looks = []
+    glob = Path.glob
+
+    def counted(path: Path, pattern: str) -> object:
+        looks.append(path)
+        return glob(path, pattern)
+
+    monkeypatch.setattr(Path, "glob", counted)
+    stubs = [Stub(pid, "m", command) for pid in (10, 11, 13, 14)]
+    found = find_descendants(stubs, tmp_path)
+    assert found == {Descendant(pid, 100 + pid) for pid in (20, 21, 30, 31)}
+    assert looks == [tmp_path]
+    assert find_descendants([Descendant(20, 120), Descendant(11, 7)], tmp_path) == {
+        Descendant(30, 130), Descendant(31, 131),
+    }  # fmt: skip
+    assert not find_descendants([], tmp_path)
+
+
+async def test_what_stubs_have_started_ends_after_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In whatever session; what another model's have started is no matter."""
+    monkeypatch.setattr(serve.triton.stubs, "_ALONE_S", SOON_S)
+    mine, others = tmp_path / "mine", tmp_path / "others"
+    with (
+        stub(tmp_path, "m", SOON_S, more=starting(mine)) as one,
+        stub(tmp_path, "other", WAIT_S, more=starting(others)),
+    ):
+        await until(lambda: len(started_by(mine)) == len(started_by(others)) == 2)
+        stubs = find_stubs(tmp_path, {"m"})
+        found = find_descendants(stubs)
+        assert {it.pid for it in found} >= {it.pid for it in started_by(mine)}
+        await end_stubs(stubs | found)
+        assert one.wait(0) == 0
+        assert not started_by(mine)
+        assert len(started_by(others)) == 2
+        theirs = find_descendants(find_stubs(tmp_path, {"other"}))
+        await end_stubs(theirs)
+    assert not started_by(others)
+
+
+async def test_what_a_stub_that_stays_has_started_since(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is looked for before the stub is killed."""
+    monkeypatch.setattr(serve.triton.stubs, "_ENDING_S", SOON_S)
+    monkeypatch.setattr(serve.triton.stubs, "_ALONE_S", 0.0)
+    with stub(tmp_path, "m", WAIT_S, more=starting(tmp_path / "mine")) as staying:
+        await until(lambda: len(started_by(tmp_path / "mine")) == 2)
+        await end_stubs(find_stubs(tmp_path, {"m"}))
+        assert staying.wait(0) == -signal.SIGKILL
+    assert not started_by(tmp_path / "mine")
+
+
+async def test_a_fork_of_a_stub_is_no_stub_to_wait_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It has the stub's very command, and tritonserver does not keep it."""
+    monkeypatch.setattr(serve.triton.stubs, "_ALONE_S", SOON_S)
+    with stub(tmp_path, "m", SOON_S, more="if not os.fork(): time.sleep(1000)"):
+        stubs = find_stubs(tmp_path, {"m"})
+        assert len(stubs) == 2
+        with caplog.at_level(logging.WARNING):
+            await end_stubs(stubs | find_descendants(stubs))
+        assert not find_stubs(tmp_path, {"m"})
+    assert not caplog.records
+
+
+def a_child(*command: str) -> tuple[subprocess.Popen[bytes], Descendant]:
+    """Our own, as what is left alone becomes the container's."""
+    child = subprocess.Popen(command)
+    fields = Path(f"/proc/{child.pid}/stat").read_text().rpartition(") ")[2].split()
+    return child, Descendant(child.pid, int(fields[19]))
+
+
+def is_there(found: Descendant) -> bool:
+    """Also as a zombie."""
+    return Path(f"/proc/{found.pid}").exists()
+
+
+async def test_what_ends_by_itself_is_not_killed() -> None:
+    """It has a while for it. Its id is given back."""
+    clearing, found = a_child("sleep", str(SOON_S))
+    began = time.monotonic()
+    await end_stubs([found])
+    assert SOON_S / 2 < time.monotonic() - began < serve.triton.stubs._ALONE_S
+    assert not is_there(found)
+    clearing.returncode = 0
+
+
+async def test_a_process_that_got_the_id_of_a_descendant_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It began at another time."""
+    monkeypatch.setattr(serve.triton.stubs, "_ALONE_S", 0.0)
+    other, found = a_child("sleep", "1000")
+    try:
+        await end_stubs([Descendant(found.pid, found.started - 1)])
+        assert other.poll() is None
+        await end_stubs([found])
+        assert not is_there(found)
+    finally:
+        other.kill()
+        other.wait()
+
+
+async def test_without_a_thread_they_are_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may have all that there are."""
+    many, found = a_child("sleep", "1000")
+
+    def denied(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", denied)
+        await end_stubs([found])
+    assert many.wait(WAIT_S) == -signal.SIGKILL
