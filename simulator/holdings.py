@@ -192,8 +192,8 @@ class Holdings:
                 if await self._make_disk_room(resident):
                     return
                 needed = resident.disk
+                others = any(held.disk for held in self._held() if held is not resident)
                 await self._delete(resident)
-            others = [held for held in self._held() if held.disk]
             over = time.monotonic() > deadline
             if needed > (self.budget.disk or 0) or not others or over:
                 raise PlatformFailed(
@@ -201,7 +201,8 @@ class Holdings:
                     f"{needed:,} bytes of {self.budget.disk:,}; give it more, or ask fewer models "
                     "at once."
                 )
-            await self._change(deadline)
+            if any(held.disk for held in self._held()):  # or they have left meanwhile
+                await self._change(deadline)
 
     async def _fetch(self, resident: Resident) -> None:
         resident.state = ModelState.DOWNLOADING
