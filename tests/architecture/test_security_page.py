@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/security.md").read_text()
-NAMED = re.compile(r"`(test_\w+\.py)::(test_\w+)`")
+NAMED = re.compile(r"`((?:\w+/)?test_\w+\.py)::(test_\w+)`")
 ROWS = re.findall(r"^\| (CVE-\d{4}-\d{4,}) \|(.*)\|$", PAGE, re.MULTILINE)
 
 

@@ -358,7 +358,7 @@ async def test_compiled_workflows_are_checked(
 
     A load without compiled workflows does not ask.
     """
-    examples = Path(__file__).parents[3] / "examples/merlin"
+    examples = Path(__file__).parents[4] / "examples/merlin"
     seen: list[str] = []
 
     def check(model: PublishedModel, directory: Path) -> str:
