@@ -30,12 +30,12 @@ _BESIDE, BESIDE_S = 32, 5.0
 #: request on the way), or whose first request does not go on for so long (its head began, or the
 #: last of its body came), or has been idle for so long, or whose request has been coming for so
 #: long; in seconds. A flood has no more places than come in the first two of these times.
-_SILENT_S, _STALLED_S, _IDLE_S, _SLOW_S = 0.05, 1.0, 0.25, 2.0
+_SILENT_S, _STALLED_S, _IDLE_S, _SLOW_S = 0.02, 1.0, 0.25, 2.0
 #: In this order. An upload that goes on is kept longer than an idle connection, which costs little.
 _SILENT, _STALLED, _IDLE, _SLOW = range(4)
 #: How many that may go are looked for at once, and how long those who were found are good, and
-#: the others not looked through again if all were found, in seconds.
-_FOUND_AT_ONCE, _FOUND_S = 64, 0.02
+#: the others not looked through again if all were found, in seconds for each connection there is.
+_FOUND_AT_ONCE, _FOUND_S = 64, 2e-6
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Connections:
         self._all: set[Connection] = set()
         self._beside: set[Connection] = set()
         self._may_go: list[tuple[_Turn, Connection]] = []
-        self._looked_at, self._all_found = -_FOUND_S, False
+        self._looked_at, self._all_found = -1.0, False
         self._refusals = Refusals()
 
     def __len__(self) -> int:
@@ -128,7 +128,7 @@ class Connections:
 
     def _one_goes(self, now: float) -> bool:
         """Whether one could go."""
-        if now - self._looked_at >= _FOUND_S:
+        if now - self._looked_at >= _FOUND_S * len(self._all):
             self._look_who_may_go(now)
         if self._one_of(self._may_go, self._all, now):
             return True
