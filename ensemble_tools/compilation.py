@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from enum import Enum
-from pathlib import Path
 
 from ensemble_tools.errors import (
     GraphUnreadable,
@@ -144,12 +143,3 @@ def _check_outputs(config: ModelConfig, program: Program) -> None:
             raise NotCompiled("", (), f"its parameter {parameter} is no JSON") from error
         if not isinstance(wanted, list) or any(name not in names for name in wanted):
             raise NotCompiled("", (), f"its parameter {parameter} names other columns")
-
-
-def workflow_directory(model: PublishedModel) -> Path | None:
-    """Where the workflow of a compiled model lies as it was delivered."""
-    if model.compiled is None:
-        return None
-    version = Path(model.compiled.place).parts[0]
-    targets = dict(model.links)
-    return targets[version] / WORKFLOW if version in targets else None

@@ -192,7 +192,7 @@ class Holdings:
                 if await self._make_disk_room(resident):
                     return
                 needed = resident.disk
-                others = any(held.disk for held in self._held() if held is not resident)
+                others = sum(held.disk for held in self._held()) > needed
                 await self._delete(resident)
             over = time.monotonic() > deadline
             if needed > (self.budget.disk or 0) or not others or over:

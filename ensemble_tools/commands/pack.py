@@ -30,7 +30,6 @@ from ensemble_tools.repository import CONFIG_FILE
 SUFFIXES = (".tar.gz", ".tgz")
 #: gzip's own default: on model files 9 takes twice as long for a percent.
 LEVEL = 6
-CHUNK_BYTES = 1024 * 1024
 MAX_COPIES = 100_000
 _TOLD = 10
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 from ensemble_tools import (
     Compile,
@@ -44,6 +44,7 @@ from serve.triton.client import TritonClient
 from serve.triton.hosting import Hosting
 
 _log = logging.getLogger(__name__)
+_P = ParamSpec("_P")
 _T = TypeVar("_T")
 #: Requests that tritonserver is given at once of a model whose queue is tritonserver's own: many,
 #: and yet each is a connection, a descriptor of both.
@@ -235,13 +236,13 @@ class Lifecycle:
             _log.error("a failed load could not be undone: %s", error)
 
 
-async def _in_thread(blocking: Callable[..., _T], *arguments: object) -> _T:
+async def _in_thread(blocking: Callable[_P, _T], *arguments: _P.args, **named: _P.kwargs) -> _T:
     """Run what blocks, to its end: a thread goes on when its caller is cancelled.
 
     What it writes must not come after the undoing of the load that it belongs to; but loads are
     cancelled only when the container stops, which a thread that never ends may not hold up.
     """
-    work = asyncio.ensure_future(in_daemon_thread(lambda: blocking(*arguments), "load"))
+    work = asyncio.ensure_future(in_daemon_thread(lambda: blocking(*arguments, **named), "load"))
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
