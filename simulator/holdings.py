@@ -192,7 +192,7 @@ class Holdings:
                 if await self._make_disk_room(resident):
                     return
                 needed = resident.disk
-                others = sum(held.disk for held in self._held()) > needed
+                others = len(self._held()) > 1  # those that are still brought included
                 await self._delete(resident)
             over = time.monotonic() > deadline
             if needed > (self.budget.disk or 0) or not others or over:
@@ -201,7 +201,7 @@ class Holdings:
                     f"{needed:,} bytes of {self.budget.disk:,}; give it more, or ask fewer models "
                     "at once."
                 )
-            if any(held.disk for held in self._held()):  # or they have left meanwhile
+            if self._held():  # or they have left meanwhile
                 await self._change(deadline)
 
     async def _fetch(self, resident: Resident) -> None:
