@@ -20,6 +20,7 @@ from serve.models.admission import Admission, AdmissionSettings
 from serve.models.lifecycle import Lifecycle, LifecycleSettings
 from serve.models.registry import Registry
 from serve.models.revival import Revival
+from serve.threads import NoThread
 from serve.triton.client import TritonClient
 from serve.triton.hosting import Hosting
 from serve.triton.trials import Trials
@@ -98,6 +99,11 @@ class Joined:
 def no_descriptor(*_: object, **__: object) -> Any:
     """In the place of what opens files: no more can be opened."""
     raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+async def no_thread(*_: object) -> Any:
+    """In the place of what works in a thread: there is none."""
+    raise NoThread("can't start new thread")
 
 
 async def until(true: Callable[[], bool]) -> None:

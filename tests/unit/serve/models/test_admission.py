@@ -298,11 +298,7 @@ async def test_what_a_tritonserver_keeps_of_dead_stubs(
         there[0] = 64 * MIB
 
     monkeypatch.setattr("serve.resources.free._shared_memory", lambda _: there[0])
-    for pid in range(300, 300 + kept):
-        machine.kernel.stub(pid, machine.serving, "dead", MIB)
-        machine.kernel.end(pid, keeps_region=True)
-    settings = AdmissionSettings(machine.serving, 1, 0, StubSettings(MIB), machine.kernel.kernel)
-    admitting = Admission(machine.registry, settings, renew=renew)
+    admitting = _beside_dead_stubs(machine, kept, renew)
     there[0] = 64 * MIB
     first = await admitting.room_for(machine.plan("first"))
     if not loading:
@@ -338,11 +334,7 @@ async def test_a_load_beside_a_renewal_waits_for_it(
         await go_on.wait()
         there[0] = 64 * MIB
 
-    for pid in (300, 301):
-        machine.kernel.stub(pid, machine.serving, "dead", MIB)
-        machine.kernel.end(pid, keeps_region=True)
-    settings = AdmissionSettings(machine.serving, 1, 0, StubSettings(MIB), machine.kernel.kernel)
-    admitting = Admission(machine.registry, settings, renew=renew)
+    admitting = _beside_dead_stubs(machine, 2, renew)
     await _one_is_there(machine, admitting)
     there[0] = MIB // 2
     lacking = asyncio.ensure_future(admitting.room_for(machine.plan("m")))
@@ -373,15 +365,22 @@ async def test_models_without_stubs_are_worth_as_much(
     for number in range(2):
         native = machine.plan(f"n{number}", 'backend: "onnxruntime"')
         machine.registry.finish_load(machine.registry.begin_load(f"n{number}", "url"), native)
-    for pid in (300, 301):
-        machine.kernel.stub(pid, machine.serving, "dead", MIB)
-        machine.kernel.end(pid, keeps_region=True)
-    settings = AdmissionSettings(machine.serving, 1, 0, StubSettings(MIB), machine.kernel.kernel)
-    admitting = Admission(machine.registry, settings, renew=renew)
+    admitting = _beside_dead_stubs(machine, 2, renew)
     await _one_is_there(machine, admitting)
     there[0] = MIB // 2
     with pytest.raises(ResourceExhausted):
         await admitting.room_for(machine.plan("m"))
+
+
+def _beside_dead_stubs(
+    machine: Machine, count: int, renew: Callable[[], Awaitable[None]]
+) -> Admission:
+    """One on a machine whose tritonserver keeps the regions of so many stubs that died."""
+    for pid in range(300, 300 + count):
+        machine.kernel.stub(pid, machine.serving, "dead", MIB)
+        machine.kernel.end(pid, keeps_region=True)
+    settings = AdmissionSettings(machine.serving, 1, 0, StubSettings(MIB), machine.kernel.kernel)
+    return Admission(machine.registry, settings, renew=renew)
 
 
 async def _one_is_there(machine: Machine, admitting: Admission) -> None:

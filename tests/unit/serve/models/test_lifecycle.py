@@ -34,8 +34,7 @@ from serve.errors import (
 )
 from serve.invoke.invocation import Request
 from serve.models.registry import State
-from serve.threads import NoThread
-from tests.unit.serve.joined import WAIT_S, joined, no_descriptor, until
+from tests.unit.serve.joined import WAIT_S, joined, no_descriptor, no_thread, until
 from tests.unit.serve.stub_stand_in import started_by, starting, stub
 
 
@@ -109,13 +108,10 @@ async def test_what_stubs_have_started_is_looked_for_without_threads(
         await on.load()
         plan = on.registry.loaded("m").serving
 
-        async def denied(*_: object) -> None:
-            raise RuntimeError("can't start new thread")
-
         with stub(on.repository, "m.step", WAIT_S, more=starting(mine)):
             await until(lambda: len(started_by(mine)) == 2)
             with monkeypatch.context() as patched:
-                patched.setattr(serve.triton.hosting, "in_daemon_thread", denied)
+                patched.setattr(serve.triton.hosting, "in_daemon_thread", no_thread)
                 found = await on.hosting._ending(plan)
             assert {it.pid for it in found} > {it.pid for it in started_by(mine)}
             await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
@@ -518,11 +514,6 @@ async def test_no_load_begins_once_the_container_stops(tmp_path: Path) -> None:
         with pytest.raises(TritonUnavailable, match="the container is stopping"):
             await on.load()
         await on.assert_empty()
-
-
-async def no_thread(*_: object) -> None:
-    """In the place of what works in a thread: there is none."""
-    raise NoThread("can't start new thread")
 
 
 async def test_without_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,9 +23,8 @@ from serve.errors import (
     TritonUnavailable,
 )
 from serve.models.registry import State
-from serve.threads import NoThread
 from tests.fakes import tritonserver as fake
-from tests.unit.serve.joined import DEAD, WAIT_S, joined, no_descriptor, until
+from tests.unit.serve.joined import DEAD, WAIT_S, joined, no_descriptor, no_thread, until
 from tests.unit.serve.stub_stand_in import started_by, starting, stub
 
 LOST = [
@@ -376,10 +375,6 @@ async def test_a_reload_without_threads_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor does this cost a model."""
-
-    async def no_thread(*_: object) -> None:
-        raise NoThread("can't start new thread")
-
     async with joined(tmp_path) as on:
         await on.load()
         model = on.registry.loaded("m")
