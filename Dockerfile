@@ -36,6 +36,7 @@ RUN python3 -m venv .venv \
  && .venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > purelib \
  && echo /opt/simulator > "$(cat purelib)/simulator.pth" \
  && rm purelib
+COPY measuring/ measuring/
 COPY simulator/ simulator/
 EXPOSE 8080
 ENTRYPOINT ["/opt/simulator/.venv/bin/python", "-I", "-m", "simulator"]

@@ -4,7 +4,7 @@
 PYTHON ?= $(firstword $(shell command -v python3.11) $(shell command -v python3) python3)
 
 # What is installed is known by its locks' content: a checkout that only touches them costs nothing.
-server_locks := $(addprefix requirements/,server.txt simulator.txt dev.txt)
+server_locks := $(addprefix requirements/,server.txt tools.txt simulator.txt dev.txt)
 triton_lock := requirements/triton.txt
 triton_2_36_lock := requirements/triton-2.36.txt
 models_locks := $(addprefix requirements/,build.txt torch.txt torch-cuda.txt models.txt)
@@ -25,12 +25,15 @@ quietly := requirements/quietly.sh
 pip := -m pip --disable-pip-version-check --no-input
 install := install --require-hashes
 venv := -m venv --clear
+# tests/conftest.py has the order: xdist's own would leave the longest modules to the end. Bytecode is
+# written whatever the shell says: the tests start hundreds of processes of ours.
+pytest := PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest -n $(or $(N),6) --dist loadscope --no-loadscope-reorder
 
 .DELETE_ON_ERROR:
 ifneq ($(filter clean,$(MAKECMDGOALS)),)
 .NOTPARALLEL:
 endif
-.PHONY: help setup demo test test-docker lint bench bench-short bench-workflows exports fuzz-graphs fuzz-json fuzz-workflows fuzz-http soak chaos beside lock clean
+.PHONY: help setup demo check test test-docker listings lint bench bench-short bench-workflows exports fuzz-graphs fuzz-json fuzz-workflows fuzz-http soak chaos beside lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -40,11 +43,17 @@ setup: $(for_demo) $(triton_2_36) $(frameworks) $(aws)  ## makes .venv, .venv-me
 demo: $(for_demo)  ## starts the container, loads two Merlin exports, invokes them, stops
 	@.venv/bin/python examples/demo.py
 
-test: lint  ## the suite, after lint: all that needs no Docker (N=4 tests at a time)
-	.venv/bin/python -m pytest -n $(or $(N),4) --dist loadscope --ignore tests/docker
+check: lint  ## lint, then all unit and golden tests that need no tritonserver: under 90 s
+	$(pytest) -m 'not tritonserver' tests/architecture tests/unit tests/golden
+
+test: lint  ## the suite, after lint: all that needs no Docker (N=6 tests at a time)
+	$(pytest) --ignore tests/docker
 
 test-docker: setup  ## builds the images, runs them and the compose stack; needs Docker, or root and dockerd
 	.venv/bin/python -m pytest tests/docker
+
+listings: setup  ## the listings in docs/ that are made of the tree: modules, settings, decisions
+	.venv/bin/python -m tests.architecture.listings
 
 lint: setup  ## ruff, mypy, the arrows between the rooms, the Dockerfile
 	.venv/bin/ruff check .

@@ -19,10 +19,10 @@ from subprocess import SubprocessError
 
 from bench.contenders import Contenders
 from bench.errors import BenchError
-from bench.machine import facts
+from bench.machine import collect_facts
 from bench.measure import Outcome
-from bench.page import page
-from bench.report import Report, Suite, as_json, markdown, table
+from bench.page import write_report_page
+from bench.report import Report, Suite, format_markdown, format_table, to_json
 from bench.rows import SUITES, Row, Run
 from bench.wrk import find_wrk
 
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("bench: interrupted; nothing was written", file=sys.stderr)
         return 130
     _write(report, options.out)
-    print(table(report), end="")
+    print(format_table(report), end="")
     _tell(f"written: {options.out}/report.html, report.md, results.json")
     return 1 if report.failures else 0
 
@@ -80,7 +80,7 @@ def _measured(suite: Suite, rows: Sequence[Row], options: argparse.Namespace, wr
                     _tell(f"{row.name} failed: {failures[row.name]}")
                 else:
                     outcomes.append(row.outcome(lines, time.monotonic() - row_began))
-            found = facts(contenders.ours.log.read_text(errors="replace"), wrk, load)
+            found = collect_facts(contenders.ours.log.read_text(errors="replace"), wrk, load)
             _tell("stopping the servers")
     whole = time.monotonic() - clock
     return Report(
@@ -105,10 +105,10 @@ def _make_writable(out: Path) -> None:
 
 
 def _write(report: Report, out: Path) -> None:
-    text = json.dumps(as_json(report), indent=2, ensure_ascii=False)
+    text = json.dumps(to_json(report), indent=2, ensure_ascii=False)
     (out / "results.json").write_text(text + "\n", "utf-8")
-    (out / "report.md").write_text(markdown(report), "utf-8")
-    (out / "report.html").write_text(page(report), "utf-8")
+    (out / "report.md").write_text(format_markdown(report), "utf-8")
+    (out / "report.html").write_text(write_report_page(report), "utf-8")
 
 
 def _tell(line: str) -> None:
@@ -150,29 +150,42 @@ def _parser() -> argparse.ArgumentParser:
         "the short one about two minutes.",
     )
     parser.add_argument(
-        "suite", nargs="?", default=next(iter(SUITES)), choices=SUITES,
+        "suite",
+        nargs="?",
+        default=next(iter(SUITES)),
+        choices=SUITES,
         help="what is measured (default: %(default)s)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--short", action="store_true",
+        "--short",
+        action="store_true",
         help=f"fewer rounds, and only the rows {', '.join(short)}",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--rows", nargs="+", metavar="NAME",
+        "--rows",
+        nargs="+",
+        metavar="NAME",
         help="only these rows; --list names them",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--out", type=Path, default=Path("bench-report"), metavar="DIR",
+        "--out",
+        type=Path,
+        default=Path("bench-report"),
+        metavar="DIR",
         help="where the report is written (default: %(default)s); files there are replaced",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--rounds", type=_rounds, metavar="N",
+        "--rounds",
+        type=_rounds,
+        metavar="N",
         help=f"rounds of each measurement (default: {_FULL}, short: {_SHORT})",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--seconds", type=_positive, metavar="S",
+        "--seconds",
+        type=_positive,
+        metavar="S",
         help=f"seconds of load in a round (default: {usual}, short: {_SHORT_S:g})",
-    )  # fmt: skip
+    )
     parser.add_argument("--list", action="store_true", help="name the rows and end")
     return parser
 

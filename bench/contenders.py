@@ -1,4 +1,4 @@
-"""The servers that are compared: started, asked, looked at from outside, stopped.
+"""The servers that are compared, and how each is started.
 
 ours    the container as a user starts it; asked at /models/NAME/invoke.
 limit   the HTTP port of the tritonserver inside it; asked at /v2/models/NAME/infer.
@@ -15,30 +15,21 @@ backends and search paths) is read from the one that the container started.
 from __future__ import annotations
 
 import contextlib
-import http.client
-import json
 import os
 import shutil
-import signal
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from bench.errors import AnswerWrong, BenchError, ServerFailed
 from bench.models import Archives
-from bench.payloads import Payload
-from bench.proc import Process, descendants, is_alive, tied
-from bench.wrk import Target, write_target
+from bench.servers import BareTriton, Container, SageMakerServer, Server, Side, find_free_port
+from measuring.proc import die_with_parent
 
 _ROOT = Path(__file__).parents[1]
-_START_S, _STOP_S, _CALL_S = 60.0, 30.0, 300.0
-_LOOK_S = 0.002
 _SHARED_MEMORY = Path("/dev/shm")
 
 #: What the rival takes over from the container's tritonserver: where the parts of this machine's
@@ -46,185 +37,6 @@ _SHARED_MEMORY = Path("/dev/shm")
 _KEPT = ("--backend-directory=", "--cache-directory=", "--backend-config=python,shm-")
 #: What the container sets and tritonserver by itself would not.
 _THREADS = "--backend-config=python,thread-pool-size="
-
-
-@dataclass(frozen=True)
-class Answer:
-    """Header names are lower case."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-
-@dataclass
-class Server:
-    """One process that was started, in a session of its own."""
-
-    name: str
-    process: subprocess.Popen[bytes]
-    port: int
-    log: Path
-    started: float = field(default_factory=time.monotonic)
-
-    def ask(self, method: str, path: str, body: object = None) -> Answer:
-        """One request on a connection of its own; body becomes JSON."""
-        return ask(self.port, method, path, body)
-
-    def demand(self, method: str, path: str, body: object = None) -> bytes:
-        """The body of a 200. Raises AnswerWrong."""
-        answer = self.ask(method, path, body)
-        if answer.status != 200:
-            found = f"{answer.status} {answer.body.decode(errors='replace')[:500]}"
-            raise AnswerWrong(self.name, f"{method} {path}", found, "200")
-        return answer.body
-
-    def until_ready(self, path: str) -> float:
-        """Returns the seconds from its start to the first 200 at path. Raises ServerFailed."""
-        while time.monotonic() - self.started < _START_S:
-            if self.process.poll() is not None:
-                raise ServerFailed(self.name, f"exit code {self.process.returncode}", self._end())
-            with contextlib.suppress(OSError, http.client.HTTPException):
-                if self.ask("GET", path).status == 200:
-                    return time.monotonic() - self.started
-            time.sleep(_LOOK_S)
-        raise ServerFailed(self.name, f"no 200 at {path} in {_START_S:g} s", self._end())
-
-    def stubs(self, model: str | None = None) -> list[Process]:
-        """Python models' processes below it, of one model or of all."""
-        found = descendants(self.process.pid)
-        return [one for one in found if (one.serves(model) if model else one.is_stub)]
-
-    def stop(self) -> None:
-        """SIGTERM, and after a while SIGKILL to all of its session that is left."""
-        below = [process.pid for process in descendants(self.process.pid)]
-        self.process.terminate()
-        try:
-            self.process.wait(_STOP_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        for pid in filter(is_alive, below):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-
-    def _end(self) -> str:
-        return self.log.read_text(errors="replace")[-3000:]
-
-
-@dataclass
-class SageMakerServer(Server):
-    """Ours or the rival: SageMaker's multi-model contract."""
-
-    archives: Archives = field(kw_only=True)
-
-    def load(self, model: str, name: str | None = None) -> None:
-        """POST /models, of an archive by its name; another model_name may be given."""
-        body = {"model_name": name or model, "url": str(self.archives.path(model))}
-        self.demand("POST", "/models", body)
-
-    def unload(self, model: str) -> None:
-        """DELETE /models/{model}."""
-        self.demand("DELETE", f"/models/{model}")
-
-    @contextlib.contextmanager
-    def loaded(self, *models: str) -> Iterator[None]:
-        """The models, for as long as the block lasts."""
-        with ExitStack() as undo:
-            for model in models:
-                self.load(model)
-                undo.callback(self.unload, model)
-            yield
-
-
-@dataclass
-class Container(SageMakerServer):
-    """Ours."""
-
-    @cached_property
-    def triton(self) -> Process:
-        """Its tritonserver."""
-        found = descendants(self.process.pid)
-        return next(one for one in found if one.command[0].endswith("/tritonserver"))
-
-    def triton_argument(self, name: str) -> str:
-        """The value of an argument that its tritonserver was started with."""
-        prefix = f"--{name}="
-        arguments = self.triton.command
-        return next(one.removeprefix(prefix) for one in arguments if one.startswith(prefix))
-
-    @property
-    def published(self) -> tuple[str, ...]:
-        """What lies in the serving repository."""
-        return tuple(os.listdir(self.triton_argument("model-repository")))
-
-    def own_processes(self) -> list[int]:
-        """All of it but tritonserver and what that started."""
-        triton = self.triton.pid
-        below = {triton, *(process.pid for process in descendants(triton))}
-        everyone = {self.process.pid, *(one.pid for one in descendants(self.process.pid))}
-        return sorted(everyone - below)
-
-
-@dataclass
-class BareTriton(Server):
-    """A tritonserver with a repository of its own."""
-
-    repository: Path = field(kw_only=True)
-    archives: Archives = field(kw_only=True)
-
-    def deliver(self, model: str) -> None:
-        """Copy an archive's model directories into the repository; loads nothing."""
-        for directory in self.archives.path(model).iterdir():
-            shutil.copytree(directory, self.repository / directory.name, dirs_exist_ok=True)
-
-    def load(self, model: str) -> None:
-        """Returns when it is ready."""
-        self.demand("POST", f"/v2/repository/models/{model}/load")
-
-    def unload(self, model: str) -> None:
-        """Returns when it has been asked; tritonserver answers before it is done."""
-        body = {"parameters": {"unload_dependents": True}}
-        self.demand("POST", f"/v2/repository/models/{model}/unload", body)
-
-
-@dataclass(frozen=True)
-class Side:
-    """One way to invoke models: whom, and in which words."""
-
-    name: str
-    port: int
-    sagemaker: bool
-
-    def path(self, model: str) -> str:
-        """Where the model is invoked."""
-        return f"/models/{model}/invoke" if self.sagemaker else f"/v2/models/{model}/infer"
-
-    def check(self, model: str, payload: Payload, what: str) -> None:
-        """One invocation whose answer is compared value by value. Raises AnswerWrong."""
-        answer = self._invoked(model, payload, what)
-        if fault := payload.fault(answer.headers, answer.body, exact=self.name == "ours"):
-            raise AnswerWrong(self.name, what, fault, "the values that were computed beforehand")
-
-    def answered(self, model: str, payload: Payload, tolerance: float, what: str) -> Payload:
-        """One binary invocation, whose answer is taken as the right one. Raises AnswerWrong."""
-        answer = self._invoked(model, payload, what)
-        return payload.answered(answer.headers, answer.body, tolerance)
-
-    def _invoked(self, model: str, payload: Payload, what: str) -> Answer:
-        headers = payload.headers(self.sagemaker)
-        answer = ask(self.port, "POST", self.path(model), payload.body, headers)
-        if answer.status != 200:
-            found = f"{answer.status} {answer.body.decode(errors='replace')[:500]}"
-            raise AnswerWrong(self.name, what, found, "200")
-        return answer
-
-    def target(self, directory: Path, model: str, payload: Payload) -> Target:
-        """The same invocation for wrk."""
-        url = f"http://127.0.0.1:{self.port}{self.path(model)}"
-        headers = payload.headers(self.sagemaker)
-        name = f"{self.name.replace(' ', '-')}-{self.port}-{model}-{len(payload.body)}"
-        return write_target(directory, name, url, payload.body, headers)
 
 
 @dataclass
@@ -258,7 +70,7 @@ class Contenders:
     @cached_property
     def rival(self) -> SageMakerServer:
         """tritonserver's SageMaker frontend."""
-        name, port = "rival", free_port()
+        name, port = "rival", find_free_port()
         environment = {
             "SAGEMAKER_MULTI_MODEL": "true",
             "SAGEMAKER_TRITON_PING_MODE": "live",  # upstream's, in multi-model mode
@@ -308,7 +120,7 @@ class Contenders:
     def fresh_ours(self, wait: bool = True, **settings: str) -> Iterator[Container]:
         """Another container, with default settings but for those that are given."""
         with ExitStack() as undo:
-            port = free_port()
+            port = find_free_port()
             inherited = {k: v for k, v in os.environ.items() if not _is_setting(k)}
             environment = {
                 **inherited,
@@ -338,12 +150,12 @@ class Contenders:
         """
         left_out = (*_KEPT, _THREADS) if own_threads else _KEPT
         with ExitStack() as undo:
-            name, port = "limit", free_port()
+            name, port = "limit", find_free_port()
             repository = self._scratch("bare")
             own = {
                 "--model-repository": str(repository),
                 "--http-port": str(port),
-                "--grpc-port": str(free_port()),
+                "--grpc-port": str(find_free_port()),
             }
             command = (
                 _with_value(word, own)
@@ -394,7 +206,7 @@ class Contenders:
         log = self.directory / f"{name}-{self._count}.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
-                tied(command),
+                die_with_parent(command),
                 cwd=_ROOT,
                 env=dict(environment),
                 stdin=subprocess.DEVNULL,
@@ -407,48 +219,9 @@ class Contenders:
 
     def _scratch(self, name: str) -> Path:
         self._count += 1
-        made = self.directory / f"{name}-{self._count}"
-        made.mkdir()
-        return made
-
-
-def ask(
-    port: int,
-    method: str,
-    path: str,
-    body: object = None,
-    headers: Mapping[str, str] | None = None,
-) -> Answer:
-    """One request on a connection of its own; a body that is no bytes becomes JSON."""
-    payload = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_CALL_S)
-    try:
-        connection.request(
-            method, path, payload, dict(headers or {"Content-Type": "application/json"})
-        )
-        response = connection.getresponse()
-        named = {key.lower(): value for key, value in response.getheaders()}
-        return Answer(response.status, named, response.read())
-    finally:
-        connection.close()
-
-
-def until(holds: Callable[[], object], what: str) -> None:
-    """Returns as soon as it holds, looking every half millisecond. Raises BenchError."""
-    deadline = time.monotonic() + _CALL_S
-    while not holds():
-        if time.monotonic() > deadline:
-            raise BenchError(f"{what}: not so after {_CALL_S:g} s")
-        time.sleep(0.0005)
-
-
-def free_port() -> int:
-    """A port that nobody listens on, below the ephemeral ones, so that no client is given it."""
-    while True:
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            candidate = 10_000 + int.from_bytes(os.urandom(2), "big") % 20_000
-            probe.bind(("127.0.0.1", candidate))
-            return candidate
+        directory = self.directory / f"{name}-{self._count}"
+        directory.mkdir()
+        return directory
 
 
 def _with_value(word: str, own: Mapping[str, str]) -> str:

@@ -1,6 +1,6 @@
 """The report's plots, as SVG that takes its colours from the page. Pure.
 
-Bars are drawn here; lines by the plots that the replay's report uses too.
+Bars are drawn here; lines by measuring's plots.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from html import escape
 
 from bench import quantities
 from bench.measure import Line
-from simulator.replay import plots
-from simulator.replay.plots import Frame, Series
+from measuring import plots
+from measuring.plots import Frame, Series
+from measuring.quantities import format_ratio
 
 #: Units of the view box; letters stay readable where a phone shows it 360 pixels wide.
 _WIDTH = 360
@@ -20,7 +21,7 @@ _COLOURS = {"rival": 2, "limit": 5, "ours": 1, "executor": 2, "ensemble": 5, "co
 _OTHER = 4
 
 
-def bars(line: Line) -> str:
+def draw_bars(line: Line) -> str:
     """A bar for each contender's median from zero, with a whisker over the rounds.
 
     A dashed mark shows where the goal is.
@@ -47,19 +48,21 @@ def bars(line: Line) -> str:
         )
         if len(line.values[name]) > 1:
             parts.append(_rule(low, middle, high, middle, 'stroke="currentColor" opacity=".65"'))
-        value = quantities.quantity(median, line.unit)
+        value = quantities.format_quantity(median, line.unit)
         parts.append(_text(max(left + width, high) + 6, middle + 4, value, "start", bold=True))
     height = 6 + len(names) * step
     if mark is not None:  # under the numbers
         at = left + mark * scale
         dashes = 'stroke="currentColor" stroke-dasharray="3 3"'
         parts.insert(0, _rule(at, 2, at, height, dashes))
-        parts.append(_text(at, height + 11, f"goal {quantities.goal(line)}", "middle", small=True))
+        parts.append(
+            _text(at, height + 11, f"goal {quantities.format_goal(line)}", "middle", small=True)
+        )
         height += 16
     return _svg(f"{line.what}: medians", height, parts)
 
 
-def goals(lines: Sequence[Line]) -> str:
+def draw_goals(lines: Sequence[Line]) -> str:
     """How far each judged value is from its goal, on a logarithmic axis; left of it is reached."""
     judged = [(line, distance(line)) for line in lines]
     shown = [(line, far) for line, far in judged if far is not None]
@@ -78,9 +81,9 @@ def goals(lines: Sequence[Line]) -> str:
         offset = max(-1.0, min(1.0, math.log(far) / half)) * (right - middle)
         start, width = min(middle, middle + offset), max(abs(offset), 1.5)
         colour = "var(--good)" if line.reached else "var(--bad)"
-        said = f"{_judged(line)} ({quantities.goal(line)})"
+        value = f"{_judged(line)} ({quantities.format_goal(line)})"
         parts.append(_text(left, y, line.what, "start", small=True))
-        parts.append(_text(right, y, said, "end", bold=True, small=True))
+        parts.append(_text(right, y, value, "end", bold=True, small=True))
         parts.append(
             f'<rect x="{start:.1f}" y="{y + 5}" width="{width:.1f}" height="7" rx="2" '
             f'fill="{colour}"/>'
@@ -100,7 +103,7 @@ def distance(line: Line) -> float | None:
     return small / line.goal.bound if line.goal.direction == "at most" else line.goal.bound / small
 
 
-def curves(lines: Sequence[Line]) -> Iterator[tuple[str, str]]:
+def draw_curves(lines: Sequence[Line]) -> Iterator[tuple[str, str]]:
     """(title, SVG) of what is better seen over an axis: loads one after another, sizes of JSON."""
     for line in lines:
         if drawn := _over_time(line):
@@ -109,7 +112,7 @@ def curves(lines: Sequence[Line]) -> Iterator[tuple[str, str]]:
             title = "Loads, one after another"
             frame = Frame(title, "models loaded", "seconds", y_format=lambda v: f"{v:g}")
             series = Series("a load", range(1, len(loads) + 1), loads, 1)
-            yield title, plots.lines(frame, [series])
+            yield title, plots.draw_lines(frame, [series])
     sized = [
         line
         for line in lines
@@ -128,7 +131,7 @@ def curves(lines: Sequence[Line]) -> Iterator[tuple[str, str]]:
             )
             for place, name in enumerate(("ours", "rival", "limit"))
         ]
-        yield title, plots.lines(frame, series_of)
+        yield title, plots.draw_lines(frame, series_of)
 
 
 def _over_time(line: Line) -> tuple[str, str] | None:
@@ -139,19 +142,22 @@ def _over_time(line: Line) -> tuple[str, str] | None:
     frame = Frame(line.what, "seconds since the start", line.unit, whole_y=True)
     series = [
         Series(
-            name, line.series[f"{name} at"], line.series[name], _COLOURS.get(name, _OTHER),
+            name,
+            line.series[f"{name} at"],
+            line.series[name],
+            _COLOURS.get(name, _OTHER),
             dashes=place,
         )
         for place, name in enumerate(names)
-    ]  # fmt: skip
-    return line.what, plots.lines(frame, series, steps=True)
+    ]
+    return line.what, plots.draw_lines(frame, series, steps=True)
 
 
 def _judged(line: Line) -> str:
     assert line.goal is not None
     if line.goal.of == "ratio":
-        return quantities.ratio(line.ratio)
-    return quantities.quantity(line.median(line.subject), line.unit)
+        return format_ratio(line.ratio)
+    return quantities.format_quantity(line.median(line.subject), line.unit)
 
 
 def _goal_value(line: Line) -> float | None:

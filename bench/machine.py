@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import platform
-import re
-import subprocess
-from pathlib import Path
 from typing import TypedDict
 
-_ROOT = Path(__file__).parents[1]
-_ANSWER_S = 10
-#: tritonserver's start-up table.
-_TRITON_VERSION = re.compile(r"server_version\s*\|\s*([\w.+-]+)")
+from measuring.machine import (
+    count_cores,
+    find_triton_version,
+    is_changed,
+    name_system,
+    read_commit,
+    read_cpu_model,
+    read_memory_bytes,
+    run_program,
+)
 
 
 class Facts(TypedDict):
@@ -30,50 +32,23 @@ class Facts(TypedDict):
     wrk: str
 
 
-def facts(triton_log: str, wrk: str, load_before: float) -> Facts:
+def collect_facts(triton_log: str, wrk: str, load_before: float) -> Facts:
     """triton_log holds tritonserver's start-up table; wrk is the program."""
-    version = _TRITON_VERSION.search(triton_log)
     return {
-        "cpu": _cpu_model(),
-        "cores": cores(),
-        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "cpu": read_cpu_model(),
+        "cores": count_cores(),
+        "memory_bytes": read_memory_bytes(),
         "load_before": round(load_before, 2),
-        "system": f"{platform.system()} {platform.release()}",
-        "tritonserver": version.group(1) if version else "not known",
+        "system": name_system(),
+        "tritonserver": find_triton_version(triton_log) or "not known",
         "python": platform.python_version(),
-        "commit": _git("rev-parse", "--short=12", "HEAD") or "not known",
-        "dirty": bool(_git("status", "--porcelain")),
-        "wrk": wrk_version(_said(wrk, "--version")),
+        "commit": read_commit() or "not known",
+        "dirty": is_changed(),
+        "wrk": find_wrk_version(run_program(wrk, "--version")),
     }
 
 
-def cores() -> int:
-    """How many this process, and what it starts, may use."""
-    return len(os.sched_getaffinity(0))
-
-
-def wrk_version(said: str) -> str:
+def find_wrk_version(printed: str) -> str:
     """The version in what `wrk --version` prints."""
-    first = said.splitlines()[0] if said else ""
+    first = printed.splitlines()[0] if printed else ""
     return first.removeprefix("wrk ").partition(" Copyright")[0].strip() or "not known"
-
-
-def _cpu_model() -> str:
-    lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.machine())
-
-
-def _git(*words: str) -> str:
-    return _said("git", "-C", str(_ROOT), *words)
-
-
-def _said(*command: str) -> str:
-    """What a program prints, whatever its exit code: wrk's is 1; empty where it does not run."""
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_ANSWER_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.strip()

@@ -97,7 +97,7 @@ def value_at_most(bound: float) -> Goal:
     return Goal("value", "at most", bound)
 
 
-def in_turn(
+def measure_in_turn(
     rounds: int,
     sides: Mapping[Side, Callable[[], float]],
     tell: Callable[[int], None],

@@ -18,11 +18,7 @@ _ROOT = Path(__file__).parents[1]
 EXPORTS = _ROOT / "examples" / "merlin"
 _REWRITE_S = 60
 
-#: Made when it is asked for, and again when what makes it changes: too large to be committed.
 WIDE = "wide"
-_MADE = _ROOT / "build" / "exports"
-_MADE_BY = (EXPORTS / "export_wide.py", EXPORTS / "export.py")
-_MODELS_PYTHON = _ROOT / ".venv-merlin" / "bin" / "python"
 _EXPORT_S = 300
 #: In the name of a workflow's directory in an export (merlin-systems).
 _WORKFLOW = "transformworkflow"
@@ -81,6 +77,45 @@ instance_group { kind: KIND_CPU count: 1 }
 
 
 @dataclass(frozen=True)
+class WideExport:
+    """The export that is made when it is asked for, being too large to be committed.
+
+    It lies below folder, and is made again when one of the files of its recipe changes. python is
+    that of the models' environment.
+    """
+
+    folder: Path = _ROOT / "build" / "exports"
+    recipe: tuple[Path, ...] = (EXPORTS / "export_wide.py", EXPORTS / "export.py")
+    python: Path = _ROOT / ".venv-merlin" / "bin" / "python"
+
+    def make(self) -> Path:
+        """Where it lies; one of another recipe is removed. Raises BenchError."""
+        recipe = b"".join(path.read_bytes() for path in self.recipe)
+        digest = hashlib.sha256(recipe).hexdigest()[:12]
+        export = self.folder / digest / WIDE
+        if export.exists():
+            return export
+        shutil.rmtree(self.folder, ignore_errors=True)
+        coming = self.folder / f"{digest}-coming"
+        self._export_to(coming)
+        coming.rename(export.parent)
+        return export
+
+    def _export_to(self, directory: Path) -> None:
+        command = [str(self.python), "-m", "examples.merlin.export_wide", str(directory)]
+        try:
+            ended = subprocess.run(
+                command, cwd=_ROOT, capture_output=True, text=True, timeout=_EXPORT_S, check=False
+            )
+        except OSError as error:
+            raise BenchError(
+                f"{WIDE}: {error}; `make setup` makes the models' environment"
+            ) from error
+        if ended.returncode:
+            raise BenchError(f"{WIDE}: its export said {ended.stderr.strip()[-1000:]}")
+
+
+@dataclass(frozen=True)
 class Archives:
     """Where they are written; the same files are given to each contender."""
 
@@ -99,8 +134,9 @@ class Archives:
         """
         source = _IDENTITY + (_BURNING.format(seconds=burn_s) if burn_s else "")
         dims = ", ".join(["-1"] * rank)
-        given = _tensor("input", "IN", datatype, dims)
-        return self._python(name, source, given + _tensor("output", "OUT", datatype, dims))
+        tensors = _tensor("input", "IN", datatype, dims)
+        tensors += _tensor("output", "OUT", datatype, dims)
+        return self._python(name, source, tensors)
 
     def features(self, name: str, count: int) -> str:
         """A Python model of count FP32 columns IN_0, IN_1 ...; OUT has them side by side."""
@@ -119,14 +155,14 @@ class Archives:
     def merlin(self, name: str, export: str) -> str:
         """A copy of an export, as Merlin wrote it; returns the name."""
         if not self.path(name).exists():
-            shutil.copytree(export_directory(export) / "repository", self.path(name))
+            shutil.copytree(find_export(export) / "repository", self.path(name))
         return name
 
     def workflow(self, name: str, export: str) -> str:
         """An export's workflow alone, the first of several, as a single model; its name."""
         if not self.path(name).exists():
-            source = export_directory(export)
-            step = workflow_steps(source)[0]
+            source = find_export(export)
+            step = list_workflow_steps(source)[0]
             shutil.copytree(source / "repository" / step, self.path(name) / step)
         return name
 
@@ -144,24 +180,28 @@ class Archives:
             self.path(name).parent.mkdir(parents=True)
             command = [sys.executable, "-m", "ensemble_tools", "rewrite", "--name", name]
             command += ["--compile", compile_]
-            done = subprocess.run(
+            ended = subprocess.run(
                 [*command, str(EXPORTS / export / "repository"), str(self.path(name))],
-                cwd=_ROOT, capture_output=True, text=True, timeout=_REWRITE_S, check=False,
-            )  # fmt: skip
-            if done.returncode:
-                raise BenchError(f"{export}: ensemble_tools rewrite said {done.stderr.strip()}")
+                cwd=_ROOT,
+                capture_output=True,
+                text=True,
+                timeout=_REWRITE_S,
+                check=False,
+            )
+            if ended.returncode:
+                raise BenchError(f"{export}: ensemble_tools rewrite said {ended.stderr.strip()}")
         return name
 
 
-def export_directory(export: str) -> Path:
+def find_export(export: str, wide: WideExport | None = None) -> Path:
     """Where an export lies: repository/, request.json, expected.json.
 
     The wide one is made where it is not there, in ten seconds. Raises BenchError.
     """
-    return _wide() if export == WIDE else EXPORTS / export
+    return (wide or WideExport()).make() if export == WIDE else EXPORTS / export
 
 
-def workflow_steps(export: Path) -> tuple[str, ...]:
+def list_workflow_steps(export: Path) -> tuple[str, ...]:
     """The directories of an export's workflows."""
     found = (path.name for path in (export / "repository").iterdir())
     return tuple(sorted(name for name in found if is_workflow(name)))
@@ -170,26 +210,6 @@ def workflow_steps(export: Path) -> tuple[str, ...]:
 def is_workflow(step: str) -> bool:
     """Whether a step's name is one that merlin-systems gives to workflows."""
     return _WORKFLOW in step
-
-
-def _wide() -> Path:
-    recipe = hashlib.sha256(b"".join(path.read_bytes() for path in _MADE_BY)).hexdigest()[:12]
-    made = _MADE / recipe / WIDE
-    if made.exists():
-        return made
-    shutil.rmtree(_MADE, ignore_errors=True)
-    coming = _MADE / f"{recipe}-coming"
-    command = [str(_MODELS_PYTHON), "-m", "examples.merlin.export_wide", str(coming)]
-    try:
-        done = subprocess.run(
-            command, cwd=_ROOT, capture_output=True, text=True, timeout=_EXPORT_S, check=False
-        )
-    except OSError as error:
-        raise BenchError(f"{WIDE}: {error}; `make setup` makes the models' environment") from error
-    if done.returncode:
-        raise BenchError(f"{WIDE}: its export said {done.stderr.strip()[-1000:]}")
-    coming.rename(made.parent)
-    return made
 
 
 def _tensor(kind: str, name: str, datatype: str, dims: str) -> str:

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 
-from bench import figures, quantities
+from bench import figures
 from bench.measure import Line, Outcome
-from bench.report import Report, cells
-from simulator.replay.plots import with_variables
+from bench.report import Report, list_cells
+from measuring.page import (
+    NUMBER,
+    write_cell,
+    write_facts,
+    write_figure,
+    write_page,
+    write_row_head,
+    write_table,
+)
+from measuring.quantities import format_ratio
 
 _STYLE = Path(__file__).with_name("report.css")
 
 
-def page(report: Report) -> str:
+def write_report_page(report: Report) -> str:
     """The whole page."""
     parts = (
         f"<h1>{escape(report.suite.title)}</h1>",
@@ -29,84 +38,61 @@ def page(report: Report) -> str:
         "the dashed line is the goal.</p>",
         f'<div class="rows">{"".join(map(_outcome, report.outcomes))}</div>',
     )
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(report.suite.title)}</title><style>{with_variables(_STYLE)}</style></head>"
-        f"<body><main>{''.join(parts)}</main></body></html>\n"
-    )
+    return write_page(report.suite.title, "".join(parts), _STYLE)
 
 
 def _failures(report: Report) -> str:
     rows = (
-        f'<p class="bad"><b>{escape(row)} could not be measured</b>: {escape(said)}</p>'
-        for row, said in report.failures.items()
+        f'<p class="bad"><b>{escape(row)} could not be measured</b>: {escape(reason)}</p>'
+        for row, reason in report.failures.items()
     )
     return "".join(rows)
 
 
 def _table(report: Report) -> str:
-    names = report.head
-    numbers = (*report.suite.contenders, "ratio")
-    head = "".join(
-        f'<th{_number(name in numbers)} scope="col">{escape(name)}</th>' for name in names
+    head = (
+        write_cell("th", name, {**_number(name, report), "scope": "col"}) for name in report.head
     )
-    body = "".join(_table_row(line, report) for line in report.lines)
-    return (
-        f'<div class="wide"><table class="lines"><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
-    )
+    return write_table(head, (_cells(line, report) for line in report.lines), "lines")
 
 
-def _table_row(line: Line, report: Report) -> str:
-    numbers = (*report.suite.contenders, "ratio")
-    first, *rest = cells(line, report.suite.contenders)
+def _cells(line: Line, report: Report) -> Iterator[str]:
+    first, *rest = list_cells(line, report.suite.contenders)
     colour = {True: "good", False: "bad", None: "faint"}[line.reached]
-    others = "".join(
-        f'<td data-name="{escape(name)}"'
-        + (f' class="{colour}"' if name == "reached" else _number(name in numbers))
-        + f">{escape(cell)}</td>"
-        for name, cell in zip(report.head[1:], rest, strict=True)
-    )
-    return f'<tr><th scope="row">{escape(first)}</th>{others}</tr>'
+    yield write_row_head(first)
+    for name, cell in zip(report.head[1:], rest, strict=True):
+        kind = {"class": colour} if name == "reached" else _number(name, report)
+        yield write_cell("td", cell, {"data-name": name, **kind})
 
 
-def _number(is_number: bool) -> str:
-    return ' class="number"' if is_number else ""
+def _number(name: str, report: Report) -> Mapping[str, str]:
+    return NUMBER if name in (*report.suite.contenders, "ratio") else {}
 
 
 def _goals(lines: Sequence[Line]) -> str:
     if not any(figures.distance(line) is not None for line in lines):
         return ""
-    return (
-        f"<section><h2>Distance to the goals</h2><figure>{figures.goals(lines)}"
-        "<figcaption>On a logarithmic axis: the value, or the ratio, over its goal.</figcaption>"
-        "</figure></section>"
-    )
+    caption = "On a logarithmic axis: the value, or the ratio, over its goal."
+    figure = write_figure(figures.draw_goals(lines), caption=caption)
+    return f"<section><h2>Distance to the goals</h2>{figure}</section>"
 
 
 def _where(report: Report) -> str:
-    rows = (
-        f'<tr><th scope="row">{escape(name)}</th><td>{escape(value)}</td></tr>'
-        for name, value in report.where
-    )
-    table = f'<table class="facts"><tbody>{"".join(rows)}</tbody></table>'
+    table = write_facts(report.where)
     curves = _curves(report.lines)
     return f"<section><h2>Machine and versions</h2>{table}{curves}</section>"
 
 
 def _curves(lines: Sequence[Line]) -> str:
-    drawn = "".join(
-        f"<figure><h3>{escape(title)}</h3>{svg}</figure>" for title, svg in figures.curves(lines)
-    )
+    drawn = "".join(write_figure(svg, title) for title, svg in figures.draw_curves(lines))
     return f'<div class="curves">{drawn}</div>' if drawn else ""
 
 
 def _outcome(outcome: Outcome) -> str:
     profile = ""
     if outcome.profile:
-        said = f"<b>Where it goes, as profiled on two cores:</b> {escape(outcome.profile)}"
-        profile = f'<p class="caption">{said}</p>'
+        where = f"<b>Where it goes, as profiled on two cores:</b> {escape(outcome.profile)}"
+        profile = f'<p class="caption">{where}</p>'
     return (
         f'<section class="row"><h3>{escape(outcome.title)} '
         f"<code>{escape(outcome.name)}</code></h3>"
@@ -116,7 +102,7 @@ def _outcome(outcome: Outcome) -> str:
 
 
 def _line(line: Line) -> str:
-    facts = [f"ratio to {line.against} {quantities.ratio(line.ratio)}"] if line.against else []
+    facts = [f"ratio to {line.against} {format_ratio(line.ratio)}"] if line.against else []
     facts += [line.note] if line.note else []
     caption = f'<p class="caption">{escape("; ".join(facts))}</p>' if facts else ""
-    return f"<div><h4>{escape(line.what)}</h4>{figures.bars(line)}{caption}</div>"
+    return f"<div><h4>{escape(line.what)}</h4>{figures.draw_bars(line)}{caption}</div>"

@@ -23,8 +23,12 @@ _JSON_SIZE = "Inference-Header-Content-Length"
 _OFF_BY = 2
 
 _DTYPES = {
-    "FP32": np.float32, "FP64": np.float64, "INT64": np.int64, "INT32": np.int32, "BOOL": np.bool_,
-}  # fmt: skip
+    "FP32": np.float32,
+    "FP64": np.float64,
+    "INT64": np.int64,
+    "INT32": np.int32,
+    "BOOL": np.bool_,
+}
 #: A list column of rows of any length: their values one after the other, and where each begins.
 _VALUES, _OFFSETS = "__values", "__offsets"
 
@@ -64,12 +68,12 @@ class Payload:
         for output in json.loads(body[:head])["outputs"]:
             values, tail = _taken(output, tail)
             shape = tuple(output["shape"])
-            tensors.append(Tensor(output["name"], output["datatype"], shape, values))
+            tensors.append(PayloadTensor(output["name"], output["datatype"], shape, values))
         return replace(self, expected=Expected(tuple(tensors), tolerance))
 
 
 @dataclass(frozen=True)
-class Tensor:
+class PayloadTensor:
     """One output: values are flat, in row order."""
 
     name: str
@@ -82,7 +86,7 @@ class Tensor:
 class Expected:
     """Right values, equal bit for bit; floats may be off by tolerance, relative to each value."""
 
-    outputs: tuple[Tensor, ...]
+    outputs: tuple[PayloadTensor, ...]
     tolerance: float = 0.0
 
     def fault(self, outputs: list[dict[str, Any]], tail: bytes, exact: bool) -> str | None:
@@ -123,7 +127,7 @@ def features(count: int, rows: int) -> Payload:
     """FP32 columns IN_0, IN_1 ..., one value a row; the answer has them side by side."""
     columns = _random("FP32", count * rows).reshape(count, rows, 1)
     tensors = [_described(f"IN_{n}", "FP32", column) for n, column in enumerate(columns)]
-    expected = Tensor("OUT", "FP32", (rows, count), columns[:, :, 0].T.reshape(-1))
+    expected = PayloadTensor("OUT", "FP32", (rows, count), columns[:, :, 0].T.reshape(-1))
     return Payload(_body(tensors), Expected((expected,)))
 
 
@@ -151,7 +155,7 @@ def binary_bytes(size: int) -> Payload:
     }
     wanted = [{"name": "OUT", "parameters": {"binary_data": True}}]
     head = json.dumps({"inputs": [described], "outputs": wanted}, separators=(",", ":")).encode()
-    expected = Expected((Tensor("OUT", "FP32", values.shape, values),))
+    expected = Expected((PayloadTensor("OUT", "FP32", values.shape, values),))
     return Payload(head + tensor, expected, json_size=len(head))
 
 
@@ -159,19 +163,18 @@ def from_array(datatype: str, values: NDArray[Any], columns: int | None = None) 
     """The values as JSON numbers: FP32 as the doubles they are, with up to 17 digits."""
     shaped = values.reshape(-1, columns) if columns else values
     body = _body([_described("IN", datatype, shaped)])
-    return Payload(body, Expected((Tensor("OUT", datatype, shaped.shape, values),)))
+    return Payload(body, Expected((PayloadTensor("OUT", datatype, shaped.shape, values),)))
 
 
-def read_request(path: Path) -> tuple[Tensor, ...]:
+def read_request(path: Path) -> tuple[PayloadTensor, ...]:
     """A request in JSON, its tensors as numpy has them."""
     inputs = json.loads(path.read_text("utf-8"))["inputs"]
-    return tuple(
-        Tensor(one["name"], one["datatype"], tuple(one["shape"]), _values(one, b""))
-        for one in inputs
-    )
+    return tuple(map(_read_tensor, inputs))
 
 
-def batch(tensors: Iterable[Tensor], count: int, group: str | None = None) -> tuple[Tensor, ...]:
+def batch(
+    tensors: Iterable[PayloadTensor], count: int, group: str | None = None
+) -> tuple[PayloadTensor, ...]:
     """So many of a request's rows, from the first again when they have all been taken.
 
     group: the column by which a model groups its rows; then so many groups are taken, each with a
@@ -180,7 +183,7 @@ def batch(tensors: Iterable[Tensor], count: int, group: str | None = None) -> tu
     columns = {tensor.name: tensor for tensor in tensors}
     if group is not None:
         return _groups(columns, count, columns[group])
-    taken: list[Tensor] = []
+    taken: list[PayloadTensor] = []
     for name, tensor in columns.items():
         if name.endswith(_OFFSETS):
             continue
@@ -190,68 +193,80 @@ def batch(tensors: Iterable[Tensor], count: int, group: str | None = None) -> tu
         else:
             rows = tensor.values.reshape(tensor.shape)
             chosen = rows[np.arange(count) % len(rows)]
-            taken.append(Tensor(name, tensor.datatype, chosen.shape, chosen.reshape(-1)))
+            taken.append(PayloadTensor(name, tensor.datatype, chosen.shape, chosen.reshape(-1)))
     return tuple(taken)
 
 
-def _lists(values: Tensor, offsets: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def _lists(
+    values: PayloadTensor, offsets: PayloadTensor, count: int
+) -> tuple[PayloadTensor, PayloadTensor]:
     starts = offsets.values
     rows = np.split(values.values, starts[1:-1])
     chosen = [rows[place % len(rows)] for place in range(count)]
     joined = np.concatenate(chosen)
     ends = np.cumsum([0, *map(len, chosen)]).astype(starts.dtype)
     return (
-        Tensor(values.name, values.datatype, joined.shape, joined),
-        Tensor(offsets.name, offsets.datatype, ends.shape, ends),
+        PayloadTensor(values.name, values.datatype, joined.shape, joined),
+        PayloadTensor(offsets.name, offsets.datatype, ends.shape, ends),
     )
 
 
-def _groups(columns: Mapping[str, Tensor], count: int, group: Tensor) -> tuple[Tensor, ...]:
+def _groups(
+    columns: Mapping[str, PayloadTensor], count: int, group: PayloadTensor
+) -> tuple[PayloadTensor, ...]:
     numbers = np.unique(group.values)
-    places = [np.flatnonzero(group.values == numbers[one % len(numbers)]) for one in range(count)]
+    places = [np.flatnonzero(group.values == numbers[row % len(numbers)]) for row in range(count)]
     rows = np.concatenate(places)
-    own: NDArray[Any] = np.repeat(np.arange(1, count + 1), [len(one) for one in places])
+    own: NDArray[Any] = np.repeat(np.arange(1, count + 1), list(map(len, places)))
     return tuple(
-        Tensor(
-            name, tensor.datatype, rows.shape,
+        PayloadTensor(
+            name,
+            tensor.datatype,
+            rows.shape,
             own.astype(tensor.values.dtype) if tensor is group else tensor.values[rows],
         )
         for name, tensor in columns.items()
-    )  # fmt: skip
+    )
 
 
-def binary(tensors: Iterable[Tensor]) -> Payload:
+def encode_binary(tensors: Iterable[PayloadTensor]) -> Payload:
     """The tensors in the binary form; answers are wanted in it too. What is right is not known."""
     described, parts = [], []
     for tensor in tensors:
         part = _packed(tensor)
         size = {"binary_data_size": len(part)}
         described.append(
-            {"name": tensor.name, "datatype": tensor.datatype, "shape": list(tensor.shape),
-             "parameters": size}
-        )  # fmt: skip
+            {
+                "name": tensor.name,
+                "datatype": tensor.datatype,
+                "shape": list(tensor.shape),
+                "parameters": size,
+            }
+        )
         parts.append(part)
     request = {"inputs": described, "parameters": {"binary_data_output": True}}
     head = json.dumps(request, separators=(",", ":")).encode()
     return Payload(head + b"".join(parts), Expected(()), json_size=len(head))
 
 
-def _packed(tensor: Tensor) -> bytes:
+def _packed(tensor: PayloadTensor) -> bytes:
     if tensor.datatype != "BYTES":
         return bytes(tensor.values.tobytes())
     texts = [text.encode() for text in tensor.values]
     return b"".join(struct.pack("<I", len(text)) + text for text in texts)
 
 
-def from_example(directory: Path, tolerance: float) -> Payload:
+def read_example(directory: Path, tolerance: float) -> Payload:
     """An export's request.json, and its expected.json, which Merlin computed."""
     outputs = json.loads((directory / "expected.json").read_text())["outputs"]
-    tensors = (
-        Tensor(one["name"], one["datatype"], tuple(one["shape"]), _values(one, b""))
-        for one in outputs
-    )
+    tensors = map(_read_tensor, outputs)
     body = (directory / "request.json").read_bytes()
     return Payload(body, Expected(tuple(tensors), tolerance))
+
+
+def _read_tensor(tensor: Mapping[str, Any]) -> PayloadTensor:
+    shape, values = tuple(tensor["shape"]), _values(tensor, b"")
+    return PayloadTensor(tensor["name"], tensor["datatype"], shape, values)
 
 
 def _described(name: str, datatype: str, values: NDArray[Any]) -> dict[str, Any]:

@@ -1,16 +1,17 @@
-"""Numbers as people read them. Pure."""
+"""What a line of the table says, in the words of its unit. Pure."""
 
 from __future__ import annotations
 
 from bench.measure import Goal, Line, Unit
+from measuring.quantities import format_aligned_seconds
 
 
-def quantity(value: float | None, unit: Unit) -> str:
+def format_quantity(value: float | None, unit: Unit) -> str:
     """Three digits that matter, with a unit that fits; a dash for nothing."""
     if value is None:
         return "–"
     if unit == "s":
-        return _seconds(value)
+        return format_aligned_seconds(value)
     if unit == "requests/s":
         return f"{value:,.0f}/s"
     if unit == "models":
@@ -20,14 +21,7 @@ def quantity(value: float | None, unit: Unit) -> str:
     return f"{value:,.0f} MB" if value >= 100 else f"{value:.1f} MB"
 
 
-def ratio(value: float | None) -> str:
-    """Two digits after the point, or three significant ones."""
-    if value is None:
-        return "–"
-    return f"{value:.3f}" if value < 0.1 else f"{value:.2f}"
-
-
-def goal(line: Line) -> str:
+def format_goal(line: Line) -> str:
     """The bound in words of one sign."""
     if line.goal is None:
         return "–"
@@ -35,36 +29,18 @@ def goal(line: Line) -> str:
     return f"{sign} {_bound(line.goal, line.unit)}"
 
 
-def reached(line: Line) -> str:
+def format_reached(line: Line) -> str:
     """yes, no, or a dash where there is no goal."""
     return {True: "yes", False: "no", None: "–"}[line.reached]
 
 
-def spread(line: Line, contender: str) -> str:
+def format_spread(line: Line, contender: str) -> str:
     """From the lowest to the highest round."""
     found = line.spread(contender)
     if found is None:
         return "–"
-    low, high = (quantity(value, line.unit) for value in found)
+    low, high = (format_quantity(value, line.unit) for value in found)
     return low if low == high else f"{low} … {high}"
-
-
-def size(value: int) -> str:
-    """Bytes as GiB."""
-    return f"{value / 2**30:.1f} GiB"
-
-
-def _seconds(value: float) -> str:
-    if abs(value) < 0.001:
-        return f"{value * 1e6:.0f} µs"
-    if abs(value) < 1:
-        return f"{value * 1e3:{_digits(value * 1e3)}} ms"
-    return f"{value:{_digits(value)}} s"
-
-
-def _digits(value: float) -> str:
-    """The format that shows three significant digits of a number of 1 and up."""
-    return ".2f" if abs(value) < 10 else ".1f" if abs(value) < 100 else ".0f"
 
 
 def _bound(found: Goal, unit: Unit) -> str:

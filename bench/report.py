@@ -10,6 +10,7 @@ from typing import Any
 from bench import quantities
 from bench.machine import Facts
 from bench.measure import Line, Outcome
+from measuring.quantities import format_gibibytes, format_ratio
 
 #: The table's columns, around those of the contenders.
 _FIRST, _LAST = ("measured",), ("compared with", "ratio", "goal", "reached")
@@ -86,10 +87,10 @@ class Report:
     def verdict(self) -> str:
         """How many goals are reached, in a sentence; failed measurements are named."""
         judged = [line.reached for line in self.lines if line.reached is not None]
-        said = f"{sum(judged)} of {len(judged)} goals reached"
+        sentence = f"{sum(judged)} of {len(judged)} goals reached"
         if self.failures:
-            said += f"; could not be measured: {', '.join(self.failures)}"
-        return said
+            sentence += f"; could not be measured: {', '.join(self.failures)}"
+        return sentence
 
     @property
     def caution(self) -> str:
@@ -108,34 +109,37 @@ class Report:
         return (
             ("date", f"{datetime.fromtimestamp(self.started, timezone.utc):%Y-%m-%d %H:%M} UTC"),
             ("CPU", f"{facts['cpu']}, {facts['cores']} cores"),
-            ("memory", quantities.size(facts["memory_bytes"])),
+            ("memory", format_gibibytes(facts["memory_bytes"])),
             ("load average before", f"{facts['load_before']:g}"),
             ("system", facts["system"]),
             ("commit", facts["commit"] + dirty),
             ("tritonserver", facts["tritonserver"]),
             ("Python", facts["python"]),
             ("wrk", facts["wrk"]),
-            ("run", f"{length}: {self.rounds} rounds of {self.round_seconds:g} s, "
-             f"{self.seconds:.0f} s in all"),
-        )  # fmt: skip
+            (
+                "run",
+                f"{length}: {self.rounds} rounds of {self.round_seconds:g} s, "
+                f"{self.seconds:.0f} s in all",
+            ),
+        )
 
 
-def cells(line: Line, contenders: Sequence[str]) -> tuple[str, ...]:
+def list_cells(line: Line, contenders: Sequence[str]) -> tuple[str, ...]:
     """One row of the table, as the report's head names its columns."""
     return (
         line.what,
-        *(quantities.quantity(line.median(name), line.unit) for name in contenders),
+        *(quantities.format_quantity(line.median(name), line.unit) for name in contenders),
         _against(line, contenders),
-        quantities.ratio(line.ratio),
-        quantities.goal(line),
-        quantities.reached(line),
+        format_ratio(line.ratio),
+        quantities.format_goal(line),
+        quantities.format_reached(line),
     )
 
 
-def table(report: Report) -> str:
+def format_table(report: Report) -> str:
     """The table for a terminal, with the verdict under it."""
     among = report.suite.contenders
-    rows = [report.head, *(cells(line, among) for line in report.lines)]
+    rows = [report.head, *(list_cells(line, among) for line in report.lines)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         "  ".join(
@@ -143,18 +147,18 @@ def table(report: Report) -> str:
         )
         for pairs in (list(zip(row, widths, strict=True)) for row in rows)
     ]
-    failures = [f"failed: {row}: {said}" for row, said in report.failures.items()]
+    failures = [f"failed: {row}: {reason}" for row, reason in report.failures.items()]
     ruled = [lines[0].rstrip(), "-" * len(lines[0]), *(line.rstrip() for line in lines[1:])]
     cautions = [report.caution] if report.caution else []
     return "\n".join([*ruled, "", *failures, *cautions, report.verdict]) + "\n"
 
 
-def markdown(report: Report) -> str:
+def format_markdown(report: Report) -> str:
     """report.md: the same with everything around it."""
     return "\n".join(_markdown(report)) + "\n"
 
 
-def as_json(report: Report) -> dict[str, Any]:
+def to_json(report: Report) -> dict[str, Any]:
     """results.json: every round's value, in seconds, requests a second or MB of 10^6 bytes."""
     return {
         "facts": dict(report.facts),
@@ -198,7 +202,7 @@ def _line(line: Line) -> dict[str, Any]:
 def _against(line: Line, contenders: Sequence[str]) -> str:
     if line.against is None or line.against in contenders:
         return line.against or "–"
-    return f"{line.against}: {quantities.quantity(line.median(line.against), line.unit)}"
+    return f"{line.against}: {quantities.format_quantity(line.median(line.against), line.unit)}"
 
 
 def _aligned(place: int, cell: str, width: int, contenders: int) -> str:
@@ -216,16 +220,16 @@ def _markdown(report: Report) -> Iterator[str]:
     yield from _markdown_table(("", ""), report.where)
     yield ""
     among = report.suite.contenders
-    yield from _markdown_table(report.head, [cells(line, among) for line in report.lines])
-    for row, said in report.failures.items():
-        yield f"\n**{row} could not be measured**: {said}"
+    yield from _markdown_table(report.head, [list_cells(line, among) for line in report.lines])
+    for row, reason in report.failures.items():
+        yield f"\n**{row} could not be measured**: {reason}"
     for outcome in report.outcomes:
         yield f"\n## {outcome.title} (`{outcome.name}`)\n"
         yield outcome.how + "\n"
         if outcome.profile:
             yield f"Where it goes, as profiled on two cores: {outcome.profile}\n"
         for line in outcome.lines:
-            rounds = (f"{name} {quantities.spread(line, name)}" for name in line.values)
+            rounds = (f"{name} {quantities.format_spread(line, name)}" for name in line.values)
             note = f" ({line.note})" if line.note else ""
             yield f"- {line.what}{note}. Lowest to highest round: {'; '.join(rounds)}."
 

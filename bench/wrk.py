@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.errors import LoadFailed, ProgramMissing
-from bench.proc import tied
+from measuring.proc import die_with_parent
 
 #: It takes whole seconds only, so it is interrupted, which makes it print its counts; should
 #: this process be gone by then, it ends by itself this much later.
@@ -120,12 +120,22 @@ def read_counts(printed: str, target: str) -> Load:
 @contextlib.contextmanager
 def _started(target: Target, seconds: float, connections: int) -> Iterator[subprocess.Popen[str]]:
     command = [
-        find_wrk(), "--threads", "1", "--connections", str(connections),
-        "--duration", f"{int(seconds) + _LATEST_S}s", "--timeout", "30s", "--latency",
-        "--script", str(target.script), target.url,
-    ]  # fmt: skip
+        find_wrk(),
+        "--threads",
+        "1",
+        "--connections",
+        str(connections),
+        "--duration",
+        f"{int(seconds) + _LATEST_S}s",
+        "--timeout",
+        "30s",
+        "--latency",
+        "--script",
+        str(target.script),
+        target.url,
+    ]
     process = subprocess.Popen(
-        tied(command),
+        die_with_parent(command),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -12,23 +12,22 @@ from pathlib import Path
 import uvicorn
 from starlette.types import ASGIApp
 
-from container.allocator import give_back
+from container import limits
 from container.background import lasting
-from container.check_process import WorkflowChecks
 from container.cloudwatch import MetricsPublisher
-from container.descriptors import most_connections
 from container.errors import SingleModelUnusable
-from container.limits import largest_body
-from container.machine import machine_limits
-from container.orphans import bury_orphans
+from container.machine.allocator import malloc_trim_loop
+from container.machine.memory import machine_limits
 from container.ports import LOOPBACK, Ports
-from container.settings import MIB, Settings
-from container.table_process import TableProcesses
-from container.triton_runtime import ModelsPython, count_gpus
+from container.settings import Settings
+from container.tritonserver.orphans import bury_orphans
+from container.tritonserver.runtime import ModelsPython, count_gpus
+from container.workflows.check_process import WorkflowChecks
+from container.workflows.table_process import TableProcesses
 from ensemble_tools import Compile, EnsembleToolsError, Rewrite, read_repository
 from serve.errors import ServeError
 from serve.http.app import multi_model_app, single_model_app
-from serve.http.connections import ConnectionLimits, Connections
+from serve.http.connections import Connections
 from serve.http.invoke_protocol import invocation_protocol
 from serve.http.routes import InvokeRoute, ModelRoutes, PingRoute, invoked_model, is_invocations
 from serve.invoke.invocation import Invocation
@@ -37,7 +36,7 @@ from serve.models.admission import Admission, AdmissionSettings
 from serve.models.lifecycle import Lifecycle, LifecycleSettings
 from serve.models.registry import Registry
 from serve.models.revival import Revival
-from serve.models.waiting_room import Bounds, WaitingRooms
+from serve.models.waiting_room import WaitingRooms
 from serve.resources.footprints import StubSettings
 from serve.resources.gpus import Gpus
 from serve.triton.access import TritonAccess
@@ -49,8 +48,6 @@ log = logging.getLogger(__name__)
 
 #: Of the time to stop in, what requests in flight get.
 _DRAIN_SHARE = 0.5
-#: Longer than load balancers and the platform keep idle connections (60 s and less).
-_KEEP_ALIVE_S = 75
 
 
 class Container:
@@ -74,61 +71,56 @@ class Container:
     ) -> None:
         self._settings, self._ports = settings, ports
         self._single_model = None if settings.multi_model else _single_model_name(settings)
-        self._rooms = WaitingRooms(
-            Bounds(
-                settings.max_waiting,
-                settings.max_waiting_mb * MIB,
-                settings.max_waiting_total,
-                settings.max_waiting_total_mb * MIB,
-            )
-        )
-        self._crowd = Connections(
-            ConnectionLimits(
-                settings.max_connections or most_connections(),
-                settings.read_timeout,
-                _KEEP_ALIVE_S,
-                settings.invoke_timeout,
-                largest_body(settings),
-            )
-        )
+        self._rooms = WaitingRooms(limits.waiting(settings))
+        self._crowd = Connections(limits.connections(settings))
         self._registry = Registry(self._rooms)
         trials = Trials()
         self._suspects = trials.suspects
         self.triton = TritonClient(LOOPBACK, ports.http, ports.grpc, access, trials)
-        hosting = Hosting(self.triton, serving_repository, settings.load_timeout, trials, replace)
-        self.revival = Revival(self._registry, hosting, serving_repository, settings.unload_timeout)
+        load_timeout_s = limits.load_timeout(settings)
+        unload_timeout_s = limits.unload_timeout(settings)
+        hosting = Hosting(self.triton, serving_repository, load_timeout_s, trials, replace)
+        self.revival = Revival(self._registry, hosting, serving_repository, unload_timeout_s)
         self._checks = WorkflowChecks(models, settings.load_timeout)
         self._tables = TableProcesses(environment)
         self._lifecycle = Lifecycle(
             self._registry,
             self.triton,
             hosting,
-            LifecycleSettings(
-                model_root=settings.model_root if settings.multi_model else Path("/"),
-                serving_repository=serving_repository,
-                start_timeout_s=settings.start_timeout,
-                load_timeout_s=settings.load_timeout,
-                unload_timeout_s=settings.unload_timeout,
-                strict=not settings.auto_complete,
-                rewrite=Rewrite(settings.rewrite),
-                nvtabular=lambda: models().nvtabular,
-                compile=Compile(settings.compile),
-                write_tables=self._tables.write,
-                check=self._checks.begin if settings.compile_check else None,
-                limits=machine_limits(settings.max_instances),
-                gpus=count_gpus(),
-            ),
+            self._lifecycle_settings(serving_repository, models),
             _admission(self._registry, settings, serving_repository, self.revival.renew),
         )
-        least = settings.translate_json_from
         self._invocation = Invocation(
             self._registry,
             self.triton,
             self.revival,
             settings.inference_type,
-            settings.invoke_timeout,
-            Translation(least) if least and settings.inference_type == "infer" else None,
+            limits.invoke_timeout(settings),
+            _translation(settings),
             self._crowd.limits.largest_body,
+            limits.TRANSLATE_JSON_FROM,
+        )
+
+    def _lifecycle_settings(
+        self, serving_repository: Path, models: Callable[[], ModelsPython]
+    ) -> LifecycleSettings:
+        settings = self._settings
+        return LifecycleSettings(
+            model_root=settings.model_root if settings.multi_model else Path("/"),
+            serving_repository=serving_repository,
+            start_timeout_s=settings.start_timeout,
+            load_timeout_s=limits.load_timeout(settings),
+            unload_timeout_s=limits.unload_timeout(settings),
+            strict=not settings.auto_complete,
+            rewrite=Rewrite(settings.rewrite),
+            nvtabular=lambda: models().nvtabular,
+            compile=Compile(settings.compile),
+            write_tables=self._tables.write,
+            check=self._checks.begin if settings.compile_check else None,
+            limits=machine_limits(settings.max_instances),
+            gpus=count_gpus(),
+            root_setting=limits.MODEL_ROOT,
+            names=limits.SETTING_NAMES,
         )
 
     def listen(self, listener: socket.socket, backlog: int) -> asyncio.Future[None]:
@@ -157,7 +149,7 @@ class Container:
         if self._single_model is not None:
             await self._load_single_model(self._single_model)
         beside = [
-            lasting("memory", lambda: give_back(lambda: self._invocation.count)),
+            lasting("memory", lambda: malloc_trim_loop(lambda: self._invocation.count)),
             lasting("orphans", bury_orphans),
         ]
         if self._settings.publish_metrics:
@@ -236,11 +228,18 @@ def _admission(
 ) -> Admission:
     kept = AdmissionSettings(
         serving_repository,
-        settings.memory_reserve_mb * MIB,
-        settings.gpu_memory_reserve_mb * MIB,
+        limits.memory_reserve(settings),
+        limits.gpu_memory_reserve(settings),
         StubSettings(settings.shm_default_byte_size, settings.python_threads),
     )
     return Admission(registry, kept, Gpus(), renew=renew)
+
+
+def _translation(settings: Settings) -> Translation | None:
+    """None where JSON goes to tritonserver as it comes."""
+    threshold_bytes = settings.translate_json_from
+    infers = settings.inference_type == "infer"
+    return Translation(threshold_bytes) if threshold_bytes and infers else None
 
 
 def _no_model(_: bytes) -> str | None:

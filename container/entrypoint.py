@@ -28,16 +28,16 @@ from typing import TYPE_CHECKING, Any
 
 import uvloop
 
-from container.allocator import keep_freed_memory
-from container.descriptors import raise_limit
 from container.errors import BindFailed, ContainerError, WorkDirUnusable
 from container.logs import configure
+from container.machine.allocator import keep_freed_memory
+from container.machine.descriptors import raise_limit
 from container.model_environment import seen_by_models, shut_ourselves
 from container.ports import Ports, choose_ports
 from container.settings import Settings, read_settings
-from container.triton_command import TritonCommand, build_command, shm_prefix_for
-from container.triton_process import TritonProcess
-from container.triton_runtime import ModelsPython, count_gpus, find_runtime
+from container.tritonserver.command import TritonCommand, build_command, shm_prefix_for
+from container.tritonserver.process import TritonProcess
+from container.tritonserver.runtime import ModelsPython, count_gpus, find_runtime
 from serve.threads import in_daemon_thread
 from serve.triton.access import TritonAccess
 

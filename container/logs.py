@@ -27,8 +27,11 @@ FIELD_MAX = 4096  # characters; a traceback or a foreign message must not make a
 SENTENCE_MAX = 2 * FIELD_MAX
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {
-    "message", "asctime", "taskName", "color_message",  # color_message: uvicorn's own extra
-}  # fmt: skip
+    "message",
+    "asctime",
+    "taskName",
+    "color_message",  # color_message: uvicorn's own extra
+}
 _PLAIN = re.compile(r'[^\s"=\\\x00-\x1f\x7f-\x9f\u2028\u2029]+')
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
@@ -68,8 +71,8 @@ def _sentence(record: logging.LogRecord) -> str:
 
 
 def _fields(record: logging.LogRecord) -> Iterator[tuple[str, object]]:
-    given = {name: value for name, value in vars(record).items() if name not in _STANDARD}
-    for name, value in {**bound_fields(), **given}.items():
+    extra = {name: value for name, value in vars(record).items() if name not in _STANDARD}
+    for name, value in {**bound_fields(), **extra}.items():
         if value is not None:
             yield name, value
     if record.exc_info and record.exc_info[0]:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from container.errors import PortsExhausted
-from container.setting_values import PortRange
 from container.settings import Settings
+from container.settings.values import PortRange
 
 LOOPBACK = "127.0.0.1"
 LOWEST_FREE_PORT = 10_000  # below lie the well-known ones, ours and Triton's defaults

@@ -3,9 +3,8 @@
 The public names, in the order in which a load uses them.
 """
 
-from ensemble_tools.compilation import Compile, with_compiled_workflows
-from ensemble_tools.demand import Demand, ModelDemand, demand_of
-from ensemble_tools.demands import Limits
+from ensemble_tools.archive.graph_reader import read_executor_graph
+from ensemble_tools.archive.repository import ModelRepository, model_directories, read_repository
 from ensemble_tools.errors import (
     ArchiveError,
     EnsembleToolsError,
@@ -13,12 +12,14 @@ from ensemble_tools.errors import (
     ResourceLacking,
     SourceUnreadable,
 )
-from ensemble_tools.graph_reader import read_executor_graph
-from ensemble_tools.namespace import Namespace, parse_published
-from ensemble_tools.plan import Form, Rewrite, ServingPlan, plan
-from ensemble_tools.publish import TableWriter, WorkflowCheck, publish, retract
-from ensemble_tools.repository import ModelRepository, model_directories, read_repository
-from ensemble_tools.requests_at_once import requests_at_once
+from ensemble_tools.serving.compilation import Compile, compile_plan
+from ensemble_tools.serving.config_limits import Limits
+from ensemble_tools.serving.demand import Demand, ModelDemand, measure_demand
+from ensemble_tools.serving.namespace import Namespace, parse_published
+from ensemble_tools.serving.plan import Form, Rewrite, ServingPlan, plan
+from ensemble_tools.serving.publish import TableWriter, WorkflowCheck, publish, retract
+from ensemble_tools.serving.requests_at_once import count_requests_at_once
+from ensemble_tools.serving.setting_names import SettingNames
 from ensemble_tools.workflows.tables import TableUnusable, write_tables
 
 __all__ = [
@@ -35,19 +36,20 @@ __all__ = [
     "ResourceLacking",
     "Rewrite",
     "ServingPlan",
+    "SettingNames",
     "SourceUnreadable",
     "TableUnusable",
     "TableWriter",
     "WorkflowCheck",
-    "demand_of",
+    "compile_plan",
+    "count_requests_at_once",
+    "measure_demand",
     "model_directories",
     "parse_published",
     "plan",
     "publish",
     "read_executor_graph",
     "read_repository",
-    "requests_at_once",
     "retract",
-    "with_compiled_workflows",
     "write_tables",
 ]

@@ -3,6 +3,7 @@
 EnsembleToolsError
 ├── ResourceLacking          descriptors, memory or space: it says nothing of the archive
 ├── SourceUnreadable         the disk did not give what it holds
+├── PackedArchive            a file where an extracted archive is expected
 ├── IllegalName              the model name, or a name built from it, cannot be a Triton name
 └── ArchiveError             what SageMaker delivered cannot be served
     ├── EntryRefused         something in it that no archive may hold, or that cannot be read
@@ -70,6 +71,17 @@ class SourceUnreadable(EnsembleToolsError):
         self.path = path
         super().__init__(
             f"{shown(path)} cannot be read: {reason}; expected what the disk holds, see its log"
+        )
+
+
+class PackedArchive(EnsembleToolsError):
+    """The path is a file; commands read directories, as SageMaker extracts them."""
+
+    def __init__(self, path: Path) -> None:
+        folder = path.name.split(".")[0] or "archive"
+        super().__init__(
+            f"{path}: found a file, expected the directory that an archive was extracted into; "
+            f"extract it first: mkdir {folder} && tar -xzf {path} -C {folder}"
         )
 
 

@@ -133,8 +133,12 @@ def _show_ensemble(name: str, directory: Path) -> None:
     print(f"\n{name}: what Merlin exported, and the Triton ensemble it became")
     explained = subprocess.run(
         [sys.executable, "-m", "ensemble_tools", "explain", directory, "--model-name", name],
-        cwd=ROOT, capture_output=True, text=True, check=True, timeout=60,
-    ).stdout  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    ).stdout
     for line in explained.splitlines()[1:]:
         print(f"      {line}".rstrip())
 

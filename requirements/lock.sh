@@ -12,6 +12,7 @@ models="--python-version 3.11 --python-platform x86_64-manylinux_2_28"
 pytriton="--python-version 3.11 --python-platform x86_64-manylinux_2_35 --no-deps"
 
 compile $server server.in -o server.txt
+compile $server tools.in -o tools.txt
 compile $server simulator.in -o simulator.txt
 compile $server dev.in -o dev.txt
 compile $models --allow-unsafe build.in -o build.txt

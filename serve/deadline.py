@@ -33,11 +33,11 @@ async def within(work: Awaitable[_T], limit_s: float) -> _T:
 class Deadline:
     """The time that is left for something that takes several steps.
 
-    limit_s: for all of them, from now on. setting: the environment variable that sets it.
+    limit_s: for all of them, from now on; a TimeLimit, where a message is to name its setting.
     """
 
-    def __init__(self, limit_s: float, setting: str) -> None:
-        self.limit_s, self.setting = limit_s, setting
+    def __init__(self, limit_s: float) -> None:
+        self.limit_s = limit_s
         self._end = time.monotonic() + limit_s
 
     @property
@@ -57,7 +57,7 @@ class Deadline:
 
     def missed(self, what: str) -> TritonTimeout:
         """The error that says that this was not done in time."""
-        return TritonTimeout(what, self.limit_s, self.setting)
+        return TritonTimeout(what, self.limit_s)
 
 
 async def _over_within(work: Awaitable[_T], limit_s: float) -> asyncio.Future[_T] | None:

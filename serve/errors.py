@@ -23,7 +23,7 @@ ServeError
 
 from __future__ import annotations
 
-from serve.limit import with_its_setting
+from serve.limit import named, setting_of, with_its_setting
 
 
 class ServeError(Exception):
@@ -66,11 +66,11 @@ class HeadTooLarge(CallerError):
 
 
 class RequestLate(CallerError):
-    """The request did not arrive in time."""
+    """The request did not arrive in time; limit_s: a TimeLimit if a setting says it."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, limit_s: float) -> None:
         super().__init__(
-            f"the request was not whole after {seconds:g} s (SERVE_READ_TIMEOUT); send it faster"
+            f"the request was not whole after {limit_s:g} s{named(limit_s)}; send it faster"
         )
 
 
@@ -138,12 +138,12 @@ class TritonUnavailable(TritonError):
 
 
 class TritonTimeout(TritonError):
-    """tritonserver did not answer within a named limit."""
+    """Something took too long; limit_s: a TimeLimit if a setting says it."""
 
-    def __init__(self, what: str, seconds: float, setting: str) -> None:
-        super().__init__(
-            f"{what} took longer than {seconds:.3g} s; raise {setting} if it may take that long"
-        )
+    def __init__(self, what: str, limit_s: float) -> None:
+        setting = setting_of(limit_s)
+        remedy = f"; raise {setting} if it may take that long" if setting else ""
+        super().__init__(f"{what} took longer than {limit_s:.3g} s{remedy}")
 
 
 def shortened(name: str) -> str:

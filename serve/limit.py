@@ -1,6 +1,7 @@
-"""PURE. A number of bytes that knows the setting it comes from.
+"""PURE. Numbers that know the setting they come from, for the sentences of those who refuse.
 
-It is an int, so that whoever compares with it need not know. Who refuses names the setting.
+They are an int and a float, so that whoever compares with them need not know. Who hands them in
+names the setting; a plain number has none, and then no sentence names one.
 """
 
 from __future__ import annotations
@@ -10,18 +11,40 @@ UNCOUNTED = 16 * 1024
 
 
 class Limit(int):
-    """setting: the variable that says it, as a message names it."""
+    """How many there may be; setting: the variable that says it, as a message names it."""
 
     setting: str
 
     def __new__(cls, value: int, setting: str) -> Limit:
-        """So many bytes, because of that setting."""
-        made = super().__new__(cls, value)
-        made.setting = setting
-        return made
+        """So many, because of that setting."""
+        limit = super().__new__(cls, value)
+        limit.setting = setting
+        return limit
+
+
+class TimeLimit(float):
+    """How long something may take, in seconds; setting: as a Limit's."""
+
+    setting: str
+
+    def __new__(cls, seconds: float, setting: str) -> TimeLimit:
+        """So long, because of that setting."""
+        limit = super().__new__(cls, seconds)
+        limit.setting = setting
+        return limit
+
+
+def setting_of(limit: float) -> str:
+    """The setting that a number comes from; empty for a plain one."""
+    return limit.setting if isinstance(limit, (Limit, TimeLimit)) else ""
+
+
+def named(limit: float) -> str:
+    """` (SETTING)`, as it stands in a sentence behind the number; empty for a plain one."""
+    setting = setting_of(limit)
+    return f" ({setting})" if setting else ""
 
 
 def with_its_setting(most: int) -> str:
-    """`64 bytes (SERVE_…)`, or the number alone where no setting says it."""
-    named = f" ({most.setting})" if isinstance(most, Limit) else ""
-    return f"{most} bytes{named}"
+    """`64 bytes (SETTING)`, or the number alone where no setting says it."""
+    return f"{most} bytes{named(most)}"

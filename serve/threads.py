@@ -6,14 +6,20 @@ import asyncio
 import contextlib
 import functools
 import threading
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
 
 _T = TypeVar("_T")
 
 
 class NoThread(RuntimeError):
     """The machine has no thread to give, for its limit of processes or want of memory."""
+
+
+class InThread(Protocol):
+    """What in_daemon_thread is."""
+
+    def __call__(self, work: Callable[[], _T], name: str) -> Awaitable[_T]: ...
 
 
 async def in_daemon_thread(work: Callable[[], _T], name: str) -> _T:

@@ -10,10 +10,10 @@ from typing import Protocol
 from fastapi import FastAPI
 from starlette.routing import Mount
 
-from simulator.cloudwatch import CloudWatchMetrics, metrics_routes
+from simulator.api.runtime_api import UnknownOperation, make_runtime_routes
 from simulator.endpoint import Endpoint
-from simulator.page_routes import page_routes
-from simulator.runtime_api import UnknownOperation, runtime_routes
+from simulator.watch.cloudwatch import CloudWatchMetrics, make_metrics_routes
+from simulator.watch.page_routes import make_page_routes
 
 #: Between two looks at the memory of each instance: what the page draws.
 _GAUGE_EVERY_S = 1.0
@@ -63,9 +63,9 @@ def build_app(
         redirect_slashes=False,
         lifespan=lifespan,
         routes=[
-            *page_routes(endpoint, endpoint.log, ending, endpoint.rules.memory_threshold),
-            *metrics_routes(metrics),
-            *runtime_routes(endpoint, endpoint.rules, endpoint.log),
+            *make_page_routes(endpoint, endpoint.log, ending, endpoint.rules.memory_threshold),
+            *make_metrics_routes(metrics),
+            *make_runtime_routes(endpoint, endpoint.rules, endpoint.log),
             Mount("/", UnknownOperation()),
         ],
     )
@@ -85,5 +85,5 @@ def _started(
 
 async def _gauge(endpoint: Endpoint) -> None:
     while True:
-        await asyncio.gather(*(i.holdings.read_memory() for i in endpoint.instances))
+        await asyncio.gather(*(i.holdings.memory.read() for i in endpoint.instances))
         await asyncio.sleep(_GAUGE_EVERY_S)

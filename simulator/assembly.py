@@ -10,17 +10,17 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from simulator.app import Runner
-from simulator.archives import ArchiveStore
-from simulator.attached import AttachedInstances, Attachment
-from simulator.container_client import ContainerClient
-from simulator.docker_memory import DockerGauge
+from simulator.archives.model_disk import ModelDisk
+from simulator.archives.sources import ArchiveStore
 from simulator.endpoint import Endpoint
-from simulator.events import EventLog
-from simulator.holdings import Budget, Holdings
-from simulator.instance import Instance
-from simulator.model_disk import ModelDisk
-from simulator.processes import OUR_CONTAINER, Launch, ProcessInstance
+from simulator.instance.container_client import ContainerClient
+from simulator.instance.docker_memory import DockerGauge
+from simulator.instance.holdings import Budget, Holdings
+from simulator.instance.instance import Instance
 from simulator.rules import Rules
+from simulator.runners.attached import AttachedInstances, Attachment
+from simulator.runners.processes import OUR_CONTAINER, Launch, ProcessInstance
+from simulator.watch.events import EventLog
 
 #: Where `python -m container` is found.
 _CHECKOUT = Path(__file__).parents[1]
@@ -76,7 +76,7 @@ class _Parts:
         instance = self._instance(name, url, ModelDisk(attachment.root, attachment.seen_as))
         if self.wanted.docker_socket is not None:
             address = urlsplit(url).hostname or ""
-            instance.holdings.gauge = DockerGauge(self.wanted.docker_socket, address)
+            instance.holdings.memory.gauge = DockerGauge(self.wanted.docker_socket, address)
         return instance
 
     def process(self, name: str) -> ProcessInstance:
@@ -114,11 +114,11 @@ class _Parts:
         return Instance(name, client, holdings, rules, self.log, multi_model)
 
 
-def _command(given: str | None, port: int, root: Path) -> Sequence[str]:
+def _command(template: str | None, port: int, root: Path) -> Sequence[str]:
     """The container's command with what it cannot know filled in."""
-    if given is None:
+    if template is None:
         return OUR_CONTAINER
-    words = shlex.split(given)
+    words = shlex.split(template)
     return [word.replace("{port}", str(port)).replace("{models}", str(root)) for word in words]
 
 

@@ -7,17 +7,17 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from simulator.container_client import InstanceGone
+from simulator.api.wire_errors import wire_error
 from simulator.errors import ContainerFailed, NoInstance
-from simulator.events import EventLog, Value
-from simulator.instance import Instance, Passage
-from simulator.requests import Answer, ClosingParts, Invocation, StreamedAnswer
+from simulator.instance.container_client import InstanceGone
+from simulator.instance.instance import Instance, Passage
+from simulator.instance.requests import ClosingParts, ContainerAnswer, Invocation, StreamedAnswer
 from simulator.routing import route
 from simulator.rules import Rules
-from simulator.view import EndpointView, InstanceState
-from simulator.wire_errors import wire_error
+from simulator.watch.events import EventLog, Value
+from simulator.watch.view import EndpointView, InstanceState
 
-Given = TypeVar("Given", Answer, StreamedAnswer)
+AnswerT = TypeVar("AnswerT", ContainerAnswer, StreamedAnswer)
 
 
 @dataclass
@@ -63,7 +63,7 @@ class Endpoint:
             tuple(instance.view() for instance in self._instances.values()),
         )
 
-    async def invoke(self, invocation: Invocation) -> Answer:
+    async def invoke(self, invocation: Invocation) -> ContainerAnswer:
         """InvokeEndpoint. Raises what errors.py says."""
         teller = _Teller(self, invocation)
         answer = await self._routed(invocation, teller, Instance.invoke)
@@ -88,8 +88,8 @@ class Endpoint:
         self,
         invocation: Invocation,
         teller: _Teller,
-        ask: Callable[[Instance, Invocation, Passage], Awaitable[Given]],
-    ) -> Given:
+        ask: Callable[[Instance, Invocation, Passage], Awaitable[AnswerT]],
+    ) -> AnswerT:
         try:
             return await self._first_that_answers(invocation, teller.passage, ask)
         except Exception as error:
@@ -100,8 +100,8 @@ class Endpoint:
         self,
         invocation: Invocation,
         passage: Passage,
-        ask: Callable[[Instance, Invocation, Passage], Awaitable[Given]],
-    ) -> Given:
+        ask: Callable[[Instance, Invocation, Passage], Awaitable[AnswerT]],
+    ) -> AnswerT:
         gone: dict[str, str] = {}
         while True:
             instance = await self._chosen(invocation.target_model or "", gone)

@@ -32,7 +32,7 @@ class ProcessStat:
         return (self.pid, self.start)
 
 
-def tree(root: int) -> list[ProcessStat]:
+def read_tree(root: int) -> list[ProcessStat]:
     """A process with all that it started; empty when it has ended."""
     children: dict[int, list[ProcessStat]] = {}
     found: list[ProcessStat] = []
@@ -45,7 +45,7 @@ def tree(root: int) -> list[ProcessStat]:
     return found
 
 
-def anonymous_bytes(pid: int) -> int:
+def read_anonymous_bytes(pid: int) -> int:
     """Resident memory that no file stands behind; 0 when the process has ended."""
     fields = _read(f"/proc/{pid}/statm").split()
     if len(fields) <= _SHARED:
@@ -53,7 +53,7 @@ def anonymous_bytes(pid: int) -> int:
     return (int(fields[_RESIDENT]) - int(fields[_SHARED])) * _PAGE_BYTES
 
 
-def command_line(pid: int) -> str:
+def read_command_line(pid: int) -> str:
     """Its arguments, joined by spaces; empty when the process has ended."""
     arguments = _read(f"/proc/{pid}/cmdline").rstrip(b"\0")
     return arguments.replace(b"\0", b" ").decode(errors="replace")

@@ -60,6 +60,8 @@ class Rules:
     unhealthy_after: int = 3
     # ContainerStartupHealthCheckTimeoutInSeconds' default is 8 minutes in practice.
     startup_s: float = 480.0
+    # Between two looks at what a host name means: replicas come and go.
+    resolve_every_s: float = 5.0
     stop_s: float = 30.0
     # AWS, "InvokeEndpoint": 6 MB of body (quota); TargetModel 1 to 1024 printable characters.
     payload_bytes: int = 6 * 1024 * 1024

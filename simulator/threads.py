@@ -15,7 +15,7 @@ from typing import TypeVar
 Result = TypeVar("Result")
 
 
-async def in_thread(work: Callable[[], Result]) -> Result:
+async def run_in_thread(work: Callable[[], Result]) -> Result:
     """What work returns or raises. A cancelled caller leaves it running."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Result] = loop.create_future()

@@ -13,14 +13,14 @@ from pathlib import Path
 from container.errors import ContainerError
 from container.settings import Settings, read_settings
 from ensemble_tools import Compile, EnsembleToolsError, Rewrite
+from verification.comparing.forms import read_forms
 from verification.errors import VerificationError
-from verification.forms import read_forms
-from verification.json_report import to_json
-from verification.progress import Progress
-from verification.report import Report
-from verification.request_file import read_requests
+from verification.reports.json_report import to_json
+from verification.reports.progress import Progress
+from verification.reports.report import Report
+from verification.reports.text_report import write_text_lines
+from verification.requests.request_file import read_requests
 from verification.run import Task, verify
-from verification.text_report import text_lines
 
 EQUAL, DIFFERENT, MISUSED, INTERRUPTED, PIPE_CLOSED, TERMINATED = 0, 1, 2, 130, 141, 143
 #: Of the container's settings, those that say how models are run; ports and the like are our own.
@@ -118,12 +118,12 @@ def _run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     if options.format == "json":
         print(to_json(report))
     else:
-        for line in text_lines(report):
+        for line in write_text_lines(report):
             print(line)
-    return exit_code(report)
+    return choose_exit_code(report)
 
 
-def exit_code(report: Report) -> int:
+def choose_exit_code(report: Report) -> int:
     """What the process says."""
     return EQUAL if report.is_equal else DIFFERENT
 
@@ -176,38 +176,53 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("path", type=Path, help="directory that the archive was extracted into")
     parser.add_argument(
-        "--requests", type=Path, metavar="FILE",
+        "--requests",
+        type=Path,
+        metavar="FILE",
         help="JSON: one inference request of the v2 protocol, or a list of them",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--batches", type=_batches, default=(1, 5, 100), metavar="N,N,…",
+        "--batches",
+        type=_batches,
+        default=(1, 5, 100),
+        metavar="N,N,…",
         help="rows of the generated ordinary requests (default: 1,5,100)",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--seed", type=_seed, default=0, help="of the generated requests (default: %(default)s)"
     )
     parser.add_argument(
-        "--tolerance", type=_tolerance, default=0.0,
+        "--tolerance",
+        type=_tolerance,
+        default=0.0,
         help="by how much floats may differ, times the executor's number where that is above 1 "
         "(default: 0, not at all)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--python", type=Path, metavar="INTERPRETER",
+        "--python",
+        type=Path,
+        metavar="INTERPRETER",
         help="the models' Python, as SERVE_BACKEND_PYTHON (default: the container's default)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--rewrite", choices=[one.value for one in Rewrite], default=Rewrite.AUTO.value,
+        "--rewrite",
+        choices=[choice.value for choice in Rewrite],
+        default=Rewrite.AUTO.value,
         help="the serving form, as SERVE_REWRITE (default: %(default)s)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--compile", choices=[one.value for one in Compile], default=Compile.AUTO.value,
+        "--compile",
+        choices=[choice.value for choice in Compile],
+        default=Compile.AUTO.value,
         help="auto: the form with compiled workflows is compared, too; off: NVTabular alone "
         "(default: %(default)s)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--format", choices=("text", "json"), default="text",
+        "--format",
+        choices=("text", "json"),
+        default="text",
         help="text for people, json for programs (default: %(default)s)",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--skip-timing", action="store_true", help="compare only: no times, no memory"
     )

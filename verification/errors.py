@@ -47,5 +47,5 @@ class TritonLost(VerificationError):
     """There is no tritonserver to ask; its last words are part of the message."""
 
     def __init__(self, what: str, last_words: str) -> None:
-        said = f"; its last words: {last_words}" if last_words else ""
-        super().__init__(f"{what}{said}")
+        ending = f"; its last words: {last_words}" if last_words else ""
+        super().__init__(f"{what}{ending}")

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from verification.tensors import NUMPY_TYPES, STRINGS, Array, Tensor, Tensors, strings
+from verification.tensors import NUMPY_TYPES, STRINGS, Array, Tensor, Tensors, encode_strings
 
 HEAD_SIZE_HEADER = b"inference-header-content-length"
 
@@ -86,7 +86,7 @@ def from_values(values: list[Any], data_type: str, shape: list[int]) -> Array:
         texts = [text.encode() for text in flat if isinstance(text, str)]
         if len(texts) < len(flat):
             raise TypeError("not all of its values are strings")
-        return strings(texts).reshape(shape)
+        return encode_strings(texts).reshape(shape)
     kind = np.dtype(NUMPY_TYPES[data_type])
     if any(not isinstance(value, int | float) for value in flat):
         raise TypeError("not all of its values are numbers")
@@ -111,7 +111,7 @@ def _to_bytes(tensor: Tensor) -> bytes:
 
 def _from_bytes(content: bytes, data_type: str, shape: list[int]) -> Array:
     if data_type == STRINGS:
-        return strings(list(_texts(content))).reshape(shape)
+        return encode_strings(list(_texts(content))).reshape(shape)
     if data_type == "BF16":  # numpy has no such type: the upper half of a float32
         halves = np.frombuffer(content, dtype=np.uint16).astype(np.uint32) << 16
         return halves.view(np.float32).reshape(shape)

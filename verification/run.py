@@ -13,28 +13,33 @@ from pathlib import Path
 import numpy as np
 
 from container.settings import Settings
-from container.triton_runtime import TritonRuntime, find_runtime
+from container.tritonserver.runtime import TritonRuntime, find_runtime
 from ensemble_tools import ServingPlan
-from ensemble_tools.model_config import parse_model_config
-from ensemble_tools.plan import PublishedModel
-from verification.asking import Late, ask, load
-from verification.category_files import (
-    Categories,
-    category_files,
-    known_values,
-    read_categories,
-)
-from verification.columns import InputColumn, input_columns, list_lengths, unsupported
-from verification.comparison import Comparison, Names, Verdict, compare
-from verification.distribution import SAMPLES, compare_distributions
+from ensemble_tools.archive.model_config import parse_model_config
+from ensemble_tools.serving.plan import PublishedModel
+from verification.comparing.comparison import Comparison, Names, Verdict, compare
+from verification.comparing.distribution import SAMPLES, compare_distributions
+from verification.comparing.forms import Form, Forms
 from verification.errors import NothingToAsk
 from verification.exchange import Answer, Refusal, Request
-from verification.forms import Form, Forms
-from verification.generation import Generator
-from verification.memory import measure
-from verification.progress import Progress
-from verification.report import Cost, Outcome, Report, Timing, WorkflowReport
-from verification.server import Server, tritonserver
+from verification.reports.progress import Progress
+from verification.reports.report import Cost, Outcome, Report, Timing, WorkflowReport
+from verification.requests.category_files import (
+    Categories,
+    find_category_files,
+    find_known_values,
+    read_categories,
+)
+from verification.requests.columns import (
+    InputColumn,
+    find_unsupported,
+    list_lengths,
+    read_input_columns,
+)
+from verification.requests.generation import Generator
+from verification.serving.asking import Late, ask, load
+from verification.serving.memory import measure
+from verification.serving.server import ANSWER_TIMEOUT_S, Server, run_tritonserver
 
 #: Requests of each form that count, in short turns (executor, served, compiled, executor, ...), so
 #: that whatever else the machine does meets all.
@@ -45,7 +50,10 @@ TIMED_ROWS = 5
 
 @dataclass(frozen=True)
 class Task:
-    """What is to be verified. requests: None to generate them."""
+    """What is to be verified. requests: None to generate them.
+
+    answer_timeout_s: a form that has not answered by then is not asked again.
+    """
 
     forms: Forms
     requests: tuple[Request, ...] | None = None
@@ -53,6 +61,7 @@ class Task:
     batches: tuple[int, ...] = (1, 5, 100)
     tolerance: float = 0.0
     timing: bool = True
+    answer_timeout_s: float = ANSWER_TIMEOUT_S
 
 
 async def verify(
@@ -72,19 +81,14 @@ async def verify(
             categories = _categories(forms, runtime)
             requests = task.requests or generate(task, categories)
             progress.tell("starting tritonserver")
-            async with tritonserver(settings, runtime, environment, directory) as server:
-                seconds = []
-                for form in all_forms:
-                    progress.tell(f"loading: {form.title}")
-                    seconds.append(await load(server, form.plan, settings.load_timeout))
+            async with run_tritonserver(settings, runtime, environment, directory) as started:
+                server = replace(started, answer_timeout_s=task.answer_timeout_s)
+                seconds = await _load_all(server, all_forms, settings, progress)
                 outcomes = await _compare_all(server, task, requests, progress)
                 workflows = await _compare_workflows(server, task, categories, progress)
                 timed = _timed_request(outcomes) if task.timing else None
-                timings: tuple[Timing | None, ...] = (None,) * len(all_forms)
-                if timed is not None:
-                    with contextlib.suppress(Late):
-                        timings = await _time(server, all_forms, timed, progress)
-                memories = [measure(server.serving, one.plan.triton_names) for one in all_forms]
+                timings = await _time(server, all_forms, timed, progress)
+                memories = [measure(server.serving, form.plan.triton_names) for form in all_forms]
                 progress.tell("stopping tritonserver")
     titles = [form.title for form in all_forms]
     return Report(
@@ -103,8 +107,8 @@ async def verify(
 
 def generate(task: Task, categories: Categories) -> tuple[Request, ...]:
     """Requests for the entry model's declared inputs; raises NothingToAsk."""
-    columns = input_columns(task.forms.config)
-    if unknown := unsupported(columns):
+    columns = read_input_columns(task.forms.config)
+    if unknown := find_unsupported(columns):
         raise NothingToAsk(task.forms.repository.entry.config_path, unknown)
     return _generated(columns, list_lengths(task.forms.configs), task, categories)
 
@@ -112,14 +116,18 @@ def generate(task: Task, categories: Categories) -> tuple[Request, ...]:
 def _generated(
     columns: tuple[InputColumn, ...], lengths: tuple[int, ...], task: Task, categories: Categories
 ) -> tuple[Request, ...]:
-    known = tuple(replace(one, known=known_values(one, categories)) for one in columns)
+    known = tuple(
+        replace(column, known=find_known_values(column, categories)) for column in columns
+    )
     return Generator(known, lengths, task.seed).requests(task.batches)
 
 
 def _categories(forms: Forms, runtime: TritonRuntime) -> Categories:
     """What the workflows know; blocking, under a second."""
     python = runtime.backend_python
-    return read_categories(category_files(forms.repository), python.executable if python else None)
+    return read_categories(
+        find_category_files(forms.repository), python.executable if python else None
+    )
 
 
 @contextlib.contextmanager
@@ -209,7 +217,7 @@ async def _compare_workflows(
             progress.tell(f"asking {model.source_name} alone")
             outcomes = await _compare_workflow(server, task, model, categories)
             program = model.compiled.program
-            kept = tuple(one.reason for one in program.kept)
+            kept = tuple(operator.reason for operator in program.kept)
             found = WorkflowReport(model.source_name, program.operators, "", outcomes, kept)
             reports.append(found)
     return tuple(sorted(reports, key=lambda report: report.model))
@@ -220,10 +228,10 @@ async def _compare_workflow(
 ) -> tuple[Outcome, ...]:
     forms = task.forms
     assert forms.compiled is not None
-    originals = {one.source_name: one.triton_name for one in forms.original.models}
+    originals = {original.source_name: original.triton_name for original in forms.original.models}
     config = parse_model_config(model.config_text or "", forms.repository.path)
-    columns = input_columns(config)
-    if unsupported(columns):
+    columns = read_input_columns(config)
+    if find_unsupported(columns):
         return ()
     names, hangs = Names("NVTabular", "the compiled workflow"), ""
     outcomes: list[Outcome] = []
@@ -251,7 +259,28 @@ def _timed_request(outcomes: Sequence[Outcome]) -> Request | None:
     )
 
 
+async def _load_all(
+    server: Server, forms: Sequence[Form], settings: Settings, progress: Progress
+) -> list[float]:
+    """Seconds that each took."""
+    seconds = []
+    for form in forms:
+        progress.tell(f"loading: {form.title}")
+        seconds.append(await load(server, form.plan, settings.load_timeout))
+    return seconds
+
+
 async def _time(
+    server: Server, forms: Sequence[Form], request: Request | None, progress: Progress
+) -> tuple[Timing | None, ...]:
+    """None of each where there is no request to time, or one form does not answer it in time."""
+    if request is not None:
+        with contextlib.suppress(Late):
+            return await _time_in_turns(server, forms, request, progress)
+    return (None,) * len(forms)
+
+
+async def _time_in_turns(
     server: Server, forms: Sequence[Form], request: Request, progress: Progress
 ) -> tuple[Timing, ...]:
     taken: list[list[float]] = [[] for _ in forms]
@@ -262,7 +291,8 @@ async def _time(
             progress.tell(f"timing {form.title}, {turn + 1} of {_TURNS}")
             seconds += await _ask_often(server, form.plan, request, TIMED_REQUESTS // _TURNS)
     return tuple(
-        Timing(len(one), float(np.median(one)), float(np.quantile(one, 0.95))) for one in taken
+        Timing(len(seconds), float(np.median(seconds)), float(np.quantile(seconds, 0.95)))
+        for seconds in taken
     )
 
 

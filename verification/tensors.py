@@ -54,7 +54,7 @@ class Tensor:
 Tensors = Mapping[str, Tensor]
 
 
-def strings(texts: list[bytes]) -> Array:
+def encode_strings(texts: list[bytes]) -> Array:
     """A one-dimensional array of bytes objects."""
     array: Array = np.empty(len(texts), dtype=np.object_)
     array[:] = texts

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from bench import payloads, wrk
-from bench.contenders import SageMakerServer, Side
-from bench.measure import Line, in_turn, ratio_at_most
+from bench.measure import Line, measure_in_turn, ratio_at_most
 from bench.payloads import Payload
 from bench.rows.invoking import identity
 from bench.rows.row import Row, Run
+from bench.servers import SageMakerServer, Side
 
 _Busy = Callable[[], contextlib.AbstractContextManager[None]]
 
@@ -73,16 +73,20 @@ def _lines(
         sides[f"{side.name} alone"] = partial(_p99, target, seconds)
         sides[side.name] = partial(_p99_while, target, seconds, busy[side.name])
     rounds = 2 if run.short else run.rounds
-    values = in_turn(rounds, sides, run.teller(row, what), warm=run.warm)
+    values = measure_in_turn(rounds, sides, run.teller(row, what), warm=run.warm)
     title = f"{kind} beside {what}, p99"
     ours = {name: values[name] for name in ("ours", "ours alone")}
     theirs = {name: values[name] for name in ("rival", "rival alone")}
     goal = _GOAL if probe is _SMALL else None
     yield Line(row, title, "s", {"rival": values["rival"], **ours}, goal, against="ours alone")
     yield Line(
-        row, f"the same of the rival: {title}", "s", theirs,
-        subject="rival", against="rival alone",
-    )  # fmt: skip
+        row,
+        f"the same of the rival: {title}",
+        "s",
+        theirs,
+        subject="rival",
+        against="rival alone",
+    )
 
 
 def _p99(target: wrk.Target, seconds: float) -> float:
@@ -127,12 +131,14 @@ _HOW = (
 
 ROWS = (
     Row(
-        "small_beside_large", "Small requests beside large ones",
+        "small_beside_large",
+        "Small requests beside large ones",
         _HOW.format(
             f"another connection, and then {_MORE} of them, send 5 MB of JSON to another model,"
             " back to back"
         ),
-        _beside_large, in_short=True,
+        _beside_large,
+        in_short=True,
         profile=(
             "reading and writing JSON is done on the event loop, in steps of a tenth of a "
             "millisecond; the other core is taken by tritonserver, the models' processes and both "
@@ -140,7 +146,8 @@ ROWS = (
         ),
     ),
     Row(
-        "small_beside_loads", "Small requests beside loads",
+        "small_beside_loads",
+        "Small requests beside loads",
         _HOW.format("two other Python models are loaded and unloaded, over and over"),
         _beside_loads,
         profile=(
@@ -148,4 +155,4 @@ ROWS = (
             "its imports."
         ),
     ),
-)  # fmt: skip
+)

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -22,10 +22,16 @@ from typing import Any
 
 from bench.errors import BenchError
 from bench.measure import Line, Unit
-from bench.models import WIDE, export_directory
-from bench.proc import Process, descendants, is_alive, proportional_mb, tied
+from bench.models import WIDE, find_export
 from bench.rows.row import Row, Run
 from bench.rows.workflows import PREDICTOR, TRANSFORM, part_of
+from measuring.proc import (
+    Process,
+    die_with_parent,
+    is_alive,
+    list_descendants,
+    read_proportional_mb,
+)
 
 _MEMORY = "8GB"
 _FORMS = {"ensemble": {"SERVE_COMPILE": "off"}, "compiled": {}}
@@ -52,7 +58,7 @@ class _Traffic:
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldMemory:
     """What each part's processes hold, in MB, and how many of them there are."""
 
     parts: Mapping[str, tuple[int, float]]
@@ -78,7 +84,7 @@ class Replayed:
     """report.json of a replay, and what was seen at the moment of most processes."""
 
     report: Mapping[str, Any]
-    held: Held
+    held: HeldMemory
 
 
 def _fitting(traffic: _Traffic, run: Run, row: str) -> Iterator[Line]:
@@ -87,50 +93,69 @@ def _fitting(traffic: _Traffic, run: Run, row: str) -> Iterator[Line]:
         form: _replayed(traffic, model, settings, run, f"{row}: {form}")
         for form, settings in _FORMS.items()
     }
-    yield from lines(row, f"{traffic.export}{', workflow alone' if traffic.alone else ''}", found)
+    yield from list_lines(
+        row, f"{traffic.export}{', workflow alone' if traffic.alone else ''}", found
+    )
 
 
-def lines(row: str, what: str, found: Mapping[str, Replayed]) -> Iterator[Line]:
+def list_lines(row: str, what: str, found: Mapping[str, Replayed]) -> Iterator[Line]:
     """Of two replays, by form."""
-    line = partial(_line, row, {form: one.report for form, one in found.items()})
+    line = partial(_line, row, {form: replayed.report for form, replayed in found.items()})
     over_time: dict[str, list[float]] = {}
-    for form, one in found.items():
-        (steps,) = one.report["over_time"]["loaded_models"].values()
+    for form, replayed in found.items():
+        (steps,) = replayed.report["over_time"]["loaded_models"].values()
         at, models = steps["at_s"], steps["models"]
         over_time |= {
-            f"{form} at": [*at, one.report["seconds"]], form: [*models, *models[-1:]]
-        }  # fmt: skip
+            f"{form} at": [*at, replayed.report["seconds"]],
+            form: [*models, *models[-1:]],
+        }
     yield line(
-        f"{what}: loaded at once in {_MEMORY}", "models", lambda r: r["loading"]["most_loaded"],
+        f"{what}: loaded at once in {_MEMORY}",
+        "models",
+        lambda r: r["loading"]["most_loaded"],
         over_time,
-    )  # fmt: skip
-    yield line(f"{what}: room for, by the memory of one", "models", room_for)
-    yield line(f"{what}: answered from, in all", "models", answered_from)
+    )
+    yield line(f"{what}: room for, by the memory of one", "models", count_room)
+    yield line(f"{what}: answered from, in all", "models", count_answering)
     yield line(f"{what}: requests that found their model", "share", lambda r: r["hit_ratio"])
-    yield line(f"{what}: requests answered rightly", "share", right_share)
+    yield line(f"{what}: requests answered rightly", "share", measure_right_share)
     yield line(f"{what}: p50 of a cold one", "s", lambda r: r["latency_s"]["cold"]["p50"])
     yield line(f"{what}: p50 of a warm one", "s", lambda r: r["latency_s"]["warm"]["p50"])
     yield line(f"{what}: evictions", "models", lambda r: r["loading"]["evictions"])
     yield line(f"{what}: memory of one, as the simulator counts", "MB", _each_mb)
+    yield from _memory_lines(row, what, {form: found[form].held for form in found})
+
+
+def _memory_lines(row: str, what: str, held: Mapping[str, HeldMemory]) -> Iterator[Line]:
     yield Line(
-        row, f"{what}: proportional memory of all", "MB",
-        {form: [one.held.size] for form, one in found.items()}, None, "compiled", "ensemble",
+        row,
+        f"{what}: proportional memory of all",
+        "MB",
+        {form: [memory.size] for form, memory in held.items()},
+        None,
+        "compiled",
+        "ensemble",
         "of the models' processes, when there were most of them",
-    )  # fmt: skip
+    )
     for part in (TRANSFORM, PREDICTOR):
-        sizes = {form: one.held.each(part) for form, one in found.items()}
+        sizes = {form: memory.each(part) for form, memory in held.items()}
         values = {form: [size] for form, size in sizes.items() if size is not None}
+        counts = {form: memory.parts.get(part, (0, 0))[0] for form, memory in held.items()}
         if values:
-            counts = ", ".join(
-                f"{form}: {one.held.parts.get(part, (0, 0))[0]}" for form, one in found.items()
-            )
             yield Line(
-                row, f"{what}: {part}, proportional memory of one", "MB", values, None, "compiled",
-                "ensemble", f"processes at that moment: {counts}",
-            )  # fmt: skip
+                row,
+                f"{what}: {part}, proportional memory of one",
+                "MB",
+                values,
+                None,
+                "compiled",
+                "ensemble",
+                "processes at that moment: "
+                + ", ".join(f"{form}: {count}" for form, count in counts.items()),
+            )
 
 
-def room_for(report: Mapping[str, Any]) -> int | None:
+def count_room(report: Mapping[str, Any]) -> int | None:
     """How many the simulator would keep: what is left beside the server, by what one takes.
 
     So many are loaded at once where the traffic lasts long enough to load them.
@@ -143,14 +168,14 @@ def room_for(report: Mapping[str, Any]) -> int | None:
     return int((limit * _USABLE - memory["bytes"][0]) / each)
 
 
-def answered_from(report: Mapping[str, Any]) -> int:
+def count_answering(report: Mapping[str, Any]) -> int:
     """How many models gave a right answer."""
     return sum(
         model["requests"] > model["failures"] for model in report["models"] if model["requests"]
     )
 
 
-def right_share(report: Mapping[str, Any]) -> float:
+def measure_right_share(report: Mapping[str, Any]) -> float:
     """Of what was planned."""
     requests = report["requests"]
     return float(requests["right"] / requests["planned"])
@@ -171,14 +196,12 @@ def _line(
 ) -> Line:
     seen = {form: read(report) for form, report in reports.items()}
     values = {form: [float(value)] for form, value in seen.items() if value is not None}
-    return Line(
-        row, what, unit, values, None, "compiled", "ensemble", series=series or {}
-    )  # fmt: skip
+    return Line(row, what, unit, values, None, "compiled", "ensemble", series=series or {})
 
 
 def _model(traffic: _Traffic, run: Run) -> Path:
     """A folder for --model, with the request beside the model."""
-    source = export_directory(traffic.export)
+    source = find_export(traffic.export)
     if not traffic.alone:
         return source
     archives = run.contenders.archives
@@ -191,65 +214,95 @@ def _model(traffic: _Traffic, run: Run) -> Path:
 
 
 def _replayed(
-    traffic: _Traffic, model: Path, settings: Mapping[str, str], run: Run, said: str
+    traffic: _Traffic, model: Path, settings: Mapping[str, str], run: Run, name: str
 ) -> Replayed:
     """One replay in a process of its own, which is ended when it takes too long."""
-    out = run.scratch / f"replay-{said.replace(': ', '-')}"
+    out = run.scratch / f"replay-{name.replace(': ', '-')}"
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir()
-    command = [
-        sys.executable, "-m", "simulator", "replay", "--model", str(model),
-        "--models", str(traffic.models), "--zipf", str(_ZIPF), "--rps", str(traffic.per_second),
-        "--duration", str(traffic.seconds), "--memory", _MEMORY, "--report", str(out),
-    ]  # fmt: skip
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("SERVE_", "SAGEMAKER_"))}
     log = out / "replay.log"
-    run.progress(f"{said}, {traffic.models} models, {traffic.seconds:g} s")
+    run.progress(f"{name}, {traffic.models} models, {traffic.seconds:g} s")
     with log.open("wb") as output:
         process = subprocess.Popen(
-            tied(command), cwd=Path(__file__).parents[2], env={**inherited, **settings},
-            stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+            die_with_parent(_command(traffic, model, out)),
+            cwd=Path(__file__).parents[2],
+            env={**inherited, **settings},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
             start_new_session=True,
-        )  # fmt: skip
+        )
     try:
         held = _watched(process, traffic.seconds + _BESIDE_S, traffic.alone)
     finally:
         _end(process)
     report = out / "report.json"
     if not report.exists():
-        raise BenchError(f"{said}: no report; it said {log.read_text(errors='replace')[-2000:]}")
+        raise BenchError(f"{name}: no report; it said {log.read_text(errors='replace')[-2000:]}")
     return Replayed(json.loads(report.read_text("utf-8")), held)
 
 
-def _watched(process: subprocess.Popen[bytes], at_most_s: float, alone: bool) -> Held:
+def _command(traffic: _Traffic, model: Path, out: Path) -> list[str]:
+    return [
+        sys.executable,
+        "-m",
+        "simulator",
+        "replay",
+        "--model",
+        str(model),
+        "--models",
+        str(traffic.models),
+        "--zipf",
+        str(_ZIPF),
+        "--rps",
+        str(traffic.per_second),
+        "--duration",
+        str(traffic.seconds),
+        "--memory",
+        _MEMORY,
+        "--report",
+        str(out),
+    ]
+
+
+def _watched(process: subprocess.Popen[bytes], at_most_s: float, alone: bool) -> HeldMemory:
     """What was held when there were most processes."""
-    most, until, next_look = Held({}), time.monotonic() + at_most_s, 0.0
+    most, until, next_look = HeldMemory({}), time.monotonic() + at_most_s, 0.0
     while process.poll() is None and time.monotonic() < until:
         if time.monotonic() >= next_look:
-            found = held([one for one in descendants(process.pid) if one.is_stub], alone)
-            most = max(most, found, key=lambda one: one.processes)
+            stubs = (child for child in list_descendants(process.pid) if child.is_stub)
+            found = sum_by_part(stubs, alone)
+            most = max(most, found, key=lambda memory: memory.processes)
             next_look = time.monotonic() + _LOOK_EVERY_S
         time.sleep(_POLL_S)
     return most
 
 
-def held(stubs: list[Process], alone: bool) -> Held:
-    """By part, all of them transforms where workflows are alone; one that ends counts nothing."""
+def sum_by_part(
+    stubs: Iterable[Process],
+    alone: bool,
+    measure_mb: Callable[[Iterable[int]], float] = read_proportional_mb,
+) -> HeldMemory:
+    """All of them transforms where workflows are alone; one that ends counts nothing.
+
+    measure_mb: what some processes hold, by their pids; OSError for one that has ended.
+    """
     parts: dict[str, tuple[int, float]] = {}
     for stub in stubs:
         try:
-            size = proportional_mb([stub.pid])
+            size = measure_mb([stub.pid])
         except OSError:
             continue
         part = TRANSFORM if alone else part_of(stub.command[1])
         count, sum_so_far = parts.get(part, (0, 0.0))
         parts[part] = (count + 1, sum_so_far + size)
-    return Held(parts)
+    return HeldMemory(parts)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     """SIGTERM, which makes it stop its endpoint and write its report; SIGKILL to what is left."""
-    below = [one.pid for one in descendants(process.pid)]
+    below = [child.pid for child in list_descendants(process.pid)]
     if process.poll() is None:
         process.terminate()
     try:
@@ -282,10 +335,10 @@ _TRAFFIC = (
 
 ROWS = tuple(
     Row(
-        f"fit_{one.export}{'_alone' if one.alone else ''}",
-        f"Models in {_MEMORY}: {one.export}{', workflow alone' if one.alone else ''}",
-        _HOW.format(models=one.models, per_second=one.per_second, seconds=one.seconds),
-        partial(_fitting, one),
+        f"fit_{traffic.export}{'_alone' if traffic.alone else ''}",
+        f"Models in {_MEMORY}: {traffic.export}{', workflow alone' if traffic.alone else ''}",
+        _HOW.format(models=traffic.models, per_second=traffic.per_second, seconds=traffic.seconds),
+        partial(_fitting, traffic),
     )
-    for one in _TRAFFIC
-)  # fmt: skip
+    for traffic in _TRAFFIC
+)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from bench import payloads
-from bench.measure import Goal, Line, in_turn, ratio_at_least, ratio_at_most
+from bench.measure import Goal, Line, measure_in_turn, ratio_at_least, ratio_at_most
 from bench.payloads import Payload
 from bench.rows import timed
 from bench.rows.row import Row, Run
@@ -48,9 +48,12 @@ def _latencies(goal: Goal | None, kinds: tuple[Kind, ...], run: Run, row: str) -
         for side in run.contenders.sides:
             side.check(model, payload, kind.what)
             targets[side.name] = side.target(run.scratch, model, payload)
-        values = in_turn(
+        values = measure_in_turn(
             run.rounds,
-            {name: partial(timed.p50, target, run.seconds) for name, target in targets.items()},
+            {
+                name: partial(timed.measure_p50, target, run.seconds)
+                for name, target in targets.items()
+            },
             run.teller(row, kind.what),
             warm=run.warm,
         )
@@ -65,8 +68,10 @@ def _throughput(kind: Kind, goal: Goal | None, run: Run, row: str) -> Iterator[L
     for side in run.contenders.sides:
         side.check(model, payload, kind.what)
         targets[side.name] = side.target(run.scratch, model, payload)
-    sides = {name: partial(timed.rate, target, run.seconds) for name, target in targets.items()}
-    values = in_turn(run.rounds, sides, run.teller(row, "16 connections"), warm=run.warm)
+    sides = {
+        name: partial(timed.measure_rate, target, run.seconds) for name, target in targets.items()
+    }
+    values = measure_in_turn(run.rounds, sides, run.teller(row, "16 connections"), warm=run.warm)
     yield Line(row, f"{kind.what}, 16 connections, throughput", "requests/s", values, goal)
 
 
@@ -135,12 +140,17 @@ _BINARY, _LARGE, _OTHER = ratio_at_most(1.15), ratio_at_most(0.33), ratio_at_mos
 
 ROWS = (
     _row(
-        "small_json_p50", "Small JSON, one connection", ratio_at_most(1.6),
-        Kind("small JSON, 1 connection", identity, payloads.small), in_short=True,
+        "small_json_p50",
+        "Small JSON, one connection",
+        ratio_at_most(1.6),
+        Kind("small JSON, 1 connection", identity, payloads.small),
+        in_short=True,
         profile=_ONE_MORE,
     ),
     Row(
-        "small_json_throughput_16", "Small JSON, sixteen connections", _HOW_THROUGHPUT,
+        "small_json_throughput_16",
+        "Small JSON, sixteen connections",
+        _HOW_THROUGHPUT,
         partial(_throughput, Kind("small JSON", identity, payloads.small), ratio_at_least(0.8)),
         in_short=True,
         profile=(
@@ -151,30 +161,47 @@ ROWS = (
         ),
     ),
     _row(
-        "binary_1mb", "Binary, 1 MB", _BINARY, _binary("binary 1 MB", 10**6), in_short=True,
+        "binary_1mb",
+        "Binary, 1 MB",
+        _BINARY,
+        _binary("binary 1 MB", 10**6),
+        in_short=True,
         profile=_COPIES,
     ),
     _row(
-        "binary_5mb", "Binary, 5 MB", _BINARY, _binary("binary 5 MB", 5 * 10**6),
+        "binary_5mb",
+        "Binary, 5 MB",
+        _BINARY,
+        _binary("binary 5 MB", 5 * 10**6),
         profile=_COPIES,
     ),
     _row(
-        "json_middling", "JSON where it begins to be translated", None,
-        _json("JSON FP32 32 KB", "FP32", 1_700), _json("JSON FP32 65 KB", "FP32", 3_450),
+        "json_middling",
+        "JSON where it begins to be translated",
+        None,
+        _json("JSON FP32 32 KB", "FP32", 1_700),
+        _json("JSON FP32 65 KB", "FP32", 3_450),
         _json("JSON FP32 130 KB", "FP32", 6_800),
     ),
     _row(
-        "json_190kb", "JSON of 10 000 FP32", _LARGE,
-        _json("JSON FP32 190 KB", "FP32", 10_000), in_short=True,
+        "json_190kb",
+        "JSON of 10 000 FP32",
+        _LARGE,
+        _json("JSON FP32 190 KB", "FP32", 10_000),
+        in_short=True,
         profile=_NUMBERS,
     ),
     _row(
-        "json_1_9mb", "JSON of 100 000 FP32", _LARGE,
-        _json("JSON FP32 1.9 MB", "FP32", 100_000), in_short=True,
+        "json_1_9mb",
+        "JSON of 100 000 FP32",
+        _LARGE,
+        _json("JSON FP32 1.9 MB", "FP32", 100_000),
+        in_short=True,
         profile=_NUMBERS,
     ),
     Row(
-        "json_1_9mb_throughput_16", "JSON of 100 000 FP32, sixteen connections",
+        "json_1_9mb_throughput_16",
+        "JSON of 100 000 FP32, sixteen connections",
         _HOW_THROUGHPUT,
         partial(_throughput, _json("JSON FP32 1.9 MB", "FP32", 100_000), None),
         profile=(
@@ -184,43 +211,66 @@ ROWS = (
         ),
     ),
     _row(
-        "json_5_5mb", "JSON of 290 000 FP32", _LARGE, _json("JSON FP32 5.5 MB", "FP32", 290_000),
+        "json_5_5mb",
+        "JSON of 290 000 FP32",
+        _LARGE,
+        _json("JSON FP32 5.5 MB", "FP32", 290_000),
         profile=_NUMBERS,
     ),
     _row(
-        "json_int64", "JSON of INT64 ids", _OTHER,
+        "json_int64",
+        "JSON of INT64 ids",
+        _OTHER,
         _json("JSON INT64 200 KB", "INT64", 18_500),
-        _json("JSON INT64 2 MB", "INT64", 185_000, in_short=False), in_short=True,
+        _json("JSON INT64 2 MB", "INT64", 185_000, in_short=False),
+        in_short=True,
         profile=_NUMBERS,
     ),
     _row(
-        "json_fp64", "JSON of FP64 with 17 digits", _OTHER,
-        _json("JSON FP64 200 KB", "FP64", 10_300), _json("JSON FP64 2 MB", "FP64", 103_000),
+        "json_fp64",
+        "JSON of FP64 with 17 digits",
+        _OTHER,
+        _json("JSON FP64 200 KB", "FP64", 10_300),
+        _json("JSON FP64 2 MB", "FP64", 103_000),
         profile=_NUMBERS,
     ),
     _row(
-        "json_bytes", "JSON of strings", _OTHER,
-        _json("JSON BYTES 200 KB", "BYTES", 13_000), _json("JSON BYTES 2 MB", "BYTES", 130_000),
+        "json_bytes",
+        "JSON of strings",
+        _OTHER,
+        _json("JSON BYTES 200 KB", "BYTES", 13_000),
+        _json("JSON BYTES 2 MB", "BYTES", 130_000),
         _strings("JSON BYTES without escapes 200 KB", partial(payloads.plain_strings, 13_500)),
         _strings("JSON BYTES, one string of 200 KB", partial(payloads.long_string, 200_000)),
         profile=_STRINGS,
     ),
     _row(
-        "json_bool", "JSON of booleans", _OTHER,
-        _json("JSON BOOL 200 KB", "BOOL", 36_000), _json("JSON BOOL 2 MB", "BOOL", 360_000),
+        "json_bool",
+        "JSON of booleans",
+        _OTHER,
+        _json("JSON BOOL 200 KB", "BOOL", 36_000),
+        _json("JSON BOOL 2 MB", "BOOL", 360_000),
     ),
     _row(
-        "json_nested", "JSON of nested lists, FP32 in two dimensions", _OTHER,
-        _nested("JSON nested 200 KB", 10_000), _nested("JSON nested 2 MB", 100_000),
+        "json_nested",
+        "JSON of nested lists, FP32 in two dimensions",
+        _OTHER,
+        _nested("JSON nested 200 KB", 10_000),
+        _nested("JSON nested 2 MB", 100_000),
         profile=_NUMBERS,
     ),
     _row(
-        "json_features", f"JSON of {_FEATURES} features", _OTHER,
+        "json_features",
+        f"JSON of {_FEATURES} features",
+        _OTHER,
         *(
-            Kind(f"JSON {_FEATURES} features, {rows} rows", _side_by_side,
-                 partial(payloads.features, _FEATURES, rows))
+            Kind(
+                f"JSON {_FEATURES} features, {rows} rows",
+                _side_by_side,
+                partial(payloads.features, _FEATURES, rows),
+            )
             for rows in (8, 64)
         ),
         profile=_COLUMNS,
     ),
-)  # fmt: skip
+)

@@ -9,15 +9,15 @@ from functools import partial
 from pathlib import Path
 
 from bench import payloads, wrk
-from bench.contenders import BareTriton, Container, SageMakerServer, Side, until
 from bench.errors import AnswerWrong
-from bench.machine import cores
-from bench.measure import Line, in_turn, ratio_at_most, value_at_most
+from bench.measure import Line, measure_in_turn, ratio_at_most, value_at_most
 from bench.models import EXPORTS
 from bench.payloads import Payload
-from bench.proc import cpu_seconds, is_alive
 from bench.rows import timed
 from bench.rows.row import Row, Run
+from bench.servers import BareTriton, Container, SageMakerServer, Side, wait_until
+from measuring.machine import count_cores
+from measuring.proc import is_alive, read_cpu_seconds
 
 _TOLERANCE = 1e-6  # float32 sums in another order differ in the last digits
 _AT_ONCE, _BURN_S = 8, 0.5
@@ -29,7 +29,7 @@ def _cold_load_python(run: Run, row: str) -> Iterator[Line]:
     run.contenders.bare.deliver(model)
     loads = _timed_loads(run, {"rival": model, "limit": model, "ours": model}, payloads.small())
     rounds = run.few_rounds if run.short else run.rounds
-    values = in_turn(rounds, loads, run.teller(row, "load"))
+    values = measure_in_turn(rounds, loads, run.teller(row, "load"))
     yield Line(row, "cold load, trivial Python model", "s", values, ratio_at_most(0.12))
 
 
@@ -37,19 +37,24 @@ def _cold_load_merlin(run: Run, row: str) -> Iterator[Line]:
     archives, payload = run.contenders.archives, _example("dense")
     ours = archives.merlin("cold-merlin", "dense")
     for compile_, what, goal in (
-        ("auto", "workflow", ratio_at_most(0.30)), ("off", "workflow in NVTabular", None),
-    ):  # fmt: skip
+        ("auto", "workflow", ratio_at_most(0.30)),
+        ("off", "workflow in NVTabular", None),
+    ):
         by_hand = archives.merlin_ensemble(f"cold-merlin-{compile_}", "dense", compile_)
         run.contenders.bare.deliver(by_hand)
         models = {"rival": by_hand, "limit": by_hand, "ours": ours}
-        values = in_turn(
+        values = measure_in_turn(
             run.few_rounds, _timed_loads(run, models, payload), run.teller(row, f"load, {what}")
         )
         yield Line(
-            row, f"cold load, Merlin {what} + PyTorch", "s", values, goal,
+            row,
+            f"cold load, Merlin {what} + PyTorch",
+            "s",
+            values,
+            goal,
             note=f"rival and limit: the ensemble by rewrite --compile {compile_}; "
             "ours: the export, as Merlin made it",
-        )  # fmt: skip
+        )
 
 
 def _timed_loads(
@@ -65,7 +70,7 @@ def _timed_loads(
 
     def load(contender: str, model: str) -> float:
         server, sagemaker = servers[contender]
-        return timed.load(Side(contender, server.port, sagemaker), server, model, payload)
+        return timed.time_load(Side(contender, server.port, sagemaker), server, model, payload)
 
     return {contender: partial(load, contender, model) for contender, model in models.items()}
 
@@ -79,25 +84,29 @@ def _load_8_at_once(run: Run, row: str) -> Iterator[Line]:
     tell = run.teller(row, "each alone, on the limit")
     tell(0)
     alone = [_load_alone(contenders.bare, name) for name in names]
-    least = max(sum(cpu for cpu, _ in alone) / cores(), max(took for _, took in alone))
+    least = max(sum(cpu for cpu, _ in alone) / count_cores(), max(took for _, took in alone))
     sides = {
         "rival": partial(_load_together, contenders.rival, names),
         "limit": partial(_load_together, contenders.bare, names),
         "ours": partial(_load_together, contenders.ours, names),
     }
-    values = in_turn(run.few_rounds, sides, run.teller(row, "all together"), warm=False)
+    values = measure_in_turn(run.few_rounds, sides, run.teller(row, "all together"), warm=False)
     yield Line(
-        row, f"{_AT_ONCE} models at once, until the last is loaded", "s",
-        {**values, "least": [least]}, ratio_at_most(1.3), against="least",
-        note=f"least: {sum(cpu for cpu, _ in alone):.2f} s of CPU on {cores()} cores",
-    )  # fmt: skip
+        row,
+        f"{_AT_ONCE} models at once, until the last is loaded",
+        "s",
+        {**values, "least": [least]},
+        ratio_at_most(1.3),
+        against="least",
+        note=f"least: {sum(cpu for cpu, _ in alone):.2f} s of CPU on {count_cores()} cores",
+    )
 
 
 def _load_alone(bare: BareTriton, name: str) -> tuple[float, float]:
     """CPU seconds of tritonserver and all below it, and seconds on the clock."""
-    before, started = cpu_seconds(bare.process.pid), time.perf_counter()
+    before, started = read_cpu_seconds(bare.process.pid), time.perf_counter()
     bare.load(name)
-    took, used = time.perf_counter() - started, cpu_seconds(bare.process.pid) - before
+    took, used = time.perf_counter() - started, read_cpu_seconds(bare.process.pid) - before
     _unload_whole(bare, name)
     return used, took
 
@@ -118,9 +127,14 @@ def _load_200th(run: Run, row: str) -> Iterator[Line]:
         took = _one_after_another(run, f"{row}: ours", ours, names)
         values = {"ours": took[-5:], "first 5": took[:5]}
         yield Line(
-            row, f"load of the {_MANY}th model", "s", values, ratio_at_most(1.2),
-            against="first 5", series={"each load": took},
-        )  # fmt: skip
+            row,
+            f"load of the {_MANY}th model",
+            "s",
+            values,
+            ratio_at_most(1.2),
+            against="first 5",
+            series={"each load": took},
+        )
         yield _listing(run, row, ours)
         run.progress(f"{row}: stopping with {_MANY} models")
     with run.contenders.fresh_bare(own_threads=True) as bare:
@@ -130,9 +144,14 @@ def _load_200th(run: Run, row: str) -> Iterator[Line]:
         took = _one_after_another(run, f"{row}: limit", bare, names)
         values = {"limit": took[-5:], "limit's first 5": took[:5]}
         yield Line(
-            row, f"the same of the limit: load of the {_MANY}th model", "s", values,
-            subject="limit", against="limit's first 5", series={"each load": took},
-        )  # fmt: skip
+            row,
+            f"the same of the limit: load of the {_MANY}th model",
+            "s",
+            values,
+            subject="limit",
+            against="limit's first 5",
+            series={"each load": took},
+        )
         run.progress(f"{row}: stopping with {_MANY} models")
 
 
@@ -157,7 +176,9 @@ def _listing(run: Run, row: str, ours: Container) -> Line:
     url = f"http://127.0.0.1:{ours.port}/models"
     target = wrk.write_target(run.scratch, "listing", url, None, {})
     tell = run.teller(row, "listing")
-    values = in_turn(run.few_rounds, {"ours": lambda: wrk.run(target, run.seconds).p50}, tell)
+    values = measure_in_turn(
+        run.few_rounds, {"ours": lambda: wrk.run(target, run.seconds).p50}, tell
+    )
     what = f"listing {_MANY} models, p50"
     return Line(row, what, "s", values, value_at_most(0.005), against=None)
 
@@ -173,7 +194,7 @@ def _unload(run: Run, row: str) -> Iterator[Line]:
         "ours": partial(_timed_unload, contenders.ours, model, answered["ours"], contenders.ours),
     }
     rounds = run.few_rounds if run.short else run.rounds
-    freed = in_turn(rounds, sides, run.teller(row, "unload"), warm=False)
+    freed = measure_in_turn(rounds, sides, run.teller(row, "unload"), warm=False)
     yield Line(row, "unload, until everything is free", "s", freed, ratio_at_most(0.2))
     answers = {name: took for name, took in answered.items() if name != "limit"}
     yield Line(row, "of that, until DELETE is answered", "s", answers)
@@ -205,7 +226,7 @@ def _unload_whole(
     started = time.perf_counter()
     server.unload(model)
     answered = time.perf_counter() - started
-    until(
+    wait_until(
         lambda: not any(map(is_alive, stubs)) and not (published and published.exists()),
         f"{server.name}: everything of {model} is gone",
     )
@@ -213,15 +234,17 @@ def _unload_whole(
 
 
 def _example(export: str) -> Payload:
-    return payloads.from_example(EXPORTS / export, _TOLERANCE)
+    return payloads.read_example(EXPORTS / export, _TOLERANCE)
 
 
 ROWS = (
     Row(
-        "cold_load_python", "Cold load of a trivial Python model",
+        "cold_load_python",
+        "Cold load of a trivial Python model",
         "POST /models to its 200 by the clock (limit: tritonserver's own load call, strict "
         "configuration), then an invocation whose answer is compared, then an unload; in turn.",
-        _cold_load_python, in_short=True,
+        _cold_load_python,
+        in_short=True,
         profile=(
             "tritonserver's Python backend clears a flag in shared memory and sleeps for a second "
             "before it ends a model's process (StubLauncher::UpdateHealth), then waits for a "
@@ -230,7 +253,8 @@ ROWS = (
         ),
     ),
     Row(
-        "cold_load_merlin", "Cold load of a Merlin export",
+        "cold_load_merlin",
+        "Cold load of a Merlin export",
         "As above, of examples/merlin/dense. The rival cannot serve the export itself and is given "
         "the same ensemble, prepared ahead of time by python -m ensemble_tools rewrite: with the "
         "workflow compiled, as ours serves it, and with NVTabular, as one would make it by hand.",
@@ -242,7 +266,8 @@ ROWS = (
         ),
     ),
     Row(
-        "load_8_at_once", "Eight models at once",
+        "load_8_at_once",
+        "Eight models at once",
         f"{_AT_ONCE} models that each use {_BURN_S:g} s of CPU to initialize, asked for at "
         "the same moment; from there to the last 200. The least that the cores need: each model is "
         "loaded alone on the limit, the CPU seconds of tritonserver and its children are summed "
@@ -250,7 +275,8 @@ ROWS = (
         _load_8_at_once,
     ),
     Row(
-        "load_200th", "Two hundred models",
+        "load_200th",
+        "Two hundred models",
         f"{_MANY} trivial Python models into one fresh container, one after another: the median of "
         "the last five loads against that of the first five; then GET /models with all of them "
         "loaded, wrk on one connection. The same loads on a fresh limit, whose Python models keep "
@@ -263,10 +289,12 @@ ROWS = (
         ),
     ),
     Row(
-        "unload", "Unload, with everything freed",
+        "unload",
+        "Unload, with everything freed",
         "From DELETE until it is answered 200, every process of the model is gone from /proc "
         "and, for ours, its files from the serving repository. Limit: tritonserver's own unload "
         "call and the end of the model's process.",
-        _unload, in_short=True,
+        _unload,
+        in_short=True,
     ),
-)  # fmt: skip
+)

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from functools import partial
 
 from bench import payloads
-from bench.contenders import Container, Side
-from bench.measure import Line, in_turn, ratio_at_most
+from bench.measure import Line, measure_in_turn, ratio_at_most
 from bench.models import EXPORTS
-from bench.proc import proportional_mb
 from bench.rows import timed
 from bench.rows.row import Row, Run
+from bench.servers import Container, Side
+from measuring.proc import read_proportional_mb
 
 _EXPORTS = ("dense", "session", "two_workflows")
 _TOLERANCE = 1e-6  # float32 sums in another order differ in the last digits
@@ -31,24 +31,28 @@ def _serving_vs_executor(run: Run, row: str) -> Iterator[Line]:
 
 
 def _compared(run: Run, row: str, export: str, model: str, executor: Container) -> Iterator[Line]:
-    payload = payloads.from_example(EXPORTS / export, _TOLERANCE)
+    payload = payloads.read_example(EXPORTS / export, _TOLERANCE)
     ours = run.contenders.ours
-    sides, held = {}, {}
+    sides, memory = {}, {}
     for name, server in (("executor", executor), ("ours", ours)):
         side = Side(name, server.port, True)
         side.check(model, payload, export)
         target = side.target(run.scratch, model, payload)
-        sides[name] = partial(timed.p50, target, run.seconds)
-    values = in_turn(run.few_rounds, sides, run.teller(row, export))
+        sides[name] = partial(timed.measure_p50, target, run.seconds)
+    values = measure_in_turn(run.few_rounds, sides, run.teller(row, export))
     yield Line(row, f"Merlin {export}, p50", "s", values, ratio_at_most(0.85), against="executor")
     processes = {}
     for name, server in (("executor", executor), ("ours", ours)):
-        stubs = [one.pid for one in server.stubs() if _belongs(one.command[1], model)]
-        held[name], processes[name] = [proportional_mb(stubs)], len(stubs)
+        stubs = [stub.pid for stub in server.stubs() if _belongs(stub.command[1], model)]
+        memory[name], processes[name] = [read_proportional_mb(stubs)], len(stubs)
     yield Line(
-        row, f"Merlin {export}, memory of its processes", "MB", held, against="executor",
+        row,
+        f"Merlin {export}, memory of its processes",
+        "MB",
+        memory,
+        against="executor",
         note=f"executor: {processes['executor']} processes, serving form: {processes['ours']}",
-    )  # fmt: skip
+    )
 
 
 def _belongs(path: str, model: str) -> bool:
@@ -62,7 +66,7 @@ def _compiled(run: Run, row: str) -> Iterator[Line]:
     model = contenders.archives.workflow("transform-dense", "dense")
     names = contenders.archives.inputs(model)
     request = payloads.read_request(EXPORTS / "dense" / "request.json")
-    payload = payloads.binary(one for one in request if one.name in names)
+    payload = payloads.encode_binary(tensor for tensor in request if tensor.name in names)
     with contenders.fresh_ours(SERVE_COMPILE="off") as original:
         servers = {"NVTabular": original, "ours": contenders.ours}
         sides = {name: Side(name, server.port, True) for name, server in servers.items()}
@@ -72,26 +76,35 @@ def _compiled(run: Run, row: str) -> Iterator[Line]:
             for name, side in sides.items():
                 side.check(model, payload, "the transform")
                 target = side.target(run.scratch, model, payload)
-                sends[name] = partial(timed.p50, target, run.seconds)
-            values = in_turn(run.few_rounds, sends, run.teller(row, "p50"))
+                sends[name] = partial(timed.measure_p50, target, run.seconds)
+            values = measure_in_turn(run.few_rounds, sends, run.teller(row, "p50"))
         yield Line(
-            row, "Merlin dense, transform of 5 rows, p50", "s", values, ratio_at_most(0.15),
+            row,
+            "Merlin dense, transform of 5 rows, p50",
+            "s",
+            values,
+            ratio_at_most(0.15),
             against="NVTabular",
-        )  # fmt: skip
+        )
         loads = {
-            name: partial(timed.load, sides[name], server, model, payload)
+            name: partial(timed.time_load, sides[name], server, model, payload)
             for name, server in servers.items()
         }
-        values = in_turn(run.few_rounds, loads, run.teller(row, "load"), warm=False)
+        values = measure_in_turn(run.few_rounds, loads, run.teller(row, "load"), warm=False)
         yield Line(
-            row, "Merlin dense, load of the transform", "s", values, ratio_at_most(0.1),
+            row,
+            "Merlin dense, load of the transform",
+            "s",
+            values,
+            ratio_at_most(0.1),
             against="NVTabular",
-        )  # fmt: skip
+        )
 
 
 ROWS = (
     Row(
-        "merlin_serving_vs_executor", "Merlin exports: serving form against executor",
+        "merlin_serving_vs_executor",
+        "Merlin exports: serving form against executor",
         "The same export in two containers, one with default settings, one with "
         "SERVE_REWRITE=executor and SERVE_COMPILE=off, which serves Merlin's executor itself; wrk "
         "on one connection, in turn, with the export's request.json, whose answer is compared with "
@@ -104,10 +117,12 @@ ROWS = (
         ),
     ),
     Row(
-        "merlin_compiled", "A Merlin workflow: compiled against NVTabular",
+        "merlin_compiled",
+        "A Merlin workflow: compiled against NVTabular",
         "The workflow of the export dense alone, as a single model, in two containers, one with "
         "default settings, one with SERVE_COMPILE=off; binary requests of 5 rows, whose answers "
         "are compared. make bench-workflows measures more of it.",
-        _compiled, in_short=True,
+        _compiled,
+        in_short=True,
     ),
-)  # fmt: skip
+)

@@ -6,10 +6,11 @@ import time
 from collections.abc import Iterator
 
 from bench import payloads
-from bench.contenders import Contenders, Side
-from bench.measure import Line, in_turn, value_at_most
-from bench.proc import resident_mb
+from bench.contenders import Contenders
+from bench.measure import Line, measure_in_turn, value_at_most
 from bench.rows.row import Row, Run
+from bench.servers import Side
+from measuring.proc import read_resident_mb
 
 _MODELS, _LARGE_REQUESTS = 10, 10
 _IDLE_S = 6.0
@@ -18,7 +19,7 @@ _GOAL_MB = value_at_most(90)
 
 def _start_to_ping(run: Run, row: str) -> Iterator[Line]:
     contenders = run.contenders
-    values = in_turn(
+    values = measure_in_turn(
         run.few_rounds if run.short else run.rounds,
         {
             "tritonserver": lambda: _start_of_bare(contenders),
@@ -30,13 +31,20 @@ def _start_to_ping(run: Run, row: str) -> Iterator[Line]:
     pairs = zip(values["container"], values["tritonserver"], strict=True)
     beyond = [whole - triton for whole, triton in pairs]
     yield Line(
-        row, "start to /ping, beyond tritonserver's own", "s",
-        {"ours": beyond}, value_at_most(0.7), against=None,
-    )  # fmt: skip
+        row,
+        "start to /ping, beyond tritonserver's own",
+        "s",
+        {"ours": beyond},
+        value_at_most(0.7),
+        against=None,
+    )
     yield Line(
-        row, "start to /ping, whole", "s",
-        {"ours": values["container"], "limit": values["tritonserver"]}, against="limit",
-    )  # fmt: skip
+        row,
+        "start to /ping, whole",
+        "s",
+        {"ours": values["container"], "limit": values["tritonserver"]},
+        against="limit",
+    )
 
 
 def _start_of_ours(contenders: Contenders) -> float:
@@ -56,7 +64,7 @@ def _server_memory(run: Run, row: str) -> Iterator[Line]:
     with run.contenders.fresh_ours() as ours:
 
         def held(when: str) -> Line:
-            values = {"ours": [resident_mb(ours.own_processes())]}
+            values = {"ours": [read_resident_mb(ours.own_processes())]}
             return Line(row, f"memory {when}", "MB", values, _GOAL_MB, against=None)
 
         run.progress(f"{row}: after start")
@@ -76,25 +84,29 @@ def _server_memory(run: Run, row: str) -> Iterator[Line]:
 
 ROWS = (
     Row(
-        "start_to_ping", "From start to /ping",
+        "start_to_ping",
+        "From start to /ping",
         "A fresh container from its exec to the first 200 on /ping, and a bare tritonserver from "
         "its exec to ready, in turn; ours is the difference of the two in each round.",
-        _start_to_ping, in_short=True,
+        _start_to_ping,
+        in_short=True,
         profile=(
             "half a second of imports (FastAPI with pydantic, gRPC, numpy), while tritonserver is "
             "started beside them and is ready in 60 ms."
         ),
     ),
     Row(
-        "server_memory", "Memory of the server process",
+        "server_memory",
+        "Memory of the server process",
         "Resident memory (VmRSS) of a fresh container without tritonserver and what that "
         f"started: after its start, with {_MODELS} models, and after {_LARGE_REQUESTS} JSON "
         "requests of 5.5 MB in and out, one after another; and when nothing came for "
         f"{_IDLE_S:g} s.",
-        _server_memory, in_short=True,
+        _server_memory,
+        in_short=True,
         profile=(
             "half of it are the modules that are imported. Freed memory of large bodies is kept "
             "for the next one (docs/decisions/0018) until nothing comes for a while."
         ),
     ),
-)  # fmt: skip
+)

@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable
 
 from bench import wrk
-from bench.contenders import BareTriton, SageMakerServer, Side, until
 from bench.payloads import Payload
-from bench.proc import is_alive
+from bench.servers import BareTriton, SageMakerServer, Side, wait_until
+from measuring.proc import is_alive
 
 
-def load(
+def time_load(
     side: Side,
     server: SageMakerServer | BareTriton,
     model: str,
@@ -19,23 +19,23 @@ def load(
     look: Callable[[], object] = lambda: None,
 ) -> float:
     """A load that is timed, then checked by an invocation, looked at, and undone."""
-    stubs = {one.pid for one in server.stubs()}
+    stubs = {stub.pid for stub in server.stubs()}
     started = time.perf_counter()
     server.load(model)
     took = time.perf_counter() - started
     side.check(model, payload, "after a load")
     look()
-    own = {one.pid for one in server.stubs()} - stubs
+    own = {stub.pid for stub in server.stubs()} - stubs
     server.unload(model)
-    until(lambda: not any(map(is_alive, own)), f"{side.name}: {model}'s processes are gone")
+    wait_until(lambda: not any(map(is_alive, own)), f"{side.name}: {model}'s processes are gone")
     return took
 
 
-def p50(target: wrk.Target, seconds: float) -> float:
+def measure_p50(target: wrk.Target, seconds: float) -> float:
     """On one connection."""
     return wrk.run(target, seconds).p50
 
 
-def rate(target: wrk.Target, seconds: float) -> float:
+def measure_rate(target: wrk.Target, seconds: float) -> float:
     """Requests a second on sixteen connections."""
     return wrk.run(target, seconds, connections=16).per_second

@@ -10,21 +10,23 @@ from functools import partial
 from pathlib import Path
 
 from bench import payloads
-from bench.contenders import Container, Side
 from bench.errors import BenchError
-from bench.measure import Goal, Line, Unit, in_turn, ratio_at_most
-from bench.models import WIDE, export_directory, is_workflow
-from bench.payloads import Payload, Tensor
-from bench.proc import Process, private_mb, proportional_mb
+from bench.measure import Goal, Line, Unit, measure_in_turn, ratio_at_most
+from bench.models import WIDE, find_export, is_workflow
+from bench.payloads import Payload, PayloadTensor
 from bench.rows import timed
 from bench.rows.row import Row, Run
+from bench.servers import Container, Side
 from bench.wrk import Target
+from measuring.proc import Process, read_private_mb, read_proportional_mb
 
 #: The settings of each form. compiled: the default ones.
 _OFF = {"SERVE_COMPILE": "off"}
 _FORMS: dict[str, dict[str, str]] = {
-    "executor": {"SERVE_REWRITE": "executor", **_OFF}, "ensemble": _OFF, "compiled": {},
-}  # fmt: skip
+    "executor": {"SERVE_REWRITE": "executor", **_OFF},
+    "ensemble": _OFF,
+    "compiled": {},
+}
 #: Of the transform alone: the executor's and the ensemble's are one.
 _ALONE = ("executor", "compiled")
 
@@ -65,11 +67,11 @@ class _Subject:
         """Its processes: those of its steps are <model>.<step>."""
         found = self.servers[form].stubs()
         marks = (f"/{self.name}/", f"/{self.name}.")
-        return [one for one in found if any(mark in one.command[1] for mark in marks)]
+        return [stub for stub in found if any(mark in stub.command[1] for mark in marks)]
 
 
 def _measured(export: _Export, run: Run, row: str) -> Iterator[Line]:
-    archives, source = run.contenders.archives, export_directory(export.name)
+    archives, source = run.contenders.archives, find_export(export.name)
     run.progress(f"{row}: its archives")
     whole = archives.merlin(f"whole-{export.name}", export.name)
     alone = archives.workflow(f"alone-{export.name}", export.name)
@@ -88,21 +90,24 @@ def _measured(export: _Export, run: Run, row: str) -> Iterator[Line]:
         yield _loads(run, row, f"{export.name}, transform", transform, _ALONE, _LOAD)
         for form, server in servers.items():
             undo.enter_context(server.loaded(whole, *([alone] if form in _ALONE else [])))
-            example = payloads.from_example(source, _TOLERANCE)
+            example = payloads.read_example(source, _TOLERANCE)
             served.sides[form].check(whole, example, "the request beside the export")
-        _check_compiled(served, [one for one in served.stubs("compiled") if _is_transform(one)])
+        _check_compiled(served, [stub for stub in served.stubs("compiled") if _is_transform(stub)])
         _check_compiled(transform, transform.stubs("compiled"))
         yield from _invocations(run, row, export.name, served, transform)
         yield from _memory(row, export.name, served, transform)
 
 
 def _subject(
-    model: str, servers: Mapping[str, Container], request: Iterable[Tensor], group: str | None
+    model: str,
+    servers: Mapping[str, Container],
+    request: Iterable[PayloadTensor],
+    group: str | None,
 ) -> _Subject:
     """With a request for each number of rows; the executor's answers are the right ones."""
     tensors = tuple(request)
     sides = {form: Side(form, server.port, True) for form, server in servers.items()}
-    sent = {rows: payloads.binary(payloads.batch(tensors, rows, group)) for rows in _BATCHES}
+    sent = {rows: payloads.encode_binary(payloads.batch(tensors, rows, group)) for rows in _BATCHES}
     with servers["executor"].loaded(model):
         requests = {
             rows: sides["executor"].answered(model, payload, _TOLERANCE, f"{rows} rows")
@@ -116,12 +121,17 @@ def _loads(
 ) -> Line:
     loads = {
         form: partial(
-            timed.load, subject.sides[form], subject.servers[form], subject.name,
+            timed.time_load,
+            subject.sides[form],
+            subject.servers[form],
+            subject.name,
             subject.requests[_USUAL],
         )
         for form in forms
-    }  # fmt: skip
-    values = in_turn(run.few_rounds, loads, run.teller(row, f"load of {subject.name}"), warm=False)
+    }
+    values = measure_in_turn(
+        run.few_rounds, loads, run.teller(row, f"load of {subject.name}"), warm=False
+    )
     return _line(row, f"{what}, load", "s", values, goal)
 
 
@@ -146,20 +156,24 @@ def _invocations(
         alone = _targets(run, transform, _ALONE, rows)
         both = {**whole, **alone}
         sends = {
-            key: partial(timed.p50, target, long_enough(run.seconds, took, _ANSWERS))
+            key: partial(timed.measure_p50, target, long_enough(run.seconds, took, _ANSWERS))
             for key, (target, took) in both.items()
         }
-        values = in_turn(run.rounds, sends, run.teller(row, f"{rows} rows"), warm=run.warm)
+        values = measure_in_turn(run.rounds, sends, run.teller(row, f"{rows} rows"), warm=run.warm)
         note = f"request of {len(served.requests[rows].body) / 1e3:,.1f} KB"
         yield _line(row, f"{what}, {rows} rows, p50", "s", _of(values, whole), None, note)
         goal = _P50 if rows == _USUAL else _NEVER_ABOVE
         yield _line(row, f"{what}, transform of {rows} rows, p50", "s", _of(values, alone), goal)
         if rows == _USUAL:
             sends = {
-                key: partial(timed.rate, target, long_enough(run.seconds, took, _ANSWERS_OF_16))
+                key: partial(
+                    timed.measure_rate, target, long_enough(run.seconds, took, _ANSWERS_OF_16)
+                )
                 for key, (target, took) in both.items()
             }
-            rates = in_turn(run.rounds, sends, run.teller(row, "16 connections"), warm=run.warm)
+            rates = measure_in_turn(
+                run.rounds, sends, run.teller(row, "16 connections"), warm=run.warm
+            )
             title = f"{rows} rows on 16 connections"
             yield _line(row, f"{what}, {title}", "requests/s", _of(rates, whole))
             yield _line(row, f"{what}, transform of {title}", "requests/s", _of(rates, alone))
@@ -196,13 +210,13 @@ def _of(
 def _memory(row: str, what: str, served: _Subject, transform: _Subject) -> Iterator[Line]:
     """After all the requests, with everything loaded."""
     parts = {form: _by_part(served.stubs(form)) for form in _FORMS}
-    held = {form: [sum(found.values())] for form, found in parts.items()}
-    note = "; ".join(f"{form}: {_said(found)}" for form, found in parts.items())
-    yield _line(row, f"{what}, memory of its processes", "MB", held, None, note)
-    pids = {form: [one.pid for one in transform.stubs(form)] for form in _ALONE}
-    values = {form: [proportional_mb(found)] for form, found in pids.items()}
+    sums = {form: [sum(found.values())] for form, found in parts.items()}
+    note = "; ".join(f"{form}: {_list_parts(found)}" for form, found in parts.items())
+    yield _line(row, f"{what}, memory of its processes", "MB", sums, None, note)
+    pids = {form: [stub.pid for stub in transform.stubs(form)] for form in _ALONE}
+    values = {form: [read_proportional_mb(found)] for form, found in pids.items()}
     yield _line(row, f"{what}, transform, memory", "MB", values, _MEMORY)
-    values = {form: [private_mb(found)] for form, found in pids.items()}
+    values = {form: [read_private_mb(found)] for form, found in pids.items()}
     yield _line(row, f"{what}, transform, memory that is not shared", "MB", values)
 
 
@@ -210,7 +224,7 @@ def _by_part(stubs: list[Process]) -> dict[str, float]:
     parts: dict[str, float] = {}
     for stub in stubs:
         part = part_of(stub.command[1])
-        parts[part] = parts.get(part, 0.0) + proportional_mb([stub.pid])
+        parts[part] = parts.get(part, 0.0) + read_proportional_mb([stub.pid])
     return parts
 
 
@@ -221,7 +235,7 @@ def part_of(path: str) -> str:
     return PREDICTOR if "predict" in path else "executor"
 
 
-def _said(parts: Mapping[str, float]) -> str:
+def _list_parts(parts: Mapping[str, float]) -> str:
     return ", ".join(f"{part} {size:,.0f} MB" for part, size in sorted(parts.items()))
 
 
@@ -253,20 +267,28 @@ _PROFILE = (
 )
 
 EXPORTS = (
-    _Export("dense"), _Export("ragged"), _Export("session", group="session_id"),
-    _Export("two_workflows"), _Export(WIDE),
-)  # fmt: skip
+    _Export("dense"),
+    _Export("ragged"),
+    _Export("session", group="session_id"),
+    _Export("two_workflows"),
+    _Export(WIDE),
+)
 _KINDS = {
-    "dense": "", "ragged": "", "session": " Rows are whole sessions, of four lengths.",
+    "dense": "",
+    "ragged": "",
+    "session": " Rows are whole sessions, of four lengths.",
     "two_workflows": " The transform alone is the user's workflow, the first of the two.",
     WIDE: " 40 columns, 5 of them lists, one vocabulary of a million; made by "
     "examples/merlin/export_wide.py.",
-}  # fmt: skip
+}
 
 ROWS = tuple(
     Row(
-        f"workflow_{export.name}", f"The export {export.name}", _HOW + _KINDS[export.name],
-        partial(_measured, export), profile=_PROFILE,
+        f"workflow_{export.name}",
+        f"The export {export.name}",
+        _HOW + _KINDS[export.name],
+        partial(_measured, export),
+        profile=_PROFILE,
     )
     for export in EXPORTS
-)  # fmt: skip
+)

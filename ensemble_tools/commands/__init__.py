@@ -1,1 +1,1 @@
-"""The command line: one module a command, and what draws the pictures of `explain`."""
+"""The command line: one module a command, and what writes their files."""

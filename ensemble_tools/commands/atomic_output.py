@@ -35,9 +35,9 @@ def write_file(destination: Path, content: bytes) -> None:
     """Put content there, in one step; an older file is replaced."""
     check_file_place(destination)
     with staging_beside(destination) as staging:
-        made = staging / "file"
-        made.write_bytes(content)
-        made.replace(destination)
+        staged = staging / "file"
+        staged.write_bytes(content)
+        staged.replace(destination)
 
 
 def check_file_place(destination: Path) -> None:

@@ -2,11 +2,9 @@
 
 EnsembleToolsError
 └── CommandError
-    ├── PackedArchive        a file where an extracted archive is expected
     ├── DestinationUnusable  the place to write to is taken, or is not there
     ├── TreeUnusable         a link, a special file or a name that no archive should carry
-    ├── NotPlain             a form that a Triton server without this container cannot serve
-    └── NotDrawable          a picture that would be too large
+    └── NotPlain             a form that a Triton server without this container cannot serve
 """
 
 from __future__ import annotations
@@ -18,17 +16,6 @@ from ensemble_tools.errors import EnsembleToolsError
 
 class CommandError(EnsembleToolsError):
     """A command that was given what it cannot work on."""
-
-
-class PackedArchive(CommandError):
-    """The path is a file; commands read directories, as SageMaker extracts them."""
-
-    def __init__(self, path: Path) -> None:
-        folder = path.name.split(".")[0] or "archive"
-        super().__init__(
-            f"{path}: found a file, expected the directory that an archive was extracted into; "
-            f"extract it first: mkdir {folder} && tar -xzf {path} -C {folder}"
-        )
 
 
 class DestinationUnusable(CommandError):
@@ -52,14 +39,4 @@ class NotPlain(CommandError):
         super().__init__(
             f"{path}: {reason}, and a Triton server without this container would not load them "
             "with it; ship the archive as it is and serve it with this container"
-        )
-
-
-class NotDrawable(CommandError):
-    """More nodes than anyone could read."""
-
-    def __init__(self, nodes: int, most: int) -> None:
-        super().__init__(
-            f"the picture would have {nodes} nodes, and at most {most} can be drawn; "
-            "use --format text or --format json"
         )

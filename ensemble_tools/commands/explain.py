@@ -6,16 +6,18 @@ import argparse
 import sys
 from pathlib import Path
 
-from ensemble_tools.commands.archive import Archive, read_archive
 from ensemble_tools.commands.atomic_output import write_file
 from ensemble_tools.commands.exit_codes import EPILOG, REFUSED, SERVED
-from ensemble_tools.commands.json_writer import to_json
-from ensemble_tools.commands.mermaid import mermaid
-from ensemble_tools.commands.picture import Picture
-from ensemble_tools.commands.picture_of import picture_of
-from ensemble_tools.commands.text import text_lines
-from ensemble_tools.compilation import Compile
-from ensemble_tools.plan import Rewrite
+from ensemble_tools.commands.setting_names import CONTAINERS_NAMES
+from ensemble_tools.explain.errors import NoDrawingLibrary
+from ensemble_tools.explain.json_writer import to_json
+from ensemble_tools.explain.mermaid import mermaid
+from ensemble_tools.explain.picture import Picture
+from ensemble_tools.explain.picture_of import picture_of
+from ensemble_tools.explain.text import text_lines
+from ensemble_tools.serving.compilation import Compile
+from ensemble_tools.serving.opened_archive import Archive, read_archive
+from ensemble_tools.serving.plan import Rewrite
 
 FORMATS = ("text", "json", "mermaid", "svg", "png")
 #: Which format a file is meant to have, by its name's end.
@@ -37,6 +39,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         epilog=EPILOG,
     )
     parser.add_argument("path", type=Path, help="directory that the archive was extracted into")
+    _add_output_options(parser)
+    _add_serving_options(parser)
+    parser.set_defaults(run=run, misuse=parser.error)
+
+
+def _add_output_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format",
         choices=FORMATS,
@@ -44,9 +52,16 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "(default: by the end of FILE's name, else text)",
     )
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE",
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
         help="write to FILE, whole or not at all, instead of standard output",
-    )  # fmt: skip
+    )
+
+
+def _add_serving_options(parser: argparse.ArgumentParser) -> None:
+    """What the container's own settings would say."""
     parser.add_argument(
         "--model-name",
         default="model",
@@ -59,29 +74,28 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument(
         "--rewrite",
-        choices=[one.value for one in Rewrite],
+        choices=[choice.value for choice in Rewrite],
         default=Rewrite.AUTO.value,
         help="judge as with SERVE_REWRITE: the first form with the executor's numbers, an "
         "ensemble or nothing, or the executor itself (default: %(default)s)",
     )
     parser.add_argument(
         "--compile",
-        choices=[one.value for one in Compile],
+        choices=[choice.value for choice in Compile],
         default=Compile.AUTO.value,
         help="judge NVTabular workflows as with SERVE_COMPILE: compiled to a numpy program where "
         "the numbers are certain to be the same, which reads their category files; or off: not "
         "judged (default: %(default)s)",
     )
-    parser.set_defaults(run=run, misuse=parser.error)
 
 
 def run(options: argparse.Namespace) -> int:
     """Read, draw, write; the exit code says whether the archive can be served."""
-    chosen: str = options.format or _by_name(options.output)
-    if not chosen:
+    format_name: str = options.format or _format_by_name(options.output)
+    if not format_name:
         known = ", ".join(sorted(_SUFFIXES))
         options.misuse(f"{options.output}: no format goes by this ending; use {known}, or --format")
-    if chosen == "png" and options.output is None and sys.stdout.isatty():
+    if format_name == "png" and options.output is None and sys.stdout.isatty():
         options.misuse("a PNG is no text for a terminal: name a file with -o")
     archive = read_archive(
         options.path,
@@ -89,8 +103,9 @@ def run(options: argparse.Namespace) -> int:
         strict=not options.auto_complete,
         rewrite=Rewrite(options.rewrite),
         workflows=Compile(options.compile),
+        names=CONTAINERS_NAMES,
     )
-    content = rendered(archive, options.model_name, chosen)
+    content = rendered(archive, options.model_name, format_name)
     if options.output is not None:
         write_file(options.output, content)
     else:
@@ -99,35 +114,40 @@ def run(options: argparse.Namespace) -> int:
     return SERVED if archive.plan else REFUSED
 
 
-def rendered(archive: Archive, model_name: str, chosen: str) -> bytes:
+def rendered(archive: Archive, model_name: str, format_name: str) -> bytes:
     """The archive in one of FORMATS."""
     picture = picture_of(archive, model_name)
-    if chosen == "text":
+    if format_name == "text":
         return "".join(f"{line}\n" for line in text_lines(archive, picture)).encode(
             errors="backslashreplace"
         )
-    if chosen == "json":
+    if format_name == "json":
         return to_json(picture).encode()
-    if chosen == "mermaid":
+    if format_name == "mermaid":
         return mermaid(picture).encode()
-    return _drawn(picture, chosen)
+    return _draw(picture, format_name)
 
 
-def _drawn(picture: Picture, chosen: str) -> bytes:
+def _draw(picture: Picture, format_name: str) -> bytes:
     """Pillow is imported here: a server that imports this package does not pay for it."""
-    from ensemble_tools.commands.drawing import draw
+    try:
+        from ensemble_tools.explain.drawing.draw import draw
+    except ModuleNotFoundError as error:
+        if error.name != "PIL":
+            raise
+        raise NoDrawingLibrary from None
 
     drawing = draw(picture)
-    if chosen == "svg":
-        from ensemble_tools.commands.svg import svg
+    if format_name == "svg":
+        from ensemble_tools.explain.drawing.svg import svg
 
         return svg(drawing).encode()
-    from ensemble_tools.commands.png import png
+    from ensemble_tools.explain.drawing.png import png
 
     return png(drawing)
 
 
-def _by_name(output: Path | None) -> str:
+def _format_by_name(output: Path | None) -> str:
     """The format that the file's name asks for: text without an ending, empty for another one."""
     suffix = output.suffix.lower() if output else ""
     return _SUFFIXES.get(suffix, "") if suffix else "text"

@@ -17,21 +17,31 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, cast
 
-from ensemble_tools.commands.archive import open_repository, read_archive, require_plan
+from ensemble_tools.archive.source_model import CONFIG_FILE
 from ensemble_tools.commands.atomic_output import check_file_place, default_mode, staging_beside
 from ensemble_tools.commands.errors import DestinationUnusable
 from ensemble_tools.commands.exit_codes import EPILOG, SERVED
 from ensemble_tools.commands.progress import Advance, human_size, progress
+from ensemble_tools.commands.setting_names import CONTAINERS_NAMES
 from ensemble_tools.commands.source_tree import Entry, SourceTree, walk
-from ensemble_tools.compilation import Compile
 from ensemble_tools.errors import ArchiveError
-from ensemble_tools.repository import CONFIG_FILE
+from ensemble_tools.serving.compilation import Compile
+from ensemble_tools.serving.opened_archive import open_repository, read_archive, require_plan
 
 SUFFIXES = (".tar.gz", ".tgz")
 #: gzip's own default: on model files 9 takes twice as long for a percent.
 LEVEL = 6
 MAX_COPIES = 100_000
-_TOLD = 10
+_MAX_LISTED = 10
+
+_DESCRIPTION = (
+    "Write the archive that SageMaker downloads: gzip, model directories at the top, no "
+    "links, no owners. It is first checked as the container would at a load. Links become "
+    "what they lead to; one that leads nowhere is refused, though the container would "
+    "mind it only where something reads it. Equal input gives equal bytes. Litter "
+    "(__pycache__, .DS_Store, __MACOSX, .git, …) is left out. "
+    "The output appears whole or not at all; an older file of that name is replaced."
+)
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -39,28 +49,27 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "pack",
         help="check an extracted archive or export and pack it as SageMaker wants it",
-        description=(
-            "Write the archive that SageMaker downloads: gzip, model directories at the top, no "
-            "links, no owners. It is first checked as the container would at a load. Links become "
-            "what they lead to; one that leads nowhere is refused, though the container would "
-            "mind it only where something reads it. Equal input gives equal bytes. Litter "
-            "(__pycache__, .DS_Store, __MACOSX, .git, …) is left out. "
-            "The output appears whole or not at all; an older file of that name is replaced."
-        ),
+        description=_DESCRIPTION,
         epilog=EPILOG,
     )
     parser.add_argument(
         "path", type=Path, help="what Ensemble.export wrote, or a Triton repository"
     )
     parser.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="FILE",
+        "-o",
+        "--output",
+        type=Path,
+        required=True,
+        metavar="FILE",
         help="the archive to write; its name ends in .tar.gz",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--copies", type=_copies, metavar="N",
+        "--copies",
+        type=_copies,
+        metavar="N",
         help="write N archives, FILE-000.tar.gz and so on, equal but for their names: for load "
         "tests with many models. They are real files, and compressed once",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--no-check", action="store_true", help="pack it even if it could not be served"
     )
@@ -87,10 +96,10 @@ def run(options: argparse.Namespace) -> int:
         options.misuse(f"-o {output}: SageMaker expects a name that ends in .tar.gz")
     notes = _check(options)
     tree = packed_tree(options.path)
-    outputs = _outputs(output, str(suffix), options.copies)
+    outputs = _name_outputs(output, str(suffix), options.copies)
     _check_places(options.path, outputs)
     size = pack(tree, outputs)
-    _tell(tree, outputs, size, notes)
+    _print_report(tree, outputs, size, notes)
     return SERVED
 
 
@@ -104,14 +113,14 @@ def packed_tree(path: Path) -> SourceTree:
         repository = open_repository(path)
     except ArchiveError:
         return walk(path, path)
-    entry = repository.entry
-    if not entry.directory.samefile(path):
-        return walk(entry.directory.parent, path)
+    model = repository.entry
+    if not model.directory.samefile(path):
+        return walk(model.directory.parent, path)
     inner = walk(path, path)
-    moved = (replace(one, place=f"{entry.name}/{one.place}") for one in inner.entries)
+    moved = (replace(entry, place=f"{model.name}/{entry.place}") for entry in inner.entries)
     return SourceTree(
-        (Entry(entry.name, path, is_directory=True), *moved),
-        tuple(f"{entry.name}/{place}" for place in inner.left_out),
+        (Entry(model.name, path, is_directory=True), *moved),
+        tuple(f"{model.name}/{place}" for place in inner.left_out),
     )
 
 
@@ -122,12 +131,12 @@ def write_archive(tree: SourceTree, file: IO[bytes], advance: Advance) -> None:
         tarfile.open(mode="w", fileobj=compressed, format=tarfile.PAX_FORMAT) as archive,
     ):
         for entry in tree.entries:
-            described = _described(entry)
+            header = _describe(entry)
             if entry.is_directory:
-                archive.addfile(described)
+                archive.addfile(header)
                 continue
             with entry.source.open("rb") as source:
-                archive.addfile(described, cast("IO[bytes]", _Told(source, advance)))
+                archive.addfile(header, cast("IO[bytes]", _ReportingFile(source, advance)))
 
 
 def pack(tree: SourceTree, outputs: list[Path]) -> int:
@@ -138,23 +147,23 @@ def pack(tree: SourceTree, outputs: list[Path]) -> int:
         with progress("packing", tree.size) as advance, first.open("wb") as file:
             write_archive(tree, file, advance)
         size = first.stat().st_size
-        made = [first, *(staging / str(number) for number in range(1, len(outputs)))]
+        staged = [first, *(staging / str(number) for number in range(1, len(outputs)))]
         _check_space(outputs[0], size * (len(outputs) - 1))
         with progress("copying", size * (len(outputs) - 1)) as advance:
-            for copy in made[1:]:
+            for copy in staged[1:]:
                 shutil.copyfile(first, copy)
                 advance(size)
-        for one in made:
-            one.chmod(mode)
-        _rename_all(made, outputs)
+        for archive in staged:
+            archive.chmod(mode)
+        _rename_all(staged, outputs)
     return size
 
 
-def _rename_all(made: list[Path], outputs: list[Path]) -> None:
+def _rename_all(staged: list[Path], outputs: list[Path]) -> None:
     renamed: list[Path] = []
     try:
-        for one, output in zip(made, outputs, strict=True):
-            one.replace(output)
+        for archive, output in zip(staged, outputs, strict=True):
+            archive.replace(output)
             renamed.append(output)
     except BaseException:
         for output in renamed:
@@ -162,7 +171,7 @@ def _rename_all(made: list[Path], outputs: list[Path]) -> None:
         raise
 
 
-class _Told:
+class _ReportingFile:
     """A file that tells of what is read from it, for tarfile."""
 
     def __init__(self, file: IO[bytes], advance: Advance) -> None:
@@ -174,14 +183,14 @@ class _Told:
         return data
 
 
-def _described(entry: Entry) -> tarfile.TarInfo:
+def _describe(entry: Entry) -> tarfile.TarInfo:
     """A header that says nothing about the machine or the day; TarInfo's owner is 0 and nameless."""  # noqa: E501  # one fact each
-    described = tarfile.TarInfo(entry.place)
-    described.mtime = 0
-    described.type = tarfile.DIRTYPE if entry.is_directory else tarfile.REGTYPE
-    described.mode = 0o755 if entry.is_directory or entry.executable else 0o644
-    described.size = entry.size
-    return described
+    header = tarfile.TarInfo(entry.place)
+    header.mtime = 0
+    header.type = tarfile.DIRTYPE if entry.is_directory else tarfile.REGTYPE
+    header.mode = 0o755 if entry.is_directory or entry.executable else 0o644
+    header.size = entry.size
+    return header
 
 
 def _check(options: argparse.Namespace) -> tuple[str, ...]:
@@ -189,12 +198,14 @@ def _check(options: argparse.Namespace) -> tuple[str, ...]:
     if options.no_check:
         return ()
     strict = not options.auto_complete
-    archive = read_archive(options.path, "model", strict=strict, workflows=Compile.AUTO)
+    archive = read_archive(
+        options.path, "model", strict=strict, workflows=Compile.AUTO, names=CONTAINERS_NAMES
+    )
     plan = require_plan(archive)
     return (*plan.notes, *plan.doubts)
 
 
-def _outputs(output: Path, suffix: str, copies: int | None) -> list[Path]:
+def _name_outputs(output: Path, suffix: str, copies: int | None) -> list[Path]:
     if copies is None:
         return [output]
     stem = output.name.removesuffix(suffix)
@@ -203,9 +214,9 @@ def _outputs(output: Path, suffix: str, copies: int | None) -> list[Path]:
 
 
 def _check_places(path: Path, outputs: list[Path]) -> None:
-    inside = Path(os.path.realpath(outputs[0].absolute().parent))
+    destination = Path(os.path.realpath(outputs[0].absolute().parent))
     source = Path(os.path.realpath(path))
-    if inside == source or source in inside.parents:
+    if destination == source or source in destination.parents:
         raise DestinationUnusable(
             outputs[0], "it lies inside what is to be packed", "name a place outside of it"
         )
@@ -217,28 +228,30 @@ def _check_space(output: Path, needed: int) -> None:
     free = shutil.disk_usage(output.absolute().parent).free
     if needed > free:
         raise DestinationUnusable(
-            output, f"the copies need {human_size(needed)} and {human_size(free)} are free there",
+            output,
+            f"the copies need {human_size(needed)} and {human_size(free)} are free there",
             "ask for fewer copies, or name another place",
-        )  # fmt: skip
+        )
 
 
-def _tell(tree: SourceTree, outputs: list[Path], size: int, notes: tuple[str, ...]) -> None:
-    for line in _told(tree, outputs, size, notes):
+def _print_report(tree: SourceTree, outputs: list[Path], size: int, notes: tuple[str, ...]) -> None:
+    for line in _report_lines(tree, outputs, size, notes):
         print(line)
 
 
-def _told(
+def _report_lines(
     tree: SourceTree, outputs: list[Path], size: int, notes: tuple[str, ...]
 ) -> Iterator[str]:
     if tree.left_out:
-        rest = f" and {len(tree.left_out) - _TOLD} more" if len(tree.left_out) > _TOLD else ""
-        yield f"left out: {', '.join(tree.left_out[:_TOLD])}{rest}"
+        unlisted = len(tree.left_out) - _MAX_LISTED
+        more = f" and {unlisted} more" if unlisted > 0 else ""
+        yield f"left out: {', '.join(tree.left_out[:_MAX_LISTED])}{more}"
     for note in notes:
         yield f"note: {note}"
     configs = sum(entry.place.endswith(f"/{CONFIG_FILE}") for entry in tree.files)
-    held = f"{configs} models, {len(tree.files)} files, {human_size(tree.size)} unpacked"
+    contents = f"{configs} models, {len(tree.files)} files, {human_size(tree.size)} unpacked"
     if len(outputs) == 1:
-        yield f"{outputs[0]}  {human_size(size)}  ({held})"
+        yield f"{outputs[0]}  {human_size(size)}  ({contents})"
         return
-    yield f"{outputs[0]} … {outputs[-1].name}  {human_size(size)} each  ({held})"
+    yield f"{outputs[0]} … {outputs[-1].name}  {human_size(size)} each  ({contents})"
     yield f"{len(outputs)} archives, {human_size(size * len(outputs))} in all"

@@ -1,10 +1,11 @@
-"""A progress bar on a terminal, nothing anywhere else."""
+"""A progress bar on a terminal, nothing anywhere else, nor where tqdm is not installed."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 
 Advance = Callable[[int], object]
 
@@ -12,7 +13,7 @@ Advance = Callable[[int], object]
 @contextlib.contextmanager
 def progress(title: str, total: int) -> Iterator[Advance]:
     """A function that is told of bytes done, out of total; the bar is on stderr."""
-    if not sys.stderr.isatty():
+    if not sys.stderr.isatty() or find_spec("tqdm") is None:
         yield lambda count: None
         return
     from tqdm import tqdm  # only people at a terminal pay for its import

@@ -22,18 +22,25 @@ from pathlib import Path
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as pb
 
-from ensemble_tools.commands.archive import Archive, counted, read_archive, require_plan
+from ensemble_tools.archive.repository import read_repository
+from ensemble_tools.archive.source_model import CONFIG_FILE, WORKFLOW
 from ensemble_tools.commands.atomic_output import check_empty, default_mode, staging_beside
 from ensemble_tools.commands.errors import CommandError, DestinationUnusable, NotPlain
 from ensemble_tools.commands.exit_codes import EPILOG, SERVED
 from ensemble_tools.commands.progress import human_size
+from ensemble_tools.commands.setting_names import CONTAINERS_NAMES
 from ensemble_tools.commands.source_tree import check_link, walk
-from ensemble_tools.compilation import Compile
 from ensemble_tools.errors import ConfigIncomplete, shortened
-from ensemble_tools.namespace import Namespace
-from ensemble_tools.plan import Form, PublishedModel, ServingPlan, plan
-from ensemble_tools.publish import put_compiled
-from ensemble_tools.repository import CONFIG_FILE, WORKFLOW, read_repository
+from ensemble_tools.serving.compilation import Compile
+from ensemble_tools.serving.namespace import Namespace
+from ensemble_tools.serving.opened_archive import (
+    Archive,
+    describe_operators,
+    read_archive,
+    require_plan,
+)
+from ensemble_tools.serving.plan import Form, PublishedModel, ServingPlan, plan
+from ensemble_tools.serving.publish import put_compiled
 
 #: platform_ensemble_regex_ of sagemaker_server.h.
 _FOUND_BY_FRONTEND = re.compile(r'platform:(\s*)"ensemble"')
@@ -68,7 +75,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument(
         "--compile",
-        choices=[one.value for one in Compile],
+        choices=[choice.value for choice in Compile],
         default=Compile.AUTO.value,
         help="what becomes of NVTabular workflows, as with SERVE_COMPILE: compiled to a numpy "
         "program where the numbers are certain to be the same, which then needs nothing but numpy "
@@ -87,16 +94,18 @@ def run(options: argparse.Namespace) -> int:
         options.misuse(f"--name {shortened(name)!r}: expected letters, digits, _ and -")
     check_empty(destination)
     archive, lacking = _read(options.source, name, Compile(options.compile))
-    made = require_plan(archive)
-    _check_plain(options.source, made)
+    serving_plan = require_plan(archive)
+    check_plain(options.source, serving_plan)
     _check_place(options.source, destination)
-    made, size = write_repository(made, options.source, destination)
-    for line in _told(made, destination, size, lacking):
+    serving_plan, size = write_repository(serving_plan, options.source, destination)
+    for line in report_lines(serving_plan, destination, size, lacking):
         print(line)
     return SERVED
 
 
-def write_repository(made: ServingPlan, source: Path, destination: Path) -> tuple[ServingPlan, int]:
+def write_repository(
+    serving_plan: ServingPlan, source: Path, destination: Path
+) -> tuple[ServingPlan, int]:
     """The plan as plain files, by rename; on any error nothing is left behind.
 
     Answers with the plan as it was written (put_compiled) and the number of bytes.
@@ -104,12 +113,14 @@ def write_repository(made: ServingPlan, source: Path, destination: Path) -> tupl
     with staging_beside(destination) as staging:
         place = staging / "repository"
         place.mkdir(mode=default_mode(0o777))
-        models = tuple(_write(model, made.entry, source, place) for model in made.models)
-        made = replace(made, models=models)
-        _check_result(place, made)
+        models = tuple(
+            _write(model, serving_plan.entry, source, place) for model in serving_plan.models
+        )
+        serving_plan = replace(serving_plan, models=models)
+        _check_result(place, serving_plan)
         size = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
         place.rename(destination)
-    return made, size
+    return serving_plan, size
 
 
 def findable(text: str, path: Path, *, entry: bool) -> str:
@@ -123,9 +134,11 @@ def findable(text: str, path: Path, *, entry: bool) -> str:
     changed = _MARK + text if entry else _FOUND_BY_FRONTEND.sub(r"platform:\1'ensemble'", text)
     if not _mean_the_same(changed, text):
         raise DestinationUnusable(
-            path, 'a value in it reads `platform: "ensemble"`, by which AWS\'s frontend would take '
-            "this step for the model to load", "write that value in another way",
-        )  # fmt: skip
+            path,
+            'a value in it reads `platform: "ensemble"`, by which AWS\'s frontend would take '
+            "this step for the model to load",
+            "write that value in another way",
+        )
     return changed
 
 
@@ -142,29 +155,33 @@ def _meaning(text: str) -> pb.ModelConfig:
 
 def _read(source: Path, name: str, workflows: Compile) -> tuple[Archive, ConfigIncomplete | None]:
     """The archive as strict mode sees it, else as AWS's container does, and what strict mode lacks."""  # noqa: E501  # one sentence
-    archive = read_archive(source, name, workflows=workflows)
+    names = CONTAINERS_NAMES
+    archive = read_archive(source, name, workflows=workflows, names=names)
     if not isinstance(archive.refusal, ConfigIncomplete):
         return archive, None
-    completed = read_archive(source, name, strict=False, workflows=workflows)
+    completed = read_archive(source, name, strict=False, workflows=workflows, names=names)
     return completed, archive.refusal if completed.plan else None
 
 
-def _check_plain(source: Path, made: ServingPlan) -> None:
-    if made.form is Form.EXECUTOR:
-        why = f" ({made.reasons[0].rstrip('.')})" if made.reasons else ""
+def check_plain(source: Path, serving_plan: ServingPlan) -> None:
+    """Raises NotPlain for a plan that needs this container when it is served."""
+    if serving_plan.form is Form.EXECUTOR:
+        why = f" ({serving_plan.reasons[0].rstrip('.')})" if serving_plan.reasons else ""
         raise NotPlain(source, f"Merlin's executor itself must run{why}: it calls its models")
-    generated = [model.source_name for model in made.models if model.files]
-    if made.called and made.form is Form.STEPPED_ENSEMBLE:
-        why = made.reasons[0] if made.reasons else "a generated model calls others"
+    generated = [model.source_name for model in serving_plan.models if model.files]
+    if serving_plan.called and serving_plan.form is Form.STEPPED_ENSEMBLE:
+        why = serving_plan.reasons[0] if serving_plan.reasons else "a generated model calls others"
         raise NotPlain(source, f"{why}; the generated model {generated[-1]} calls others by name")
-    if made.called:
-        called = ", ".join(made.source_names.get(name, name) for name in made.called[:10])
+    if serving_plan.called:
+        called = ", ".join(
+            serving_plan.source_names.get(name, name) for name in serving_plan.called[:10]
+        )
         raise NotPlain(source, f"models in it call others by name ({called})")
 
 
 def _check_place(source: Path, destination: Path) -> None:
-    inside, around = destination.resolve(), source.resolve()
-    if inside == around or around in inside.parents:
+    real_destination, real_source = destination.resolve(), source.resolve()
+    if real_destination == real_source or real_source in real_destination.parents:
         raise DestinationUnusable(
             destination, "it lies inside of the source", "name a place outside of it"
         )
@@ -211,55 +228,47 @@ def _copy(target: Path, place: Path, within: Path) -> None:
         return
     place.mkdir()
     tree = walk(target, within)
-    for one in tree.entries:
-        if one.is_directory:
-            (place / one.place).mkdir()
+    for entry in tree.entries:
+        if entry.is_directory:
+            (place / entry.place).mkdir()
         else:
-            shutil.copy(one.source, place / one.place)
+            shutil.copy(entry.source, place / entry.place)
 
 
-def _check_result(place: Path, made: ServingPlan) -> None:
+def _check_result(place: Path, serving_plan: ServingPlan) -> None:
     """What was written is an archive as any other, and says what was planned."""
-    repository = read_repository(place, made.entry)
-    again = plan(repository, None, Namespace("m"), strict=False)
-    if len(again.models) != len(made.models):
-        missing = {*made.triton_names} - {model.source_name for model in again.models}
+    repository = read_repository(place, serving_plan.entry)
+    read_again = plan(repository, None, Namespace("m"), strict=False, names=CONTAINERS_NAMES)
+    if len(read_again.models) != len(serving_plan.models):
+        missing = {*serving_plan.triton_names} - {model.source_name for model in read_again.models}
         raise CommandError(
             f"{place}: the rewritten repository does not use {', '.join(sorted(missing))}, which "
             "the plan needs; serve the archive with this container, and report this"
         )
 
 
-def _told(
-    made: ServingPlan, destination: Path, size: int, lacking: ConfigIncomplete | None
+def report_lines(
+    serving_plan: ServingPlan, destination: Path, size: int, lacking: ConfigIncomplete | None
 ) -> Iterator[str]:
-    for note in (*made.reasons, *made.notes, *made.doubts):
+    """What was written and what to do with it, for people.
+
+    size: in bytes. lacking: what strict mode would miss in the configs, None for nothing.
+    """
+    entry, models = serving_plan.entry, serving_plan.models
+    for note in (*serving_plan.reasons, *serving_plan.notes, *serving_plan.doubts):
         yield f"note: {note}"
-    for model in made.models:
-        if model.not_compiled:
-            yield (
-                f"note: {model.source_name} is not compiled, it needs NVTabular in Triton's "
-                f"Python: {model.not_compiled}"
-            )
-        for kept in model.compiled.program.kept if model.compiled else ():
-            yield (
-                f"note: {model.source_name} is compiled in part, it needs NVTabular in Triton's "
-                f"Python: {kept.reason}"
-            )
-    models = "1 model" if len(made.models) == 1 else f"{len(made.models)} models"
-    yield f"{destination}  {made.form.value}, {models}, {human_size(size)}"
-    for model in made.models:
-        name, made_of = model.triton_name, ""
-        if model.compiled is not None:
-            program = model.compiled.program
-            how = "compiled in part" if program.kept else "compiled"
-            made_of = f"  {how}: numpy  ({counted(program.operators)})"
-        yield f"  {name}{made_of}" + ("  ← invoked" if name == made.entry else "")
-    yield f"next: python -m ensemble_tools pack {destination} -o {made.entry}.tar.gz"
-    if len(made.models) > 1:
+    for model in models:
+        yield from _notes_on_nvtabular(model)
+    count = "1 model" if len(models) == 1 else f"{len(models)} models"
+    yield f"{destination}  {serving_plan.form.value}, {count}, {human_size(size)}"
+    for model in models:
+        mark = "  ← invoked" if model.triton_name == entry else ""
+        yield f"  {model.triton_name}{_describe_compiled(model)}{mark}"
+    yield f"next: python -m ensemble_tools pack {destination} -o {entry}.tar.gz"
+    if len(models) > 1:
         yield (
             "as a single-model endpoint it needs SAGEMAKER_TRITON_DEFAULT_MODEL_NAME="
-            f"{made.entry}; a multi-model endpoint finds it"
+            f"{entry}; a multi-model endpoint finds it"
         )
     if lacking is None:
         yield (
@@ -268,3 +277,24 @@ def _told(
         )
     else:
         yield f"do not switch auto-completion off ({STRICT_FLAG}): {lacking}"
+
+
+def _notes_on_nvtabular(model: PublishedModel) -> Iterator[str]:
+    if model.not_compiled:
+        yield (
+            f"note: {model.source_name} is not compiled, it needs NVTabular in Triton's "
+            f"Python: {model.not_compiled}"
+        )
+    for kept in model.compiled.program.kept if model.compiled else ():
+        yield (
+            f"note: {model.source_name} is compiled in part, it needs NVTabular in Triton's "
+            f"Python: {kept.reason}"
+        )
+
+
+def _describe_compiled(model: PublishedModel) -> str:
+    if model.compiled is None:
+        return ""
+    program = model.compiled.program
+    how = "compiled in part" if program.kept else "compiled"
+    return f"  {how}: numpy  ({describe_operators(program.operators)})"

@@ -63,7 +63,7 @@ def walk(top: Path, within: Path) -> SourceTree:
 
     Raises TreeUnusable (a link out, a circle, a device) or OSError.
     """
-    found: list[Entry] = []
+    entries: list[Entry] = []
     litter: list[str] = []
     waiting: list[tuple[Path, str, frozenset[tuple[int, int]]]] = [(top, "", frozenset())]
     while waiting:
@@ -71,22 +71,23 @@ def walk(top: Path, within: Path) -> SourceTree:
         identity = _identity(directory)
         if identity in above or len(above) > MAX_DEPTH:
             raise TreeUnusable(
-                directory, "directories or links in it lead in circles or too deep",
+                directory,
+                "directories or links in it lead in circles or too deep",
                 "remove the link",
-            )  # fmt: skip
+            )
         for name in os.listdir(directory):
             source, place = directory / name, prefix + name
             if is_litter(name):
                 litter.append(place)
                 continue
             entry = _entry(source, place, within)
-            found.append(entry)
+            entries.append(entry)
             if entry.is_directory:
                 waiting.append((source, place + "/", above | {identity}))
-        if len(found) > MAX_ENTRIES:
+        if len(entries) > MAX_ENTRIES:
             raise TreeUnusable(top, f"it holds more than {MAX_ENTRIES} entries", "split it")
     return SourceTree(
-        tuple(sorted(found, key=lambda entry: entry.place.split("/"))), tuple(sorted(litter))
+        tuple(sorted(entries, key=lambda entry: entry.place.split("/"))), tuple(sorted(litter))
     )
 
 
@@ -115,9 +116,10 @@ def check_link(source: Path, within: Path) -> None:
         raise TreeUnusable(source, "it is a link that leads nowhere", "remove it")
     if os.path.commonpath([target, real_root]) != real_root:
         raise TreeUnusable(
-            source, f"it is a link out of the archive, to {target}",
+            source,
+            f"it is a link out of the archive, to {target}",
             "copy what it leads to into its place, or remove it",
-        )  # fmt: skip
+        )
 
 
 def _identity(directory: Path) -> tuple[int, int]:

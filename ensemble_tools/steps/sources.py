@@ -20,7 +20,7 @@ ConversionRow = Mapping[str, object]
 
 def convert_source(conversions: list[ConversionRow]) -> str:
     """The step that carries out conversions."""
-    return _filled(_template("convert"), {"CONVERSIONS": conversions})
+    return _fill_in(_template("convert"), {"CONVERSIONS": conversions})
 
 
 def front_source(
@@ -38,18 +38,22 @@ def front_source(
     top, _, end = _template("front").partition(_CONVERSIONS)
     carried_out = _template("convert").partition(_CONVERSIONS)[2].partition(_FILLED_IN)[0]
     rest = end.lstrip("\n")
-    return _filled(
+    return _fill_in(
         f"{top}{_CONVERSIONS}{carried_out}{rest}",
         {
-            "MODEL": model, "SENT": sent, "FETCHED": fetched, "BEFORE": before, "AFTER": after,
+            "MODEL": model,
+            "SENT": sent,
+            "FETCHED": fetched,
+            "BEFORE": before,
+            "AFTER": after,
             "ANSWER": answer,
         },
-    )  # fmt: skip
+    )
 
 
 def forest_source(model: str, columns: list[str], outputs: list[str]) -> str:
     """The step that calls a forest: model is its Triton name; no columns: the matrix comes made."""
-    return _filled(_template("forest"), {"MODEL": model, "COLUMNS": columns, "OUTPUTS": outputs})
+    return _fill_in(_template("forest"), {"MODEL": model, "COLUMNS": columns, "OUTPUTS": outputs})
 
 
 def named_calls_source(delivered: str, names: Mapping[str, str]) -> str:
@@ -57,7 +61,7 @@ def named_calls_source(delivered: str, names: Mapping[str, str]) -> str:
 
     names: the models that it may call, by their names in the archive -> their Triton names.
     """
-    filled = _filled(_template("named_calls"), {"_NAMES": dict(names)})
+    filled = _fill_in(_template("named_calls"), {"_NAMES": dict(names)})
     return f"{filled}_run_delivered({delivered!r}, _NAMES)\n"
 
 
@@ -70,11 +74,11 @@ def merlin_source(
     calls: model -> its output tensors and the inputs of this step that hold them. readers: what is
     fed -> its place in the graph, and its tensors and the outputs of this step that hold them.
     """
-    return _filled(
+    return _fill_in(
         _template("merlin"),
         {
             "CALLS": {name: dict(outputs) for name, outputs in calls.items()},
-            "READERS": {name: (place, dict(made)) for name, (place, made) in readers.items()},
+            "READERS": {name: (place, dict(outputs)) for name, (place, outputs) in readers.items()},
         },
     )
 
@@ -83,10 +87,10 @@ def _template(name: str) -> str:
     return files(__package__).joinpath(f"{name}_model.py").read_text(encoding="utf-8")
 
 
-def _filled(template: str, values: Mapping[str, object]) -> str:
+def _fill_in(template: str, constants: Mapping[str, object]) -> str:
     head = template.partition(_FILLED_IN)[0]
     lines = [
         f"{name} = {pformat(value, width=_WIDTH, sort_dicts=False)}"
-        for name, value in values.items()
+        for name, value in constants.items()
     ]
     return f"{head}{_FILLED_IN}\n" + "\n".join(lines) + "\n"

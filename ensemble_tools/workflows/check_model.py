@@ -5,6 +5,11 @@ It reads a job as JSON on standard input, loads both models as Triton's Python b
 both the same generated requests, and writes what it found as JSON on standard output. It loads
 pickles, as serving does. The house never imports it.
 
+It must be one file: that Python is isolated (`-I`) and runs it by its path, so that nothing beside
+it can be imported, and no module of ours stands in the way of one that a model or NVTabular wants.
+Its parts, from the top: the backend that models see, columns with their values, what is known of
+those, requests, the comparison.
+
 The requests are the same each time. Their values are the categories that the workflow's files and
 the program's tables know, numbers at the edges of the program's steps, and what is in neither.
 """
@@ -22,11 +27,20 @@ import numpy as np
 
 #: Triton's types -> numpy's; texts are arrays of bytes objects.
 NUMPY = {
-    "TYPE_BOOL": "bool", "TYPE_UINT8": "uint8", "TYPE_UINT16": "uint16", "TYPE_UINT32": "uint32",
-    "TYPE_UINT64": "uint64", "TYPE_INT8": "int8", "TYPE_INT16": "int16", "TYPE_INT32": "int32",
-    "TYPE_INT64": "int64", "TYPE_FP16": "float16", "TYPE_FP32": "float32", "TYPE_FP64": "float64",
+    "TYPE_BOOL": "bool",
+    "TYPE_UINT8": "uint8",
+    "TYPE_UINT16": "uint16",
+    "TYPE_UINT32": "uint32",
+    "TYPE_UINT64": "uint64",
+    "TYPE_INT8": "int8",
+    "TYPE_INT16": "int16",
+    "TYPE_INT32": "int32",
+    "TYPE_INT64": "int64",
+    "TYPE_FP16": "float16",
+    "TYPE_FP32": "float32",
+    "TYPE_FP64": "float64",
     "TYPE_STRING": "object",
-}  # fmt: skip
+}
 SEED = 20_230_800
 BATCHES = (1, 2, 5, 64)
 #: Rows of the requests that are about values and not about sizes.
@@ -35,12 +49,28 @@ ROWS = 5
 MOST_CATEGORIES = 2000
 WORDS = [b"a", b"b", b"shoes", b"1", b"2", b"some longer text of several words"]
 ODD_TEXTS = [
-    b"", b" ", b"0", b"1", b"-1", b"1.5", b"nan", b"NaN", b"None", b"null", b"<NA>", b"true",
-    b"a b\tc\n", b"beer\x00", b"x" * 300,
-]  # fmt: skip
+    b"",
+    b" ",
+    b"0",
+    b"1",
+    b"-1",
+    b"1.5",
+    b"nan",
+    b"NaN",
+    b"None",
+    b"null",
+    b"<NA>",
+    b"true",
+    b"a b\tc\n",
+    b"beer\x00",
+    b"x" * 300,
+]
 FOREIGN_TEXTS = [text.encode() for text in ("Zürich", "日本語", "\U0001f600", "é")] + [b"\xff\xfe"]
 #: Lists of ordinary requests have 1 to so many values.
 LIST_LENGTH, LONG_LIST = 4, 300
+
+
+# -- the backend that models see
 
 
 class Backend(types.ModuleType):
@@ -72,7 +102,7 @@ class Backend(types.ModuleType):
 
     @staticmethod
     def get_output_config_by_name(config, name):
-        return next((one for one in config.get("output", []) if one["name"] == name), None)
+        return next((output for output in config.get("output", []) if output["name"] == name), None)
 
     @staticmethod
     def triton_string_to_numpy(text):
@@ -111,7 +141,10 @@ class Model:
         return {tensor.name: tensor.as_numpy() for tensor in response.output_tensors}
 
 
-class Column:
+# -- columns and their values
+
+
+class AskedColumn:
     """An input of the workflow, and values to ask for.
 
     known: those that the workflow was made with, or are at the edges of what it does with them.
@@ -130,25 +163,29 @@ class Column:
     def array(self, values):
         """Values of any kind as an array of the column's, without those that do not fit."""
         if self.kind.kind == "O":
-            texts = [one.encode() if isinstance(one, str) else one for one in values]
-            found = np.empty(sum(isinstance(one, bytes) for one in texts), object)
-            found[:] = [one for one in texts if isinstance(one, bytes)]
+            texts = [value.encode() if isinstance(value, str) else value for value in values]
+            found = np.empty(sum(isinstance(text, bytes) for text in texts), object)
+            found[:] = [text for text in texts if isinstance(text, bytes)]
             return found
-        numbers = [one for one in values if isinstance(one, (int, float)) and np.isfinite(one)]
+        numbers = [
+            number for number in values if isinstance(number, (int, float)) and np.isfinite(number)
+        ]
         if self.kind.kind == "b":
             return np.array([False, True])
         if self.kind.kind == "f":
             with np.errstate(all="ignore"):
                 return np.array(numbers, np.float64).astype(self.kind)
         limits = np.iinfo(self.kind)
-        whole = [int(one) for one in numbers if one == int(one)]
-        return np.array([one for one in whole if limits.min <= one <= limits.max], self.kind)
+        whole = [int(number) for number in numbers if number == int(number)]
+        return np.array(
+            [number for number in whole if limits.min <= number <= limits.max], self.kind
+        )
 
     def add(self, values):
         """More values that are known."""
         added = self.array(values)
         if self.kind.kind == "O":
-            added = np.array([one for one in added if one.isascii()] + [None], object)[:-1]
+            added = np.array([text for text in added if text.isascii()] + [None], object)[:-1]
         self.known = np.concatenate([self.known, added])
 
     def add_edges(self, numbers):
@@ -156,34 +193,43 @@ class Column:
         if self.kind.kind == "f":
             exact = np.array(numbers, self.kind)
             infinity = self.kind.type(np.inf)
-            self.add([*exact.tolist(), *np.nextafter(exact, infinity).tolist(),
-                      *np.nextafter(exact, -infinity).tolist()])  # fmt: skip
+            self.add(
+                [
+                    *exact.tolist(),
+                    *np.nextafter(exact, infinity).tolist(),
+                    *np.nextafter(exact, -infinity).tolist(),
+                ]
+            )
         elif self.kind.kind in "iu":
-            whole = [int(one) for one in numbers]
-            self.add([one + more for one in whole for more in (-1, 0, 1)])
+            whole = [int(number) for number in numbers]
+            self.add([number + more for number in whole for more in (-1, 0, 1)])
 
     # -- values of a request
 
-    def drawn(self, flavor, count, random):
+    def draw(self, flavor, count, random):
         """So many values of a flavor, shape (count,)."""
-        return getattr(self, flavor)(count, random)
+        return getattr(self, f"draw_{flavor}")(count, random)
 
-    def usual(self, count, random):
+    def draw_usual(self, count, random):
         return self.known[random.integers(0, len(self.known), count)]
 
-    def mixed(self, count, random):
-        made = self.usual(count, random)
+    def draw_mixed(self, count, random):
+        values = self.draw_usual(count, random)
         choice = random.random(count)
         for flavor, start, end in (
-            ("unseen", 0.0, 0.2), ("extreme", 0.2, 0.3), ("missing", 0.3, 0.4),
-        ):  # fmt: skip
+            ("unseen", 0.0, 0.2),
+            ("extreme", 0.2, 0.3),
+            ("missing", 0.3, 0.4),
+        ):
             inside = (start <= choice) & (choice < end)
-            made[inside] = self.drawn(flavor, count, random)[inside]
-        return made
+            values[inside] = self.draw(flavor, count, random)[inside]
+        return values
 
-    def unseen(self, count, random):
+    def draw_unseen(self, count, random):
         if self.kind.kind == "O":
-            return self._cycled([b"never seen %d" % one for one in range(count)] or [b""], count)
+            return self._cycle(
+                [b"never seen %d" % number for number in range(count)] or [b""], count
+            )
         if self.kind.kind in "iu":
             high = np.iinfo(self.kind).max
             return random.integers(high // 2, high, count, dtype=self.kind, endpoint=True)
@@ -191,9 +237,9 @@ class Column:
             return random.uniform(-1e4, 1e4, count).astype(self.kind)
         return random.random(count) < 0.5
 
-    def extreme(self, count, random):
+    def draw_extreme(self, count, random):
         if self.kind.kind == "O":
-            return self._cycled(ODD_TEXTS, count, random)
+            return self._cycle(ODD_TEXTS, count, random)
         if self.kind.kind == "b":
             return random.random(count) < 0.5
         if self.kind.kind == "f":
@@ -203,45 +249,48 @@ class Column:
         else:
             limits = np.iinfo(self.kind)
             numbers = [0, 1, -1 if limits.min else 2, limits.min, limits.max]
-        return self._cycled(numbers, count, random)
+        return self._cycle(numbers, count, random)
 
-    def missing(self, count, random):
+    def draw_missing(self, count, random):
         if self.kind.kind == "f":
             return np.full(count, np.nan, self.kind)
-        return self.usual(count, random)
+        return self.draw_usual(count, random)
 
-    def infinite(self, count, random):
+    def draw_infinite(self, count, random):
         if self.kind.kind == "f":
-            return self._cycled([np.inf, -np.inf, np.nan, 1.5], count)
-        return self.usual(count, random)
+            return self._cycle([np.inf, -np.inf, np.nan, 1.5], count)
+        return self.draw_usual(count, random)
 
-    def foreign(self, count, random):
+    def draw_foreign(self, count, random):
         if self.kind.kind == "O":
-            return self._cycled(FOREIGN_TEXTS, count)
-        return self.usual(count, random)
+            return self._cycle(FOREIGN_TEXTS, count)
+        return self.draw_usual(count, random)
 
-    def every(self, count, random):
+    def draw_every(self, count, random):
         return self.known[np.arange(count) % len(self.known)]
 
-    def _cycled(self, values, count, random=None):
+    def _cycle(self, values, count, random=None):
         start = 0 if random is None else int(random.integers(len(values)))
         found = np.empty(len(values), self.kind)
         found[:] = values
         return found[(start + np.arange(count)) % len(values)]
 
 
-def columns_of(program, job):
-    """The program's inputs, with what they are known to hold, and its files' rows (files_of)."""
+# -- what is known of columns: from the workflow's files and the program
+
+
+def read_columns(program, job):
+    """The program's inputs, with what they are known to hold, and its files' rows (read_files)."""
     declared = {tensor["name"]: tensor for tensor in job["config"].get("input", [])}
-    columns = [Column(row, declared) for row in program["inputs"]]
+    columns = [AskedColumn(row, declared) for row in program["inputs"]]
     directory = Path(job["directory"])
-    files = files_of(directory / "workflow", {column.name for column in columns})
+    files = read_files(directory / "workflow", {column.name for column in columns})
     for file in files:
         for column in columns:
             column.add(file.get(column.name, []))
-    for column, numbers, tables in zip(columns, *readers(program), strict=True):
+    for column, numbers, tables in zip(columns, *trace_inputs(program), strict=True):
         for file, key, kind in sorted(tables):
-            column.add(keys_of(directory / "tables", file, key, kind))
+            column.add(read_keys(directory / "tables", file, key, kind))
         column.add_edges(numbers)
     random = np.random.default_rng(SEED)
     for column in columns:
@@ -253,7 +302,7 @@ def columns_of(program, job):
     return columns, files
 
 
-def files_of(workflow, names):
+def read_files(workflow, names):
     """Of each parquet file, rows that are spread over it: columns of those names, by their names.
 
     A file that cannot be read is left out: NVTabular will say so itself.
@@ -268,17 +317,17 @@ def files_of(workflow, names):
         except Exception:
             data = None
         if data is not None and data.num_rows:
-            rows = data.take(spread(data.num_rows)).to_pydict()
+            rows = data.take(pick_rows(data.num_rows)).to_pydict()
             found.append(dict(rows))
     return found
 
 
-def spread(size):
+def pick_rows(size):
     """Numbers of at most MOST_CATEGORIES rows of so many, the first and the last among them."""
     return np.unique(np.linspace(0, size - 1, min(size, MOST_CATEGORIES)).astype(np.int64))
 
 
-def readers(program):
+def trace_inputs(program):
     """For each input: numbers of the steps that its values come to, and keys of tables.
 
     A key is the table's file, the key's place in it and its kind.
@@ -289,48 +338,52 @@ def readers(program):
     numbers = [[] for _ in inputs]
     tables = [set() for _ in inputs]
     for step in program["steps"]:
-        given, reads = step["given"], [origins[number] for number in step["reads"]]
+        parameters, reads = step["given"], [origins[number] for number in step["reads"]]
         if not reads:  # NVTabular's own part of a program
-            reads = [{places[name] for name in given.get("inputs", []) if name in places}]
+            reads = [{places[name] for name in parameters.get("inputs", []) if name in places}]
         above = set().union(*reads)
         for number in step["writes"]:
             origins[number] = above
-        if "table" in given:
-            table = program["tables"][given["table"]]
+        if "table" in parameters:
+            table = program["tables"][parameters["table"]]
             first = len(table["keys"]) - len(reads)  # a fold, which is no column
-            for place, one in enumerate(reads, max(first, 0)):
+            for place, origin in enumerate(reads, max(first, 0)):
                 kind = table["keys"][place]["kind"] if place < len(table["keys"]) else ""
-                for number in one:
+                for number in origin:
                     tables[number].add((table["file"], place, kind))
         for number in above:
-            numbers[number] += [one for one in numbers_in(given) if one not in numbers[number]]
+            numbers[number] += [
+                found for found in find_numbers(parameters) if found not in numbers[number]
+            ]
     return numbers, tables
 
 
-def numbers_in(given):
+def find_numbers(parameters):
     """All finite numbers in a step's parameters."""
-    if isinstance(given, dict):
-        return [one for value in given.values() for one in numbers_in(value)]
-    if isinstance(given, list):
-        return [one for value in given for one in numbers_in(value)]
-    if isinstance(given, (int, float)) and not isinstance(given, bool) and np.isfinite(given):
-        return [given]
-    return []
+    if isinstance(parameters, dict):
+        return [number for value in parameters.values() for number in find_numbers(value)]
+    if isinstance(parameters, list):
+        return [number for value in parameters for number in find_numbers(value)]
+    is_number = isinstance(parameters, (int, float)) and not isinstance(parameters, bool)
+    return [parameters] if is_number and np.isfinite(parameters) else []
 
 
-def keys_of(tables, file, key, kind):
+def read_keys(tables, file, key, kind):
     """Some keys of a published table."""
     if kind != "text":
         keys = np.load(tables / f"{file}.{key}.keys.npy", mmap_mode="r")
-        return keys[spread(len(keys))].tolist() if len(keys) else []
+        return keys[pick_rows(len(keys))].tolist() if len(keys) else []
     starts, lengths, words = (
         np.load(tables / f"{file}.{key}.{part}.npy", mmap_mode="r")
         for part in ("starts", "lengths", "words")
     )
-    chosen = spread(len(starts)) if len(starts) else []
+    chosen = pick_rows(len(starts)) if len(starts) else []
     return [
-        words[starts[one] : starts[one] + lengths[one]].tobytes().rstrip(b"\0") for one in chosen
+        words[starts[row] : starts[row] + lengths[row]].tobytes().rstrip(b"\0") for row in chosen
     ]
+
+
+# -- requests
 
 
 class Requests:
@@ -350,33 +403,38 @@ class Requests:
         """
         for rows in BATCHES:
             for flavor in ("usual", "mixed"):
-                yield from self._made(f"{flavor} values", flavor, rows)
+                yield from self._make(f"{flavor} values", flavor, rows)
         for title, flavor in (
-            ("unseen values", "unseen"), ("extreme values", "extreme"),
-            ("missing values", "missing"), ("infinities", "infinite"),
+            ("unseen values", "unseen"),
+            ("extreme values", "extreme"),
+            ("missing values", "missing"),
+            ("infinities", "infinite"),
             ("texts that are not ASCII", "foreign"),
-        ):  # fmt: skip
-            yield from self._made(title, flavor, ROWS)
-        yield from self._made("no rows", "usual", 0)
-        yield from self._edge_lists()
-        yield from self._made("every category", "every", max(len(c.known) for c in self._columns))
+        ):
+            yield from self._make(title, flavor, ROWS)
+        yield from self._make("no rows", "usual", 0)
+        yield from self._make_edge_lists()
+        yield from self._make("every category", "every", max(len(c.known) for c in self._columns))
         for file in self._files:
             if len(file) > 1:
-                yield from self._made("every combination", "every", len(file[min(file)]), file)
+                yield from self._make("every combination", "every", len(file[min(file)]), file)
 
-    def _made(self, title, flavor, rows, file=None):
+    def _make(self, title, flavor, rows, file=None):
         styles = ["mixed", *self._equal] if self._ragged else ["mixed"]
-        made = []
+        alternatives = []
         for style in styles:
             if style == "mixed":
                 lengths = self._random.integers(1, LIST_LENGTH + 1, rows)
             else:
                 lengths = np.full(rows, style)
-            made.append(self._request(title, flavor, rows, dict.fromkeys(self._names(), lengths),
-                                      file or {}))  # fmt: skip
-        yield made
+            alternatives.append(
+                self._make_request(
+                    title, flavor, rows, dict.fromkeys(self._names(), lengths), file or {}
+                )
+            )
+        yield alternatives
 
-    def _edge_lists(self):
+    def _make_edge_lists(self):
         if not self._ragged:
             return
         for title, lengths in (
@@ -385,25 +443,25 @@ class Requests:
             ("a long list", [1, LONG_LIST, 2, 1, 1]),
         ):
             all_alike = dict.fromkeys(self._names(), np.array(lengths))
-            yield [self._request(title, "mixed", ROWS, all_alike, {})]
+            yield [self._make_request(title, "mixed", ROWS, all_alike, {})]
         differing = {
             name: self._random.integers(0, LIST_LENGTH + 1, ROWS) for name in self._names()
         }
-        yield [self._request("lists of differing lengths", "usual", ROWS, differing, {})]
+        yield [self._make_request("lists of differing lengths", "usual", ROWS, differing, {})]
 
     def _names(self):
         return [column.name for column in self._columns]
 
-    def _request(self, title, flavor, rows, lengths, file):
+    def _make_request(self, title, flavor, rows, lengths, file):
         tensors = {}
         for column in self._columns:
             if column.ragged:
                 offsets = np.concatenate([[0], np.cumsum(lengths[column.name])]).astype(np.int64)
                 values, starts = column.tensors
-                tensors[values] = column.drawn(flavor, int(offsets[-1]), self._random)
+                tensors[values] = column.draw(flavor, int(offsets[-1]), self._random)
                 tensors[starts] = offsets.astype(column.offsets)
                 continue
-            values = column.drawn(flavor, rows, self._random)
+            values = column.draw(flavor, rows, self._random)
             if column.name in file:
                 for row, value in enumerate(file[column.name][:rows]):
                     fitting = column.array([value])
@@ -412,6 +470,9 @@ class Requests:
                 values = np.repeat(values, column.width).reshape(rows, column.width)
             tensors[column.tensors[0]] = values
         return f"{title}, {rows} row{'s' * (rows != 1)}", tensors
+
+
+# -- the comparison
 
 
 def compare(original, compiled, requests):
@@ -426,7 +487,7 @@ def compare(original, compiled, requests):
             expected, found = original.answer(tensors), compiled.answer(tensors)
             asked += 1
             answered += not isinstance(expected, str)
-            different = difference(expected, found)
+            different = describe_difference(expected, found)
             if different:
                 return asked, answered, f"{title}: {different}"
             if not isinstance(expected, str):
@@ -434,7 +495,7 @@ def compare(original, compiled, requests):
     return asked, answered, ""
 
 
-def difference(expected, found):
+def describe_difference(expected, found):
     """What is different, in words; empty for nothing."""
     if isinstance(expected, str):
         return "" if isinstance(found, str) else "NVTabular refuses it"
@@ -443,7 +504,7 @@ def difference(expected, found):
     if expected.keys() != found.keys():
         return f"it has the tensors {sorted(found)} and not {sorted(expected)}"
     for name, array in expected.items():
-        different = array_difference(array, found[name])
+        different = describe_array_difference(array, found[name])
         if different:
             return f"tensor {name!r}: {different}"
     return ""
@@ -458,42 +519,45 @@ def rows_of(answer):
             yield len(array)
 
 
-def array_difference(expected, found):
+def describe_array_difference(expected, found):
     """What is different of two arrays; any NaN is like any other."""
     if expected.dtype != found.dtype or expected.shape != found.shape:
         return (
             f"it is {found.dtype.name}{list(found.shape)} and not "
             f"{expected.dtype.name}{list(expected.shape)}"
         )
-    mine, theirs = bits(found), bits(expected)
+    mine, theirs = to_bits(found), to_bits(expected)
     unequal = np.flatnonzero(mine != theirs)
     if not len(unequal):
         return ""
     place = unequal[0]
     return (
-        f"{len(unequal)} of {expected.size} values, such as {shown(found, place)} in place of "
-        f"{shown(expected, place)}"
+        f"{len(unequal)} of {expected.size} values, such as {show(found, place)} in place of "
+        f"{show(expected, place)}"
     )
 
 
-def bits(array):
+def to_bits(array):
     """An array that is equal only where every bit is; texts as bytes."""
     flat = np.ascontiguousarray(array).reshape(-1)
     if flat.dtype.kind == "O":
-        made = np.empty(len(flat), object)
-        made[:] = [one if isinstance(one, bytes) else str(one).encode() for one in flat]
-        return made
+        texts = np.empty(len(flat), object)
+        texts[:] = [value if isinstance(value, bytes) else str(value).encode() for value in flat]
+        return texts
     if flat.dtype.kind == "f":
         flat = np.where(np.isnan(flat), np.array(np.nan, flat.dtype), flat)
     return flat.view(f"u{flat.dtype.itemsize}")
 
 
-def shown(array, place):
+def show(array, place):
     """One value of an array, short."""
     return str(array.reshape(-1)[place])[:40]
 
 
-def quiet():
+# -- the program
+
+
+def silence_logs():
     """NVTabular warns while it is imported, and logs each refusal."""
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
@@ -503,16 +567,16 @@ def main():
     """The job's answer."""
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print is no answer
-    quiet()
+    silence_logs()
     job = json.load(sys.stdin)
     sys.modules["triton_python_backend_utils"] = Backend("triton_python_backend_utils")
     original = Model(job["original"], job)
-    quiet()  # Merlin's modules set filters of their own
+    silence_logs()  # Merlin's modules set filters of their own
     sys.path.insert(0, job["directory"])  # as the Python backend does
     compiled = Model(job["compiled"], job)
     program = json.loads((Path(job["directory"]) / "tables/program.json").read_text("utf-8"))
     shapes = [row["shape"][0] for row in program["outputs"] if not row["ragged"] and row["shape"]]
-    requests = Requests(*columns_of(program, job), lengths=shapes)
+    requests = Requests(*read_columns(program, job), lengths=shapes)
     asked, answered, different = compare(original, compiled, requests)
     json.dump({"asked": asked, "answered": answered, "difference": different}, answer)
     answer.close()

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import triton_python_backend_utils as pb_utils
 from compiled_workflow.columns import RequestError
-from compiled_workflow.program import Program
+from compiled_workflow.program import LoadedProgram
 
 #: tritonserver 2.51 dies when a step of an ensemble errs while it still starts the others.
 #: NVTabular takes as long as this before it errs.
@@ -18,7 +18,7 @@ class TritonPythonModel:
 
     def initialize(self, args):
         version = Path(__file__).parent
-        self._program = Program(version / "tables")
+        self._program = LoadedProgram(version / "tables")
         self._tensors = self._program.tensors
 
     def execute(self, requests):

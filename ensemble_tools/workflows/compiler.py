@@ -8,74 +8,60 @@ columns to its operator.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
+from ensemble_tools.archive.executor_graph import Column, ExecutorGraph, Node
+from ensemble_tools.archive.tensor_names import ragged_tensors
 from ensemble_tools.errors import quoted
-from ensemble_tools.executor_graph import Column, ExecutorGraph, Node
-from ensemble_tools.tensor_names import ragged_tensors
 from ensemble_tools.workflows.errors import NotCompiled
-from ensemble_tools.workflows.frames import Family, Frame, Value
-from ensemble_tools.workflows.operators import OPERATORS, Call
+from ensemble_tools.workflows.frames import ColumnType, Frame, Kind
+from ensemble_tools.workflows.operators import OPERATORS
 from ensemble_tools.workflows.parameters import Unknown
-from ensemble_tools.workflows.program import Input, Kept, Plain, Program, Step, Table
+from ensemble_tools.workflows.program import Input, Kept, Program, Step, Table
+from ensemble_tools.workflows.rules import Call, KeptColumns, Rule
+from ensemble_tools.workflows.runtime.kept import KeptNode
+from ensemble_tools.workflows.runtime.records import Parameters
+from ensemble_tools.workflows.runtime.tensors import InputColumn, OutputColumn
 
 #: Triton's data types -> what they are to the compiler, and the width in bytes.
-_FAMILIES = {
-    "TYPE_BOOL": (Family.BOOL, 1),
-    "TYPE_INT8": (Family.INT, 1), "TYPE_INT16": (Family.INT, 2), "TYPE_INT32": (Family.INT, 4),
-    "TYPE_INT64": (Family.INT, 8), "TYPE_UINT8": (Family.INT, 1), "TYPE_UINT16": (Family.INT, 2),
-    "TYPE_UINT32": (Family.INT, 4), "TYPE_FP32": (Family.FLOAT, 4), "TYPE_FP64": (Family.FLOAT, 8),
-    "TYPE_STRING": (Family.TEXT, 0),
-}  # fmt: skip
+_KINDS = {
+    "TYPE_BOOL": (Kind.BOOL, 1),
+    "TYPE_INT8": (Kind.INT, 1),
+    "TYPE_INT16": (Kind.INT, 2),
+    "TYPE_INT32": (Kind.INT, 4),
+    "TYPE_INT64": (Kind.INT, 8),
+    "TYPE_UINT8": (Kind.INT, 1),
+    "TYPE_UINT16": (Kind.INT, 2),
+    "TYPE_UINT32": (Kind.INT, 4),
+    "TYPE_FP32": (Kind.FLOAT, 4),
+    "TYPE_FP64": (Kind.FLOAT, 8),
+    "TYPE_STRING": (Kind.TEXT, 0),
+}
 #: What a schema says of texts that are answered; Triton takes none of what it calls `str`.
 _TEXTS = ("object",)
-#: Operators that NVTabular can run for a program, since they keep the rows and are known to put out
-#: their output schema's columns: True, beside all that they were given; False, alone. None reads a
-#: category file: all that do share NVTabular's cache of them.
-_KEPT = {
-    **{
-        f"nvtabular.ops.{module}.{name}": whole
-        for module, name, whole in (
-            ("bucketize", "Bucketize", False), ("clip", "Clip", False),
-            ("column_similarity", "ColumnSimilarity", True),
-            ("difference_lag", "DifferenceLag", False), ("fill", "FillMissing", True),
-            ("fill", "FillMedian", True), ("hash_bucket", "HashBucket", True),
-            ("hashed_cross", "HashedCross", False), ("lambdaop", "LambdaOp", False),
-            ("logop", "LogOp", True),
-            ("normalize", "Normalize", False), ("normalize", "NormalizeMinMax", False),
-            ("reduce_dtype_size", "ReduceDtypeSize", True),
-        )
-    },
-    "merlin.dag.ops.udf.UDF": False,
-}  # fmt: skip
-#: Why operators are not compiled that NVTabular has.
-_UNKNOWN = {
-    "merlin.dag.ops.udf.UDF": "it calls a function of yours",
-    "nvtabular.ops.column_similarity.ColumnSimilarity": "numba compiles its sums",
-    "nvtabular.ops.filter.Filter": "a function of yours decides which rows there are",
-    "nvtabular.ops.join_external.JoinExternal": "its table is pickled inside of the workflow",
-}
-#: What users call it, where NVTabular has another name for the class.
-_LABELS = {"UDF": "LambdaOp"}
+#: The types that an answer's columns are cast to.
+_NUMBERS = (
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+    "float32",
+    "float64",
+    "bool",
+)
 #: How the schema's types begin -> what such values are.
-_BEGINNINGS = (
-    ("int", Family.INT), ("uint", Family.INT), ("float", Family.FLOAT), ("bool", Family.BOOL),
-    ("object", Family.TEXT),
-)  # fmt: skip
+_BEGINNINGS = {
+    "int": Kind.INT,
+    "uint": Kind.INT,
+    "float": Kind.FLOAT,
+    "bool": Kind.BOOL,
+    "object": Kind.TEXT,
+}
 #: Columns that operators are handed, over all of them. A Subgraph is run wherever it stands, so a
 #: few bytes of a pickle can ask for any number; a thousand columns through thirty operators are far
 #: below.
 MAX_COLUMNS = 500_000
-#: The step that NVTabular carries out.
-KEPT_STEP = "kept"
 _SUBGRAPH = "merlin.dag.ops.subgraph.Subgraph"
-#: The types that an answer's columns are cast to.
-_ANSWERED = {
-    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64",
-    "bool",
-}  # fmt: skip
+#: Of classes that nothing is known of.
+_UNKNOWN = Rule(())
 
 
 def compile_workflow(graph: ExecutorGraph, inputs: Mapping[str, Input], directory: Path) -> Program:
@@ -90,6 +76,15 @@ def compile_workflow(graph: ExecutorGraph, inputs: Mapping[str, Input], director
 
 
 class _Compiler:
+    """The walk.
+
+    1. The request's columns get the first registers.
+    2. Each node is run on columns without values: its rule emits steps, or it is kept as it is, or
+       the workflow is not compiled.
+    3. The columns that are answered are found.
+    4. Steps whose columns only kept nodes read are left out again.
+    """
+
     def __init__(self, graph: ExecutorGraph, inputs: Mapping[str, Input], directory: Path) -> None:
         self._graph, self._declared, self._directory = graph, inputs, directory
         self._steps: list[Step] = []
@@ -97,7 +92,8 @@ class _Compiler:
         self._registers = 0
         self._row_sets = 1
         self._operators: Counter[str] = Counter()
-        self._left = MAX_COLUMNS
+        self._columns_allowed = MAX_COLUMNS
+        #: Of kept nodes, by their numbers.
         self._kept: dict[int, Kept] = {}
         #: Registers with columns that a kept node takes in.
         self._spent: set[int] = set()
@@ -105,37 +101,50 @@ class _Compiler:
         self._roots: dict[int, frozenset[str]] = {}
 
     def run(self) -> Program:
-        root, inputs = self._inputs()
+        root, inputs = self._read_inputs()  # 1.
+        frames = self._execute(self._graph, root)  # 2.
         output = self._graph.output_node
-        frame = self._executed(self._graph, root)[output.number]
-        outputs = tuple(self._output(column, frame) for column in output.output)
-        steps, kept = (self._needed(outputs), self._kept) if self._kept else (self._steps, {})
-        left = {step.given["node"] for step in steps if step.operation == KEPT_STEP}
-        if kept and len(left) == len(steps):
-            raise NotCompiled("", (), next(iter(kept.values())).reason)
+        frame = frames[output.number]
+        outputs = tuple(self._answer(column, frame) for column in output.output)  # 3.
+        steps, kept = self._drop_spent(outputs)  # 4.
         return Program(
-            inputs, tuple(steps), outputs, self._registers, tuple(self._tables),
-            dict(self._operators), tuple(one for number, one in kept.items() if number in left),
-        )  # fmt: skip
+            inputs,
+            steps,
+            outputs,
+            self._registers,
+            tuple(self._tables),
+            dict(self._operators),
+            kept,
+        )
 
-    def _needed(self, outputs: tuple[dict[str, Plain], ...]) -> list[Step]:
-        """Without the steps whose columns only what is kept reads: it works them out itself.
+    def _drop_spent(
+        self, outputs: Iterable[OutputColumn]
+    ) -> tuple[tuple[Step, ...], tuple[Kept, ...]]:
+        """Without the steps whose columns only kept nodes read: those work them out themselves.
 
         What nobody reads stays: NVTabular runs it, and may refuse a request for it.
         """
-        read, spent = {output["reads"] for output in outputs}, set(self._spent)
+        if not self._kept:
+            return tuple(self._steps), ()
+        # From the end, so that all who read a step's columns are known before the step is.
+        read, spent = {output.reads for output in outputs}, set(self._spent)
         steps: list[Step] = []
         for step in reversed(self._steps):
             if spent.intersection(step.writes) and not read.intersection(step.writes):
-                spent.update(step.reads)
+                spent.update(step.reads)  # 1. Kept nodes alone read it: so for what it reads.
             else:
-                read.update(step.reads)
+                read.update(step.reads)  # 2. An answer or a step that stays reads it, or nobody.
                 steps.append(step)
-        return steps[::-1]
+        # A kept node that only other kept nodes read is such a step, too.
+        nodes = {step.operation.node for step in steps if isinstance(step.operation, KeptNode)}
+        if len(nodes) == len(steps):
+            raise NotCompiled("", (), next(iter(self._kept.values())).reason)
+        kept = tuple(kept for number, kept in self._kept.items() if number in nodes)
+        return tuple(reversed(steps)), kept
 
     # -- the ends
 
-    def _inputs(self) -> tuple[Frame, tuple[dict[str, Plain], ...]]:
+    def _read_inputs(self) -> tuple[Frame, tuple[InputColumn, ...]]:
         """merlin-core's Graph.input_schema: the inputs of all nodes without parents."""
         columns = {
             column.name: column
@@ -146,126 +155,112 @@ class _Compiler:
         if not columns:
             raise NotCompiled("", (), "it reads no columns")
         frame: Frame = {}
-        rows = []
-        for column in columns.values():
+        inputs = []
+        for name, column in columns.items():
             tensors = _tensors(column)
-            declared = [self._tensor(column, tensor) for tensor in tensors]
-            family, width = self._family(column, declared[0])
-            if len(declared) == 2 and declared[1].data_type not in ("TYPE_INT32", "TYPE_INT64"):
-                raise NotCompiled("", [column.name], "its offsets are no whole numbers")
-            frame[column.name] = Value(self._register(), family, width, len(tensors) == 2)
-            rows.append(
-                {"name": column.name, "tensors": tensors, "text": family is Family.TEXT}
-            )  # fmt: skip
-        return frame, tuple(rows)
+            values, *offsets = [self._tensor(name, tensor) for tensor in tensors]
+            if values.data_type not in _KINDS:
+                raise NotCompiled("", [name], f"a column of {values.data_type} is not known")
+            if offsets and offsets[0].data_type not in ("TYPE_INT32", "TYPE_INT64"):
+                raise NotCompiled("", [name], "its offsets are no whole numbers")
+            kind, width = _KINDS[values.data_type]
+            frame[name] = ColumnType(self._register(), kind, width, is_list=bool(offsets))
+            inputs.append(InputColumn(name, tensors, text=kind is Kind.TEXT))
+        return frame, tuple(inputs)
 
-    def _tensor(self, column: Column, tensor: str) -> Input:
+    def _tensor(self, column: str, tensor: str) -> Input:
         if tensor not in self._declared:
-            raise NotCompiled("", [column.name], f"the model declares no input {quoted(tensor)}")
+            raise NotCompiled("", [column], f"the model declares no input {quoted(tensor)}")
         declared = self._declared[tensor]
         if len(declared.dims) > 2:
-            raise NotCompiled("", [column.name], "it has more than two dimensions")
+            raise NotCompiled("", [column], "it has more than two dimensions")
         return declared
 
-    def _family(self, column: Column, declared: Input) -> tuple[Family, int]:
-        if declared.data_type not in _FAMILIES:
-            raise NotCompiled("", [column.name], f"a column of {declared.data_type} is not known")
-        return _FAMILIES[declared.data_type]
-
-    def _output(self, column: Column, frame: Frame) -> dict[str, Plain]:
+    def _answer(self, column: Column, frame: Frame) -> OutputColumn:
         """merlin-systems' match_representations."""
         if column.name not in frame:
             raise NotCompiled("", [column.name], "the workflow does not put it out")
-        value = frame[column.name]
+        found = frame[column.name]
         is_list = column.is_ragged or len(column.dims or ()) > 1
-        if value.is_list != is_list:
+        if found.is_list != is_list:
             raise NotCompiled(
-                "", [column.name],
+                "",
+                [column.name],
                 f"its schema says {'lists' if is_list else 'one value a row'}, and it is otherwise",
-            )  # fmt: skip
-        if column.dtype in _TEXTS or value.family is Family.TEXT:
-            if column.dtype not in _TEXTS or value.family is not Family.TEXT:
-                raise NotCompiled(
-                    "",
-                    [column.name],
-                    f"its schema says {column.dtype}, and it is {value.family.value}",
-                )
-            dtype = ""
-        elif column.dtype in _ANSWERED:
-            dtype = column.dtype
-        else:
-            raise NotCompiled("", [column.name], f"it is answered as {column.dtype}")
-        shape = list(column.dims or ())[1:]
+            )
+        dtype = _answered_type(column, found)
+        shape = (column.dims or ())[1:]
         if is_list and not column.is_ragged and None in shape:
             raise NotCompiled("", [column.name], "the length of its lists is not known")
-        return {
-            "name": column.name,
-            "tensors": _tensors(column),
-            "reads": value.register,
-            "ragged": column.is_ragged,
-            "dtype": dtype,
-            "shape": shape,
-        }
+        return OutputColumn(
+            column.name, _tensors(column), found.register, column.is_ragged, dtype, shape
+        )
 
     # -- the walk
 
-    def _executed(self, graph: ExecutorGraph, root: Frame) -> dict[int, Frame]:
+    def _execute(self, graph: ExecutorGraph, root: Frame) -> dict[int, Frame]:
         """What each node puts out. A node's operator is run once: it is the same each time."""
         frames: dict[int, Frame] = {}
         for node in graph.nodes:
-            merged = self._merged(graph, node, frames, root)
-            self._left -= 1 + len(merged)
-            if self._left < 0:
+            merged = self._merge(graph, node, frames, root)
+            self._columns_allowed -= 1 + len(merged)
+            if self._columns_allowed < 0:
                 raise NotCompiled("", (), f"it has more than {MAX_COLUMNS} operators and columns")
             steps, tables = len(self._steps), len(self._tables)
             try:
-                frames[node.number] = self._transformed(node, merged)
+                frames[node.number] = self._transform(node, merged)
             except (NotCompiled, Unknown) as error:
+                # 1. Why, in words that name the operator.
                 reason = (
-                    error if isinstance(error, NotCompiled)
+                    error
+                    if isinstance(error, NotCompiled)
                     else NotCompiled(_label(node), node.selection, str(error))
-                )  # fmt: skip
+                )
+                # 2. What its rule emitted before it gave up is taken back.
                 del self._steps[steps:], self._tables[tables:]
+                # 3. A node inside a Subgraph has no number in the workflow's own graph, by which
+                #    NVTabular could be asked for it: the Subgraph as a whole is not compiled.
                 if graph is not self._graph:
                     raise reason from error
-                frames[node.number] = self._kept_as_it_is(node, merged, reason)
+                # 4. NVTabular runs it, if that is known to be possible.
+                frames[node.number] = self._keep(node, merged, reason)
         return frames
 
-    def _kept_as_it_is(self, node: Node, merged: Frame, reason: NotCompiled) -> Frame:
+    def _keep(self, node: Node, merged: Frame, reason: NotCompiled) -> Frame:
         """NVTabular runs this node, and all before it; what it puts out must be known.
 
         Raises the reason why the operator is not compiled where that is not so.
         """
-        whole = _KEPT.get(node.operator.class_name)
-        if whole is None or any(value.rows for value in merged.values()):
+        # 1. It keeps the request's rows, and puts out what its schema says.
+        columns = _rule(node).kept
+        if columns is None or any(column.rows for column in merged.values()):
             raise reason
-        made = dict(merged) if whole else {}
-        values = []
-        for column in node.output:
-            dtype = column.dtype or ""
-            family = next((one for begin, one in _BEGINNINGS if dtype.startswith(begin)), None)
-            if family is None or column.is_ragged or len(column.dims or ()) > 1:
-                raise reason
-            values.append(Value(self._register(), family))
-        names = [column.name for column in node.output]
-        self._steps.append(
-            Step(
-                KEPT_STEP, (), tuple(value.register for value in values),
-                {"node": node.number, "inputs": sorted(self._roots[node.number]), "columns": names,
-                 "families": [value.family.value for value in values]},
-                _label(node), tuple(names),
-            )
-        )  # fmt: skip
-        self._spent.update(value.register for value in merged.values())
+        # 2. One value a row each, of a type that a program knows.
+        kinds = [_schema_kind(column) for column in node.output]
+        known = [kind for kind in kinds if kind is not None]
+        if len(known) != len(kinds):
+            raise reason
+        # 3. The step, which needs the request's own columns; what it is given is worked out again.
+        names = tuple(column.name for column in node.output)
+        written = [ColumnType(self._register(), kind) for kind in known]
+        inputs = tuple(sorted(self._roots[node.number]))
+        operation = KeptNode(node.number, inputs, names, tuple(kind.value for kind in known))
+        registers = tuple(column.register for column in written)
+        self._steps.append(Step(operation, (), registers, _label(node), names))
+        self._spent.update(column.register for column in merged.values())
         self._kept[node.number] = Kept(_label(node), reason.columns, str(reason))
-        made.update(zip(names, values, strict=True))
-        return made
+        frame = dict(merged) if columns is KeptColumns.BESIDE_INPUT else {}
+        frame.update(zip(names, written, strict=True))
+        return frame
 
-    def _merged(
+    def _merge(
         self, graph: ExecutorGraph, node: Node, frames: Mapping[int, Frame], root: Frame
     ) -> Frame:
         """LocalExecutor._append_addl_root_columns and _merge_upstream_columns."""
+        # 1. What parents and dependencies put out.
         upstream = [frames[number] for number in node.upstream]
+        # 2. What none of them does, of what the node's schema and its dependencies' name, is taken
+        #    from the request.
         present = {name for frame in upstream for name in node.inputs if name in frame}
         missing = [
             name
@@ -276,65 +271,63 @@ class _Compiler:
             above = [self._roots[number] for number in node.upstream]
             self._roots[node.number] = frozenset(missing).union(*above)
         if missing:
-            upstream.append({name: self._column(node, root, name) for name in missing})
+            upstream.append({name: _column(node, root, name) for name in missing})
+        # 3. Of columns with one name the last is taken; all must have the same rows.
         merged: Frame = {}
         for frame in upstream:
             merged.update(frame)
-        row_sets = {value.rows for frame in upstream for value in frame.values()}
+        row_sets = {column.rows for frame in upstream for column in frame.values()}
         if len(row_sets) > 1:
             raise NotCompiled(
                 node.operator.label, (), "it joins columns whose rows are not the same"
             )
         return merged
 
-    def _column(self, node: Node, root: Frame, name: str) -> Value:
-        if name not in root:
-            raise NotCompiled(node.operator.label, [name], "the column comes from nowhere")
-        return root[name]
-
-    def _transformed(self, node: Node, frame: Frame) -> Frame:
+    def _transform(self, node: Node, frame: Frame) -> Frame:
         operator = node.operator
         if operator.class_name == _SUBGRAPH:
-            return self._subgraph(node, frame)
-        if operator.class_name not in OPERATORS:
-            why = _UNKNOWN.get(operator.class_name, "this operator is not known")
-            raise NotCompiled(_label(node), node.selection, why)
+            return self._run_subgraph(node, frame)
+        rule = _rule(node)
+        if rule.compile is None:
+            raise NotCompiled(_label(node), node.selection, rule.why_not)
         absent = [name for name in node.selection if name not in frame]
         if absent:
             raise NotCompiled(operator.label, absent, "the column is not there")
-        made = OPERATORS[operator.class_name](Call(node, frame, self._directory, self))
+        put_out = rule.compile(Call(node, frame, self._directory, self))
         if not operator.class_name.startswith("merlin.dag.ops.") and node.selection:
             self._operators[operator.label] += 1
-        return made
+        return put_out
 
-    def _subgraph(self, node: Node, frame: Frame) -> Frame:
+    def _run_subgraph(self, node: Node, frame: Frame) -> Frame:
         inner = node.operator.subgraph
         if inner is None or node.operator.loops:
             raise NotCompiled(node.operator.label, node.selection, "it is repeated")
-        made = self._executed(inner, frame)[inner.output_node.number]
+        put_out = self._execute(inner, frame)[inner.output_node.number]
         names = [column.name for column in inner.output_node.output]
-        return {name: self._column(node, made, name) for name in names}
+        return {name: _column(node, put_out, name) for name in names}
 
-    # -- what operators ask for (operators.Emitter)
+    # -- what rules ask for (rules.Emitter)
 
     def emit(
         self,
         call: Call,
-        operation: str,
-        reads: list[Value],
-        made: list[Value],
-        given: dict[str, Any],
+        operation: Parameters,
+        reads: Iterable[ColumnType],
+        writes: Iterable[ColumnType],
         columns: tuple[str, ...],
-    ) -> list[Value]:
-        """A step; the columns that it makes, in registers of their own."""
-        placed = [value.at(self._register()) for value in made]
+    ) -> list[ColumnType]:
+        """A step; the columns that it writes, in registers of their own."""
+        written = [column.at(self._register()) for column in writes]
         self._steps.append(
             Step(
-                operation, tuple(value.register for value in reads),
-                tuple(value.register for value in placed), given, call.node.operator.label, columns,
+                operation,
+                tuple(column.register for column in reads),
+                tuple(column.register for column in written),
+                call.node.operator.label,
+                columns,
             )
-        )  # fmt: skip
-        return placed
+        )
+        return written
 
     def table(self, table: Table) -> int:
         """The table's number; one that was asked for before has one already.
@@ -358,10 +351,43 @@ class _Compiler:
         return self._registers - 1
 
 
+def _rule(node: Node) -> Rule:
+    return OPERATORS.get(node.operator.class_name, _UNKNOWN)
+
+
 def _label(node: Node) -> str:
-    """Of the node's operator."""
-    return _LABELS.get(node.operator.label, node.operator.label)
+    """What users call the node's operator."""
+    return _rule(node).label or node.operator.label
+
+
+def _column(node: Node, frame: Frame, name: str) -> ColumnType:
+    if name not in frame:
+        raise NotCompiled(node.operator.label, [name], "the column comes from nowhere")
+    return frame[name]
 
 
 def _tensors(column: Column) -> tuple[str, ...]:
     return ragged_tensors(column.name) if column.is_ragged else (column.name,)
+
+
+def _schema_kind(column: Column) -> Kind | None:
+    """What its values are by a schema; None for lists, and for what is not known."""
+    if column.is_ragged or len(column.dims or ()) > 1:
+        return None
+    dtype = column.dtype or ""
+    return next((kind for start, kind in _BEGINNINGS.items() if dtype.startswith(start)), None)
+
+
+def _answered_type(column: Column, found: ColumnType) -> str:
+    """The type that the answer is cast to, empty for texts."""
+    if column.dtype in _TEXTS or found.kind is Kind.TEXT:
+        if column.dtype not in _TEXTS or found.kind is not Kind.TEXT:
+            raise NotCompiled(
+                "",
+                [column.name],
+                f"its schema says {column.dtype}, and it is {found.kind.value}",
+            )
+        return ""
+    if column.dtype not in _NUMBERS:
+        raise NotCompiled("", [column.name], f"it is answered as {column.dtype}")
+    return column.dtype

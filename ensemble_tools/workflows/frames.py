@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 
-class Family(Enum):
+class Kind(Enum):
     """What a column's values are. The width of numbers is only known when a request is there."""
 
     INT = "int"
@@ -17,29 +17,40 @@ class Family(Enum):
     @property
     def is_number(self) -> bool:
         """Whether pandas calculates with it as with numbers."""
-        return self in (Family.INT, Family.FLOAT)
+        return self in (Kind.INT, Kind.FLOAT)
 
 
 @dataclass(frozen=True)
-class Value:
+class ColumnType:
     """A column in a register.
 
-    width: of its items in bytes where that is known for certain, 0 where it depends on values.
+    width: of its items in bytes where that is known for certain, 0 where it depends on values: an
+    operation that may widen its values (casting.put) says 0.
     is_list: it has one list a row. python_rows: those are Python's lists, as Groupby makes them,
     and not arrays. rows: which rows these are; columns of one frame have the same.
     """
 
     register: int
-    family: Family
+    kind: Kind
     width: int = 0
     is_list: bool = False
     python_rows: bool = False
     rows: int = 0
 
-    def at(self, register: int) -> Value:
+    def at(self, register: int) -> ColumnType:
         """The same in another register."""
         return replace(self, register=register)
 
+    def cast(self, dtype: str) -> ColumnType:
+        """A column made of this one. dtype: a numeric type of numpy's, such as `int32`."""
+        letters = dtype.rstrip("0123456789")
+        return replace(
+            self,
+            kind=Kind.FLOAT if letters == "float" else Kind.INT,
+            width=int(dtype[len(letters) :]) // 8,
+            python_rows=False,
+        )
+
 
 #: Columns by their names, in order.
-Frame = dict[str, Value]
+Frame = dict[str, ColumnType]

@@ -7,21 +7,39 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-from ensemble_tools.inert_pickle import Inert, class_name
+from ensemble_tools.archive.inert_pickle import Inert, class_name
+from ensemble_tools.workflows.runtime.records import Number, NumpyNumber
 
 #: numpy's codes of numbers, with how struct reads them.
 _CODES = {
-    "b1": "?", "i1": "b", "i2": "h", "i4": "i", "i8": "q",
-    "u1": "B", "u2": "H", "u4": "I", "u8": "Q", "f4": "f", "f8": "d",
-}  # fmt: skip
+    "b1": "?",
+    "i1": "b",
+    "i2": "h",
+    "i4": "i",
+    "i8": "q",
+    "u1": "B",
+    "u2": "H",
+    "u4": "I",
+    "u8": "Q",
+    "f4": "f",
+    "f8": "d",
+}
 #: Types that operators may be told to make, by every name that they go by.
 _TYPES = {
     name: name
     for name in (
-        "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
-        "float32", "float64",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "float32",
+        "float64",
     )
-} | {"float": "float64", "int": "int64"}  # fmt: skip
+} | {"float": "float64", "int": "int64"}
 _NUMPY_SCALARS = ("numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar")
 _CODED = {
     f"{kind}{bits // 8}": f"{name}{bits}"
@@ -29,16 +47,13 @@ _CODED = {
     for bits in (8, 16, 32, 64)
 }
 
-#: A Python number, or {"dtype", "value"} for one of numpy's.
-Number = Any
-
 
 class Unknown(Exception):
     """A parameter is not what NVTabular 23.8 would have put there; the message says what it is."""
 
 
 def number(value: Any, name: str) -> Number:
-    """A finite number, in a form that the runtime makes the same number of."""
+    """A finite number, Python's or numpy's as it was."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
             raise Unknown(f"{name} is a number of more than 64 bits")
@@ -54,23 +69,35 @@ def number(value: Any, name: str) -> Number:
             except struct.error as error:
                 raise Unknown(f"{name} is cut off") from error
             if math.isfinite(plain):
-                return {"dtype": code, "value": plain}
-    raise Unknown(f"{name} is not a number ({_kind(value)})")
+                return NumpyNumber(code, plain)
+    raise Unknown(f"{name} is not a number ({_type_of(value)})")
+
+
+def number_for(numbers: Mapping[str, Any], column: str, name: str) -> Number:
+    """A column's number of those that an operator has by columns."""
+    if column not in numbers:
+        raise Unknown(f"{name} has nothing for {column}")
+    return number(numbers[column], f"{name} of {column}")
 
 
 def plain(value: Number) -> int | float:
     """The number alone."""
-    found: int | float = value["value"] if isinstance(value, dict) else value
-    return found
+    return value.value if isinstance(value, NumpyNumber) else value
 
 
 def holds(like: Number, value: float) -> bool:
     """Whether a whole number of numpy's keeps its type with that value."""
-    if not isinstance(like, dict) or like["dtype"][0] not in "iu":
+    if not isinstance(like, NumpyNumber) or like.dtype[0] not in "iu":
         return True
-    bits = 8 * int(like["dtype"][1:]) - (like["dtype"][0] == "i")
+    bits = 8 * int(like.dtype[1:]) - (like.dtype[0] == "i")
     limit: int = 2**bits
     return -limit <= value < limit
+
+
+def fits_all_types(value: Number) -> bool:
+    """Whether a column of any type surely keeps it when it takes the value."""
+    found = float(plain(value))
+    return found.is_integer() and abs(found) < 2**24
 
 
 def dtype(value: Any, name: str, default: str) -> str:
@@ -87,35 +114,43 @@ def dtype(value: Any, name: str, default: str) -> str:
         return _CODED[value.args[0]]
     elif isinstance(value, Inert) and value.state.get("name") in _TYPES:
         return _TYPES[value.state["name"]]
-    raise Unknown(f"{name} is {_kind(value)}, not a numeric type")
+    raise Unknown(f"{name} is {_type_of(value)}, not a numeric type")
 
 
 def mapping(value: Any, name: str) -> Mapping[str, Any]:
     """A dict with names as keys."""
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return value
-    raise Unknown(f"{name} is not a dict by names ({_kind(value)})")
+    raise Unknown(f"{name} is not a dict by names ({_type_of(value)})")
 
 
 def names(value: Any, name: str) -> tuple[str, ...]:
     """A list of names."""
-    if isinstance(value, list | tuple) and all(isinstance(one, str) for one in value):
+    if isinstance(value, list | tuple) and all(isinstance(entry, str) for entry in value):
         return tuple(value)
-    raise Unknown(f"{name} is not a list of names ({_kind(value)})")
+    raise Unknown(f"{name} is not a list of names ({_type_of(value)})")
 
 
 def whole(value: Any, name: str) -> int:
     """A whole number of Python."""
     if isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63:
         return value
-    raise Unknown(f"{name} is not a whole number ({_kind(value)})")
+    raise Unknown(f"{name} is not a whole number ({_type_of(value)})")
+
+
+def bucket_count(value: Any) -> int:
+    """How many buckets values are hashed to."""
+    count = whole(value, "num_buckets")
+    if not 0 < count < 2**63:
+        raise Unknown(f"num_buckets is {count}")
+    return count
 
 
 def flag(value: Any, name: str) -> bool:
     """True or False."""
     if isinstance(value, bool):
         return value
-    raise Unknown(f"{name} is not a boolean ({_kind(value)})")
+    raise Unknown(f"{name} is not a boolean ({_type_of(value)})")
 
 
 def node_columns(value: Any, name: str) -> tuple[str, ...]:
@@ -148,5 +183,5 @@ def closed_over(value: Any, module: str, name: str) -> Any:
     raise Unknown("it calls a function of the user's")
 
 
-def _kind(value: Any) -> str:
+def _type_of(value: Any) -> str:
     return class_name(value) or type(value).__name__

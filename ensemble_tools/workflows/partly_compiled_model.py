@@ -11,7 +11,7 @@ import numpy as np
 import nvtabular
 import triton_python_backend_utils as pb_utils
 from compiled_workflow.columns import RequestError
-from compiled_workflow.program import Program
+from compiled_workflow.program import LoadedProgram
 from merlin.dag.executors import LocalExecutor
 from merlin.systems.workflow.base import WorkflowRunner
 from merlin.table import TensorTable
@@ -23,7 +23,7 @@ class TritonPythonModel:
     def initialize(self, args):
         version = Path(__file__).parent
         self._original = Original(version / "workflow", args)
-        self._program = Program(version / "tables", self._original.node)
+        self._program = LoadedProgram(version / "tables", self._original.node)
         self._original.columns = self._program.columns
         self._tensors = self._program.tensors
 
@@ -39,7 +39,7 @@ class TritonPythonModel:
             try:
                 answer = self._program.run(tensors)
             except RequestError as refusal:
-                answer = self._answered_whole(tensors, refusal)
+                answer = self._answer_whole(tensors, refusal)
             return pb_utils.InferenceResponse(
                 [pb_utils.Tensor(name, np.ascontiguousarray(a)) for name, a in answer.items()]
             )
@@ -49,13 +49,13 @@ class TritonPythonModel:
             message = f"NVTabular: {type(error).__name__}: {error}"
             return pb_utils.InferenceResponse(error=pb_utils.TritonError(message))
 
-    def _answered_whole(self, tensors, refusal):
+    def _answer_whole(self, tensors, refusal):
         """NVTabular's answer; where it fails too, the program's sentence is the better one."""
         try:
             return self._original.answer(tensors)
         except Exception as error:
-            said = f"{refusal} (NVTabular: {type(error).__name__}: {error})"
-            raise Refused(said) from error
+            message = f"{refusal} (NVTabular: {type(error).__name__}: {error})"
+            raise Refused(message) from error
 
 
 class Refused(Exception):
@@ -83,10 +83,10 @@ class Original:
     def node(self, number, inputs, tensors):
         """What one node puts out for a request: names and arrays."""
         frame = TensorTable({name: self._column(name, tensors) for name in inputs}).to_df()
-        made = self._executor._execute_node(self._nodes[number], frame)
-        if not np.array_equal(made.index.values, np.arange(len(made))):
+        put_out = self._executor._execute_node(self._nodes[number], frame)
+        if not np.array_equal(put_out.index.values, np.arange(len(put_out))):
             raise RequestError("an operator changed which row is which")  # hashes depend on it
-        return {name: made[name].values for name in made.columns}
+        return {name: put_out[name].values for name in put_out.columns}
 
     def answer(self, tensors):
         """What the workflow answers."""
@@ -95,11 +95,11 @@ class Original:
         )
 
     def _column(self, name, tensors):
-        arrays = tuple(converted(tensors[tensor]) for tensor in self.columns[name])
+        arrays = tuple(convert(tensors[tensor]) for tensor in self.columns[name])
         return arrays if len(arrays) == 2 else arrays[0]
 
 
-def converted(array):
+def convert(array):
     """merlin.systems.triton._convert_tensor."""
     array = array[:, 0] if array.ndim == 2 else array
     return array.astype("str") if array.dtype.kind in "OSU" else array
@@ -111,7 +111,7 @@ def post_order(output):
     seen = set()
     while stack:
         node, upstream = stack[-1]
-        following = next((one for one in upstream if id(one) not in seen), None)
+        following = next((parent for parent in upstream if id(parent) not in seen), None)
         if following is None:
             stack.pop()
             seen.add(id(node))

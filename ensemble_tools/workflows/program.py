@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-#: What the steps' parameters may be.
+from .runtime.records import Parameters
+from .runtime.tensors import InputColumn, OutputColumn
+
+#: What JSON is read to.
 Plain = Any
 
 
@@ -35,9 +38,9 @@ class Means:
 class Table:
     """Keys that are looked up, from one file of the workflow.
 
-    path: the parquet file. columns: those of its columns that are the keys. families: for each,
-    what the values that are looked up are: `int`, `float`, `bool` or `text`, which are first cast
-    to the keys' type; or `whole` and `real`, numbers that are compared as they are. shift: the
+    path: the parquet file. columns: those of its columns that are the keys. kinds: for each, what
+    the values that are looked up are: `int`, `float`, `bool` or `text`, which are first cast to the
+    keys' type; or `whole` and `real`, numbers that are compared as they are. shift: the
     rows' labels go beside, as Categorify makes them, with this much added if the first is less;
     None for none. beside: columns of the file that are kept beside the keys. means: what goes
     beside is worked out instead, as TargetEncoding does it from a file whose columns are known by
@@ -46,7 +49,7 @@ class Table:
 
     path: Path
     columns: tuple[str, ...]
-    families: tuple[str, ...]
+    kinds: tuple[str, ...]
     shift: int | None = None
     beside: tuple[str, ...] = ()
     means: Means | None = None
@@ -54,15 +57,14 @@ class Table:
 
 @dataclass(frozen=True)
 class Step:
-    """One operation: registers that it reads and writes, and its parameters.
+    """One operation with its parameters, and the registers that it reads and writes.
 
     operator, columns: the NVTabular operator that it is of, and what that is applied to.
     """
 
-    operation: str
+    operation: Parameters
     reads: tuple[int, ...]
     writes: tuple[int, ...]
-    given: dict[str, Plain]
     operator: str = ""
     columns: tuple[str, ...] = ()
 
@@ -78,15 +80,16 @@ class Kept:
 
 @dataclass(frozen=True)
 class Program:
-    """inputs, outputs: rows as the runtime reads them. operators: how many of each were compiled.
+    """What is read, what is done, what is answered.
 
-    registers: how many columns there are in all; the first are the inputs. kept: what is not
-    compiled; with it NVTabular is needed, and answers what the program cannot.
+    registers: how many columns there are in all; the first are the inputs. operators: how many of
+    each were compiled. kept: what is not compiled; with it NVTabular is needed, and answers what
+    the program cannot.
     """
 
-    inputs: tuple[dict[str, Plain], ...]
+    inputs: tuple[InputColumn, ...]
     steps: tuple[Step, ...]
-    outputs: tuple[dict[str, Plain], ...]
+    outputs: tuple[OutputColumn, ...]
     registers: int
     tables: tuple[Table, ...] = ()
     operators: dict[str, int] = field(default_factory=dict)
@@ -97,18 +100,18 @@ def program_text(program: Program, tables: list[dict[str, Plain]]) -> str:
     """program.json: the program, with what the tables turned out to be."""
     return json.dumps(
         {
-            "inputs": program.inputs,
+            "inputs": [column.to_json() for column in program.inputs],
             "steps": [
                 {
-                    "operation": step.operation,
+                    "operation": step.operation.name,
                     "reads": step.reads,
                     "writes": step.writes,
-                    "given": step.given,
+                    "given": step.operation.to_json(),
                     "of": f"{step.operator}: {', '.join(step.columns)}",
                 }
                 for step in program.steps
             ],
-            "outputs": program.outputs,
+            "outputs": [column.to_json() for column in program.outputs],
             "registers": program.registers,
             "tables": tables,
         },

@@ -62,8 +62,12 @@ SESSION_LENGTH = 8
 NEUTRAL_DIRECTORY = "/tmp"
 
 DATATYPES = {
-    "int32": "INT32", "int64": "INT64", "float32": "FP32", "float64": "FP64", "object": "BYTES",
-}  # fmt: skip
+    "int32": "INT32",
+    "int64": "INT64",
+    "float32": "FP32",
+    "float64": "FP64",
+    "object": "BYTES",
+}
 
 Tensors = dict[str, np.ndarray]
 

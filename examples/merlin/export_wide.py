@@ -36,16 +36,26 @@ LONGEST_LIST = 12
 
 #: Whole numbers -> how many there are of them.
 NUMBERS = {
-    "user_id": 50_000, "category": 2_000, "brand": 5_000, "seller": 9_000, "region": 300,
-    "campaign": 700, "shelf": 40, "hour": 24, "weekday": 7,
-}  # fmt: skip
+    "user_id": 50_000,
+    "category": 2_000,
+    "brand": 5_000,
+    "seller": 9_000,
+    "region": 300,
+    "campaign": 700,
+    "shelf": 40,
+    "hour": 24,
+    "weekday": 7,
+}
 #: Words -> how many there are of them.
 WORDS = {"country": 90, "city": 3_000, "device": 25, "referrer": 400}
 HASHED = "query"
 LISTS = {
-    "genres": 60, "tags": 4_000, "viewed_brands": 5_000, "viewed_categories": 2_000,
+    "genres": 60,
+    "tags": 4_000,
+    "viewed_brands": 5_000,
+    "viewed_categories": 2_000,
     "friends": 50_000,
-}  # fmt: skip
+}
 FILLED = ("price", "discount", "rating", "margin", "weight")
 LOGGED = ("visits", "orders", "returns", "clicks", "views")
 CLIPPED = ("age", "tenure", "distance", "delay", "basket")

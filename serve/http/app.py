@@ -9,7 +9,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from serve.errors import ServeError
-from serve.http.error_responses import on_http_error, on_serve_error, on_unexpected_error
+from serve.http.error_responses import on_error, on_http_error
 from serve.http.routes import InvokeRoute, ModelRoutes, PingRoute
 
 
@@ -39,9 +39,9 @@ def _app(ping: PingRoute) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.add_exception_handler(ServeError, on_serve_error)
+    app.add_exception_handler(ServeError, on_error)
     app.add_exception_handler(HTTPException, on_http_error)
     app.add_exception_handler(StarletteHTTPException, on_http_error)
-    app.add_exception_handler(Exception, on_unexpected_error)
+    app.add_exception_handler(Exception, on_error)
     app.add_api_route("/ping", ping.ping, methods=["GET"])
     return app

@@ -12,12 +12,7 @@ who hung up refuses it, and his request is given up. What tritonserver works on 
 
 from __future__ import annotations
 
-import asyncio
-import fcntl
 import logging
-import socket
-import sys
-import termios
 from typing import Any, NoReturn
 
 import httptools
@@ -26,34 +21,34 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from serve.errors import (
     BadRequest,
     BodyTooLarge,
-    HeadTooLarge,
     RequestLate,
     ServeError,
     shortened,
 )
 from serve.http.connections import BESIDE_S, Connections
-from serve.http.error_responses import refusal_headers, status_of
-from serve.http.messages import error_body
+from serve.http.error_responses import error_answer
+from serve.http.request_bounds import (
+    LARGEST_HEAD,
+    LARGEST_LINE,
+    LARGEST_OTHER_BODY,
+    MOST_AHEAD,
+    MOST_HEADERS,
+    BesideBody,
+    has_path,
+    head_too_large,
+    no_request,
+)
 from serve.http.routes import BREAK_OFF
+from serve.http.sockets import TCP_CLOSE, TCP_CLOSE_WAIT, tcp_state, unread_bytes
 
 _log = logging.getLogger(__name__)
 
-#: A request's line and headers: all of it, one of them, in bytes, and how many there may be.
-LARGEST_HEAD, LARGEST_LINE, MOST_HEADERS = 64 * 1024, 16 * 1024, 256
-#: The body of what is no invocation, in bytes. A load's is some hundred.
-LARGEST_OTHER_BODY = 64 * 1024
-#: Requests that a caller may send ahead of their answers, on one connection.
-MOST_AHEAD = 100
-#: After the last word what still comes is read away for so long, in seconds.
-_LINGER_S = 5.0
 #: What is said to one who has to make way is out within so long, in seconds, or never will be.
-_SAID_S = 0.1
+_WORD_OUT_S = 0.1
 #: One who closed his side, and waits so long after, is asked whether he is there; again and again;
 #: and how long until his system has said so; in seconds.
 _DOUBTED_S, _ASKED_AGAIN_S, _LOOKED_AFTER_S = 0.5, 1.0, 0.1
 _ARE_YOU_THERE = b"HTTP/1.1 100 Continue\r\n\r\n"
-#: tcp_states.h of Linux: the other side refused what was sent; it closed its side.
-_TCP_CLOSE, _TCP_CLOSE_WAIT = 7, 8
 
 
 class Stage:
@@ -67,37 +62,6 @@ class Stage:
 
 class _Refused(Exception):
     """Ends the parser: what it reads is refused."""
-
-
-class _BesideBody:
-    """What comes with a body and is none of it: the sizes of chunks, their extensions, trailers.
-
-    Nobody needs it: it is counted and not kept. Its bounds are those of a head.
-    """
-
-    __slots__ = ("_body_size", "_fed", "_trailer_bytes", "_trailers")
-
-    def __init__(self) -> None:
-        self._body_size = -1
-        self._fed = self._trailers = self._trailer_bytes = 0
-
-    def too_much_fed(self, size: int, body_size: int) -> bool:
-        """So many bytes have come; the body has that many now. Where it has grown all is well."""
-        if body_size > self._body_size:
-            self._body_size, self._fed = body_size, 0
-        else:
-            self._fed += size
-        return self._fed > LARGEST_HEAD
-
-    def trailer_too_much(self, size: int) -> bool:
-        """A trailer of so many bytes has come."""
-        self._trailers += 1
-        self._trailer_bytes += size
-        return (
-            size > LARGEST_LINE
-            or self._trailers > MOST_HEADERS
-            or self._trailer_bytes > LARGEST_HEAD
-        )
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -116,7 +80,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._stuck_since: float | None = None
         self._fed = self.head_size = 0
         self._body_size = self._most = 0
-        self.beside_body: _BesideBody | None = None
+        self.beside_body: BesideBody | None = None
         self._eof = self._doubted = False
         self.answering: Any = None
         self._word: ServeError | None = None
@@ -125,7 +89,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self.beside = not admitted
         if admitted is None:
             self.stage = Stage.LAST_WORD_SAID
-            transport.write(_written(self.crowd.too_many()))
+            transport.write(_write_error(self.crowd.too_many()))
             transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -144,7 +108,7 @@ class BoundedProtocol(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserError as error:
-            self._end_with(self._why or _no_request(error))
+            self._end_with(self._why or no_request(error))
             return
         except httptools.HttpParserUpgrade:  # none is done: the request is answered as it is
             pass
@@ -175,8 +139,8 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         """As uvicorn's, without a call more; but a trailer is no header (RFC 9110 6.5.1)."""
         if self.stage == Stage.BODY:
-            if self._counted().trailer_too_much(len(name) + len(value) + 4):
-                self.refuse(_head_too_large())
+            if self._count_beside().trailer_too_much(len(name) + len(value) + 4):
+                self.refuse(head_too_large())
             return
         name = name.lower()
         if name == b"expect" and value.lower() == b"100-continue":
@@ -189,12 +153,14 @@ class BoundedProtocol(HttpToolsProtocol):
         self._most = self.crowd.limits.largest_body if invoked else LARGEST_OTHER_BODY
         self.check_announced(self.headers, self._most)
         if len(self.pipeline) >= MOST_AHEAD:
-            self.refuse(BadRequest(
-                "requests sent ahead of their answers", f"more than {MOST_AHEAD}", "fewer"
-            ))  # fmt: skip
+            self.refuse(
+                BadRequest(
+                    "requests sent ahead of their answers", f"more than {MOST_AHEAD}", "fewer"
+                )
+            )
         if self.beside and invoked:
             self.refuse(self.crowd.too_many())
-        if not _has_path(self.url):  # uvicorn would raise
+        if not has_path(self.url):  # uvicorn would raise
             found = shortened(self.url.decode("latin-1"))
             self.refuse(BadRequest("the request's target", found, "a path"))
         self._body_size = 0
@@ -308,7 +274,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def _say_last_word(self) -> None:
         self.stage, self._quiet_since = Stage.LAST_WORD_SAID, self.loop.time()
         if self._word is not None:
-            self.transport.write(_written(self._word))
+            self.transport.write(_write_error(self._word))
         if self._eof:
             self.transport.close()
             return
@@ -331,17 +297,17 @@ class BoundedProtocol(HttpToolsProtocol):
             self.head_size += self._fed if self.head_size else 1 + sum(self._head_sizes())
             too_large = self.head_size > LARGEST_HEAD or len(self.headers) > MOST_HEADERS
         else:
-            too_large = self._counted().too_much_fed(self._fed, self.body_size())
+            too_large = self._count_beside().too_much_fed(self._fed, self.body_size())
         if too_large:
-            self._end_with(_head_too_large())
+            self._end_with(head_too_large())
             return
         self._heard_at = self.loop.time()
         if self._reading_since is None:
             self._reading_since = self._heard_at
 
-    def _counted(self) -> _BesideBody:
+    def _count_beside(self) -> BesideBody:
         if self.beside_body is None:
-            self.beside_body = _BesideBody()
+            self.beside_body = BesideBody()
         return self.beside_body
 
     def _head_sizes(self) -> list[int]:
@@ -350,7 +316,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def _check_head(self) -> None:
         sizes = self._head_sizes()
         if max(sizes) > LARGEST_LINE or sum(sizes) > LARGEST_HEAD or len(sizes) > MOST_HEADERS:
-            self.refuse(_head_too_large())
+            self.refuse(head_too_large())
 
     @property
     def idle_since(self) -> float | None:
@@ -379,17 +345,17 @@ class BoundedProtocol(HttpToolsProtocol):
     def is_under_way(self, now: float) -> bool:
         """Whether a first request lies unread (a system call), or its caller reads an answer."""
         if self.answering is None:
-            return _unread(self.transport) > 0
-        return self._has_unsent() and now - self._quiet_since < _LINGER_S
+            return unread_bytes(self.transport) > 0
+        return self._has_unsent() and now - self._quiet_since < self.crowd.limits.linger_s
 
     def make_way(self) -> None:
-        """Another connection needs the place: its descriptor is free at once, or in _SAID_S."""
+        """Another connection needs the place: its descriptor is free at once, or in _WORD_OUT_S."""
         if self._reading_since is None or self._has_unsent():
             self._end_for_certain()
             return
         self._end_with(self.crowd.too_many())
         self.transport.close()
-        self.loop.call_later(_SAID_S, self.transport.abort)
+        self.loop.call_later(_WORD_OUT_S, self.transport.abort)
 
     def _has_unsent(self) -> bool:
         """Whether its caller leaves unread what the kernel has no more room for."""
@@ -411,7 +377,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._stuck_since is not None and now - self._stuck_since > self._patience():
             self.transport.abort()
         elif self.flow.read_paused and self._owes():
-            if not self._doubted and _tcp_state(self.transport) in (_TCP_CLOSE, _TCP_CLOSE_WAIT):
+            if not self._doubted and tcp_state(self.transport) in (TCP_CLOSE, TCP_CLOSE_WAIT):
                 self._doubt()
             if self._reading_since is not None:
                 self._reading_since = now  # it is us who do not read
@@ -424,7 +390,7 @@ class BoundedProtocol(HttpToolsProtocol):
                 allowed = min(allowed, BESIDE_S)
             if self.stage != Stage.LAST_WORD_SAID and quiet > allowed:
                 self._end_for_certain()
-            elif self.stage == Stage.LAST_WORD_SAID and quiet > _LINGER_S:
+            elif self.stage == Stage.LAST_WORD_SAID and quiet > limits.linger_s:
                 self.transport.close()
 
     def _patience(self) -> float:
@@ -452,7 +418,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self.loop.call_later(_ASKED_AGAIN_S, self._ask)
 
     def _look_whether_gone(self) -> None:
-        if not self.transport.is_closing() and _tcp_state(self.transport) == _TCP_CLOSE:
+        if not self.transport.is_closing() and tcp_state(self.transport) == TCP_CLOSE:
             self.transport.abort()
 
 
@@ -462,50 +428,8 @@ def _takes_interim(cycle: Any) -> bool:
     return scope is None or scope["http_version"] == "1.1"
 
 
-def _tcp_state(transport: asyncio.BaseTransport) -> int:
-    """The kernel's state of a connection; 0 where it does not tell."""
-    try:
-        known = transport.get_extra_info("socket")
-        return int(known.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0])
-    except (OSError, AttributeError):
-        return 0
-
-
-def _unread(transport: asyncio.BaseTransport) -> int:
-    """How many bytes the kernel holds for us; 0 where it does not tell."""
-    try:
-        answer = fcntl.ioctl(transport.get_extra_info("socket"), termios.FIONREAD, bytes(4))
-        return int.from_bytes(answer, sys.byteorder)
-    except (OSError, AttributeError, TypeError, ValueError):
-        return 0
-
-
-def _has_path(url: bytes) -> bool:
-    """Not so of CONNECT's `host:port`, nor of `http://host`, which a caller may write as well."""
-    try:
-        return httptools.parse_url(url).path is not None
-    except httptools.HttpParserInvalidURLError:
-        return False
-
-
-def _no_request(error: httptools.HttpParserError) -> BadRequest:
-    if not isinstance(error, httptools.HttpParserCallbackError):
-        return BadRequest("the request", f"no HTTP/1.1 ({error})", "a request of HTTP/1.1")
-    _log.error("a request could not be read for a reason that was not foreseen", exc_info=error)
-    return BadRequest("the request", "what cannot be read", "a request of HTTP/1.1")
-
-
-def _head_too_large() -> HeadTooLarge:
-    return HeadTooLarge(
-        "more",
-        f"at most {LARGEST_HEAD} bytes, {LARGEST_LINE} in a line, and {MOST_HEADERS} headers",
-    )
-
-
-def _written(error: ServeError) -> bytes:
-    body = error_body(str(error))
-    lines = [STATUS_LINE[status_of(error)], b"content-type: application/json\r\n"]
-    for name, value in (refusal_headers(error) or {}).items():
-        lines.append(f"{name}: {value}\r\n".encode())
+def _write_error(error: ServeError) -> bytes:
+    status, headers, body = error_answer(error)
+    lines = [STATUS_LINE[status], *(b"%s: %s\r\n" % header for header in headers)]
     lines.append(b"connection: close\r\ncontent-length: %d\r\n\r\n" % len(body))
     return b"".join([*lines, body])

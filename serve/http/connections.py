@@ -18,6 +18,7 @@ from operator import itemgetter
 from typing import Protocol
 
 from serve.errors import Overloaded
+from serve.limit import named
 from serve.models.waiting_room import Refusals
 
 _log = logging.getLogger(__name__)
@@ -28,10 +29,10 @@ LOOK_S = 0.5
 _BESIDE, BESIDE_S = 32, 5.0
 #: Over the bound, one makes way that never asked for so long (what is younger may have its first
 #: request on the way), or whose first request does not go on for so long (its head began, or the
-#: last of its body came), or has been idle for so long, or whose request has been coming for so
-#: long; in seconds. A flood has no more places than come in the first two of these times.
-_SILENT_S, _STALLED_S, _IDLE_S, _SLOW_S = 0.02, 1.0, 0.25, 2.0
-#: In this order. An upload that goes on is kept longer than an idle connection, which costs little.
+#: last of its body came), or has been idle for so long; in seconds. A flood has no
+#: more places than come in the first two of these times.
+_SILENT_S, _STALLED_S, _IDLE_S = 0.02, 1.0, 0.25
+#: In this order (_turn).
 _SILENT, _STALLED, _IDLE, _SLOW = range(4)
 #: How many that may go are looked for at once, and how long those who were found are good, and
 #: the others not looked through again if all were found, in seconds for each connection there is.
@@ -43,8 +44,10 @@ class ConnectionLimits:
     """Times in seconds, sizes in bytes.
 
     read_s: for a whole request, and for a new connection's first one to begin. keep_alive_s:
-    between two. stuck_s: for a caller to read on. largest_body: of an invocation; a Limit, where a
-    message is to name its setting.
+    between two. stuck_s: for a caller to read on. largest_body: of an invocation. Limits and
+    TimeLimits, where a message is to name their settings. slow_s: over the bound, one makes way
+    whose request has been coming for so long. linger_s: after the last word what still comes is
+    read away for so long.
     """
 
     connections: int = 10_000
@@ -52,6 +55,8 @@ class ConnectionLimits:
     keep_alive_s: float = 75.0
     stuck_s: float = 60.0
     largest_body: int = 64 * 1024 * 1024
+    slow_s: float = 2.0
+    linger_s: float = 5.0
 
 
 class Connection(Protocol):
@@ -103,23 +108,21 @@ class Connections:
     def admit(self, connection: Connection, now: float) -> bool | None:
         """Take in a new one, and let another go for it if need be.
 
-        False: it is one of the few beside the bound, for anything but invocations. None: there is
-        no room for it at all.
+        True: it is one like all (1). False: it is one of the few beside the bound, for anything
+        but invocations (2). None: there is no room for it at all (3).
         """
-        if len(self._all) < self.limits.connections or self._one_goes(now):
+        if len(self._all) < self.limits.connections or self._one_goes(now):  # 1
             self._all.add(connection)
             return True
-        if len(self._beside) < _BESIDE or self._one_beside_goes(now):
+        if len(self._beside) < _BESIDE or self._one_beside_goes(now):  # 2
             self._beside.add(connection)
             return False
-        return None
+        return None  # 3
 
     def too_many(self) -> Overloaded:
         """What a connection over the bound is told."""
         most = self.limits.connections
-        return self._refusals.overloaded(
-            f"{most} connections are in use already (SERVE_MAX_CONNECTIONS)"
-        )
+        return self._refusals.overloaded(f"{most} connections are in use already{named(most)}")
 
     def forget(self, connection: Connection) -> None:
         """It has ended; idempotent."""
@@ -138,11 +141,11 @@ class Connections:
         return self._one_of(self._may_go, self._all, now)
 
     def _look_who_may_go(self, now: float) -> None:
-        self._may_go, self._looked_at = _first_to_go(self._all, now), now
+        self._may_go, self._looked_at = _first_to_go(self._all, now, self.limits.slow_s), now
         self._all_found = len(self._may_go) < _FOUND_AT_ONCE
 
     def _one_beside_goes(self, now: float) -> bool:
-        return self._one_of(_first_to_go(self._beside, now), self._beside, now)
+        return self._one_of(_first_to_go(self._beside, now, self.limits.slow_s), self._beside, now)
 
     def _one_of(
         self, found: list[tuple[_Turn, Connection]], known: set[Connection], now: float
@@ -150,7 +153,7 @@ class Connections:
         """Whether one of those found could go: it is still there, and has not gone on since."""
         while found:
             turn, connection = found.pop()
-            if connection not in known or _turn(connection, now) != turn:
+            if connection not in known or _turn(connection, now, self.limits.slow_s) != turn:
                 continue
             if not connection.is_under_way(now):
                 self.forget(connection)
@@ -175,22 +178,34 @@ class Connections:
 _Turn = tuple[int, float]
 
 
-def _turn(connection: Connection, now: float) -> _Turn | None:
-    """None while it may not go."""
-    has_asked, since = connection.has_asked, connection.idle_since
-    if since is not None:
-        kind, allowed = (_IDLE, _IDLE_S) if has_asked else (_SILENT, _SILENT_S)
-        return (kind, since) if now - since > allowed else None
-    since = connection.reading_since
-    if since is None:
+def _turn(connection: Connection, now: float, slow_s: float) -> _Turn | None:
+    """None while it may not go. Those that may go in the order of these numbers:
+
+    0. nothing was ever asked on it, for longer than _SILENT_S.
+    1. its first request does not go on, for longer than _STALLED_S.
+    2. nothing is asked on it, for longer than _IDLE_S.
+    3. a request has been coming on it for longer than slow_s, also one that goes on: an upload is
+       kept longer than an idle connection, which costs little.
+
+    One whose request is at work has none of them. Among equals that goes first for which it has
+    been so for longest.
+    """
+    idle_since, reading_since = connection.idle_since, connection.reading_since
+    if idle_since is not None and not connection.has_asked:  # 0
+        return (_SILENT, idle_since) if now - idle_since > _SILENT_S else None
+    if idle_since is not None:  # 2
+        return (_IDLE, idle_since) if now - idle_since > _IDLE_S else None
+    if reading_since is None:
         return None
-    if not has_asked and now - connection.stalled_since > _STALLED_S:
+    if not connection.has_asked and now - connection.stalled_since > _STALLED_S:  # 1
         return _STALLED, connection.stalled_since
-    return (_SLOW, since) if now - since > _SLOW_S else None
+    return (_SLOW, reading_since) if now - reading_since > slow_s else None  # 3
 
 
-def _first_to_go(connections: Iterable[Connection], now: float) -> list[tuple[_Turn, Connection]]:
+def _first_to_go(
+    connections: Iterable[Connection], now: float, slow_s: float
+) -> list[tuple[_Turn, Connection]]:
     """The first to go stands last."""
-    turns = ((_turn(connection, now), connection) for connection in connections)
+    turns = ((_turn(connection, now, slow_s), connection) for connection in connections)
     found = [(turn, connection) for turn, connection in turns if turn is not None]
     return heapq.nsmallest(_FOUND_AT_ONCE, found, key=itemgetter(0))[::-1]

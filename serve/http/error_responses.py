@@ -58,27 +58,42 @@ STATUSES: tuple[tuple[type[Exception], int], ...] = (
 RETRY_AFTER_S = 1
 
 
-def status_of(error: ServeError) -> int:
-    """The status that an error is answered with."""
-    return next(status for kind, status in STATUSES if isinstance(error, kind))
+#: Status, headers (names in lower case, without the length) and body.
+ErrorAnswer = tuple[int, list[tuple[bytes, bytes]], bytes]
+
+_JSON = (b"content-type", b"application/json")
+_RETRY = (b"retry-after", b"%d" % RETRY_AFTER_S)
 
 
-def refusal_headers(error: ServeError) -> dict[str, str] | None:
-    """What an answer to that error carries beside its body."""
-    return {"retry-after": str(RETRY_AFTER_S)} if isinstance(error, Overloaded) else None
+def error_answer(error: Exception) -> ErrorAnswer:
+    """What an error is answered with. PURE. One that is not of the tree is a bug of ours."""
+    if not isinstance(error, ServeError):
+        name = type(error).__name__
+        return 500, [_JSON], error_body(f"internal error ({name}); see the log of the container")
+    status = next(status for kind, status in STATUSES if isinstance(error, kind))
+    headers = [_RETRY, _JSON] if isinstance(error, Overloaded) else [_JSON]
+    return status, headers, error_body(str(error))
 
 
-async def on_serve_error(request: Request, error: Exception) -> Response:
-    """For errors of the tree in errors.py: logged once, here."""
-    assert isinstance(error, ServeError)
-    status = status_of(error)
-    level = logging.ERROR if status >= 500 else logging.INFO
-    name = request.path_params.get("model_name", "")
-    if not isinstance(error, Overloaded):  # there are many of them: the waiting rooms log those
-        with bind(model_name=name, target_model=target_model(request)):
+def refusal(error: Exception, model: str, target: str) -> ErrorAnswer:
+    """The same for an error of a request, which is logged here and nowhere else.
+
+    model: the model's name; target: the archive's, as the caller said it; empty where there is
+    none. Whoever meets a bug logs it with its traceback.
+    """
+    status, headers, body = error_answer(error)
+    # Those of a crowd are many: the waiting rooms log them.
+    if isinstance(error, ServeError) and not isinstance(error, Overloaded):
+        level = logging.ERROR if status >= 500 else logging.INFO
+        with bind(model_name=model, target_model=target):
             _log.log(level, "request refused: %s", error, extra={"status": status})
-    headers = refusal_headers(error)
-    return Response(error_body(str(error)), status, headers, media_type="application/json")
+    return status, headers, body
+
+
+async def on_error(request: Request, error: Exception) -> Response:
+    """For whatever a route raises. Starlette raises a bug again after the answer, which logs it."""
+    name = request.path_params.get("model_name", "")
+    return _response(*refusal(error, name, target_model(request.headers.raw)))
 
 
 async def on_http_error(_: Request, error: Exception) -> Response:
@@ -92,7 +107,5 @@ async def on_http_error(_: Request, error: Exception) -> Response:
     return Response(body, status, headers, media_type="application/json")
 
 
-async def on_unexpected_error(_: Request, error: Exception) -> Response:
-    """For bugs of ours; starlette raises the error again after the answer, so it is logged once."""
-    body = error_body(f"internal error ({type(error).__name__}); see the log of the container")
-    return Response(body, 500, media_type="application/json")
+def _response(status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> Response:
+    return Response(body, status, {name.decode(): value.decode() for name, value in headers})

@@ -14,20 +14,21 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from starlette.requests import Request as StarletteRequest
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from serve.deadline import within
 from serve.errors import ServeError, TritonUnavailable
 from serve.http.bounded_protocol import BoundedProtocol, Stage
 from serve.http.connections import Connections
-from serve.http.error_responses import on_serve_error, on_unexpected_error
+from serve.http.error_responses import refusal
+from serve.http.messages import target_model
 from serve.http.routes import EXTENSION
 from serve.invoke.headers import keep_piece
-from serve.invoke.invocation import Invocation, Request
+from serve.invoke.invocation import Invocation
+from serve.invoke.request import Request
 from serve.limit import UNCOUNTED
 from serve.models.waiting_room import HeldBody, WaitingRooms
-from serve.triton.http import Headers, write_together
+from serve.triton.connection import Headers, write_together
 
 _log = logging.getLogger(__name__)
 
@@ -111,7 +112,7 @@ class _Protocol(BoundedProtocol):
 
     def on_headers_complete(self) -> None:
         self.head_read()
-        model_name = self._invoked()
+        model_name = self._find_invoked_model()
         if model_name is not None:
             self.cycle = _Exchange(model_name, self.headers)  # type: ignore[assignment]
             self.stage = Stage.BODY
@@ -145,7 +146,7 @@ class _Protocol(BoundedProtocol):
 
     # -- one invocation
 
-    def _invoked(self) -> str | None:
+    def _find_invoked_model(self) -> str | None:
         """The model of a plain invocation; None for anything else."""
         parser, last = self.parser, self.cycle
         if (
@@ -165,14 +166,14 @@ class _Protocol(BoundedProtocol):
         held = exchange.held
         try:
             if held is None:
-                held = exchange.held = self._begun(exchange)
+                held = exchange.held = self._begin_counting(exchange)
                 self.invocation.expect(exchange.model_name)
             held.grow(exchange.size)
         except ServeError as error:
             self.refuse(error)
         exchange.uncounted_up_to = held.uncounted_up_to
 
-    def _begun(self, exchange: _Exchange) -> HeldBody:
+    def _begin_counting(self, exchange: _Exchange) -> HeldBody:
         largest = self.crowd.limits.largest_body
         self.check_announced(exchange.headers, largest)
         return HeldBody(self.rooms, exchange.model_name, largest)
@@ -222,16 +223,13 @@ class _Protocol(BoundedProtocol):
     async def _refuse(self, exchange: _Exchange, error: BaseException) -> None:
         if isinstance(error, asyncio.CancelledError):  # the time for what is in flight is over
             error = TritonUnavailable("the container is stopping")
-        if isinstance(error, ServeError):
-            response = await on_serve_error(_scoped(exchange), error)
-        elif isinstance(error, Exception):
-            _log.error("an invocation failed for a reason that was not foreseen", exc_info=error)
-            response = await on_unexpected_error(_scoped(exchange), error)
-        else:
+        if not isinstance(error, Exception):
             raise error
-        headers = [header for header in response.raw_headers if header[0] != b"content-length"]
-        body = deque([bytes(response.body)])
-        await self._send(exchange, response.status_code, headers, body)
+        if not isinstance(error, ServeError):
+            _log.error("an invocation failed for a reason that was not foreseen", exc_info=error)
+        target = target_model(exchange.headers)
+        status, headers, body = refusal(error, exchange.model_name, target)
+        await self._send(exchange, status, headers, deque([body]))
 
     async def _send(
         self, exchange: _Exchange, status: int, headers: Headers, pieces: deque[bytes]
@@ -276,13 +274,3 @@ class _Protocol(BoundedProtocol):
         if not exchange.keep_alive:
             self.transport.close()
         self.on_response_complete()
-
-
-def _scoped(exchange: _Exchange) -> StarletteRequest:
-    return StarletteRequest(
-        {
-            "type": "http",
-            "headers": exchange.headers,
-            "path_params": {"model_name": exchange.model_name},
-        }
-    )

@@ -8,7 +8,6 @@ import json
 from collections.abc import Iterable, Mapping
 
 from pydantic import BaseModel, ConfigDict, StrictStr, ValidationError
-from starlette.requests import Request
 
 from serve.errors import BadRequest, CallerError
 from serve.models.registry import Model
@@ -34,9 +33,13 @@ def parse_load_request(body: bytes) -> LoadRequest:
         raise _complaint(error) from error
 
 
-def target_model(request: Request) -> str:
-    """The archive's name in the caller's mouth: for logs, never to pick a model by."""
-    return request.headers.get("x-amzn-sagemaker-target-model", "")
+def target_model(headers: Iterable[tuple[bytes, bytes]]) -> str:
+    """The archive's name in the caller's mouth: for logs, never to pick a model by.
+
+    headers: names in lower case.
+    """
+    targets = (value for name, value in headers if name == b"x-amzn-sagemaker-target-model")
+    return next(targets, b"").decode("latin-1")
 
 
 def model_body(model: Model) -> dict[str, str]:

@@ -26,11 +26,11 @@ from serve.http.messages import (
 )
 from serve.invoke.headers import keep_piece
 from serve.invoke.invocation import Invocation
-from serve.invoke.invocation import Request as InvocationRequest
+from serve.invoke.request import Request as InvocationRequest
 from serve.models.lifecycle import Lifecycle
 from serve.models.registry import Registry
 from serve.models.waiting_room import MIB, HeldBody, WaitingRooms
-from serve.triton.http import Answer
+from serve.triton.connection import Answer
 
 #: Where an invocation's Request stands in its scope, for the protocol that looks after its caller.
 EXTENSION = "serve.invocation"
@@ -69,7 +69,7 @@ class ModelRoutes:
         except ClientDisconnect:
             return Response(status_code=400)  # nobody reads it
         wanted = parse_load_request(body)
-        with bind(model_name=wanted.model_name, target_model=target_model(request)):
+        with bind(model_name=wanted.model_name, target_model=target_model(request.headers.raw)):
             await self.lifecycle.load(wanted.model_name, wanted.url)
         return Response(status_code=200)
 
@@ -113,7 +113,7 @@ _PLAIN_NAME = re.compile(rb"[A-Za-z0-9_.~-]+")
 class InvokeRoute:
     """POST /models/{model_name}/invoke and POST /invocations, as a bare ASGI application.
 
-    For invocations that stream, and those that http_protocol leaves to it. rooms: count the bytes
+    For invocations that stream, and those that invoke_protocol leaves to it. rooms: count the bytes
     of bodies, of at most largest_body each. A caller who leaves ends what is done for him.
     """
 
@@ -133,29 +133,33 @@ class InvokeRoute:
         name = self._model_name or scope["path_params"]["model_name"]
         held = HeldBody(self._rooms, name, self._largest_body)
         try:
-            body = await self._body(name, scope, receive, held)
+            body = await self._read_body(name, scope, receive, held)
             request = InvocationRequest(scope["headers"], body, held=held)
             scope.setdefault("extensions", {})[EXTENSION] = request
             if self._invocation.streams:
-                answering = self._stream(name, request, send, scope["extensions"].get(BREAK_OFF))
+                answering = self._send_stream(
+                    name, request, send, scope["extensions"].get(BREAK_OFF)
+                )
             else:
-                answering = self._whole(name, request, send)
+                answering = self._send_whole(name, request, send)
             await _while_wanted(receive, answering)
         except CallerGone:
             return
         finally:
             held.let_go()
 
-    async def _body(self, name: str, scope: Scope, receive: Receive, held: HeldBody) -> list[bytes]:
+    async def _read_body(
+        self, name: str, scope: Scope, receive: Receive, held: HeldBody
+    ) -> list[bytes]:
         try:
-            return await self._kept(name, receive, held)
+            return await self._keep_body(name, receive, held)
         except ServeError:
             if _is_last(scope):  # its end would take back an answer that comes before the body
                 held.let_go()
                 await _read_away(receive)
             raise
 
-    async def _kept(self, name: str, receive: Receive, held: HeldBody) -> list[bytes]:
+    async def _keep_body(self, name: str, receive: Receive, held: HeldBody) -> list[bytes]:
         pieces: list[bytes] = []
         size = 0
         while True:
@@ -171,13 +175,13 @@ class InvokeRoute:
             if not message.get("more_body"):
                 return pieces
 
-    async def _whole(self, name: str, request: InvocationRequest, send: Send) -> None:
+    async def _send_whole(self, name: str, request: InvocationRequest, send: Send) -> None:
         try:
             await _send(await self._invocation.forward(name, request), send)
         finally:  # callers may read slowly, or not
             request.let_answer_go()
 
-    async def _stream(
+    async def _send_stream(
         self,
         name: str,
         request: InvocationRequest,

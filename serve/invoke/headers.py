@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
 from serve.errors import BadRequest, BodyTooLarge
 from serve.triton.access import HTTP_HEADER
-from serve.triton.http import Headers
+from serve.triton.connection import Headers
 
 #: Pieces of a body that are smaller than this are put together, up to so many bytes: each costs a
 #: hundred bytes beside its own.
@@ -40,12 +40,24 @@ HEADER_LENGTH = b"inference-header-content-length"
 #: it (seen on 2.51), since its HTTP library parses such bodies itself.
 _NOT_FORWARDED = frozenset(
     {
-        b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization",
-        b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade",
-        b"host", b"content-length", b"expect", b"content-type", b"content-encoding",
-        HEADER_LENGTH, HTTP_HEADER.encode(),
+        b"connection",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+        b"host",
+        b"content-length",
+        b"expect",
+        b"content-type",
+        b"content-encoding",
+        HEADER_LENGTH,
+        HTTP_HEADER.encode(),
     }
-)  # fmt: skip
+)
 _NOT_RETURNED = (_NOT_FORWARDED | {b"server", b"date"}) - {b"content-encoding"}
 
 _COMPRESSIONS = frozenset({b"gzip", b"deflate"})  # tritonserver's, http_server.cc

@@ -11,7 +11,6 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import TypeVar
 
 from serve.deadline import within
@@ -33,14 +32,17 @@ from serve.invoke.headers import (
     request_headers,
     response_headers,
 )
-from serve.invoke.translation import Question, Translation, TurnLate, stepwise
-from serve.limit import UNCOUNTED
+from serve.invoke.request import Request, hold_tensors, let_go
+from serve.invoke.translation import Translation, TritonRequest, TurnLate, stepwise
+from serve.limit import TimeLimit, setting_of
 from serve.models.registry import Model, Registry, State
 from serve.models.revival import Revival
-from serve.models.waiting_room import HeldAnswer, HeldBody, WaitedTooLong, WaitingRoom
-from serve.triton.client import Refusal, Stream, TritonClient, refusal
-from serve.triton.http import MOST_OF_ERROR, Answer, Headers
+from serve.models.waiting_room import WaitedTooLong
+from serve.triton.client import TritonClient
+from serve.triton.connection import MOST_OF_ERROR, Answer
+from serve.triton.http import AnswerStream
 from serve.triton.messages import Verdict, dead_model, one_sentence, quotes_a_death
+from serve.triton.refusals import Refusal, refusal
 
 _LOST = {Verdict.STUB_DIED, Verdict.NOT_LOADED}
 
@@ -48,73 +50,17 @@ _LOST = {Verdict.STUB_DIED, Verdict.NOT_LOADED}
 _CUT = f"… (cut after {MOST_OF_ERROR // 1024} KB)"
 
 _T = TypeVar("_T")
-_Sent = tuple[Answer, "Stream | None"]
-
-
-@dataclass
-class Request:
-    """An invocation as it came: header names in lower case, the body in pieces.
-
-    The body is emptied once it has been translated. is_wanted: whether the caller is still there.
-    waits: whether it waits for a place in tritonserver; written here, for who looks after callers.
-    waited_s: how long it did, in seconds.
-    held: the bytes of its body that count as held. made: those that were made of it, inflated or
-    translated, which do so as well. answer: those of its answer; whoever made the request lets
-    them go when the answer is sent, and what is still held of the body.
-    """
-
-    headers: Headers
-    body: list[bytes]
-    is_wanted: Callable[[], bool] = lambda: True
-    waits: bool = False
-    waited_s: float = 0.0
-    made: int = 0
-    answer: HeldAnswer | None = None
-    held: HeldBody | None = None
-
-    def let_body_go(self) -> None:
-        """The body as it came is needed no more."""
-        self.body.clear()
-        if self.held is not None:
-            self.held.let_go()
-
-    def let_answer_go(self) -> None:
-        """The answer is sent, or nobody waits for it."""
-        if self.answer is not None:
-            self.answer.let_go()
-
-
-class AnswerStream:
-    """An answer's body as it comes; until it is read to its end or closed it counts as in flight.
-
-    Raises TritonUnavailable or TritonTimeout.
-    """
-
-    def __init__(self, pieces: Stream, in_flight: ExitStack) -> None:
-        self._pieces, self._in_flight = pieces, in_flight
-
-    def __aiter__(self) -> AnswerStream:
-        return self
-
-    async def __anext__(self) -> bytes:
-        try:
-            return await anext(self._pieces)
-        except BaseException:  # its end is one
-            self.close()
-            raise
-
-    def close(self) -> None:
-        """Give up what has not been read; idempotent."""
-        self._pieces.close()
-        self._in_flight.close()
+_Sent = tuple[Answer, AnswerStream | None]
 
 
 class Invocation:
     """Forwards invocations to the Triton models that the registry says are ready.
 
     operation: the last part of Triton's path: infer, generate or generate_stream. timeout_s: the
-    limit of one invocation, and of each wait for a piece of a stream. translation: of large JSON;
-    none where JSON goes to tritonserver as it comes, as it must for generate.
+    limit of one invocation, and of each wait for a piece of a stream; a TimeLimit, where messages
+    are to name its setting. translation: of large JSON; none where JSON goes to tritonserver as it
+    comes, as it must for generate. threshold_setting: what sets from which size on it is
+    translated, as a message names it.
     """
 
     def __init__(
@@ -126,9 +72,11 @@ class Invocation:
         timeout_s: float,
         translation: Translation | None = None,
         largest_body: int = MOST_INFLATED,
+        threshold_setting: str = "the threshold",
     ) -> None:
         self._registry, self._triton, self._revival = registry, triton, revival
         self._translation, self._largest_body = translation, largest_body
+        self._threshold_setting = threshold_setting
         self._suffix = f"/{operation}".encode()
         self.timeout_s = timeout_s
         #: How many invocations of models that are loaded came so far.
@@ -156,133 +104,145 @@ class Invocation:
 
             def grown(size: int) -> int:
                 if request.answer is None:  # a 200: nobody sends the request again
-                    _let_go(room, request, question)
+                    let_go(room, request, triton_request)
                     request.answer = room.held_answer()
                 request.answer.grow(size)
                 return request.answer.uncounted_up_to
 
             if not room.enter():
-                await self._turn(model, request, deadline)
+                await self._wait_for_place(model, request, deadline)
             try:
-                question = await self._question(model, request, deadline)
+                triton_request = await self._make_triton_request(model, request, deadline)
 
                 async def send(timeout_s: float) -> _Sent:
                     path = self._path(model)
                     return await self._triton.infer(
                         path,
-                        question.headers,
-                        question.body,
+                        triton_request.headers,
+                        triton_request.body,
                         timeout_s,
                         room,
                         self.timeout_s,
                         grown,
                     ), None
 
-                answer, _ = await self._answered(model, request, send, deadline, question.body)
-                if question.translated or request.made:
-                    _let_go(room, request, question)
+                answer, _ = await self._send_reviving(
+                    model, request, send, deadline, triton_request.body
+                )
+                if triton_request.translated or request.derived_bytes:
+                    let_go(room, request, triton_request)
             finally:
                 room.leave()
-                if request.made:
-                    room.let_go(request.made)
+                if request.derived_bytes:
+                    room.let_go(request.derived_bytes)
             if self._translation is not None:
-                answer = await self._in_time(
-                    self._translation.answer(model, question, answer, deadline, grown)
+                answer = await self._await_translation(
+                    self._translation.translate_answer(
+                        model, triton_request, answer, deadline, grown
+                    )
                 )
         answer.headers = response_headers(answer.headers)
         return answer
 
     async def stream(self, name: str, request: Request) -> tuple[Answer, AnswerStream]:
-        """The head of the entry model's answer, and its body as it comes; raises alike."""
+        """The head of the entry model's answer, and its body as it comes; both raise alike.
+
+        Until the body is read to its end or closed the invocation counts as in flight.
+        """
         model = self._registry.loaded(name)
         self.count += 1
         with ExitStack() as in_flight:
             in_flight.enter_context(model.invocation())
             deadline = time.monotonic() + self.timeout_s
             if not model.room.enter():
-                await self._turn(model, request, deadline)
+                await self._wait_for_place(model, request, deadline)
             in_flight.callback(model.room.leave)
-            in_flight.callback(lambda: model.room.let_go(request.made))
-            question = await self._question(model, request, deadline)
+            in_flight.callback(lambda: model.room.let_go(request.derived_bytes))
+            triton_request = await self._make_triton_request(model, request, deadline)
 
             async def send(timeout_s: float) -> _Sent:
                 return await self._triton.stream(
-                    self._path(model), question.headers, question.body, timeout_s
+                    self._path(model),
+                    triton_request.headers,
+                    triton_request.body,
+                    self._with_setting(timeout_s),
                 )
 
-            answer, body = await self._answered(model, request, send, deadline, question.body)
+            answer, body = await self._send_reviving(
+                model, request, send, deadline, triton_request.body
+            )
             assert body is not None
             answer.headers = response_headers(answer.headers)
-            return answer, AnswerStream(body, in_flight.pop_all())
+            body.at_end.callback(in_flight.pop_all().close)
+            return answer, body
 
-    async def _turn(self, model: Model, request: Request, deadline: float) -> None:
+    async def _wait_for_place(self, model: Model, request: Request, deadline: float) -> None:
         """Wait for a place in tritonserver."""
         request.waits, began = True, time.monotonic()
         try:
             await model.room.wait(max(0.0, deadline - time.monotonic()))
         except WaitedTooLong as error:
-            raise TritonTimeout(
-                f"the invocation of the model {model.name}, waiting for others of that model,",
-                self.timeout_s,
-                "SERVE_INVOKE_TIMEOUT",
+            raise self._make_late_error(
+                f" of the model {model.name}, waiting for others of that model,"
             ) from error
         finally:
             request.waits, request.waited_s = False, time.monotonic() - began
 
-    async def _question(self, model: Model, request: Request, deadline: float) -> Question:
+    async def _make_triton_request(
+        self, model: Model, request: Request, deadline: float
+    ) -> TritonRequest:
         """What tritonserver is asked; nothing that it must not be given (envelope)."""
         body = request.body
         if not any(body):
             raise BadRequest("the body", "nothing", "an inference request of the v2 protocol")
         if is_compressed(request.headers):
-            body = await self._inflated(model, request)
-        asked = Question(request_headers(request.headers, body), body)
+            body = await self._inflate(model, request)
+        asked = TritonRequest(request_headers(request.headers, body), body)
         if self._translation is not None:
-            asked = await self._in_time(
-                self._translation.question(model, asked, deadline, request.is_wanted)
+            asked = await self._await_translation(
+                self._translation.translate_request(model, asked, deadline, request.is_wanted)
             )
             if asked.translated:
-                _hold_tensors(model.room, request, asked)
+                hold_tensors(model.room, request, asked)
                 head, *tensors = asked.body
-                check_request(head, sum(map(len, tensors)))  # its strings were written by us
+                # Its strings were written by us.
+                check_request(head, sum(map(len, tensors)), self._threshold_setting)
                 return asked
         size = json_length(asked.headers)
         if size == 0:  # one tensor and no word about it
             return asked
         if len(body) > 1:  # tritonserver gets the very bytes that are read here
-            asked = Question(asked.headers, [b"".join(body)])
+            asked = TritonRequest(asked.headers, [b"".join(body)])
         whole = asked.body[0]
         if not self._infers:
             check_object(whole)
         elif size is None:
-            check_request(whole)
+            check_request(whole, 0, self._threshold_setting)
         else:
-            for start, end, count in check_request(whole[:size], len(whole) - size):
+            for start, end, count in check_request(
+                whole[:size], len(whole) - size, self._threshold_setting
+            ):
                 await stepwise(check_strings(whole, size + start, size + end, count))
         return asked
 
-    async def _inflated(self, model: Model, request: Request) -> list[bytes]:
+    async def _inflate(self, model: Model, request: Request) -> list[bytes]:
         counted = request.held.counted if request.held is not None else 0
 
         def grown(size: int) -> None:
-            model.room.hold(size - request.made, counted + request.made)
-            request.made = size
+            model.room.hold(size - request.derived_bytes, counted + request.derived_bytes)
+            request.derived_bytes = size
 
         body = await stepwise(inflated(request.body, self._largest_body, grown))
         request.let_body_go()
         return body
 
-    async def _in_time(self, translating: Awaitable[_T]) -> _T:
+    async def _await_translation(self, translating: Awaitable[_T]) -> _T:
         try:
             return await translating
         except TurnLate as error:
-            raise TritonTimeout(
-                "the invocation, waiting for others to be translated,",
-                self.timeout_s,
-                "SERVE_INVOKE_TIMEOUT",
-            ) from error
+            raise self._make_late_error(", waiting for others to be translated,") from error
 
-    async def _answered(
+    async def _send_reviving(
         self,
         model: Model,
         request: Request,
@@ -297,20 +257,22 @@ class Invocation:
         if model.state is State.RELOADING:
             await self._within(deadline, model.settled())
         generation = model.generation
-        answer, body = await self._sent(model, request, send, deadline)
+        answer, body = await self._send_once(model, request, send, deadline)
         if answer.status == 200:
             return answer, body
-        refused = await self._refusal(model, generation, answer, body, said)
+        refused = await self._read_refusal(model, generation, answer, body, said)
         if refused.verdict not in _LOST:
-            raise _error(model, refused)
+            raise _translate_refusal(model, refused)
         await self._within(deadline, self._revival.revive(model, generation))
         generation = model.generation
-        answer, body = await self._sent(model, request, send, deadline)
+        answer, body = await self._send_once(model, request, send, deadline)
         if answer.status != 200:
-            raise _error(model, await self._refusal(model, generation, answer, body, said))
+            raise _translate_refusal(
+                model, await self._read_refusal(model, generation, answer, body, said)
+            )
         return answer, body
 
-    async def _sent(
+    async def _send_once(
         self,
         model: Model,
         request: Request,
@@ -325,28 +287,27 @@ class Invocation:
                 if request.waited_s > self.timeout_s / 2
                 else ""
             )
-            raise TritonTimeout(
-                f"the invocation of the model {model.name}{waited}",
-                self.timeout_s,
-                "SERVE_INVOKE_TIMEOUT",
-            ) from error
+            raise self._make_late_error(f" of the model {model.name}{waited}") from error
 
     async def _within(self, deadline: float, waiting: Awaitable[None]) -> None:
         try:
             await within(waiting, deadline - time.monotonic())
         except asyncio.TimeoutError as error:
-            raise TritonTimeout(
-                "the invocation, with loading the model again,",
-                self.timeout_s,
-                "SERVE_INVOKE_TIMEOUT",
-            ) from error
+            raise self._make_late_error(", with loading the model again,") from error
 
-    async def _refusal(
+    def _make_late_error(self, which: str) -> TritonTimeout:
+        """The error of a wait that ends when the invocation's time is over.
+
+        The deadline is a number and no Deadline: there is one at each invocation.
+        """
+        return TritonTimeout(f"the invocation{which}", self.timeout_s)
+
+    async def _read_refusal(
         self,
         model: Model,
         generation: int,
         answer: Answer,
-        body: Stream | None,
+        body: AnswerStream | None,
         said: Sequence[bytes],
     ) -> Refusal:
         if body is not None:
@@ -373,30 +334,15 @@ class Invocation:
         known = model.generation != generation or model.state is State.RELOADING
         return Refusal(Verdict.STUB_DIED, refused.message) if dead or known else refused
 
+    def _with_setting(self, seconds: float) -> float:
+        """A part of the time, because of the same setting."""
+        return TimeLimit(seconds, setting_of(self.timeout_s))
+
     def _path(self, model: Model) -> bytes:
         return b"/v2/models/" + model.serving.entry.encode() + self._suffix
 
 
-def _let_go(room: WaitingRoom, request: Request, question: Question) -> None:
-    """The request is answered: nothing of its body is kept, nor counted."""
-    request.let_body_go()
-    question.body.clear()
-    room.let_go(request.made)
-    request.made = 0
-
-
-def _hold_tensors(room: WaitingRoom, request: Request, translated: Question) -> None:
-    """They are held from now on in the place of the text, of which nothing is left."""
-    request.let_body_go()
-    room.let_go(request.made)
-    request.made = 0
-    size = sum(map(len, translated.body))
-    if size > UNCOUNTED:
-        room.hold(size)
-        request.made = size
-
-
-def _error(model: Model, refused: Refusal) -> ServeError:
+def _translate_refusal(model: Model, refused: Refusal) -> ServeError:
     """Ours for Triton's: who is at fault decides what the caller is told."""
     mark = _CUT if refused.cut else ""  # behind a traceback nobody misses what is cut
     message = one_sentence(refused.message + mark) or "no reason was given"

@@ -22,7 +22,7 @@ from serve.invoke.json.json_response import json_answer
 from serve.invoke.json.tensor_json import NotTaken, Steps
 from serve.limit import UNCOUNTED
 from serve.models.registry import Model
-from serve.triton.http import Answer, Grown, Headers
+from serve.triton.connection import Answer, Grown, Headers
 
 _T = TypeVar("_T")
 
@@ -38,7 +38,7 @@ _JSON, _BINARY = b"application/json", b"application/octet-stream"
 
 
 @dataclass(frozen=True)
-class Question:
+class TritonRequest:
     """A request as tritonserver gets it.
 
     translated: its outputs come back as binary tensors; those in in_json (None for every one) are
@@ -55,7 +55,7 @@ class TurnLate(Exception):
     """Others were translated until there was no time left."""
 
 
-class _Turn:
+class FairLock:
     """One after another, in the order in which they came, none later than its deadline.
 
     Not asyncio.wait_for around a lock, which up to Python 3.11 may lose a cancellation.
@@ -65,7 +65,7 @@ class _Turn:
         self._taken = False
         self._waiting: deque[asyncio.Future[None]] = deque()
 
-    async def take(self, deadline: float) -> None:
+    async def acquire(self, deadline: float) -> None:
         """deadline: of time.monotonic(). Raises TurnLate."""
         if not self._taken:
             self._taken = True
@@ -73,17 +73,17 @@ class _Turn:
         loop = asyncio.get_running_loop()
         mine: asyncio.Future[None] = loop.create_future()
         self._waiting.append(mine)
-        timer = loop.call_later(max(0.0, deadline - time.monotonic()), _is_late, mine)
+        timer = loop.call_later(max(0.0, deadline - time.monotonic()), _end_late, mine)
         try:
             await mine
         except BaseException:
             if not mine.cancelled() and mine.exception() is None:  # given, and not wanted any more
-                self.give()
+                self.release()
             raise
         finally:
             timer.cancel()
 
-    def give(self) -> None:
+    def release(self) -> None:
         """To the next who still waits."""
         while self._waiting:
             mine = self._waiting.popleft()
@@ -93,7 +93,7 @@ class _Turn:
         self._taken = False
 
 
-def _is_late(waiting: asyncio.Future[None]) -> None:
+def _end_late(waiting: asyncio.Future[None]) -> None:
     if not waiting.done():
         waiting.set_exception(TurnLate())
 
@@ -101,30 +101,31 @@ def _is_late(waiting: asyncio.Future[None]) -> None:
 class Translation:
     """Between callers who write JSON and tritonserver.
 
-    least: bytes of JSON, in a request or an answer, from which on it is worth it.
+    threshold_bytes: of JSON, in a request or an answer, from which on it is worth it.
+    lock: whose turn it is among the very large.
     """
 
-    def __init__(self, least: int) -> None:
-        self._least = least
-        self._turn = _Turn()
+    def __init__(self, threshold_bytes: int, lock: FairLock | None = None) -> None:
+        self._threshold_bytes = threshold_bytes
+        self._lock = lock or FairLock()
 
-    async def question(
-        self, model: Model, asked: Question, deadline: float, is_wanted: Callable[[], bool]
-    ) -> Question:
-        """The same question with binary tensors, or as it came if that is not certainly the same.
+    async def translate_request(
+        self, model: Model, asked: TritonRequest, deadline: float, is_wanted: Callable[[], bool]
+    ) -> TritonRequest:
+        """The same request with binary tensors, or as it came if that is not certainly the same.
 
         asked: headers as tritonserver is to get them. deadline: of time.monotonic(). is_wanted:
         asked when the turn comes. Raises TurnLate, and CallerError where nobody waits any more.
         """
         size = sum(map(len, asked.body))
-        large = model.answers_large or size >= self._least
+        large = model.answers_large or size >= self._threshold_bytes
         if not large or not takes_json_only(asked.headers):
             return asked
         try:
-            async with self._turn_by(deadline, size):
+            async with self._locked_by(deadline, size):
                 if not is_wanted():
                     raise CallerError("the caller is gone")
-                request = await stepwise(_request(asked.body, model.answers_large))
+                request = await stepwise(_read_request(asked.body, model.answers_large))
         except NotTaken:
             return asked
         headers = [header for header in asked.headers if header[0] != b"content-type"]
@@ -135,42 +136,42 @@ class Translation:
             )
         else:
             headers.append((b"content-type", _JSON))
-        return Question(headers, [request.head, *request.tensors], True, request.in_json)
+        return TritonRequest(headers, [request.head, *request.tensors], True, request.in_json)
 
-    async def answer(
+    async def translate_answer(
         self,
         model: Model,
-        question: Question,
+        request: TritonRequest,
         answer: Answer,
         deadline: float,
         grown: Grown | None = None,
     ) -> Answer:
-        """The answer as it would have been to the question that was asked.
+        """The answer as it would have been to the request that was made.
 
         grown: told how many bytes there are, those it is written from included, while it is
         written; what it raises ends it. Raises CallerError for outputs that JSON cannot hold,
         InvocationFailed for a broken answer, TurnLate.
         """
-        if question.translated:
-            async with self._turn_by(deadline, sum(map(len, answer.body))):
-                answer = await _in_json(question, answer, grown)
+        if request.translated:
+            async with self._locked_by(deadline, sum(map(len, answer.body))):
+                answer = await _write_in_json(request, answer, grown)
         if answer.header(b"content-type") == _JSON:
-            model.answered(large=sum(map(len, answer.body)) >= self._least)
+            model.answered(large=sum(map(len, answer.body)) >= self._threshold_bytes)
         return answer
 
     @asynccontextmanager
-    async def _turn_by(self, deadline: float, size: int) -> AsyncIterator[None]:
+    async def _locked_by(self, deadline: float, size: int) -> AsyncIterator[None]:
         if size <= _IN_TURN:
             yield
             return
-        await self._turn.take(deadline)
+        await self._lock.acquire(deadline)
         try:
             yield
         finally:
-            self._turn.give()
+            self._lock.release()
 
 
-async def _in_json(question: Question, answer: Answer, grown: Grown | None) -> Answer:
+async def _write_in_json(request: TritonRequest, answer: Answer, grown: Grown | None) -> Answer:
     length = answer.header(HEADER_LENGTH)
     size = sum(map(len, answer.body))
 
@@ -181,7 +182,9 @@ async def _in_json(question: Question, answer: Answer, grown: Grown | None) -> A
             grown(size)
 
     pieces, head_size = await stepwise(
-        _answer(answer.body, None if length is None else int(length), question.in_json, written)
+        _write_answer(
+            answer.body, None if length is None else int(length), request.in_json, written
+        )
     )
     headers = [
         header
@@ -210,23 +213,23 @@ async def stepwise(steps: Steps[_T]) -> _T:
             let_through = time.perf_counter()
 
 
-def _request(body: Sequence[bytes], answer_is_large: bool) -> Steps[BinaryRequest]:
-    text = yield from _joined(body)
+def _read_request(body: Sequence[bytes], answer_is_large: bool) -> Steps[BinaryRequest]:
+    text = yield from _join(body)
     return (yield from binary_request(text, answer_is_large))
 
 
-def _answer(
+def _write_answer(
     body: deque[bytes],
     head_size: int | None,
     in_json: frozenset[str] | None,
     written: Callable[[int], object],
 ) -> Steps[tuple[list[bytes], int | None]]:
-    whole = yield from _joined(body)
+    whole = yield from _join(body)
     body.clear()
     return (yield from json_answer(whole, head_size, in_json, written))
 
 
-def _joined(pieces: Collection[bytes]) -> Steps[bytes]:
+def _join(pieces: Collection[bytes]) -> Steps[bytes]:
     """The pieces in one; a large one is put together in steps, since memory is slow to come by."""
     size = sum(map(len, pieces))
     if size < _JOINED_AT_ONCE:

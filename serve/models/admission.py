@@ -19,8 +19,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ensemble_tools import Demand, ServingPlan, demand_of
+from ensemble_tools import Demand, ServingPlan, measure_demand
 from serve.errors import KilledForMemory, ResourceExhausted, TritonError
+from serve.limit import named
 from serve.models.registry import Registry, State
 from serve.resources.census import Census, take_census
 from serve.resources.footprints import Footprints, Forecast, StubSettings, Taken
@@ -44,10 +45,6 @@ _log = logging.getLogger(__name__)
 
 #: What is kept beside memory: for connections, for threads of both servers.
 _KEPT: Amounts = {DESCRIPTORS: 32, OWN_DESCRIPTORS: 32, TASKS: 32}
-#: Loads that come together share one look: what is consumed meanwhile is in the ledger.
-_FRESH_S = 0.1
-#: Seconds that a load waits at most for what others turn out to take.
-_PATIENCE_S = 20.0
 #: From one replacement of tritonserver to the next, in seconds.
 _RENEWED_S = 600.0
 #: Bytes of a GPU below which a difference is other models' requests.
@@ -56,13 +53,21 @@ _NOISE = 16 * 1024 * 1024
 
 @dataclass(frozen=True)
 class AdmissionSettings:
-    """What is kept free, in bytes; 0 of memory: no load is refused, 0 of GPUs: none is asked."""
+    """What is kept free, in bytes; 0 of memory: no load is refused, 0 of GPUs: none is asked.
+
+    Limits, where a message is to name their settings. fresh_s: loads that come together share one
+    look, since what is consumed meanwhile is in the ledger. patience_s: that a load waits at most
+    for what others turn out to take.
+    """
 
     serving_repository: Path
     memory_reserve_bytes: int
     gpu_reserve_bytes: int = 0
     stubs: StubSettings = field(default_factory=StubSettings)
     kernel: Kernel = field(default_factory=Kernel)
+    fresh_s: float = 0.1
+    patience_s: float = 20.0
+    take_census: Callable[[Path, Kernel], Census] = take_census
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,12 @@ class View:
     free: Amounts
     census: Census
     gpus: Mapping[int, GpuMemory]
+
+
+def take_view(settings: AdmissionSettings, at: float, gpus: Mapping[int, GpuMemory]) -> View:
+    """Blocking, some ms. Free last: what is taken between the two is counted twice then."""
+    census = settings.take_census(settings.serving_repository, settings.kernel)
+    return View(at, free_amounts(settings.kernel, census.pid), census, gpus)
 
 
 class Room:
@@ -115,19 +126,26 @@ class Admission:
         gpus: Gpus | None = None,
         clock: Callable[[], float] = time.monotonic,
         renew: Callable[[], Awaitable[None]] | None = None,
+        ledger: Ledger | None = None,
     ) -> None:
         self._renew, self._renewing = renew, asyncio.Lock()
         self._renewed_at: float | None = None
         self._registry, self._settings = registry, settings
         self._gpus = gpus if settings.gpu_reserve_bytes else None
         self._clock = clock
-        self._footprints = Footprints(settings.stubs)
-        self._ledger = Ledger(self._footprints)
+        self._ledger = ledger or Ledger(Footprints(settings.stubs))
+        self._footprints = self._ledger.footprints
         self._looking: asyncio.Future[View] | None = None
         self._view: View | None = None
         self._unused_gpus: Mapping[int, GpuMemory] = {}
-        self._learning: set[asyncio.Future[None]] = set()
+        #: Loads that have ended well and are being looked at.
+        self.learning: set[asyncio.Future[None]] = set()
         self._waiting: set[asyncio.Future[None]] = set()
+
+    @property
+    def waiting(self) -> int:
+        """How many loads wait for what others turn out to take."""
+        return len(self._waiting)
 
     async def room_for(self, plan: ServingPlan) -> Room:
         """Hold what a load of this plan is expected to take; raises ResourceExhausted.
@@ -137,9 +155,9 @@ class Admission:
         if not self._settings.memory_reserve_bytes:
             return Room(self, None, None)
         try:
-            demand = await in_daemon_thread(lambda: demand_of(plan), "demand")
+            demand = await in_daemon_thread(lambda: measure_demand(plan), "demand")
             view = await self._look()
-            patience = self._clock() + _PATIENCE_S
+            patience = self._clock() + self._settings.patience_s
             while self._should_wait(demand, view) and self._clock() < patience:
                 await self._change(patience - self._clock())
                 view = await self._look()
@@ -147,7 +165,7 @@ class Admission:
                 view = await self._after_renewal(demand)
             elif self._renewing.locked():  # or tritonserver would be killed under this load
                 async with self._renewing:
-                    view = await self._looked()
+                    view = await self._look_anew()
         except (OSError, RuntimeError) as error:  # no descriptor, no thread
             raise ResourceExhausted(
                 f"no resources to load the model {plan.model_name}: {error}; unload a model"
@@ -157,7 +175,7 @@ class Admission:
     def _should_wait(self, demand: Demand, view: View) -> bool:
         """Not for what lacks room already: the platform can unload a model meanwhile."""
         self._follow_registry(view.census)
-        forecast, lack = self._weighed(demand, view)
+        forecast, lack = self._weigh(demand, view)
         coming = self._ledger.coming(view.census, view.at)
         spare = view.free.get(MEMORY, 1 << 62) - self._settings.memory_reserve_bytes
         return lack is None and self._ledger.is_better_known_soon(
@@ -172,7 +190,7 @@ class Admission:
         While models are loaded or unloaded, a region without a stub may be one that is just being
         made, or removed.
         """
-        lack = self._weighed(demand, view)[1]
+        lack = self._weigh(demand, view)[1]
         if self._renew is None or lack is None or self._ledger.loading:
             return False
         if self._registry.count(State.RELOADING, State.UNLOADING):
@@ -187,7 +205,7 @@ class Admission:
     async def _after_renewal(self, demand: Demand) -> View:
         """One at a time: who comes later finds room."""
         async with self._renewing:
-            view = await self._looked()
+            view = await self._look_anew()
             if self._renew is not None and self._would_help(demand, view):
                 _log.warning(
                     "tritonserver keeps %d MB of /dev/shm of python stubs that died; it is replaced"
@@ -199,7 +217,7 @@ class Admission:
                     await self._renew()
                 except TritonError as error:
                     _log.error("tritonserver could not be replaced: %s", error)
-                view = await self._looked()
+                view = await self._look_anew()
             self._view = view
             return view
 
@@ -218,22 +236,22 @@ class Admission:
                 waiter.set_result(None)
 
     def _decide(self, name: str, demand: Demand, view: View) -> Entry:
-        forecast, lack = self._weighed(demand, view)
+        forecast, lack = self._weigh(demand, view)
         if lack is not None:
-            raise ResourceExhausted(_sentence(name, lack, forecast.why))
+            raise ResourceExhausted(_describe_lack(name, lack, self._list_kept(view), forecast.why))
         return self._ledger.begin(name, demand, forecast)
 
-    def _weighed(self, demand: Demand, view: View) -> tuple[Forecast, Lack | None]:
+    def _weigh(self, demand: Demand, view: View) -> tuple[Forecast, Lack | None]:
         forecast = self._footprints.forecast(demand, view.gpus)
         coming = self._ledger.coming(view.census, view.at)
-        free = {**view.free, **self._gpus_free(demand, view)}
-        return forecast, self._ledger.lacking(forecast, free, self._kept(view), coming)
+        free = {**view.free, **self._measure_free_of_gpus(demand, view)}
+        return forecast, self._ledger.lacking(forecast, free, self._list_kept(view), coming)
 
-    def _kept(self, view: View) -> dict[Resource, int]:
+    def _list_kept(self, view: View) -> dict[Resource, int]:
         gpus = {gpu_memory(gpu): self._settings.gpu_reserve_bytes for gpu in view.gpus}
         return {**_KEPT, MEMORY: self._settings.memory_reserve_bytes, **gpus}
 
-    def _gpus_free(self, demand: Demand, view: View) -> dict[Resource, int]:
+    def _measure_free_of_gpus(self, demand: Demand, view: View) -> dict[Resource, int]:
         """For models that live in tritonserver, what frameworks there keep of unloaded ones too.
 
         They give no memory back to the driver, and use it again for the next model.
@@ -252,29 +270,23 @@ class Admission:
 
     async def _look(self) -> View:
         """What is free and held; one that is hardly older than this call, or a new one."""
-        if self._view is not None and self._clock() - self._view.at < _FRESH_S:
+        if self._view is not None and self._clock() - self._view.at < self._settings.fresh_s:
             return self._view
         if self._looking is None:
-            self._looking = asyncio.ensure_future(self._looked())
-            self._looking.add_done_callback(self._seen)
+            self._looking = asyncio.ensure_future(self._look_anew())
+            self._looking.add_done_callback(self._keep_view)
         return await asyncio.shield(self._looking)
 
-    def _seen(self, looked: asyncio.Future[View]) -> None:
+    def _keep_view(self, looked: asyncio.Future[View]) -> None:
         self._looking = None
         if not looked.cancelled() and looked.exception() is None:
             self._view = looked.result()
 
-    async def _looked(self) -> View:
+    async def _look_anew(self) -> View:
         at = self._clock()
         gpus = await self._gpus.memory() if self._gpus is not None else {}
         self._unused_gpus = self._unused_gpus or gpus
-        return await in_daemon_thread(lambda: self._read(at, gpus), "resources")
-
-    def _read(self, at: float, gpus: Mapping[int, GpuMemory]) -> View:
-        """In a thread. Free last: what is taken between the two is counted twice then."""
-        kernel = self._settings.kernel
-        census = take_census(self._settings.serving_repository, kernel)
-        return View(at, free_amounts(kernel, census.pid), census, gpus)
+        return await in_daemon_thread(lambda: take_view(self._settings, at, gpus), "resources")
 
     def _follow_registry(self, census: Census) -> None:
         """Forget models that are gone; see which will be loaded again and which have grown."""
@@ -306,13 +318,13 @@ class Admission:
     def _finish(self, entry: Entry, before: View | None) -> None:
         self._ledger.finish(entry, self._clock())
         learning = asyncio.ensure_future(self._learn(entry, before))
-        self._learning.add(learning)
-        learning.add_done_callback(self._learning.discard)
+        self.learning.add(learning)
+        learning.add_done_callback(self.learning.discard)
 
     async def _learn(self, entry: Entry, before: View | None) -> None:
         """Look at what the load took; where that fails, nothing is learned."""
         try:
-            self._note(entry, before, await self._looked())
+            self._note(entry, before, await self._look_anew())
         except (OSError, RuntimeError) as error:
             _log.debug("what a load took cannot be looked at: %s", error)
         finally:
@@ -328,12 +340,12 @@ class Admission:
         entry.stubs, entry.server = entry.held(after.census).processes, after.census.pid
         entry.generation = model.generation
         alone = entry.alone and not self._ledger.loading and before is not None
-        taken = _taken(entry.demand, before if alone else None, after)
+        taken = _measure_taken(entry.demand, before if alone else None, after)
         self._footprints.learn(entry.demand, taken)
         entry.forecast = self._footprints.forecast(entry.demand, after.gpus)
 
 
-def _taken(demand: Demand, before: View | None, after: View) -> Taken:
+def _measure_taken(demand: Demand, before: View | None, after: View) -> Taken:
     names = {model.triton_name for model in demand.models}
     held = {name: it for name, it in after.census.models.items() if name in names}
     if before is None or before.census.pid != after.census.pid:
@@ -347,13 +359,11 @@ def _taken(demand: Demand, before: View | None, after: View) -> Taken:
     return Taken(held, grown, {gpu: more for gpu, more in gpus.items() if more >= _NOISE})
 
 
-def _sentence(name: str, lack: Lack, why: str) -> str:
+def _describe_lack(name: str, lack: Lack, reserves: Amounts, why: str) -> str:
     """What is lacking, how much there is and is needed, why, and what to do."""
     amount = lack.resource.amount
     found = f"no {lack.resource.name} to load the model {name}: {amount(lack.free)} available"
-    setting = {MEMORY: " (SERVE_MEMORY_RESERVE_MB)"}.get(lack.resource, "")
-    if lack.resource.gpu is not None:
-        setting = " (SERVE_GPU_MEMORY_RESERVE_MB)"
+    setting = named(reserves.get(lack.resource, 0))
     kept = f", and {amount(lack.kept)} are kept free{setting}" if lack.kept else ""
     if lack.free < lack.kept:
         return f"{found}{kept}; {_remedy(lack)}"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ensemble_tools import EnsembleToolsError, ResourceLacking
 from ensemble_tools import SourceUnreadable as DiskFailed
-from ensemble_tools.files import judged
+from ensemble_tools.archive.files import judged
 from serve.errors import ModelUnusable, ResourceExhausted, ServeError, SourceUnreadable
 from serve.threads import NoThread
 

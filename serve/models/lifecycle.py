@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,18 +15,20 @@ from ensemble_tools import (
     Compile,
     EnsembleToolsError,
     Limits,
+    ModelRepository,
     Namespace,
     Rewrite,
     ServingPlan,
+    SettingNames,
     TableWriter,
     WorkflowCheck,
+    compile_plan,
+    count_requests_at_once,
     plan,
     publish,
     read_executor_graph,
     read_repository,
-    requests_at_once,
     retract,
-    with_compiled_workflows,
     write_tables,
 )
 from serve.deadline import Deadline
@@ -39,7 +41,7 @@ from serve.models.admission import Admission
 from serve.models.archive_errors import archive_errors
 from serve.models.model_url import archive_identity, source_directory
 from serve.models.registry import Model, Registry, State
-from serve.threads import NoThread, in_daemon_thread
+from serve.threads import InThread, NoThread, in_daemon_thread
 from serve.triton.client import TritonClient
 from serve.triton.hosting import Hosting
 
@@ -51,20 +53,27 @@ _T = TypeVar("_T")
 _UNORDERED = 256
 
 
-#: How long a thread whose load is given up is waited for.
-_THREAD_S = 5.0
+@dataclass(frozen=True)
+class ArchiveTools:
+    """What is done with an archive and what is published of it; all of it blocks."""
+
+    read_repository: Callable[[Path, str | None], ModelRepository] = read_repository
+    plan: Callable[..., ServingPlan] = plan
+    publish: Callable[..., ServingPlan] = publish
+    retract: Callable[[ServingPlan, Path], None] = retract
 
 
 @dataclass(frozen=True)
 class LifecycleSettings:
-    """Paths and limits of loading. Times in seconds.
+    """Paths and limits of loading. Times in seconds; TimeLimits, where messages name settings.
 
     strict: tritonserver runs without auto-completion of configs. rewrite: the forms that executor
     models may take. nvtabular: tells the version that the models' Python has, empty for none.
     compile: what becomes of workflows. write_tables: how a compiled one's tables are written.
     check: begins the check of a load's compiled workflows, None for one that cannot be made; it is
     asked when tritonserver is live. limits: what configs may ask for. gpus: how many the machine
-    has.
+    has. root_setting: what sets the model root, as a message names it. names: what messages about
+    archives call the settings. thread_s: how long a thread whose load is given up is waited for.
     """
 
     model_root: Path
@@ -80,6 +89,11 @@ class LifecycleSettings:
     check: Callable[[], WorkflowCheck | None] | None = None
     limits: Limits = field(default_factory=Limits)
     gpus: int = 0
+    root_setting: str = ""
+    names: SettingNames = field(default_factory=SettingNames)
+    thread_s: float = 5.0
+    in_thread: InThread = in_daemon_thread
+    tools: ArchiveTools = field(default_factory=ArchiveTools)
 
 
 class Lifecycle:
@@ -133,11 +147,11 @@ class Lifecycle:
             model = self._registry.begin_load(name, url)
             undo.callback(self._registry.forget, model)
 
-            limit = Deadline(settings.load_timeout_s, "SERVE_LOAD_TIMEOUT")
+            limit = Deadline(settings.load_timeout_s)
             reading = f"reading the archive of the model {name}"
-            planning = in_daemon_thread(lambda: self._plan(namespace, url, entry), "load")
+            planning = settings.in_thread(lambda: self._plan(namespace, url, entry), "load")
             serving_plan = await limit.bound(planning, reading)
-            identifying = in_daemon_thread(lambda: archive_identity(url), "load")
+            identifying = settings.in_thread(lambda: archive_identity(url), "load")
             archive = await limit.bound(identifying, reading)
             admitting = self._admission.room_for(serving_plan)
             room = await limit.bound(admitting, f"finding room for the model {name}")
@@ -146,13 +160,13 @@ class Lifecycle:
             if settings.check is not None and serving_plan.compiled:
                 await self._until_live(limit)
             undo.push_async_callback(self._retract, serving_plan)
-            serving_plan = await _in_thread(self._publish, serving_plan)
+            serving_plan = await self._in_thread(self._publish, serving_plan)
 
             await self._until_live(limit)
             undo.push_async_callback(self._undo_load, serving_plan)
             stubs = await self._hosting.load(serving_plan, archive, limit)
 
-            places = await _in_thread(requests_at_once, serving_plan, settings.gpus)
+            places = await self._in_thread(count_requests_at_once, serving_plan, settings.gpus)
             self._registry.finish_load(model, serving_plan, stubs, places or _UNORDERED, archive)
             undo.pop_all()  # the load is complete: nothing is undone from here on
             room.taken()
@@ -165,13 +179,13 @@ class Lifecycle:
         Raises ModelNotLoaded; TritonTimeout when it is still held, and then it is listed again.
         """
         started = time.monotonic()
-        deadline = Deadline(self._settings.unload_timeout_s, "SERVE_UNLOAD_TIMEOUT")
+        deadline = Deadline(self._settings.unload_timeout_s)
         waiting = f"waiting for the invocations of {name}"
         model = await self._ready(name, deadline, waiting)
         self._registry.begin_unload(model.name)
         try:
             await deadline.bound(model.idle(), waiting)
-            left = await self._hosting.unload(model.serving, deadline.remaining, lost=model.lost)
+            left = await self._hosting.unload(model.serving, deadline, lost=model.lost)
         except BaseException:
             self._registry.fail_unload(model)
             raise
@@ -193,12 +207,12 @@ class Lifecycle:
     # -- what blocks, run in a thread
 
     def _plan(self, namespace: Namespace, url: str, entry: str | None) -> ServingPlan:
-        directory = source_directory(url, self._settings.model_root)
+        settings = self._settings
+        directory = source_directory(url, settings.model_root, settings.root_setting)
         with archive_errors("the archive could not be read"):
-            repository = read_repository(directory, entry)
+            repository = settings.tools.read_repository(directory, entry)
             graph = read_executor_graph(repository)
-            settings = self._settings
-            serving_plan = plan(
+            serving_plan = settings.tools.plan(
                 repository,
                 graph,
                 namespace,
@@ -206,9 +220,10 @@ class Lifecycle:
                 rewrite=settings.rewrite,
                 nvtabular=settings.nvtabular(),
                 limits=settings.limits,
+                names=settings.names,
             )
             if settings.compile is Compile.AUTO:
-                return with_compiled_workflows(serving_plan, repository)
+                return compile_plan(serving_plan, repository)
             return serving_plan
 
     def _publish(self, serving_plan: ServingPlan) -> ServingPlan:
@@ -216,40 +231,50 @@ class Lifecycle:
         with archive_errors(f"the model {serving_plan.model_name} could not be published"):
             begin = settings.check if serving_plan.compiled else None
             check = begin() if begin is not None else None
-            retract(serving_plan, settings.serving_repository)  # what a lack has left of another
-            return publish(serving_plan, settings.serving_repository, settings.write_tables, check)
+            settings.tools.retract(
+                serving_plan, settings.serving_repository
+            )  # what a lack has left of another
+            return settings.tools.publish(
+                serving_plan, settings.serving_repository, settings.write_tables, check
+            )
 
     async def _retract(self, serving_plan: ServingPlan) -> None:
-        repository = self._settings.serving_repository
+        repository, retract = self._settings.serving_repository, self._settings.tools.retract
         try:
-            await _in_thread(retract, serving_plan, repository)
+            await self._in_thread(retract, serving_plan, repository)
         except NoThread:
             retract(serving_plan, repository)
+
+    async def _in_thread(
+        self, blocking: Callable[_P, _T], *arguments: _P.args, **named: _P.kwargs
+    ) -> _T:
+        work = self._settings.in_thread(lambda: blocking(*arguments, **named), "load")
+        return await to_its_end(work, self._settings.thread_s)
 
     async def _undo_load(self, serving_plan: ServingPlan) -> None:
         if self._stopping:  # tritonserver gives everything back when it ends
             return
         try:
-            timeout_s = self._settings.unload_timeout_s
-            await self._hosting.end(await self._hosting.unload(serving_plan, timeout_s))
+            deadline = Deadline(self._settings.unload_timeout_s)
+            await self._hosting.end(await self._hosting.unload(serving_plan, deadline))
         except ServeError as error:
             _log.error("a failed load could not be undone: %s", error)
 
 
-async def _in_thread(blocking: Callable[_P, _T], *arguments: _P.args, **named: _P.kwargs) -> _T:
-    """Run what blocks, to its end: a thread goes on when its caller is cancelled.
+async def to_its_end(in_thread: Awaitable[_T], wait_s: float) -> _T:
+    """What a thread returns, which goes on when its caller is cancelled: wait_s for it then.
 
     What it writes must not come after the undoing of the load that it belongs to; but loads are
     cancelled only when the container stops, which a thread that never ends may not hold up.
     """
-    work = asyncio.ensure_future(in_daemon_thread(lambda: blocking(*arguments, **named), "load"))
+    work = asyncio.ensure_future(in_thread)
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
-        end = time.monotonic() + _THREAD_S
-        while not work.done() and time.monotonic() < end:  # also when it is cancelled again
+        deadline = Deadline(wait_s)
+        while not work.done() and deadline.remaining:  # also when it is cancelled again
             with suppress(asyncio.CancelledError):
-                await asyncio.wait({work}, timeout=end - time.monotonic())
+                await asyncio.wait({work}, timeout=deadline.remaining)
         raise
 
 

@@ -10,16 +10,17 @@ from itertools import islice
 from pathlib import Path
 
 from ensemble_tools import EnsembleToolsError
-from ensemble_tools.files import is_directory, read_bounded
+from ensemble_tools.archive.files import is_directory, read_bounded
 from serve.errors import BadRequest, shortened
 from serve.models.archive_errors import archive_errors
 
 
-def source_directory(url: str, root: Path) -> Path:
+def source_directory(url: str, root: Path, root_setting: str = "") -> Path:
     """The directory that a load's `url` names; touches the file system.
 
     Raises BadRequest unless it is an absolute path of an existing directory inside root, both taken
-    after symbolic links. The platform names /opt/ml/models/<hash>/model.
+    after symbolic links. The platform names /opt/ml/models/<hash>/model. root_setting: what sets
+    the root, as a message names it.
     """
     if not url.startswith("/") or not _is_path(url):
         raise BadRequest("the field `url`", shortened(url), f"an absolute path under {root}")
@@ -33,7 +34,8 @@ def source_directory(url: str, root: Path) -> Path:
         raise BadRequest(
             "the field `url`",
             f"{shortened(url)}, which lies outside of the model root",
-            f"a directory under {root} (set SERVE_MODEL_ROOT to change the root)",
+            f"a directory under {root}"
+            + (f" (set {root_setting} to change the root)" if root_setting else ""),
         )
     with archive_errors(f"the directory {shortened(url)} could not be looked at"):
         found = is_directory(directory)

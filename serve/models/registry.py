@@ -178,7 +178,7 @@ class Registry:
         places: int | None = None,
         archive: str = "",
     ) -> None:
-        """The model can be invoked from now on; places: the least of its room."""
+        """The model can be invoked from now on; places: the fewest of its room."""
         model.room.open(places)
         model.plan, model.stubs, model.archive = plan, stubs or {}, archive
         model.enter(State.READY)

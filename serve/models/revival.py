@@ -17,7 +17,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 
 from ensemble_tools import retract
-from serve.deadline import within
+from serve.deadline import Deadline, within
 from serve.errors import (
     ModelNotLoaded,
     ResourceExhausted,
@@ -28,7 +28,7 @@ from serve.errors import (
 from serve.models.registry import Model, Registry, State
 from serve.threads import NoThread, in_daemon_thread
 from serve.triton.hosting import Hosting, Processes
-from serve.triton.stubs import missing
+from serve.triton.stubs import models_missing_stubs
 from serve.triton.suspects import LoadWork, Standing
 
 _log = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ class Revival:
 
     async def dead_stubs(self, model: Model) -> frozenset[str]:
         """Those of its Triton models that have fewer stubs now than after they were loaded."""
-        return missing(model.stubs, await self._hosting.stubs(model.serving))
+        return models_missing_stubs(model.stubs, await self._hosting.stubs(model.serving))
 
     async def revive_all(self) -> None:
         """Load every ready model again: a new tritonserver has none. What fails is logged.
@@ -102,14 +102,14 @@ class Revival:
         (Hosting.renew). Raises TritonUnavailable or TritonTimeout where that fails; then its
         models are as lost as after a death.
         """
-        models = [one for one in self._registry.all_loaded() if one.state is State.READY]
+        models = [it for it in self._registry.all_loaded() if it.state is State.READY]
         for model in models:
             self._registry.begin_reload(model)
         try:
             await self._hosting.renew()
         except BaseException:
             for model in models:
-                self._restarting(model)
+                self._note_restarting(model)
             raise
         await asyncio.gather(*(self._reload_in_turn(models) for _ in range(_AT_ONCE)))
 
@@ -128,11 +128,11 @@ class Revival:
     async def _reload_in_turn(self, left: list[Model]) -> None:
         """One after another, those first that most callers wait for."""
         while left:
-            model = max(left, key=lambda one: one.in_flight)
+            model = max(left, key=lambda model: model.in_flight)
             left.remove(model)
             await self._reload(model)
 
-    def _restarting(self, model: Model) -> None:
+    def _note_restarting(self, model: Model) -> None:
         """It is as lost as tritonserver is; whoever waits for it is told so."""
         if model.state is State.RELOADING:
             self._registry.fail_reload(model, TritonUnavailable("it is restarting"))
@@ -142,7 +142,7 @@ class Revival:
         try:
             await self._reload_or_give_up(model)
         except asyncio.CancelledError:  # tritonserver died again; its restart calls revive_all
-            self._restarting(model)
+            self._note_restarting(model)
             raise
         except Exception as error:  # something of our own: no descriptor, no thread
             _log.error("the model will be loaded later: %s", error, extra=_facts(model))
@@ -185,8 +185,9 @@ class Revival:
 
     async def _give_up(self, model: Model) -> None:
         try:
+            deadline = Deadline(self._unload_timeout_s)
             await self._hosting.end(
-                await self._hosting.unload(model.serving, self._unload_timeout_s, lost=model.lost)
+                await self._hosting.unload(model.serving, deadline, lost=model.lost)
             )
         except ServeError as error:
             _log.error("a failed reload could not be undone: %s", error, extra=_facts(model))

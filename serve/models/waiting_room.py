@@ -20,7 +20,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from serve.errors import BodyTooLarge, InvocationFailed, Overloaded, ServeError, shortened
-from serve.limit import UNCOUNTED, Limit
+from serve.limit import UNCOUNTED, named
 
 MIB = 1024 * 1024
 
@@ -33,7 +33,7 @@ _WORK_S, _QUICK = 0.25, 16
 #: it is forgotten after this; in seconds.
 _LOOK_S, _STALE_S = 0.05, 1.0
 #: Refusals are logged at most this often, with their number, in seconds.
-_SAID_S = 10.0
+_LOGGED_EVERY_S = 10.0
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class Bounds:
     """How many may wait, and how many bytes of bodies are held, for a model and in all.
 
     Bytes are those of every body that the container holds: of requests still coming, waiting, or
-    at work, and of answers that come or go.
+    at work, and of answers that come or go. Limits, where a message is to name their settings.
     """
 
     waiting: int = 1000
@@ -60,15 +60,15 @@ class Refusals:
     """Makes the errors of a crowd, and logs them now and then, since there are many at once."""
 
     def __init__(self) -> None:
-        self._refused, self._said = 0, -_SAID_S
+        self._refused, self._logged_at = 0, -_LOGGED_EVERY_S
 
     def overloaded(self, why: str) -> Overloaded:
         """The error to raise."""
         self._refused += 1
         now = time.monotonic()
-        if now - self._said >= _SAID_S:
+        if now - self._logged_at >= _LOGGED_EVERY_S:
             _log.warning("refused with 503: %s", why, extra={"refused": self._refused})
-            self._refused, self._said = 0, now
+            self._refused, self._logged_at = 0, now
         return Overloaded(why)
 
 
@@ -78,83 +78,88 @@ class WaitingRooms:
     def __init__(self, bounds: Bounds | None = None) -> None:
         self.bounds = bounds or Bounds()
         self.waiting = self.held_bytes = 0
-        self._held: dict[str, int] = {}
+        self._held_by_model: dict[str, int] = {}
         self._refusals = Refusals()
 
     @property
-    def largest(self) -> Limit:
+    def largest(self) -> int:
         """The most bytes that may be held of one model, if nothing else is held."""
-        return min(
-            Limit(self.bounds.held_bytes, "SERVE_MAX_WAITING_MB"),
-            Limit(self.bounds.total_held_bytes, "SERVE_MAX_WAITING_TOTAL_MB"),
-        )
+        return min(self.bounds.held_bytes, self.bounds.total_held_bytes)
 
-    def room(self, name: str, least: int | None = None) -> WaitingRoom:
-        """A new room in front of one model; least None: nobody waits."""
-        return WaitingRoom(self, name, least)
+    def room(self, name: str, least_places: int | None = None) -> WaitingRoom:
+        """A new room in front of one model; least_places None: nobody waits."""
+        return WaitingRoom(self, name, least_places)
 
     def hold(self, name: str, count: int) -> None:
         """So many bytes more of bodies for that model are held. Raises Overloaded."""
-        held, bounds = self._held.get(name, 0), self.bounds
+        held, bounds = self._held_by_model.get(name, 0), self.bounds
         if held + count > bounds.held_bytes:
             raise self._refusals.overloaded(
                 f"requests and answers of {bounds.held_bytes // MIB} MB for the model"
-                f" {shortened(name)} are held already (SERVE_MAX_WAITING_MB)"
+                f" {shortened(name)} are held already{named(bounds.held_bytes)}"
             )
         if self.held_bytes + count > bounds.total_held_bytes:
             raise self._refusals.overloaded(
                 f"requests and answers of {bounds.total_held_bytes // MIB} MB are held already"
-                " (SERVE_MAX_WAITING_TOTAL_MB)"
+                f"{named(bounds.total_held_bytes)}"
             )
-        self._held[name] = held + count
+        self._held_by_model[name] = held + count
         self.held_bytes += count
 
     def let_go(self, name: str, count: int) -> None:
         """So many bytes of what `hold` counted are held no more."""
         self.held_bytes -= count
-        left = self._held[name] - count
-        if left:
-            self._held[name] = left
+        remaining = self._held_by_model[name] - count
+        if remaining:
+            self._held_by_model[name] = remaining
         else:
-            del self._held[name]
+            del self._held_by_model[name]
 
     def check_room(self, name: str, waiting: int) -> None:
         """Raise Overloaded unless one more may wait where so many do."""
         if waiting >= self.bounds.waiting:
             raise self._refusals.overloaded(
                 f"{waiting} requests wait for the model {shortened(name)} already"
-                " (SERVE_MAX_WAITING)"
+                f"{named(self.bounds.waiting)}"
             )
         if self.waiting >= self.bounds.total_waiting:
             raise self._refusals.overloaded(
-                f"{self.waiting} requests wait already (SERVE_MAX_WAITING_TOTAL)"
+                f"{self.waiting} requests wait already{named(self.bounds.total_waiting)}"
             )
 
 
 class WaitingRoom:
     """One model's: places in tritonserver, and those who wait for one, first come first served.
 
-    least: how many requests tritonserver is given at once; None for any number. A model that is
-    quick gets more places, up to _QUICK: as many as it answers in _WORK_S. It costs a small request
-    a tenth of its time to wait, and what is worked off at once is in nobody's way.
+    least_places: how many requests tritonserver is given at once; None for any number. A model that
+    is quick gets more places, up to _QUICK: as many as it answers in _WORK_S. It costs a small
+    request a tenth of its time to wait, and what is worked off at once is in nobody's way.
     """
 
     __slots__ = (
-        "_answered", "_least", "_looked", "_looked_answered", "_name", "_places", "_rooms",
-        "_taken", "_timer", "_waiting",
-    )  # fmt: skip
+        "_answered",
+        "_least_places",
+        "_looked",
+        "_looked_answered",
+        "_name",
+        "_places",
+        "_rooms",
+        "_taken",
+        "_timer",
+        "_waiting",
+    )
 
-    def __init__(self, rooms: WaitingRooms, name: str, least: int | None = None) -> None:
+    def __init__(self, rooms: WaitingRooms, name: str, least_places: int | None = None) -> None:
         self._rooms, self._name = rooms, name
         self._taken = self._answered = 0
         self._waiting: OrderedDict[asyncio.Future[None], float] = OrderedDict()
         self._timer: asyncio.TimerHandle | None = None
-        self.open(least)
+        self.open(least_places)
 
-    def open(self, least: int | None) -> None:
+    def open(self, least_places: int | None) -> None:
         """From now on tritonserver is given so many."""
-        self._least = sys.maxsize if least is None else least
-        self._places = self._least
+        self._least_places = sys.maxsize if least_places is None else least_places
+        self._places = self._least_places
         self._looked, self._looked_answered = -_STALE_S, 0
 
     @property
@@ -260,7 +265,7 @@ class WaitingRoom:
         passed, answered = now - self._looked, self._answered - self._looked_answered
         self._looked, self._looked_answered = now, self._answered
         paced = 0 if passed > _STALE_S else min(_QUICK, int(answered / passed * _WORK_S))
-        self._places = max(self._least, paced)
+        self._places = max(self._least_places, paced)
         self._let_in()
 
 
@@ -319,5 +324,5 @@ class HeldAnswer(_HeldBytes):
         """The model's fault."""
         return InvocationFailed(
             f"the model {shortened(self._name)} answers with more than {self.largest // MIB} MB"
-            f" ({self._rooms.largest.setting}); ask it for less at once"
+            f"{named(self.largest)}; ask it for less at once"
         )

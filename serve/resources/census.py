@@ -84,7 +84,7 @@ def take_census(serving_repository: Path, kernel: Kernel, parent: int | None = N
         if name:
             region = _region_name(words)
             used.add(region)
-            held = _held(proc, stub, children, _size(kernel, region))
+            held = _sum_held(proc, stub, children, _size(kernel, region))
             models[name] = models.get(name, Held()) + held
     abandoned = sum(_size(kernel, name) for name in _regions(proc, server, kernel) - used)
     return Census(models, _own(proc, server), server.pid, abandoned)
@@ -105,7 +105,9 @@ def _server(
     return next((child for child in ours if argument in _words(proc, child.pid)), None)
 
 
-def _held(proc: str, stub: _Process, children: Mapping[int, list[_Process]], region: int) -> Held:
+def _sum_held(
+    proc: str, stub: _Process, children: Mapping[int, list[_Process]], region: int
+) -> Held:
     """The stub's own and that of all below it."""
     held = Held(region, region, region, 1)
     waiting = [stub]

@@ -1,8 +1,8 @@
 """What a load will take, told by what loads took. No I/O; in memory only, bounded in size.
 
-An archive is known by its identity (ensemble_tools/demand.py): copies of it count as one. One that
-was never seen is expected to take what others of its kinds took, an instance at a time, and the
-size of its files; a machine that has seen none of a kind goes by figures that were measured
+An archive is known by its identity (ensemble_tools/serving/demand.py): copies of it count as one.
+One that was never seen is expected to take what others of its kinds took, an instance at a time,
+and the size of its files; a machine that has seen none of a kind goes by figures that were measured
 elsewhere. Of a kind the upper quartile of its last archives counts, so that one archive that takes
 much does not stand for all.
 
@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from ensemble_tools import Demand, ModelDemand
-from ensemble_tools.demand import (
+from ensemble_tools.serving.demand import (
     COMPILED,
     ENSEMBLE,
     EXECUTOR,
@@ -52,9 +52,16 @@ _SAMPLES = 32
 #: Anonymous memory of one instance beside its weights, measured with Merlin 23.08, torch 2 and
 #: TensorFlow 2 on 2.51 (MiB); the first one decides until a load has told better.
 _FIRST = {
-    ENSEMBLE: 0, GENERATED: 24, COMPILED: 24, PYTHON: 32, WORKFLOW: 280, EXECUTOR: 280,
-    "pytorch": 160, "tensorflow": 400, "fil": 100,
-}  # fmt: skip
+    ENSEMBLE: 0,
+    GENERATED: 24,
+    COMPILED: 24,
+    PYTHON: 32,
+    WORKFLOW: 280,
+    EXECUTOR: 280,
+    "pytorch": 160,
+    "tensorflow": 400,
+    "fil": 100,
+}
 _UNKNOWN_BACKEND = 64
 #: Backends that may be stand-ins of ours, and so Python programs; a load tells.
 _STAND_INS = {"pytorch", "tensorflow", "fil"}
@@ -194,6 +201,11 @@ class Footprints:
 
     def __len__(self) -> int:
         return len(self._archives)
+
+    @property
+    def kinds(self) -> int:
+        """Of how many kinds of models something is known."""
+        return len(self._kinds)
 
     def _learn_kind(self, demand: Demand, model: ModelDemand, taken: Taken) -> None:
         held = taken.held.get(model.triton_name)

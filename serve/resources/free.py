@@ -58,6 +58,7 @@ class Kernel:
     proc: Path = _PROC
     cgroup: Path = _CGROUP
     shared_memory: Path = _SHARED_MEMORY
+    statvfs: Callable[[Path], os.statvfs_result] = os.statvfs
 
 
 def free_amounts(kernel: Kernel, tritonserver: int | None) -> dict[Resource, int]:
@@ -87,7 +88,7 @@ def available_memory(kernel: Kernel = Kernel()) -> int:  # frozen
     limits: list[int | None] = [_machine(kernel.proc / "meminfo")]
     for v2, group in _groups(kernel, "memory"):
         names = _V2 if v2 else _V1
-        limits.append(_known(_left, group, names))
+        limits.append(_known(_room_in_group, group, names))
     return min(limit for limit in limits if limit is not None)
 
 
@@ -108,12 +109,15 @@ class _Names:
 
 _V2 = _Names("memory.max", "memory.current", "inactive_file", "active_file", "file_mapped")
 _V1 = _Names(
-    "memory.limit_in_bytes", "memory.usage_in_bytes",
-    "total_inactive_file", "total_active_file", "total_mapped_file",
-)  # fmt: skip
+    "memory.limit_in_bytes",
+    "memory.usage_in_bytes",
+    "total_inactive_file",
+    "total_active_file",
+    "total_mapped_file",
+)
 
 
-def _left(group: Path, names: _Names) -> int | None:
+def _room_in_group(group: Path, names: _Names) -> int | None:
     """The limit less what is used and cannot be given back (Documentation/cgroup-v2).
 
     Files that processes have mapped could be given back, too, and would be read again at once:
@@ -135,7 +139,7 @@ def _left(group: Path, names: _Names) -> int | None:
 
 
 def _shared_memory(kernel: Kernel) -> int | None:
-    found = os.statvfs(kernel.shared_memory)
+    found = kernel.statvfs(kernel.shared_memory)
     return found.f_bavail * found.f_frsize if found.f_blocks else None  # 0: without a limit
 
 

@@ -54,7 +54,7 @@ class Gpus:
         if self._none or self._late:
             return {}
         if self._asking is None:
-            self._asking = self._asked()
+            self._asking = self._begin_asking()
         asking = self._asking
         done, _ = await asyncio.wait({asking}, timeout=self._timeout_s)
         if not done:
@@ -63,7 +63,7 @@ class Gpus:
             return {}
         return asking.result()
 
-    def _asked(self) -> asyncio.Future[Mapping[int, GpuMemory]]:
+    def _begin_asking(self) -> asyncio.Future[Mapping[int, GpuMemory]]:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Mapping[int, GpuMemory]] = loop.create_future()
 

@@ -74,7 +74,7 @@ class Ledger:
     """The entries by model name; the one writer of them."""
 
     def __init__(self, footprints: Footprints) -> None:
-        self._footprints = footprints
+        self.footprints = footprints
         self._entries: dict[str, Entry] = {}
 
     @property
@@ -112,7 +112,7 @@ class Ledger:
         """What the models that are here, or on their way, will still take."""
         total: dict[Resource, int] = {}
         for entry in self._entries.values():
-            for resource, amount in self._rest(entry, census, now).items():
+            for resource, amount in self._measure_rest(entry, census, now).items():
                 total[resource] = total.get(resource, 0) + amount
         return total
 
@@ -142,24 +142,24 @@ class Ledger:
         spare: bytes of memory that are free and not kept.
         """
         guesses = [it for it in self._entries.values() if not it.told and it.forecast.doubt > 1]
-        more = sum(_more(entry, census) for entry in guesses)
+        more = sum(_measure_more(entry, census) for entry in guesses)
         needed = forecast.amounts.get(MEMORY, 0) * forecast.doubt
         return bool(guesses) and spare - coming.get(MEMORY, 0) - more < needed
 
-    def _rest(self, entry: Entry, census: Census, now: float) -> Mapping[Resource, int]:
+    def _measure_rest(self, entry: Entry, census: Census, now: float) -> Mapping[Resource, int]:
         held = entry.held(census)
         if entry.is_there(census):
             age = now - (entry.loaded_at or now)
-            growth = self._footprints.growth(entry.demand, held) * 0.5 ** (age / _HALF_LIFE_S)
+            growth = self.footprints.growth(entry.demand, held) * 0.5 ** (age / _HALF_LIFE_S)
             return {MEMORY: int(growth)}
-        there = self._footprints.held(held)
+        there = self.footprints.held(held)
         return {
             resource: max(0, amount - there.get(resource, 0))
             for resource, amount in entry.forecast.amounts.items()
         }
 
 
-def _more(entry: Entry, census: Census) -> int:
+def _measure_more(entry: Entry, census: Census) -> int:
     """Bytes that it may take beside what is left of its forecast."""
     forecast, held = entry.forecast.amounts.get(MEMORY, 0), entry.held(census).memory
     return max(0, forecast * entry.forecast.doubt - held) - max(0, forecast - held)

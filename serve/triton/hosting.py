@@ -21,11 +21,13 @@ from ensemble_tools import ServingPlan
 from serve.deadline import Deadline
 from serve.errors import ResourceExhausted, ServeError, TritonError, TritonUnavailable
 from serve.resources.shortages import Denials, denials
-from serve.threads import in_daemon_thread
+from serve.threads import InThread, in_daemon_thread
 from serve.triton.client import TritonClient
-from serve.triton.loading import Loading
+from serve.triton.loading import DENIED_S, LOOK_S, Loading
 from serve.triton.stubs import (
+    PATIENCE,
     Descendant,
+    Patience,
     Stub,
     StubCounts,
     count,
@@ -35,7 +37,7 @@ from serve.triton.stubs import (
 )
 from serve.triton.suspects import Suspects
 from serve.triton.trials import Trials
-from serve.triton.unloading import REPLACED_S, Unloading
+from serve.triton.unloading import PROBE_S, REPLACED_S, Unloading
 
 _log = logging.getLogger(__name__)
 
@@ -55,11 +57,28 @@ class Reloaded:
     left: Processes
 
 
+@dataclass(frozen=True)
+class HostingSettings:
+    """How the system is looked at, and how long it is waited for, in seconds.
+
+    denied: what the kernel has denied so far. denied_s, denied_look_s: Loading's. probe_s:
+    Unloading's. patience: with processes that are to end.
+    """
+
+    denied: Callable[[], Denials] = denials
+    denied_s: float = DENIED_S
+    denied_look_s: float = LOOK_S
+    probe_s: float = PROBE_S
+    patience: Patience = PATIENCE
+    find_stubs: Callable[[Path, Collection[str]], frozenset[Stub]] = find_stubs
+    end_stubs: Callable[[Processes, Patience], Awaitable[None]] = end_stubs
+    in_thread: InThread = in_daemon_thread
+
+
 class Hosting:
     """Brings models into tritonserver and out of it, in bounded time.
 
     replace: kills tritonserver, returns when nothing of it is left, and has it started again.
-    denied: what the kernel has denied so far.
     """
 
     def __init__(
@@ -69,12 +88,22 @@ class Hosting:
         load_timeout_s: float,
         trials: Trials | None = None,
         replace: Callable[[float], Awaitable[None]] | None = None,
-        denied: Callable[[], Denials] = denials,
+        settings: HostingSettings | None = None,
     ) -> None:
         self._triton, self._serving_repository = triton, serving_repository
         self._replace = replace
-        self.loading = Loading(triton, load_timeout_s, trials or Trials(), denied)
-        self.unloading = Unloading(triton, serving_repository, self.loading, replace)
+        self._settings = settings = settings or HostingSettings()
+        self.loading = Loading(
+            triton,
+            load_timeout_s,
+            trials or Trials(),
+            settings.denied,
+            settings.denied_s,
+            settings.denied_look_s,
+        )
+        self.unloading = Unloading(
+            triton, serving_repository, self.loading, replace, settings.probe_s
+        )
 
     @property
     def suspects(self) -> Suspects:
@@ -88,7 +117,7 @@ class Hosting:
         Loading.load does; after that it is to be unloaded.
         """
         await self.loading.load(plan, archive, limit)
-        return count(await self._stubs(plan)) if plan.called else {}
+        return count(await self._look_for_stubs(plan)) if plan.called else {}
 
     async def reload(
         self, plan: ServingPlan, archive: str, timeout_s: float, *, lost: Collection[str]
@@ -96,42 +125,49 @@ class Hosting:
         """Load again what was lost in part or altogether. Raises what load and unload do.
 
         lost: TritonClient.unload's. After an error tritonserver has nothing of it, where it can be
-        asked; stubs may be left.
+        asked; stubs may be left. The order:
+
+        1. Look who is there, before a dead stub's end takes away what tells its children.
+        2. Unload.
+        3. Look who has stayed: of an older generation, since the new one is not there yet.
+        4. Load.
+        5. Look who is new. Those of 1 and 3 are left to be ended when nobody waits for them.
+        6. After a failure unload what 4 did load; but a tritonserver that is gone holds nothing.
         """
         try:
-            left = await self._ending(plan)  # now: what a dead stub has started is not found later
-            await self.unloading.unload(plan, timeout_s, lost=lost)
-            old = await self._stubs(plan)
-            await self.loading.load(plan, archive, self.loading.limit())
-            stubs = await self._stubs(plan) - old if plan.called else ()
-        except TritonUnavailable:  # one that is gone holds nothing
+            left = await self._find_ending(plan)  # 1
+            await self.unloading.unload(plan, Deadline(timeout_s), lost=lost)  # 2
+            old = await self._look_for_stubs(plan)  # 3
+            await self.loading.load(plan, archive, self.loading.new_deadline())  # 4
+            stubs = await self._look_for_stubs(plan) - old if plan.called else ()  # 5
+        except TritonUnavailable:
             raise
-        except (ResourceExhausted, TritonError):
+        except (ResourceExhausted, TritonError):  # 6
             await self._release(plan, timeout_s, lost)
             raise
         return Reloaded(count(stubs), left | old)
 
     async def unload(
-        self, plan: ServingPlan, timeout_s: float, *, lost: Collection[str] = ()
+        self, plan: ServingPlan, deadline: Deadline, *, lost: Collection[str] = ()
     ) -> Processes:
         """Return when tritonserver has the plan's models no more; what is left is to be ended.
 
         Raises TritonTimeout when tritonserver holds them although it works, or TritonUnavailable.
         """
-        ending = await self._ending(plan)
-        await self.unloading.unload(plan, timeout_s, lost=lost)
-        return ending | await self._ending(plan)
+        before = await self._find_ending(plan)  # what they have started does not end with them
+        await self.unloading.unload(plan, deadline, lost=lost)
+        return before | await self._find_ending(plan)  # 2.36 starts a stub for the next request
 
     async def end(self, processes: Processes) -> None:
         """Return when these have ended; where they cannot be looked at, that is logged."""
         try:
-            await end_stubs(processes)
+            await self._settings.end_stubs(processes, self._settings.patience)
         except OSError as error:
             _log.error("python stubs may be left: %s", error)
 
     async def stubs(self, plan: ServingPlan) -> StubCounts:
         """How many run of each of its Triton models; raises OSError where that cannot be seen."""
-        return count(await self._stubs(plan))
+        return count(await self._look_for_stubs(plan))
 
     async def renew(self) -> None:
         """Return when there is a new tritonserver, without models, and it is live.
@@ -150,32 +186,32 @@ class Hosting:
     async def _release(self, plan: ServingPlan, timeout_s: float, lost: Collection[str]) -> None:
         """Unload what a failed reload did load. Stubs stay: an older one may still answer."""
         try:
-            await self.unloading.unload(plan, timeout_s, lost=lost)
+            await self.unloading.unload(plan, Deadline(timeout_s), lost=lost)
         except ServeError as error:
             facts = {"model_name": plan.model_name}
             _log.error("a failed reload could not be undone: %s", error, extra=facts)
 
-    async def _stubs(self, plan: ServingPlan) -> frozenset[Stub]:
-        return await in_daemon_thread(lambda: self._found(plan), "stubs")
+    async def _look_for_stubs(self, plan: ServingPlan) -> frozenset[Stub]:
+        return await self._settings.in_thread(lambda: self._find_stubs(plan), "stubs")
 
-    async def _ending(self, plan: ServingPlan) -> Processes:
+    async def _find_ending(self, plan: ServingPlan) -> Processes:
         """The stubs that an unload ends, also those of what was lost under the plan before.
 
         With what they have started. None where they cannot be looked for.
         """
 
         def look() -> Processes:
-            stubs = self._found(plan)
+            stubs = self._find_stubs(plan)
             return stubs | find_descendants(stubs)
 
         try:
             try:
-                return await in_daemon_thread(look, "stubs")
+                return await self._settings.in_thread(look, "stubs")
             except RuntimeError:  # no thread is to be had: what is looked for may have them all
                 return look()
         except OSError as error:
             _log.warning("python stubs cannot be looked for: %s", error)
             return frozenset()
 
-    def _found(self, plan: ServingPlan) -> frozenset[Stub]:
-        return find_stubs(self._serving_repository, plan.triton_names)
+    def _find_stubs(self, plan: ServingPlan) -> frozenset[Stub]:
+        return self._settings.find_stubs(self._serving_repository, plan.triton_names)

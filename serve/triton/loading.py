@@ -16,6 +16,7 @@ from serve.errors import (
     TritonTimeout,
     TritonUnavailable,
 )
+from serve.limit import TimeLimit
 from serve.resources.shortages import Denials, denials
 from serve.triton.client import TritonClient
 from serve.triton.messages import quotes_a_death
@@ -23,14 +24,15 @@ from serve.triton.suspects import LoadWork, Suspects
 from serve.triton.trials import Trials
 
 #: A load goes on so long after a process was denied a thread, which may not have been needed.
-_DENIED_S = 30.0
-_LOOK_S = 1.0
+DENIED_S = TimeLimit(30.0, "the pids limit")
+LOOK_S = 1.0
 
 
 class Loading:
     """Has tritonserver load models, and remembers which it has not answered.
 
-    denied: what the kernel has denied so far. under_way: what tritonserver loads now. given_up: by
+    denied: what the kernel has denied so far, looked at every look_s; a load goes on for denied_s
+    after it has denied a process. under_way: what tritonserver loads now. given_up: by
     model, loads that took too long and may go on; whoever unloads the model takes it out.
     """
 
@@ -40,9 +42,12 @@ class Loading:
         load_timeout_s: float,
         trials: Trials,
         denied: Callable[[], Denials] = denials,
+        denied_s: float = DENIED_S,
+        look_s: float = LOOK_S,
     ) -> None:
         self._triton, self.load_timeout_s = triton, load_timeout_s
         self._trials, self._denied = trials, denied
+        self._denied_s, self._look_s = denied_s, look_s
         self.under_way: set[LoadWork] = set()
         self.given_up: dict[str, LoadWork] = {}
 
@@ -51,9 +56,9 @@ class Loading:
         """The book that loads are entered in."""
         return self._trials.suspects
 
-    def limit(self) -> Deadline:
+    def new_deadline(self) -> Deadline:
         """For a load that begins now."""
-        return Deadline(self.load_timeout_s, "SERVE_LOAD_TIMEOUT")
+        return Deadline(self.load_timeout_s)
 
     async def load(self, plan: ServingPlan, archive: str, limit: Deadline) -> None:
         """Load it, alone if its load is suspected of having killed tritonserver.
@@ -63,13 +68,13 @@ class Loading:
         ModelUnusable for a culprit. A model whose load was not answered is to be unloaded.
         """
         work = LoadWork(plan.model_name, archive)
-        await self._trials.of(work, lambda: self._load(work, plan, limit))
+        await self._trials.run(work, lambda: self._load(work, plan, limit))
 
     async def _load(self, work: LoadWork, plan: ServingPlan, limit: Deadline) -> None:
         before = self._denied()
-        with self._entered(work):
+        with self._enter_in_book(work):
             try:
-                await self._unless_denied(self._in_time(plan, limit), before)
+                await self._unless_denied(self._triton.load(plan, limit), before)
             except ServeError as error:
                 if isinstance(error, TritonTimeout):
                     self.given_up[plan.model_name] = work
@@ -84,14 +89,8 @@ class Loading:
                 ) from error
         self.suspects.clear(work)
 
-    async def _in_time(self, plan: ServingPlan, limit: Deadline) -> None:
-        try:
-            await self._triton.load(plan, limit.remaining)
-        except TritonTimeout as error:
-            raise limit.missed(f"loading the model {plan.model_name}") from error
-
     @contextmanager
-    def _entered(self, work: LoadWork) -> Iterator[None]:
+    def _enter_in_book(self, work: LoadWork) -> Iterator[None]:
         """In the book for as long as tritonserver has it; answered is a refusal, too."""
         self.under_way.add(work)
         self.suspects.enter(work)
@@ -115,14 +114,14 @@ class Loading:
         A stub that is denied a thread may wait for it for ever (seen).
         """
         task = asyncio.ensure_future(loading)
-        left_s = _DENIED_S
+        left_s = float(self._denied_s)
         try:
             while not task.done() and left_s > 0:
-                await asyncio.wait({task}, timeout=_LOOK_S)
+                await asyncio.wait({task}, timeout=self._look_s)
                 if self._denied().processes > before.processes:
-                    left_s -= _LOOK_S
+                    left_s -= self._look_s
             if not task.done():
-                raise TritonTimeout("a load that was denied a process", _DENIED_S, "the pids limit")
+                raise TritonTimeout("a load that was denied a process", self._denied_s)
             task.result()
         finally:
             if not task.cancel() and not task.cancelled():

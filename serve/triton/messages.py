@@ -126,8 +126,8 @@ _REASON = re.compile(
     r"version -?\d+ is at UNAVAILABLE state: (?:[A-Z][a-z]+(?: [a-z]+)?: )?(?P<reason>.+)",
     re.DOTALL,
 )
-#: A region of the python backend in /dev/shm: container/triton_command's prefix and what the
-#: backend makes of it, in 2.36 a number, later a UUID.
+#: A region of the python backend in /dev/shm: container/tritonserver/command.py's prefix and what
+#: the backend makes of it, in 2.36 a number, later a UUID.
 _REGION = re.compile(r"/?serve_[0-9]+_[0-9a-f]+_[0-9A-Za-z-]+")
 _TRACEBACK = "\n\nAt:"
 #: Merlin's workflow step puts the list of a traceback's lines behind the exception.

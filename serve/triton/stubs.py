@@ -29,18 +29,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from serve.deadline import Deadline
 from serve.threads import in_daemon_thread
 
 _PROCESSES = Path("/proc")
 _STUB = "triton_python_backend_stub"
-#: How long stubs of unloaded models may take to end by themselves. Those of a model that was loaded
-#: again end beside those of the newer one; up to 0.3 s after them was seen.
-_ENDING_S = 3.0
-#: How long one may take to be gone once it is killed.
-_KILLED_S = 5.0
-#: How long what a stub had started may take to end by itself after it. Some clear up when they see
-#: that they are alone, as the tracker of multiprocessing does with shared memory.
-_ALONE_S = 1.0
 _LOOK_S = 0.02
 
 _log = logging.getLogger(__name__)
@@ -67,6 +60,24 @@ class Descendant:
 
     pid: int
     started: int
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long those are waited for that are to end, in seconds.
+
+    ending_s: stubs of unloaded models, by themselves. Those of a model that was loaded again end
+    beside those of the newer one; up to 0.3 s after them was seen. killed_s: one that was killed.
+    alone_s: what a stub had started, by itself after it. Some clear up when they see that they are
+    alone, as the tracker of multiprocessing does with shared memory.
+    """
+
+    ending_s: float = 3.0
+    killed_s: float = 5.0
+    alone_s: float = 1.0
+
+
+PATIENCE = Patience()
 
 
 def find_stubs(
@@ -125,12 +136,12 @@ def count(stubs: Collection[Stub]) -> StubCounts:
     return Counter(stub.triton_name for stub in stubs)
 
 
-def missing(expected: StubCounts, found: StubCounts) -> frozenset[str]:
+def models_missing_stubs(expected: StubCounts, found: StubCounts) -> frozenset[str]:
     """The models of which fewer stubs run than there should."""
     return frozenset(name for name, count in expected.items() if found.get(name, 0) < count)
 
 
-async def end_stubs(ending: Collection[Stub | Descendant]) -> None:
+async def end_stubs(ending: Collection[Stub | Descendant], patience: Patience = PATIENCE) -> None:
     """Return when these have ended. Those that do not do so by themselves are killed, and logged.
 
     For stubs of models that tritonserver was asked to unload and whose requests nobody waits for,
@@ -139,7 +150,7 @@ async def end_stubs(ending: Collection[Stub | Descendant]) -> None:
     descendants = frozenset(it for it in ending if isinstance(it, Descendant))
     forked = {it.pid for it in descendants}  # with the very command of their stub
     stubs = [it for it in ending if isinstance(it, Stub) and it.pid not in forked]
-    if left := await _left(stubs, _ENDING_S):
+    if left := await _wait_for_end(stubs, patience.ending_s):
         names = ", ".join(sorted({stub.triton_name for stub in left}))
         _log.warning(
             "tritonserver keeps python stubs that serve nobody; ending those of: %s", names
@@ -149,11 +160,11 @@ async def end_stubs(ending: Collection[Stub | Descendant]) -> None:
         except OSError as error:  # no descriptor
             _log.warning("what python stubs have started cannot be looked for: %s", error)
         kill_stubs(left)
-        if immortal := await _left(left, _KILLED_S):
+        if immortal := await _wait_for_end(left, patience.killed_s):
             _log.error("stubs do not end: %s", sorted(stub.pid for stub in immortal))
     if descendants:
         try:
-            await in_daemon_thread(lambda: _end_descendants(descendants), "stubs")
+            await in_daemon_thread(lambda: _end_descendants(descendants, patience), "stubs")
         except RuntimeError:  # no thread is to be had: these may have them all
             _kill_descendants(descendants)
 
@@ -165,21 +176,21 @@ def kill_stubs(stubs: Collection[Stub]) -> None:
             os.kill(stub.pid, signal.SIGKILL)
 
 
-async def _left(stubs: Collection[Stub], timeout_s: float) -> list[Stub]:
+async def _wait_for_end(stubs: Collection[Stub], timeout_s: float) -> list[Stub]:
     """Those that still run when none does, or after timeout_s."""
-    deadline = time.monotonic() + timeout_s
+    deadline = Deadline(timeout_s)
     while left := [it for it in stubs if _runs(it)]:
-        if time.monotonic() > deadline:
+        if not deadline.remaining:
             break
         await asyncio.sleep(_LOOK_S)
     return left
 
 
-def _end_descendants(found: frozenset[Descendant]) -> None:
+def _end_descendants(found: frozenset[Descendant], patience: Patience) -> None:
     """Return when these have ended, and what they start meanwhile. Blocking, bounded."""
-    alone_until, killing = time.monotonic() + _ALONE_S, False
+    alone_until, killing = time.monotonic() + patience.alone_s, False
     while left := [it for it in found if _runs(it)]:
-        if (late_s := time.monotonic() - alone_until) > _KILLED_S:
+        if (late_s := time.monotonic() - alone_until) > patience.killed_s:
             _log.error("processes of stubs do not end: %s", sorted(it.pid for it in left))
             break
         if late_s > 0:
@@ -189,7 +200,7 @@ def _end_descendants(found: frozenset[Descendant]) -> None:
             found |= find_descendants(left)
             _kill_descendants(found)
         time.sleep(_LOOK_S)
-    for it in found:  # became our children (container.triton_process); nobody else buries them
+    for it in found:  # our children by now (container.tritonserver.process): ours to bury
         if _is_it(it, _PROCESSES / str(it.pid)):
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(it.pid, os.WNOHANG)

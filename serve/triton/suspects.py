@@ -42,7 +42,7 @@ _DIGEST_BYTES = 16
 _SHORT = 256 * 1024
 #: Bodies that wait for being hashed elsewhere have so many bytes at most; one more is hashed where
 #: it is.
-_MOST_UNHASHED = 256 * 1024 * 1024
+MOST_UNHASHED = 256 * 1024 * 1024
 #: Old entries are looked for at most this often, in seconds.
 _LOOK_S = 1.0
 
@@ -175,7 +175,7 @@ class Judgement:
 
 
 @dataclass(frozen=True)
-class _Entry:
+class BookEntry:
     """A suspect, a culprit, or a work that was lost sight of. until: of the clock, in seconds.
 
     deaths: at how many it was there. certain: not only perhaps. It holds no body of a request.
@@ -190,20 +190,21 @@ class _Entry:
     certain: bool = True
 
 
-class _Book:
-    """Entries by their keys, the newest last; at most MOST of them."""
+class Book:
+    """Entries by their keys, the newest last; at most so many of them."""
 
-    def __init__(self) -> None:
-        self.entries: OrderedDict[bytes, _Entry] = OrderedDict()
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self.entries: OrderedDict[bytes, BookEntry] = OrderedDict()
         self.marks: Counter[object] = Counter()
         self._next_end = inf
 
-    def put(self, entry: _Entry) -> None:
+    def put(self, entry: BookEntry) -> None:
         self.pop(entry.key)
         self.entries[entry.key] = entry
         self.marks[entry.mark] += 1
         self._next_end = min(self._next_end, entry.until)
-        if len(self.entries) > MOST:
+        if len(self.entries) > self._most:
             self.pop(next(iter(self.entries)))
 
     def pop(self, key: bytes) -> None:
@@ -224,7 +225,7 @@ class _Book:
 
 @dataclass(frozen=True)
 class _Lost:
-    """How a work was lost sight of; as of an _Entry."""
+    """How a work was lost sight of; as of a BookEntry."""
 
     until: float
     certain: bool
@@ -233,16 +234,17 @@ class _Lost:
 class Suspects:
     """The book. Synchronous; its only writer is the event loop's thread.
 
-    hash_later: called when there is something `unhashed`; who is called hashes it where it is in
+    most: entries of each kind: lost_sight_of, suspected, condemned. hash_later: called when there
+    is something `unhashed`; who is called hashes it where it is in
     nobody's way, and says `hashed`. Without it everything is hashed at once.
     """
 
     hash_later: Callable[[], None] | None = None
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self, clock: Callable[[], float] = time.monotonic, most: int = MOST) -> None:
+        self._clock, self._most = clock, most
         self._inside: dict[Work, None] = {}
-        self._lost, self._suspects, self._culprits = _Book(), _Book(), _Book()
+        self.lost_sight_of, self.suspected, self.condemned = Book(most), Book(most), Book(most)
         self._unhashed: dict[Work, _Lost] = {}
         #: Whether anyone is known: only then standing() has to be asked.
         self.watching = False
@@ -279,7 +281,7 @@ class Suspects:
             until = self._clock() + (BROKEN_S if broken else ABANDONED_S)
             lost = _Lost(until, broken)
             if self.hash_later is None or not self._is_hashed_later(work):
-                self._lost.put(self._entry(work, lost))
+                self.lost_sight_of.put(self._make_entry(work, lost))
             else:
                 self._unhashed[work] = lost
                 self.hash_later()
@@ -293,34 +295,34 @@ class Suspects:
         """It is kept no more, but for its key."""
         lost = self._unhashed.pop(work, None)
         if lost is not None:  # else a death was judged with it
-            self._lost.put(self._entry(work, lost, key))
+            self.lost_sight_of.put(self._make_entry(work, lost, key))
 
     def _is_hashed_later(self, work: Work) -> bool:
         waiting = sum(other.size for other in self._unhashed)
-        return work.size > _SHORT and not (waiting and waiting + work.size > _MOST_UNHASHED)
+        return work.size > _SHORT and not (waiting and waiting + work.size > MOST_UNHASHED)
 
     # -- what is held against it
 
     def standing(self, work: Work) -> Standing:
         """Whether it may go to tritonserver with others, alone, or not at all."""
         self._forget_old()
-        if work.mark not in self._suspects.marks and work.mark not in self._culprits.marks:
+        if work.mark not in self.suspected.marks and work.mark not in self.condemned.marks:
             return Standing.INNOCENT
         key = work.key()
-        if key in self._culprits.entries:
+        if key in self.condemned.entries:
             return Standing.CULPRIT
-        return Standing.SUSPECT if key in self._suspects.entries else Standing.INNOCENT
+        return Standing.SUSPECT if key in self.suspected.entries else Standing.INNOCENT
 
     def clear(self, work: Work) -> None:
         """It was answered: it does not kill."""
-        if self._suspects.entries and not work.is_over:
-            self._suspects.pop(work.key())
+        if self.suspected.entries and not work.is_over:
+            self.suspected.pop(work.key())
             self._note()
 
     def acquit(self, work: Work) -> None:
         """What happened while it was in tritonserver was not its doing."""
         self._inside.pop(work, None)
-        for book in (self._lost, self._suspects, self._culprits):
+        for book in (self.lost_sight_of, self.suspected, self.condemned):
             book.pop(work.key())
         self._note()
 
@@ -329,11 +331,11 @@ class Suspects:
     def died(self) -> Judgement | None:
         """It died of itself: what was in it is suspect, or one of that is the culprit."""
         self._forget_old()
-        present = dict(self._lost.entries)
-        unhashed = [self._entry(work, lost) for work, lost in self._unhashed.items()]
+        present = dict(self.lost_sight_of.entries)
+        unhashed = [self._make_entry(work, lost) for work, lost in self._unhashed.items()]
         present.update({entry.key: entry for entry in unhashed})
-        present.update({entry.key: entry for entry in map(self._entry, self._inside)})
-        return self._judged(present)
+        present.update({entry.key: entry for entry in map(self._make_entry, self._inside)})
+        return self._judge(present)
 
     def stood_still(self, works: Iterable[Work]) -> Judgement | None:
         """It carries out no loads and is killed: those that it did not answer are suspect.
@@ -341,45 +343,47 @@ class Suspects:
         Nothing else that is in it is.
         """
         self._forget_old()
-        return self._judged({entry.key: entry for entry in map(self._entry, works)})
+        return self._judge({entry.key: entry for entry in map(self._make_entry, works)})
 
-    def _judged(self, present: Mapping[bytes, _Entry]) -> Judgement | None:
+    def _judge(self, present: Mapping[bytes, BookEntry]) -> Judgement | None:
         self._inside.clear()
         self._unhashed.clear()
-        self._lost = _Book()
+        self.lost_sight_of = Book(self._most)
         known = [
-            replace(entry, deaths=self._suspects.entries[key].deaths + 1)
+            replace(entry, deaths=self.suspected.entries[key].deaths + 1)
             for key, entry in present.items()
-            if key in self._suspects.entries
+            if key in self.suspected.entries
         ]
         guilty = [entry for entry in known if entry.deaths >= DEATHS_IN_COMPANY]
         if len(known) == 1 and known[0].certain:
             guilty = known
         for entry in known if guilty else (*present.values(), *known):
-            self._suspects.put(replace(entry, until=self._clock() + REMEMBERED_S, certain=True))
-        judgement = self._condemned(guilty) if guilty else None
+            self.suspected.put(replace(entry, until=self._clock() + REMEMBERED_S, certain=True))
+        judgement = self._condemn(guilty) if guilty else None
         self._note()
         return judgement
 
-    def _condemned(self, guilty: Sequence[_Entry]) -> Judgement:
+    def _condemn(self, guilty: Sequence[BookEntry]) -> Judgement:
         for entry in guilty:
-            self._suspects.pop(entry.key)
-            self._culprits.put(replace(entry, until=self._clock() + entry.refused_s))
+            self.suspected.pop(entry.key)
+            self.condemned.put(replace(entry, until=self._clock() + entry.refused_s))
         names = sorted({entry.what for entry in guilty})
         return Judgement(" and ".join(names), max(entry.deaths for entry in guilty))
 
     # -- memory
 
-    def _entry(self, work: Work, lost: _Lost | None = None, key: bytes | None = None) -> _Entry:
+    def _make_entry(
+        self, work: Work, lost: _Lost | None = None, key: bytes | None = None
+    ) -> BookEntry:
         key = key or work.key()
         lost = lost or _Lost(self._clock() + REMEMBERED_S, certain=True)
         until, certain = lost.until, lost.certain
-        return _Entry(key, work.mark, str(work), until, work.refused_s, certain=certain)
+        return BookEntry(key, work.mark, str(work), until, work.refused_s, certain=certain)
 
     def _forget_old(self) -> None:
-        for book in (self._lost, self._suspects, self._culprits):
+        for book in (self.lost_sight_of, self.suspected, self.condemned):
             book.forget_old(self._clock())
         self._note()
 
     def _note(self) -> None:
-        self.watching = bool(self._suspects.entries or self._culprits.entries)
+        self.watching = bool(self.suspected.entries or self.condemned.entries)

@@ -22,7 +22,7 @@ class Trials:
         self.suspects = suspects or Suspects()
         self._turn = asyncio.Lock()
 
-    async def of(self, work: Work, carry_out: Callable[[], Awaitable[_T]]) -> _T:
+    async def run(self, work: Work, carry_out: Callable[[], Awaitable[_T]]) -> _T:
         """What carrying it out returns or raises, or what a culprit is told.
 
         The wait for a turn is unbounded: the caller names the limit.

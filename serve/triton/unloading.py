@@ -42,11 +42,12 @@ _KILL_AGAIN_S = 0.2
 #: The index is there in some ms, and nothing is lost when it is late.
 _STATES_S = 3.0
 #: How long tritonserver may take for a load that starts nothing; it takes some ms.
-_PROBE_S = 10.0
+PROBE_S = 10.0
 #: How long a killed tritonserver may take to be gone.
 REPLACED_S = 10.0
 
-#: Names that no namespace makes (ensemble_tools.namespace): a tilde has a dot after it there.
+#: Names that no namespace makes (ensemble_tools.serving.namespace): there a tilde has a dot
+#: after it.
 _CANARY, _UNKNOWN = "serve~canary", "serve~unknown"
 _CANARY_CONFIG = """backend: "serve_canary"
 input { name: "IN" data_type: TYPE_FP32 dims: [1] }
@@ -58,6 +59,7 @@ class Unloading:
     """Has tritonserver unload models in bounded time.
 
     replace: kills tritonserver, returns when nothing of it is left, and has it started again.
+    probe_s: how long it may take for a load that starts nothing.
     """
 
     def __init__(
@@ -66,19 +68,19 @@ class Unloading:
         serving_repository: Path,
         loading: Loading,
         replace: Callable[[float], Awaitable[None]] | None = None,
+        probe_s: float = PROBE_S,
     ) -> None:
         self._triton, self._serving_repository = triton, serving_repository
         self._loading, self._replace = loading, replace
-        self._probing = asyncio.Lock()
+        self._probing, self._probe_s = asyncio.Lock(), probe_s
 
     async def unload(
-        self, plan: ServingPlan, timeout_s: float, *, lost: Collection[str] = ()
+        self, plan: ServingPlan, deadline: Deadline, *, lost: Collection[str] = ()
     ) -> None:
         """Return when tritonserver has the plan's models no more; lost is TritonClient.unload's.
 
         Raises TritonTimeout when tritonserver holds them although it works, or TritonUnavailable.
         """
-        deadline = Deadline(timeout_s, "SERVE_UNLOAD_TIMEOUT")
         try:
             await self._unload(plan, deadline, lost)
         finally:
@@ -86,7 +88,7 @@ class Unloading:
 
     async def _unload(self, plan: ServingPlan, deadline: Deadline, lost: Collection[str]) -> None:
         most = _HURRY_S if plan.model_name in self._loading.given_up else _PATIENCE_S
-        if await self._is_gone(plan, min(most, deadline.limit_s / 2), lost):
+        if await self._is_gone(plan, min(most, deadline.remaining / 2), lost):
             return
         left = set(lost)  # UNLOADING for ever, once their stubs are killed
         killed = await self._kill_stubs(plan, left)
@@ -103,7 +105,7 @@ class Unloading:
 
     async def _is_gone(self, plan: ServingPlan, timeout_s: float, lost: Collection[str]) -> bool:
         try:
-            await self._triton.unload(plan, timeout_s, lost=lost)
+            await self._triton.unload(plan, Deadline(timeout_s), lost=lost)
         except TritonTimeout:
             return False
         return True
@@ -117,7 +119,7 @@ class Unloading:
         """Kill those of models that are being loaded or unloaded, the latter's names into left.
 
         Whether there were any; there are none when they cannot be looked for. Only those that are
-        seen twice with their threads are killed (stub_processes.has_threads).
+        seen twice with their threads are killed (stubs.has_threads).
         """
         try:
             states = await within(self._triton.states(plan), _STATES_S)
@@ -158,7 +160,7 @@ class Unloading:
 
     async def is_stuck(self) -> bool:
         """Whether tritonserver carries out no loads any more. Blocks for as long as others load."""
-        if not await self._triton.answers_load(_UNKNOWN, _PROBE_S):
+        if not await self._triton.answers_load(_UNKNOWN, self._probe_s):
             return True
         with self._canary():
             answered = asyncio.ensure_future(
@@ -166,7 +168,7 @@ class Unloading:
             )
             try:
                 while True:  # others may be loaded by all threads, each within its own time
-                    await asyncio.wait({answered}, timeout=_PROBE_S)
+                    await asyncio.wait({answered}, timeout=self._probe_s)
                     if answered.done() or not self._loading.under_way:
                         return not (answered.done() and answered.result())
             finally:

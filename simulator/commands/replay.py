@@ -97,46 +97,70 @@ def _settings(options: argparse.Namespace) -> Settings:
 def _add_traffic(group: argparse._ArgumentGroup) -> None:
     default = Settings()
     group.add_argument(
-        "--models", type=_count, default=default.models, metavar="N",
+        "--models",
+        type=_count,
+        default=default.models,
+        metavar="N",
         help="how many archives (default: %(default)s)",
-    )  # fmt: skip
+    )
     group.add_argument(
-        "--zipf", type=_number(0.0), default=default.zipf, metavar="S",
+        "--zipf",
+        type=_number(0.0),
+        default=default.zipf,
+        metavar="S",
         help="exponent of their popularity, 0: all alike (default: %(default)s)",
-    )  # fmt: skip
+    )
     group.add_argument(
-        "--rps", type=_number(1e-3), default=default.rps, metavar="RATE",
+        "--rps",
+        type=_number(1e-3),
+        default=default.rps,
+        metavar="RATE",
         help="requests a second on average, with Poisson arrivals (default: %(default)s)",
-    )  # fmt: skip
+    )
     group.add_argument(
-        "--duration", type=_number(1e-3), default=default.duration_s, metavar="SECONDS",
+        "--duration",
+        type=_number(1e-3),
+        default=default.duration_s,
+        metavar="SECONDS",
         help="how long requests are sent (default: %(default)s)",
-    )  # fmt: skip
+    )
     group.add_argument(
-        "--seed", type=int, default=default.seed, metavar="S",
+        "--seed",
+        type=int,
+        default=default.seed,
+        metavar="S",
         help="fixes which model is asked when (default: %(default)s)",
-    )  # fmt: skip
+    )
     group.add_argument(
-        "--outstanding", type=_count, default=default.outstanding, metavar="N",
+        "--outstanding",
+        type=_count,
+        default=default.outstanding,
+        metavar="N",
         help="requests that may wait for an answer at once; those due beyond that are not sent, "
         "and counted (default: %(default)s)",
-    )  # fmt: skip
+    )
 
 
 def _add_models(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
-        "--model", type=_folder, metavar="FOLDER",
+        "--model",
+        type=_folder,
+        metavar="FOLDER",
         help="a Triton model repository, an export (a folder with repository/ in it), or a folder "
         "of several exports, which copies then take turns with",
-    )  # fmt: skip
+    )
     group.add_argument(
-        "--request", type=Path, metavar="FILE",
+        "--request",
+        type=Path,
+        metavar="FILE",
         help="the model's request as JSON (default: request.json beside the repository)",
-    )  # fmt: skip
+    )
     group.add_argument(
-        "--archives-only", type=Path, metavar="FOLDER",
+        "--archives-only",
+        type=Path,
+        metavar="FOLDER",
         help="make the archives there, for an endpoint that is started by other means; no traffic",
-    )  # fmt: skip
+    )
 
 
 def _add_endpoint(group: argparse._ArgumentGroup) -> None:
@@ -144,9 +168,10 @@ def _add_endpoint(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--memory", metavar="SIZE", help="of each instance: 4GB")
     group.add_argument("--disk", metavar="SIZE", help="of each instance, for archives: 20GB")
     group.add_argument(
-        "--endpoint-url", metavar="URL",
+        "--endpoint-url",
+        metavar="URL",
         help="an endpoint of this simulator that runs already, with the archives in its store",
-    )  # fmt: skip
+    )
     group.add_argument("--endpoint-name", metavar="NAME", help="its name")
 
 

@@ -10,8 +10,8 @@ import threading
 from pathlib import Path
 from types import FrameType
 
+from simulator.archives.local_s3 import READY_PATH, fill, make_bucket, run_local_s3
 from simulator.errors import PlatformFailed
-from simulator.local_s3 import READY_PATH, fill, local_s3, make_bucket
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _DESCRIPTION = f"""\
@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
         signal.signal(signal_number, _leave)
     filled = threading.Event()
     try:
-        with local_s3(options.host, options.port, filled) as url:
+        with run_local_s3(options.host, options.port, filled) as url:
             print(f"local S3 listening: {url} (bucket {options.bucket})", flush=True)
             _fill(url, options)
             filled.set()

@@ -45,7 +45,7 @@ class Scratch:
     work: Path
 
 
-def up_command(settings: Settings, scratch: Scratch, port: int) -> list[str]:
+def make_up_command(settings: Settings, scratch: Scratch, port: int) -> list[str]:
     """`python -m simulator up` for a folder of archives."""
     options = {
         "--models": str(scratch.archives),
@@ -56,12 +56,14 @@ def up_command(settings: Settings, scratch: Scratch, port: int) -> list[str]:
         "--memory": settings.memory,
         "--disk": settings.disk,
     }
-    given = [word for name, value in options.items() if value is not None for word in (name, value)]
-    return [sys.executable, "-m", "simulator", "up", *given]
+    arguments = [
+        word for name, value in options.items() if value is not None for word in (name, value)
+    ]
+    return [sys.executable, "-m", "simulator", "up", *arguments]
 
 
 @contextmanager
-def started(command: Sequence[str], port: int, log: Path) -> Iterator[LocalEndpoint]:
+def start_endpoint(command: Sequence[str], port: int, log: Path) -> Iterator[LocalEndpoint]:
     """The command's process; it and everything in its group has ended when the block is left."""
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -79,7 +81,7 @@ def started(command: Sequence[str], port: int, log: Path) -> Iterator[LocalEndpo
         _end(process)
 
 
-def free_port() -> int:
+def find_free_port() -> int:
     """A port of this machine that nobody listens on now."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         return int(probe.getsockname()[1])

@@ -16,9 +16,9 @@ from typing import Any
 
 import aiohttp
 
+from simulator.replay.arithmetic import ENDINGS, reached_container
 from simulator.replay.errors import EndpointTrouble
-from simulator.replay.measuring import ENDINGS, reached_container
-from simulator.replay.samples import Look
+from simulator.replay.traffic.samples import Look
 
 #: Between two looks at the state.
 LOOK_EVERY_S = 1.0
@@ -137,7 +137,7 @@ class Observer:
         self._news.set()
 
 
-async def until_in_service(
+async def wait_until_in_service(
     observer: Observer, expected_name: str, gone: Callable[[], str | None], timeout_s: float
 ) -> None:
     """Return as soon as every instance is in service. Raises EndpointTrouble.
@@ -166,5 +166,6 @@ def _all_in_service(state: Mapping[str, Any], expected_name: str, seen: deque[st
             "correct --endpoint-name."
         )
     instances = state["instances"]
-    seen.append(", ".join(f"{one['name']} {one['state']}" for one in instances) or "no instance")
-    return bool(instances) and all(one["state"] == "in service" for one in instances)
+    states = ", ".join(f"{instance['name']} {instance['state']}" for instance in instances)
+    seen.append(states or "no instance")
+    return bool(instances) and all(instance["state"] == "in service" for instance in instances)

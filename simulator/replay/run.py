@@ -14,28 +14,28 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from simulator.replay.asking import Asking
-from simulator.replay.copies import (
+from measuring.quantities import format_seconds, format_share
+from simulator.replay.errors import EndpointTrouble, Interrupted
+from simulator.replay.local_endpoint import Scratch, find_free_port, make_up_command, start_endpoint
+from simulator.replay.machine import describe_machine, find_versions
+from simulator.replay.observing import Observer, wait_until_in_service
+from simulator.replay.report.live_line import show
+from simulator.replay.report.summary import Setting, is_good, summarise
+from simulator.replay.settings import Settings
+from simulator.replay.traffic.asking import Asking
+from simulator.replay.traffic.copies import (
     SUFFIX,
     Advance,
     Variant,
-    asking_for,
-    copy_names,
     find_variants,
+    make_asking,
+    make_names,
     write_copies,
 )
-from simulator.replay.errors import EndpointTrouble, Interrupted
-from simulator.replay.live_line import show
-from simulator.replay.load import Load
-from simulator.replay.local_endpoint import Scratch, free_port, started, up_command
-from simulator.replay.machine import machine, versions
-from simulator.replay.observing import Observer, until_in_service
-from simulator.replay.quantities import seconds, share
-from simulator.replay.runtime import Runtime
-from simulator.replay.samples import Recording
-from simulator.replay.settings import Settings
-from simulator.replay.summary import Setting, is_good, summarise
-from simulator.replay.traffic import plan, zipf_shares
+from simulator.replay.traffic.load import Load
+from simulator.replay.traffic.runtime import Runtime
+from simulator.replay.traffic.samples import Recording
+from simulator.replay.traffic.schedule import plan, zipf_shares
 
 GOOD, NOT_GOOD, INTERRUPTED = 0, 1, 130  # 130: what shells say after Ctrl-C
 
@@ -50,7 +50,7 @@ _LIVES_EVERY_S = 0.5
 Command = Callable[[Settings, Scratch, int], Sequence[str]]
 
 
-def replay(settings: Settings, report: Path, command: Command = up_command) -> int:
+def replay(settings: Settings, report: Path, command: Command = make_up_command) -> int:
     """All of it; the report's folder is made. Returns the exit code, raises ReplayError.
 
     0 when everything that was planned was sent and each answer was right, 1 when not, 130 after an
@@ -65,19 +65,19 @@ def replay(settings: Settings, report: Path, command: Command = up_command) -> i
 
 
 def _replayed(settings: Settings, report: Path, command: Command) -> int:
-    names = copy_names(settings.models)
+    names = make_names(settings.models)
     variants = find_variants(settings.model, settings.request) if settings.model else ()
     report.mkdir(parents=True, exist_ok=True)
     logs = None if settings.endpoint else report / "logs"
     with _endpoint(settings, names, variants, logs, command) as (url, gone):
-        recording = asyncio.run(_record(settings, names, asking_for(names, variants), url, gone))
+        recording = asyncio.run(_record(settings, names, make_asking(names, variants), url, gone))
     setting = Setting(
         settings,
         [name + SUFFIX for name in names],
         zipf_shares(settings.models, settings.zipf),
         str(settings.model or "the replay's own, which answers its name"),
-        machine(),
-        versions(logs),
+        describe_machine(),
+        find_versions(logs),
     )
     write_report(report, setting, recording)
     if recording.interrupted == Interrupted.REASON:
@@ -89,25 +89,27 @@ def make_archives(settings: Settings, folder: Path) -> None:
     """The archives only, in a folder that is made, for an endpoint that somebody else runs."""
     variants = find_variants(settings.model, settings.request) if settings.model else ()
     folder.mkdir(parents=True, exist_ok=True)
-    _write_archives(copy_names(settings.models), variants, folder)
+    _write_archives(make_names(settings.models), variants, folder)
 
 
 def write_report(folder: Path, setting: Setting, recording: Recording) -> None:
     """report.json and report.html."""
     # Only here: matplotlib takes a second to import.
-    from simulator.replay.figures import figures
-    from simulator.replay.page import page
+    from simulator.replay.report.figures import draw_figures
+    from simulator.replay.report.page import write_report_page
 
     summary = summarise(setting, recording)
     (folder / "report.json").write_text(json.dumps(summary, indent=1) + "\n", "utf-8")
-    (folder / "report.html").write_text(page(summary, figures(summary, recording)), "utf-8")
+    (folder / "report.html").write_text(
+        write_report_page(summary, draw_figures(summary, recording)), "utf-8"
+    )
     latency, ratio = summary["latency_s"], summary["hit_ratio"]
     for kind in ("warm", "cold"):
         if latency[kind]["count"]:
-            p50, p99 = seconds(latency[kind]["p50"]), seconds(latency[kind]["p99"])
+            p50, p99 = format_seconds(latency[kind]["p50"]), format_seconds(latency[kind]["p99"])
             _say(f"{kind}: {latency[kind]['count']} requests, p50 {p50}, p99 {p99}")
     _say(
-        f"hit ratio {'-' if ratio is None else share(ratio)}, "
+        f"hit ratio {'-' if ratio is None else format_share(ratio)}, "
         f"{summary['loading']['evictions']} evictions, "
         f"{sum(kind['count'] for kind in summary['failures'])} failures, "
         f"{len(recording.not_sent)} not sent"
@@ -133,12 +135,14 @@ def _endpoint(
     logs.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="replay-") as folder:
         scratch = Scratch(Path(folder) / "archives", Path(folder) / "endpoint")
-        for made in (scratch.archives, scratch.work):
-            made.mkdir()
+        for directory in (scratch.archives, scratch.work):
+            directory.mkdir()
         _write_archives(names, variants, scratch.archives)
-        port = free_port()
+        port = find_free_port()
         try:
-            with started(command(settings, scratch, port), port, logs / "endpoint.log") as endpoint:
+            with start_endpoint(
+                command(settings, scratch, port), port, logs / "endpoint.log"
+            ) as endpoint:
                 yield endpoint.url, endpoint.gone
         finally:
             for written in scratch.work.glob("*.log"):
@@ -149,7 +153,7 @@ def _write_archives(names: tuple[str, ...], variants: tuple[Variant, ...], folde
     began = time.monotonic()
     with _progress("archives", len(names)) as advance:
         write_copies(names, variants, folder, advance)
-    _say(f"{len(names)} archives made in {seconds(time.monotonic() - began)}")
+    _say(f"{len(names)} archives made in {format_seconds(time.monotonic() - began)}")
 
 
 @contextmanager
@@ -184,12 +188,8 @@ async def _record(
     gone: Callable[[], str | None],
 ) -> Recording:
     """The traffic on an endpoint that may still be starting."""
-    arrivals = plan(
-        settings.rps,
-        settings.duration_s,
-        zipf_shares(settings.models, settings.zipf),
-        settings.seed,
-    )
+    shares = zipf_shares(settings.models, settings.zipf)
+    arrivals = plan(settings.rps, settings.duration_s, shares, settings.seed)
     runtime = Runtime(url, settings.endpoint_name)
     load = Load(runtime, asking, [name + SUFFIX for name in names], settings.outstanding)
     observer = Observer(url)
@@ -202,7 +202,7 @@ async def _record(
             async with _beside(show(load, observer, settings.duration_s)):
                 await load.run(arrivals, stop.event)
             elapsed = load.elapsed
-            await _all_told(load, observer, gone)
+            await _wait_for_events(load, observer, gone)
     finally:
         await observer.close()
         await runtime.close()
@@ -223,11 +223,11 @@ async def _until_ready(
     observer: Observer, name: str, gone: Callable[[], str | None], stop: _Stop
 ) -> None:
     began = time.monotonic()
-    await until_in_service(observer, name, lambda: stop.reason or gone(), START_S)
-    _say(f"endpoint {name} in service after {seconds(time.monotonic() - began)}")
+    await wait_until_in_service(observer, name, lambda: stop.reason or gone(), START_S)
+    _say(f"endpoint {name} in service after {format_seconds(time.monotonic() - began)}")
 
 
-async def _all_told(load: Load, observer: Observer, gone: Callable[[], str | None]) -> None:
+async def _wait_for_events(load: Load, observer: Observer, gone: Callable[[], str | None]) -> None:
     if gone() is None:
         ids = {sample.request_id for sample in load.samples if sample.request_id}
         await observer.heard_of(ids, _EVENTS_S)

@@ -1,36 +1,41 @@
-"""What the README says, held against the code."""
+"""What the README says and how long it may be; test_docs.py holds what it shares with the pages."""
 
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
-from container.settings import UNITS, settings_table
+import pytest
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 
 
-def test_settings_table_is_the_codes() -> None:
-    """Every setting stands in the README with the code's own effect and default."""
-    assert settings_table().strip() in README
-    assert UNITS in README
+@pytest.mark.parametrize(("page", "most"), [("README.md", 200), ("CONTRIBUTING.md", 80)])
+def test_the_front_door_is_short(page: str, most: int) -> None:
+    """A stranger reads it whole."""
+    assert len((ROOT / page).read_text().splitlines()) <= most
 
 
-def test_make_targets_exist() -> None:
-    """Each `make` target that the README names is one."""
-    named = set(re.findall(r"(?:^|`)make ([a-z]+)", README, re.MULTILINE))
-    listed = subprocess.run(
-        ["make", "help"], cwd=ROOT, capture_output=True, text=True, timeout=30, check=True
-    ).stdout
-    assert named <= set(re.findall(r"^\s+make ([a-z]+)", listed, re.MULTILINE))
+def test_order_of_the_sections() -> None:
+    """What it is and shows, with the two commands, stands in front of the first heading."""
+    first, *sections = re.split(r"^## (.+)\n", README, flags=re.MULTILINE)
+    assert {"make demo", "make test"} <= set(re.findall(r"^make \w+", first, re.MULTILINE))
+    assert sections[::2] == [
+        "On SageMaker",
+        "One session with curl",
+        "What is served",
+        "How fast",
+        "Where to read on",
+    ]
 
 
-def test_links_lead_somewhere() -> None:
-    """Each relative link of the README leads to a file or folder of the checkout."""
-    links = re.findall(r"\]\((?!https?://)([^)#]+)\)", README)
-    assert [link for link in links if not (ROOT / link).exists()] == []
+def test_every_page_is_led_to() -> None:
+    """Whoever reads on finds each page from the README, or from a page that it leads to."""
+    links = set(re.findall(r"\]\(([^)#]+)", README))
+    pages = {path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md")}
+    linked_to = {"docs/explain-format.md"}  # from docs/archives.md
+    assert pages - links == linked_to
 
 
 def test_expected_numbers_of_the_session_are_the_examples() -> None:

@@ -163,10 +163,12 @@ HOSTILE: Mapping[str, tuple[Make, list[str]]] = {
     "a pipe beside": (_pipe("1/data/x"), ["m/1/data/x", "named pipe"]),
     "a device": (_device, ["m/1/model.bin", "a device"]),
     "the environment as the config": (
-        _link("config.pbtxt", "/proc/self/environ"), ["m/config.pbtxt", "out of the archive"],
+        _link("config.pbtxt", "/proc/self/environ"),
+        ["m/config.pbtxt", "out of the archive"],
     ),
     "the environment as the program": (
-        _link("1/model.py", "/proc/self/environ"), ["m/1/model.py", "out of the archive"],
+        _link("1/model.py", "/proc/self/environ"),
+        ["m/1/model.py", "out of the archive"],
     ),
     "a file of the system": (_link("1/x", "/etc/shadow"), ["m/1/x", "out of the archive"]),
     "a directory of the system": (_link("x", "/proc"), ["m/x", "out of the archive"]),
@@ -204,16 +206,21 @@ HOSTILE: Mapping[str, tuple[Make, list[str]]] = {
     "a label of metrics": (_asks('metric_tags { key: "a b" value: "c" }\n'), ["`metric_tags`"]),
     "sixty instances": (_asks("instance_group { count: 60 }\n"), ["61", "SERVE_MAX_INSTANCES"]),
     "labels of the system": (
-        _config(lambda: models.identity.config.replace(
-            "output {", 'output { label_filename: "../../../../etc/shadow"'
-        )), ["label_filename`", "etc/shadow"],
+        _config(
+            lambda: models.identity.config.replace(
+                "output {", 'output { label_filename: "../../../../etc/shadow"'
+            )
+        ),
+        ["label_filename`", "etc/shadow"],
     ),
     "a library for tritonserver": (
-        _library("1/libtriton_python.so"), ["1/libtriton_python.so", "into itself"],
+        _library("1/libtriton_python.so"),
+        ["1/libtriton_python.so", "into itself"],
     ),
     "a library for batches": (_library("batchstrategy.so"), ["batchstrategy.so", "into itself"]),
     "a backend that is a path": (
-        _config(lambda: models.identity.config.replace('"python"', '"../../x"')), ["`backend`"],
+        _config(lambda: models.identity.config.replace('"python"', '"../../x"')),
+        ["`backend`"],
     ),
     "an environment of somebody else": (
         _asks('parameters { key: "EXECUTION_ENV_PATH" value { string_value: "/tmp/x" } }\n'),
@@ -223,7 +230,7 @@ HOSTILE: Mapping[str, tuple[Make, list[str]]] = {
     "a config of unknown braces": (_config(lambda: "a{" * 1_000_000), ["config.pbtxt", "too deep"]),
     "a config of one line": (_config(lambda: "max_batch_size:" + "9" * 2**20), ["config.pbtxt"]),
     "a config without end": (_config(lambda: "#" * 3 * 2**20), ["config.pbtxt", "larger"]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", HOSTILE)

@@ -25,17 +25,34 @@ from tests.support.protocol import complaint, infer, values
 
 #: Docker's default for root, which SageMaker does not say to widen.
 _DOCKERS = (
-    "chown", "dac_override", "fowner", "fsetid", "kill", "setgid", "setuid", "setpcap",
-    "net_bind_service", "net_raw", "sys_chroot", "mknod", "audit_write", "setfcap",
-)  # fmt: skip
+    "chown",
+    "dac_override",
+    "fowner",
+    "fsetid",
+    "kill",
+    "setgid",
+    "setuid",
+    "setpcap",
+    "net_bind_service",
+    "net_raw",
+    "sys_chroot",
+    "mknod",
+    "audit_write",
+    "setfcap",
+)
 AS_DOCKER = ("setpriv", f"--bounding-set=-all,{','.join(f'+{name}' for name in _DOCKERS)}", "--")
 #: Somebody else than root, who may read as root does (the tests' Python may lie in root's home).
 NOBODY = 1000
 _READING = "-all,+dac_read_search"
 AS_USER = (
-    "setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups",
-    f"--inh-caps={_READING}", f"--ambient-caps={_READING}", "--",
-)  # fmt: skip
+    "setpriv",
+    f"--reuid={NOBODY}",
+    f"--regid={NOBODY}",
+    "--clear-groups",
+    f"--inh-caps={_READING}",
+    f"--ambient-caps={_READING}",
+    "--",
+)
 IS_ROOT = os.geteuid() == 0
 
 #: Its InferenceRequest is there for the guard of names to see that it makes requests.
@@ -111,13 +128,22 @@ def flags(container: Container) -> dict[str, str]:
 # -- tritonserver
 
 STEERING = (
-    "POST repository/index", "POST repository/models/victim/unload",
-    "POST repository/models/victim/load", "GET models/victim", "GET models/victim/config",
-    "GET models/victim/stats", "GET systemsharedmemory/status",
-    "POST systemsharedmemory/region/r/register", "GET cudasharedmemory/status", "GET logging",
-    "POST logging", "GET trace/setting", "POST trace/setting",
-    "POST models/victim/infer", "POST models/victim/generate",
-)  # fmt: skip
+    "POST repository/index",
+    "POST repository/models/victim/unload",
+    "POST repository/models/victim/load",
+    "GET models/victim",
+    "GET models/victim/config",
+    "GET models/victim/stats",
+    "GET systemsharedmemory/status",
+    "POST systemsharedmemory/region/r/register",
+    "GET cudasharedmemory/status",
+    "GET logging",
+    "POST logging",
+    "GET trace/setting",
+    "POST trace/setting",
+    "POST models/victim/infer",
+    "POST models/victim/generate",
+)
 HTTP = f"""
 {ARGUMENTS}
 import urllib.error, urllib.request
@@ -146,13 +172,21 @@ def test_http_is_shut_to_models(container: Container, triton: Mapping[str, str])
 
 
 CALLS: tuple[tuple[str, tuple[object, ...]], ...] = (
-    ("get_server_metadata", ()), ("get_model_repository_index", ()), ("get_log_settings", ()),
-    ("update_log_settings", ({"log_verbose_level": 1},)), ("get_trace_settings", ()),
-    ("get_inference_statistics", ()), ("get_system_shared_memory_status", ()),
-    ("get_cuda_shared_memory_status", ()), ("register_system_shared_memory", ("r", "/r", 1)),
-    ("get_model_config", ("victim",)), ("get_model_metadata", ("victim",)),
-    ("load_model", ("victim",)), ("unload_model", ("victim",)), ("infer", ("victim", [])),
-)  # fmt: skip
+    ("get_server_metadata", ()),
+    ("get_model_repository_index", ()),
+    ("get_log_settings", ()),
+    ("update_log_settings", ({"log_verbose_level": 1},)),
+    ("get_trace_settings", ()),
+    ("get_inference_statistics", ()),
+    ("get_system_shared_memory_status", ()),
+    ("get_cuda_shared_memory_status", ()),
+    ("register_system_shared_memory", ("r", "/r", 1)),
+    ("get_model_config", ("victim",)),
+    ("get_model_metadata", ("victim",)),
+    ("load_model", ("victim",)),
+    ("unload_model", ("victim",)),
+    ("infer", ("victim", [])),
+)
 
 
 @pytest.mark.parametrize("secret", [None, "*" * 24, "guessed"])

@@ -238,8 +238,9 @@ def test_numbers_that_no_type_holds(unhurt: Container, number: str, datatype: st
 def test_shared_memory_is_not_for_callers(unhurt: Container, where: str, kind: str) -> None:
     """No request names a region, nor an offset into one."""
     asked: dict[str, object] = {
-        "inputs": with_input()["inputs"], "outputs": [{"name": "OUT"}],
-    }  # fmt: skip
+        "inputs": with_input()["inputs"],
+        "outputs": [{"name": "OUT"}],
+    }
     tensors = asked[where]
     assert isinstance(tensors, list)
     tensors[0]["parameters"] = {f"shared_memory_{kind}": "x" if kind == "region" else 4}
@@ -264,20 +265,35 @@ def test_forged_lines_of_the_log(unhurt: Container) -> None:
 
 #: Each would lead elsewhere in tritonserver, were it a part of the path there.
 ESCAPES = (
-    "../repository/index", "..%2frepository%2findex", "%2e%2e/repository/index", "x/config",
-    "shielded/config?", "shielded/config#", "shielded%3f", "shielded%23", "shielded%00",
-    "shielded%0d%0aContent-Length:%200", "shielded/versions/1", "%2e%2e", "..", ".", "%2f",
-    "shielded/../../logging", "shielded%2f..%2f..%2flogging", "shielded;x", "shielded%20",
-    "shielded::m", "//shielded", "shielded%5c..%5c",
-)  # fmt: skip
+    "../repository/index",
+    "..%2frepository%2findex",
+    "%2e%2e/repository/index",
+    "x/config",
+    "shielded/config?",
+    "shielded/config#",
+    "shielded%3f",
+    "shielded%23",
+    "shielded%00",
+    "shielded%0d%0aContent-Length:%200",
+    "shielded/versions/1",
+    "%2e%2e",
+    "..",
+    ".",
+    "%2f",
+    "shielded/../../logging",
+    "shielded%2f..%2f..%2flogging",
+    "shielded;x",
+    "shielded%20",
+    "shielded::m",
+    "//shielded",
+    "shielded%5c..%5c",
+)
 
 
 @pytest.mark.parametrize("name", ESCAPES)
 def test_paths_that_try_to_escape(unhurt: Container, name: str) -> None:
     """The path in tritonserver is made of a loaded model's name alone: anything else is a 404."""
-    request = head(
-        f"/models/{name}/invoke", f"Content-Length: {len(GOOD)}", "Connection: close"
-    )  # fmt: skip
+    request = head(f"/models/{name}/invoke", f"Content-Length: {len(GOOD)}", "Connection: close")
     status, body = ask(unhurt, request + GOOD)
     assert status in (400, 404), body
     assert b"triton" not in body.lower()

@@ -61,14 +61,14 @@ def test_planted_differences_are_seen(ways: Ways) -> None:
         (b"0.25", b"NaN"),
         (b"[0.5,0.25]", b"[0.5]"),
         (b'"a"', b'"b"'),
-        (b"FP64\",\"shape", b"FP32\",\"shape"),
+        (b'FP64","shape', b'FP32","shape'),
         (b'"shape":[2]', b'"shape":[1,2]'),
         (b"OUT_BYTES", b"OUT_BITES"),
         (b'"model_version":"1"', b'"model_version":"2"'),
         (b'"model_version":"1",', b""),
         (b'"data"', b'"parameters":{"x":1},"data"'),
         (b'{"name":"OUT_BYTES"', b'{"name":"OUT_BYTES","name":"OUT_BYTES"'),
-    ]  # fmt: skip
+    ]
     for found, put in planted:
         assert found in ours.body
         changed = replace(ours, body=ours.body.replace(found, put, 1))

@@ -103,8 +103,11 @@ def _import(host: str) -> None:
 def _run(*command: str) -> None:
     done = subprocess.run(
         command,
-        check=False, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        check=False,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         timeout=DEBOOTSTRAP_TIMEOUT_S,
-    )  # fmt: skip
+    )
     if done.returncode:
         raise NoEngine(f"{command[0]} ended with {done.returncode}:\n{done.stdout[-3000:]}")

@@ -55,9 +55,14 @@ class Stack:
         assert self.command, f"neither docker-compose nor docker compose is there; {REMEDY}"
         done = subprocess.run(
             [*self.command, "--project-name", self.project, *arguments],
-            cwd=ROOT, env={**os.environ, **self.settings}, check=False, timeout=UP_TIMEOUT_S,
-            text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
+            cwd=ROOT,
+            env={**os.environ, **self.settings},
+            check=False,
+            timeout=UP_TIMEOUT_S,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
         assert done.returncode == 0, f"{arguments}: {done.stdout}{self.log()}"
         return done.stdout
 

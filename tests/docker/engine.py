@@ -35,9 +35,17 @@ LOOK_S = 0.1
 _SIOCBRADDBR, _SIOCBRDELBR, _SIOCSIFFLAGS = 0x89A0, 0x89A1, 0x8914
 _INTERFACE_NAME = 15  # IFNAMSIZ less the closing 0
 _BRIDGED = (
-    "FORWARD", "--match", "physdev", "--physdev-is-bridged",
-    "--match", "comment", "--comment", f"merlin-tests-{os.getpid()}", "--jump", "ACCEPT",
-)  # fmt: skip
+    "FORWARD",
+    "--match",
+    "physdev",
+    "--physdev-is-bridged",
+    "--match",
+    "comment",
+    "--comment",
+    f"merlin-tests-{os.getpid()}",
+    "--jump",
+    "ACCEPT",
+)
 
 REMEDY = (
     "start Docker, or set DOCKER_HOST, or run as root with dockerd installed "
@@ -74,8 +82,11 @@ def docker(host: str, *arguments: str, check: bool = True) -> subprocess.Complet
     """A short command of Docker's command line."""
     return subprocess.run(
         ["docker", "--host", host, *arguments],
-        check=check, capture_output=True, text=True, timeout=ASK_TIMEOUT_S,
-    )  # fmt: skip
+        check=check,
+        capture_output=True,
+        text=True,
+        timeout=ASK_TIMEOUT_S,
+    )
 
 
 @contextlib.contextmanager
@@ -101,10 +112,20 @@ def _started() -> Iterator[str]:
 def _start(program: str, directory: Path, bridge: str) -> subprocess.Popen[bytes]:
     """Ports are published by its proxy process; nothing is forwarded to or from the outside."""
     command = (
-        program, "--data-root", directory / "data", "--exec-root", directory / "exec",
-        "--pidfile", directory / "pid", "--host", f"unix://{directory}/docker.sock",
-        "--bridge", bridge, "--iptables=false", "--ip-forward=false",
-    )  # fmt: skip
+        program,
+        "--data-root",
+        directory / "data",
+        "--exec-root",
+        directory / "exec",
+        "--pidfile",
+        directory / "pid",
+        "--host",
+        f"unix://{directory}/docker.sock",
+        "--bridge",
+        bridge,
+        "--iptables=false",
+        "--ip-forward=false",
+    )
     with (directory / "log").open("wb") as log:
         return subprocess.Popen(
             command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
@@ -183,8 +204,10 @@ def _iptables(*arguments: str) -> None:
     if shutil.which("iptables"):
         subprocess.run(
             ["iptables", "--wait", *arguments],
-            check=False, capture_output=True, timeout=ASK_TIMEOUT_S,
-        )  # fmt: skip
+            check=False,
+            capture_output=True,
+            timeout=ASK_TIMEOUT_S,
+        )
 
 
 def main() -> int:

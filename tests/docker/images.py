@@ -66,9 +66,12 @@ def _build(host: str, name: str, arguments: Mapping[str, str], *rest: str) -> fl
     started = time.monotonic()
     done = subprocess.run(
         [*command, *rest],
-        check=False, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        check=False,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         timeout=BUILD_TIMEOUT_S,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, f"{' '.join(command)} failed:\n{done.stdout[-4000:]}"
     return time.monotonic() - started
 

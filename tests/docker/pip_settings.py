@@ -48,8 +48,11 @@ def _told() -> Mapping[str, str]:
     """pip's settings, the environment's before the files'."""
     listed = subprocess.run(
         [sys.executable, "-m", "pip", "config", "list"],
-        check=True, capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     told: dict[str, str] = {}
     for line in sorted(listed.stdout.splitlines(), key=lambda line: line.startswith(":env:")):
         name, _, value = line.partition("=")

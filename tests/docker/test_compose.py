@@ -278,7 +278,11 @@ def test_every_compose_reads_it(command: tuple[str, ...], more: tuple[str, ...])
     """Each compose of this machine takes the files and warns of nothing."""
     done = subprocess.run(
         [*command, "--file", "docker-compose.yml", *more, "config", "--quiet"],
-        cwd=ROOT, check=False, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        cwd=ROOT,
+        check=False,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         timeout=60,
-    )  # fmt: skip
+    )
     assert (done.returncode, done.stdout) == (0, "")

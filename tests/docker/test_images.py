@@ -79,3 +79,21 @@ def test_nothing_that_only_tests_need(engine: docker.DockerClient, images: Built
         images.cpu, ["-c", script], entrypoint="/bin/sh", remove=True, detach=False
     )
     assert container.decode() == ""
+
+
+def test_nothing_that_only_the_command_line_shows(
+    engine: docker.DockerClient, images: Built
+) -> None:
+    """Neither Pillow nor tqdm is beside the server; the command line does without them."""
+    script = """
+        python=/opt/serve/.venv/bin/python
+        for name in PIL tqdm; do
+            $python -c "import $name" 2> /dev/null && echo "$name is there"
+        done
+        mkdir -p /tmp/archive/model/1 && touch /tmp/archive/model/1/model.py
+        $python -I -m ensemble_tools explain /tmp/archive --format mermaid || true
+    """
+    container = engine.containers.run(
+        images.cpu, ["-c", script], entrypoint="/bin/sh", remove=True, detach=False
+    )
+    assert container.decode().startswith("flowchart")

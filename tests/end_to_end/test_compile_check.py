@@ -16,15 +16,15 @@ import pytest
 from ensemble_tools import (
     Namespace,
     WorkflowCheck,
+    compile_plan,
     plan,
     publish,
     read_executor_graph,
     read_repository,
-    with_compiled_workflows,
     write_tables,
 )
-from ensemble_tools.plan import PublishedModel
-from ensemble_tools.workflow_check import check_job, check_program, read_verdict
+from ensemble_tools.serving.plan import PublishedModel
+from ensemble_tools.serving.workflow_check import describe_check, find_check_program, read_verdict
 from tests.end_to_end.conftest import EXAMPLES
 from tests.support.container import ROOT, running
 
@@ -87,8 +87,8 @@ def real_check(found: list[int]) -> WorkflowCheck:
 
     def check(model: PublishedModel, directory: Path) -> str:
         ended = subprocess.run(
-            [str(MODELS_PYTHON), "-I", "-B", str(check_program())],
-            input=check_job(model, directory),
+            [str(MODELS_PYTHON), "-I", "-B", str(find_check_program())],
+            input=describe_check(model, directory),
             capture_output=True,
             text=True,
             check=False,
@@ -153,7 +153,7 @@ def test_the_program_notices(tmp_path: Path, damage: Damage | None, tensor: str)
 
     repository = read_repository(EXAMPLES / "dense/repository")
     served = plan(repository, read_executor_graph(repository), Namespace("m"))
-    served = with_compiled_workflows(served, repository)
+    served = compile_plan(served, repository)
     published = publish(served, tmp_path, write_tables, check)
     (step,) = (model for model in published.models if model.source_name.startswith("0_"))
     assert (step.compiled is not None) == (not tensor)

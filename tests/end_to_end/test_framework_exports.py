@@ -88,8 +88,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     destination = tmp_path_factory.mktemp("exports")
     done = subprocess.run(
         [FRAMEWORKS_PYTHON, "-m", "examples.merlin.export_frameworks", destination],
-        cwd=ROOT, capture_output=True, text=True, timeout=EXPORT_SECONDS, check=False,
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=EXPORT_SECONDS,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return destination
 
@@ -205,8 +209,11 @@ def test_nvidias_reader_answers_the_same(served: tuple[Export, PlainTriton]) -> 
     kind = "xgboost_json" if file.suffix == ".json" else "lightgbm"
     done = subprocess.run(
         [MERLIN_PYTHON, "-c", READ_BY_TREELITE, file, kind, json.dumps(rows)],
-        capture_output=True, text=True, timeout=TREELITE_SECONDS, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=TREELITE_SECONDS,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     expected = read(EXAMPLES / export.name / "expected.json")["outputs"][0]["data"]
     assert json.loads(done.stdout) == pytest.approx(expected, rel=SERVED_RELATIVE)

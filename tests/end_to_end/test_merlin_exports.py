@@ -33,7 +33,7 @@ def _read(name: str, file: str) -> Any:
     return json.loads((EXAMPLES / name / file).read_text())
 
 
-def _check(outputs: list[Any], expected: list[Any]) -> None:
+def check_outputs(outputs: list[Any], expected: list[Any]) -> None:
     """Names, types and shapes are equal, whole numbers exactly, others within the tolerance."""
     assert {tensor["name"] for tensor in outputs} == {tensor["name"] for tensor in expected}
     found = {tensor["name"]: tensor for tensor in outputs}
@@ -51,7 +51,7 @@ def test_offline_numbers(name: str, exports: Container) -> None:
     """The committed request is answered with the numbers that Merlin computed offline."""
     answer = exports.invoke(name, _read(name, "request.json"))
     assert answer.status_code == 200, answer.text
-    _check(answer.json()["outputs"], _read(name, "expected.json")["outputs"])
+    check_outputs(answer.json()["outputs"], _read(name, "expected.json")["outputs"])
 
 
 @pytest.mark.parametrize("name", EXPORTS)
@@ -176,7 +176,7 @@ def test_executor_offline_numbers(executor: tuple[str, PlainTriton]) -> None:
     name, server = executor
     answer = server.infer("executor_model", _read(name, "request.json"))
     assert answer.status_code == 200, answer.text
-    _check(answer.json()["outputs"], _read(name, "expected.json")["outputs"])
+    check_outputs(answer.json()["outputs"], _read(name, "expected.json")["outputs"])
 
 
 def test_equal_to_the_executor(executor: tuple[str, PlainTriton], exports: Container) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from ensemble_tools import __main__ as command
 from tests.end_to_end.conftest import EXAMPLES, EXPORTS
-from tests.end_to_end.test_merlin_exports import _check
+from tests.end_to_end.test_merlin_exports import check_outputs
 from tests.support.sagemaker_triton import SageMakerTriton, sagemaker_triton
 
 
@@ -37,7 +37,7 @@ def test_served_by_nvidias_frontend(
     answer = frontend.invoke(name, json.loads((EXAMPLES / name / "request.json").read_text()))
     assert answer.status_code == 200, answer.text
     expected = json.loads((EXAMPLES / name / "expected.json").read_text())
-    _check(answer.json()["outputs"], expected["outputs"])
+    check_outputs(answer.json()["outputs"], expected["outputs"])
     assert frontend.unload(name).status_code == 200
 
 

@@ -24,6 +24,7 @@ from tritonclient.grpc import model_config_pb2 as pb
 from container.settings import read_settings
 from ensemble_tools import Namespace, ServingPlan, plan, read_repository
 from ensemble_tools import __main__ as command
+from ensemble_tools.workflows.runtime.operations.scaling import Normalize
 from tests.end_to_end.conftest import EXAMPLES
 from tests.support.container import ROOT, SHARED_MEMORY, processes, until
 from tests.support.models import (
@@ -35,14 +36,14 @@ from tests.support.models import (
     unwilling,
     write_archive,
 )
-from verification import asking
-from verification.__main__ import DIFFERENT, EQUAL, INTERRUPTED, exit_code
-from verification.comparison import Verdict
+from verification.__main__ import DIFFERENT, EQUAL, INTERRUPTED, choose_exit_code
+from verification.comparing.comparison import Verdict
+from verification.comparing.forms import EXECUTOR, SERVED, Forms, read_forms
 from verification.errors import FormUnusable
-from verification.forms import EXECUTOR, SERVED, Forms, read_forms
-from verification.progress import Progress
-from verification.report import Report
+from verification.reports.progress import Progress
+from verification.reports.report import Report
 from verification.run import Task, verify
+from verification.serving.server import ANSWER_TIMEOUT_S
 
 PROGRAM_TIMEOUT_S = 240.0
 
@@ -105,8 +106,14 @@ def forms_of(tmp_path: Path, executor: PythonModel, served: PythonModel) -> Form
     )
 
 
-def compared(tmp_path: Path, executor: PythonModel, served: PythonModel) -> Report:
-    return run(Task(forms_of(tmp_path, executor, served), batches=(1, 5), timing=False))
+def compared(
+    tmp_path: Path,
+    executor: PythonModel,
+    served: PythonModel,
+    answer_timeout_s: float = ANSWER_TIMEOUT_S,
+) -> Report:
+    forms = forms_of(tmp_path, executor, served)
+    return run(Task(forms, batches=(1, 5), timing=False, answer_timeout_s=answer_timeout_s))
 
 
 def verdicts(report: Report) -> set[Verdict]:
@@ -179,7 +186,7 @@ def test_wrong_program_is_seen() -> None:
     assert forms is not None
     wrong = replace(forms, compiled=shifted(forms.compiled))
     report = run(Task(wrong, batches=(5,), timing=False))
-    assert exit_code(report) == DIFFERENT
+    assert choose_exit_code(report) == DIFFERENT
     ordinary = next(one for one in report.outcomes if one.request.ordinary)
     assert ordinary.comparison.verdict is Verdict.EQUAL
     assert ordinary.compiled is not None
@@ -200,8 +207,8 @@ def shifted(made: ServingPlan | None) -> ServingPlan:
         if model.compiled is not None:
             program = model.compiled.program
             steps = tuple(
-                replace(step, given={**step.given, "std": 0.0})
-                if step.operation == "normalize"
+                replace(step, operation=replace(step.operation, std=0.0))
+                if isinstance(step.operation, Normalize)
                 else step
                 for step in program.steps
             )
@@ -233,7 +240,7 @@ def test_swapped_columns_are_seen() -> None:
     assert forms.served is not None
     wrong = replace(forms, served=swapped(forms.served, "user_id", "item_id"))
     report = run(Task(wrong, timing=False))
-    assert exit_code(report) == DIFFERENT
+    assert choose_exit_code(report) == DIFFERENT
     ordinary = [one.comparison for one in report.outcomes if one.request.ordinary]
     assert {one.verdict for one in ordinary} == {Verdict.DIFFERENT}
     assert all("values differ, the first at [0]" in one.details[0] for one in ordinary)
@@ -254,7 +261,7 @@ def test_equal_models(tmp_path: Path) -> None:
     """Every kind of request, edge ones too, is equal between a model and itself."""
     report = compared(tmp_path, identity, identity)
     assert verdicts(report) == {Verdict.EQUAL}
-    assert exit_code(report) == EQUAL
+    assert choose_exit_code(report) == EQUAL
 
 
 def test_other_numbers(tmp_path: Path) -> None:
@@ -262,17 +269,17 @@ def test_other_numbers(tmp_path: Path) -> None:
     forms = forms_of(tmp_path, identity, adder(1e-4))
     report = run(Task(forms, batches=(5,), timing=False))
     assert Verdict.DIFFERENT in verdicts(report)
-    assert exit_code(report) == DIFFERENT
+    assert choose_exit_code(report) == DIFFERENT
     report = run(Task(forms, batches=(5,), timing=False, tolerance=1e-3))
     assert Verdict.WITHIN_TOLERANCE in verdicts(report)
-    assert exit_code(report) == EQUAL
+    assert choose_exit_code(report) == EQUAL
 
 
 def test_serving_form_refuses(tmp_path: Path) -> None:
     """What only the executor answers is a failure, with the serving form's own words."""
     report = compared(tmp_path, identity, SQUEAMISH)
     assert verdicts(report) == {Verdict.EQUAL, Verdict.ONLY_EXECUTOR}
-    assert exit_code(report) == DIFFERENT
+    assert choose_exit_code(report) == DIFFERENT
     details = [detail for one in report.outcomes for detail in one.comparison.details]
     assert any("negative numbers" in detail for detail in details)
 
@@ -281,14 +288,14 @@ def test_executor_refuses(tmp_path: Path) -> None:
     """What only the serving form answers is a note."""
     report = compared(tmp_path, SQUEAMISH, identity)
     assert verdicts(report) == {Verdict.EQUAL, Verdict.ONLY_SERVED}
-    assert exit_code(report) == EQUAL
+    assert choose_exit_code(report) == EQUAL
 
 
 def test_both_refuse(tmp_path: Path) -> None:
     """Nothing is proved then."""
     report = compared(tmp_path, raising, raising)
     assert verdicts(report) == {Verdict.BOTH_REFUSE}
-    assert exit_code(report) == DIFFERENT
+    assert choose_exit_code(report) == DIFFERENT
 
 
 def test_chance(tmp_path: Path) -> None:
@@ -297,16 +304,15 @@ def test_chance(tmp_path: Path) -> None:
     assert verdicts(compared(tmp_path / "b", RANDOM, OTHER_RANDOM)) == {Verdict.DIFFERENT}
 
 
-def test_hanging(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging(tmp_path: Path) -> None:
     """A form that never answers is waited for once, and the program ends all the same."""
-    monkeypatch.setattr(asking, "ANSWER_TIMEOUT_S", 1.0)
-    report = compared(tmp_path, identity, HANGING)
+    report = compared(tmp_path, identity, HANGING, answer_timeout_s=1.0)
     assert [one.comparison.verdict for one in report.outcomes] == [
         Verdict.UNDECIDED,
         *[Verdict.NOT_ASKED] * (len(report.outcomes) - 1),
     ]
     assert "`served` gave no answer within 1 s" in report.outcomes[0].comparison.details[0]
-    assert exit_code(report) == DIFFERENT
+    assert choose_exit_code(report) == DIFFERENT
 
 
 def test_dying(tmp_path: Path) -> None:

@@ -33,13 +33,20 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from importlib.machinery import PathFinder
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 Knobs = Mapping[str, Any]
 VARIABLE = "FAKE_TRITON"
-REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 500: "Internal Server Error",
-           503: "Service Unavailable"}  # fmt: skip
+REASONS = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+}
 
 
 def install(path: Path) -> Path:
@@ -180,9 +187,13 @@ async def _read_body(reader: asyncio.StreamReader, headers: Mapping[str, str]) -
 
 
 async def _answer(
-    fake: Fake, writer: asyncio.StreamWriter, method: str, path: str,
-    headers: Mapping[str, str], body: bytes,
-) -> bool:  # fmt: skip
+    fake: Fake,
+    writer: asyncio.StreamWriter,
+    method: str,
+    path: str,
+    headers: Mapping[str, str],
+    body: bytes,
+) -> bool:
     """Whether the connection goes on."""
     model = re.fullmatch(
         r"/v2/models/([^/]+)(?:/versions/[^/]+)?/(infer|ready|generate|generate_stream)", path
@@ -201,9 +212,13 @@ async def _answer(
 
 
 async def _infer(
-    fake: Fake, writer: asyncio.StreamWriter, model: str, verb: str,
-    headers: Mapping[str, str], body: bytes,
-) -> bool:  # fmt: skip
+    fake: Fake,
+    writer: asyncio.StreamWriter,
+    model: str,
+    verb: str,
+    headers: Mapping[str, str],
+    body: bytes,
+) -> bool:
     wrong = fake.behaviour("infer", model)
     if wrong.get("hang"):
         await asyncio.Event().wait()
@@ -223,9 +238,13 @@ async def _infer(
 
 
 async def _echo(
-    writer: asyncio.StreamWriter, wrong: Knobs, model: str, verb: str,
-    headers: Mapping[str, str], body: bytes,
-) -> bool:  # fmt: skip
+    writer: asyncio.StreamWriter,
+    wrong: Knobs,
+    model: str,
+    verb: str,
+    headers: Mapping[str, str],
+    body: bytes,
+) -> bool:
     if verb == "generate_stream":
         event = json.dumps({"model_name": model, "text_output": body.decode(errors="replace")})
         events = f"data: {event}\n\n".encode() * 2
@@ -246,9 +265,13 @@ async def _echo(
 
 
 async def _send(
-    writer: asyncio.StreamWriter, status: int, body: bytes,
-    headers: Mapping[str, str] | None = None, *, chunked: bool = False,
-) -> bool:  # fmt: skip
+    writer: asyncio.StreamWriter,
+    status: int,
+    body: bytes,
+    headers: Mapping[str, str] | None = None,
+    *,
+    chunked: bool = False,
+) -> bool:
     kind = {"Content-Type": "application/json", **(headers or {})}
     if chunked:
         half = len(body) // 2
@@ -276,9 +299,23 @@ def _error(message: str) -> bytes:
 # gRPC: the calls of model control.
 
 
+def _pass_over_the_client() -> None:
+    """tritonclient.grpc is its protobufs then, without its clients, which take 0.2 s to import."""
+    for name in ("tritonclient", "tritonclient.grpc"):
+        if name not in sys.modules:
+            within = getattr(sys.modules.get("tritonclient"), "__path__", None)
+            found = PathFinder.find_spec(name, within)
+            assert found is not None, "tritonclient is not installed"
+            package = ModuleType(name)
+            package.__path__ = list(found.submodule_search_locations or ())
+            sys.modules[name] = package
+
+
 def grpc_server(fake: Fake, port: int) -> Any:
     """A server that is bound and not yet started."""
     import grpc
+
+    _pass_over_the_client()
     from tritonclient.grpc import service_pb2, service_pb2_grpc
 
     class Service(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[misc] # untyped

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ensemble_tools.executor_graph import Column, ExecutorGraph, Node, Operator
-from ensemble_tools.tensor_names import ragged_tensors
+from ensemble_tools.archive.executor_graph import Column, ExecutorGraph, Node, Operator
+from ensemble_tools.archive.tensor_names import ragged_tensors
 
 Tensors = dict[str, Any]
 
@@ -181,8 +181,12 @@ class Graph:
         added = [spec.name for node in others for spec in node.output]
         return self._add(
             _op("concat_columns.ConcatColumns"),
-            (first, *others), list(columns), list(columns), columns.values(), added,
-        )  # fmt: skip
+            (first, *others),
+            list(columns),
+            list(columns),
+            columns.values(),
+            added,
+        )
 
     def keep(self, node: Node, *names: str) -> Node:
         """`node[names]`."""

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ensemble_tools.executor_graph import Column, ExecutorGraph
-from ensemble_tools.namespace import Namespace
-from ensemble_tools.plan import ServingPlan, plan
-from ensemble_tools.repository import read_repository
+from ensemble_tools.archive.executor_graph import Column, ExecutorGraph
+from ensemble_tools.archive.repository import read_repository
+from ensemble_tools.serving.namespace import Namespace
+from ensemble_tools.serving.plan import ServingPlan, plan
 from tests.golden.archives import (
     PREDICTOR,
     Graph,
@@ -49,9 +49,14 @@ class Case:
 
     def write(self, root: Path) -> Path:
         write_executor(
-            root, self.inputs, self.graph.output_node.output,
-            name=self.executor, version=self.version, extra=self.extra, shapes=self.shapes,
-        )  # fmt: skip
+            root,
+            self.inputs,
+            self.graph.output_node.output,
+            name=self.executor,
+            version=self.version,
+            extra=self.extra,
+            shapes=self.shapes,
+        )
         for step in self.steps:
             write_step(root, step, self.version if step.class_name == PREDICTOR else 1)
         return root
@@ -198,9 +203,11 @@ def ragged_column() -> Case:
         "0_workflow", (USER, GENRES), user="user * 10", genres__values="genres__values + 7"
     )
     predict = predictor(
-        "1_predict", (USER, GENRES), CLICK,
+        "1_predict",
+        (USER, GENRES),
+        CLICK,
         "user + np.add.reduceat(genres__values, genres__offsets[:-1])",
-    )  # fmt: skip
+    )
     graph.call(predict, graph.call(prepare, graph.select(USER, GENRES)))
     request = {
         "user": INTS,

@@ -14,10 +14,10 @@ import tritonclient.grpc as triton_grpc
 
 from container.ports import choose_ports
 from container.settings import read_settings
-from container.triton_command import build_command, shm_prefix_for
-from container.triton_runtime import find_runtime
-from ensemble_tools.plan import ServingPlan
-from ensemble_tools.publish import publish, retract
+from container.tritonserver.command import build_command, shm_prefix_for
+from container.tritonserver.runtime import find_runtime
+from ensemble_tools.serving.plan import ServingPlan
+from ensemble_tools.serving.publish import publish, retract
 from tests.golden.archives import Tensors
 
 ROOT = Path(__file__).parents[2]

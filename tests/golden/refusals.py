@@ -50,8 +50,11 @@ def dense_to_ragged() -> Refusal:
     case = one_step(step)
     return Refusal(
         Case(case.graph, case.steps, (column("genres"),)),
-        "TransformWorkflowTriton", ("genres",), "the request gives the shape [-1]", "export it",
-    )  # fmt: skip
+        "TransformWorkflowTriton",
+        ("genres",),
+        "the request gives the shape [-1]",
+        "export it",
+    )
 
 
 def cast_by_the_operator() -> Refusal:
@@ -60,26 +63,35 @@ def cast_by_the_operator() -> Refusal:
     case = one_step(step)
     return Refusal(
         Case(case.graph, case.steps, (column("age", "float64"),)),
-        "PredictPyTorchTriton", ("age",), "the operator sends TYPE_FP32", "export the",
-    )  # fmt: skip
+        "PredictPyTorchTriton",
+        ("age",),
+        "the operator sends TYPE_FP32",
+        "export the",
+    )
 
 
 def other_rank() -> Refusal:
     """A dense list of another rank."""
     step = Step("0_predict", (AGE,), (CLICK,), {}, PREDICTOR, {"age": "-1, 4"})
     return Refusal(
-        one_step(step), "PredictPyTorchTriton", ("age",), "gives the shape [-1] where [-1, 4]",
+        one_step(step),
+        "PredictPyTorchTriton",
+        ("age",),
+        "gives the shape [-1] where [-1, 4]",
         "export it again",
-    )  # fmt: skip
+    )
 
 
 def batched_workflow() -> Refusal:
     """Case 9: the workflow was exported with max_batch_size 64."""
     step = Step("0_workflow", (USER,), (CLICK,), extra="max_batch_size: 64")
     return Refusal(
-        one_step(step), "TransformWorkflowTriton", (),
-        "max_batch_size of 0_workflow is 64", "max_batch_size unset",
-    )  # fmt: skip
+        one_step(step),
+        "TransformWorkflowTriton",
+        (),
+        "max_batch_size of 0_workflow is 64",
+        "max_batch_size unset",
+    )
 
 
 def batched_throughout() -> Refusal:
@@ -88,8 +100,11 @@ def batched_throughout() -> Refusal:
     case = one_step(step)
     return Refusal(
         Case(case.graph, case.steps, case.inputs, extra="max_batch_size: 64"),
-        "the executor", (), "max_batch_size of executor_model is 64", "max_batch_size unset",
-    )  # fmt: skip
+        "the executor",
+        (),
+        "max_batch_size of executor_model is 64",
+        "max_batch_size unset",
+    )
 
 
 def child_missing() -> Refusal:
@@ -97,8 +112,11 @@ def child_missing() -> Refusal:
     case = keeps_names()
     return Refusal(
         Case(case.graph, case.steps[:1], case.inputs),
-        "1_predict", (), "no directory of that name", "add 1_predict/ beside executor_model/",
-    )  # fmt: skip
+        "1_predict",
+        (),
+        "no directory of that name",
+        "add 1_predict/ beside executor_model/",
+    )
 
 
 def not_in_request() -> Refusal:
@@ -106,18 +124,28 @@ def not_in_request() -> Refusal:
     case = keeps_names()
     return Refusal(
         Case(case.graph, case.steps, (USER,)),
-        "SelectionOp", ("item",), "neither an earlier operator nor the request", "export the graph",
-    )  # fmt: skip
+        "SelectionOp",
+        ("item",),
+        "neither an earlier operator nor the request",
+        "export the graph",
+    )
 
 
 def not_computed() -> Refusal:
     """The executor's config has an output that the graph does not have."""
     case = keeps_names()
     return Refusal(
-        Case(case.graph, case.steps, case.inputs, extra='output { name: "new" dims: -1 '
-             "data_type: TYPE_INT64 }"),
-        "the answer", ("new",), "does not compute this", "export the graph",
-    )  # fmt: skip
+        Case(
+            case.graph,
+            case.steps,
+            case.inputs,
+            extra='output { name: "new" dims: -1 data_type: TYPE_INT64 }',
+        ),
+        "the answer",
+        ("new",),
+        "does not compute this",
+        "export the graph",
+    )
 
 
 def dropped_and_gone() -> Refusal:
@@ -128,8 +156,11 @@ def dropped_and_gone() -> Refusal:
     graph.call(predict, graph.keep(graph.call(prepare, graph.select(USER)), "u"))
     return Refusal(
         Case(graph.done(), (prepare, predict), (USER,)),
-        "PredictPyTorchTriton", ("i",), "neither an earlier operator", "export the graph",
-    )  # fmt: skip
+        "PredictPyTorchTriton",
+        ("i",),
+        "neither an earlier operator",
+        "export the graph",
+    )
 
 
 def unfed_input() -> Refusal:
@@ -137,8 +168,11 @@ def unfed_input() -> Refusal:
     extra = 'input { name: "more" data_type: TYPE_INT64 dims: -1 }'
     return Refusal(
         one_step(Step("0_workflow", (USER,), (CLICK,), extra=extra)),
-        "TransformWorkflowTriton", ("more",), "does not feed", "export the graph",
-    )  # fmt: skip
+        "TransformWorkflowTriton",
+        ("more",),
+        "does not feed",
+        "export the graph",
+    )
 
 
 def no_such_input() -> Refusal:
@@ -149,28 +183,46 @@ def no_such_input() -> Refusal:
     written = Step("0_workflow", (USER,), (CLICK,))
     return Refusal(
         Case(graph.done(), (written,), (USER, ITEM)),
-        "TransformWorkflowTriton", ("item",), "has no such input", "export the graph",
-    )  # fmt: skip
+        "TransformWorkflowTriton",
+        ("item",),
+        "has no such input",
+        "export the graph",
+    )
 
 
 def narrow_forest() -> Refusal:
     """More columns reach the forest than it was trained on."""
     trees = Step(
-        "1_filtriton", (column("input__0", "float32"),), (column("output__0", "float32"),), {},
-        FOREST, {"input__0": "-1, 1"},
-    )  # fmt: skip
+        "1_filtriton",
+        (column("input__0", "float32"),),
+        (column("output__0", "float32"),),
+        {},
+        FOREST,
+        {"input__0": "-1, 1"},
+    )
     return Refusal(
         two_steps(workflow("0_workflow", (USER, ITEM)), trees),
-        "PredictForestTriton", ("user", "item"), "2 columns reach the forest, which was trained on",
+        "PredictForestTriton",
+        ("user", "item"),
+        "2 columns reach the forest, which was trained on",
         "select the forest's columns",
-    )  # fmt: skip
+    )
 
 
 REFUSALS: dict[str, Callable[[], Refusal]] = {
     made.__name__: made
     for made in (
-        dense_to_ragged, cast_by_the_operator, other_rank, batched_workflow, batched_throughout,
-        child_missing, not_in_request, not_computed, dropped_and_gone, unfed_input, no_such_input,
+        dense_to_ragged,
+        cast_by_the_operator,
+        other_rank,
+        batched_workflow,
+        batched_throughout,
+        child_missing,
+        not_in_request,
+        not_computed,
+        dropped_and_gone,
+        unfed_input,
+        no_such_input,
         narrow_forest,
     )
-}  # fmt: skip
+}

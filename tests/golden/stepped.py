@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ensemble_tools.plan import Form
+from ensemble_tools.serving.plan import Form
 from tests.golden.archives import FOREST, PREDICTOR, Graph, Step, column
 from tests.golden.cases import (
     AGE,
@@ -67,9 +67,11 @@ def root_cast() -> Stepped:
     )
     inputs = (column("user", "int32"), ITEM, column("age", "float64"))
     return Stepped(
-        replace(case, inputs=inputs), Form.STEPPED_ENSEMBLE, ("convert",),
+        replace(case, inputs=inputs),
+        Form.STEPPED_ENSEMBLE,
+        ("convert",),
         ("'user': the request gives INT32 where INT64", "'age': the request gives FP64 where FP32"),
-    )  # fmt: skip
+    )
 
 
 def not_a_number() -> Stepped:
@@ -80,8 +82,10 @@ def not_a_number() -> Stepped:
     )
     return Stepped(
         replace(case, inputs=(column("user", "float64"),)),
-        Form.STEPPED_ENSEMBLE, ("convert",), ("FP64 where INT64",),
-    )  # fmt: skip
+        Form.STEPPED_ENSEMBLE,
+        ("convert",),
+        ("FP64 where INT64",),
+    )
 
 
 def cast_between_and_behind() -> Stepped:
@@ -97,9 +101,11 @@ def cast_between_and_behind() -> Stepped:
     assert score.dtype == "float64"
     case = Case(graph.done(), (prepare, predict), (USER,), {"user": INTS})
     return Stepped(
-        case, Form.STEPPED_ENSEMBLE, ("convert", "convert_2"),
+        case,
+        Form.STEPPED_ENSEMBLE,
+        ("convert", "convert_2"),
         ("1_predict, column 'u': 0_workflow gives INT32", "the answer, column 'click'"),
-    )  # fmt: skip
+    )
 
 
 def one_step_is_enough() -> Stepped:
@@ -113,8 +119,10 @@ def one_step_is_enough() -> Stepped:
     inputs = (column("user", "int32"), column("age", "float64"))
     return Stepped(
         Case(graph.done(), (prepare, predict), inputs, request),
-        Form.STEPPED_ENSEMBLE, ("convert",), ("0_workflow, column 'user'", "1_predict, column"),
-    )  # fmt: skip
+        Form.STEPPED_ENSEMBLE,
+        ("convert",),
+        ("0_workflow, column 'user'", "1_predict, column"),
+    )
 
 
 def ragged_to_dense() -> Stepped:
@@ -123,58 +131,74 @@ def ragged_to_dense() -> Stepped:
     offsets = {"genres__values": "genres__values + 1", "genres__offsets": "genres__offsets"}
     prepare = Step("0_workflow", (GENRES,), (GENRES,), offsets)
     predict = Step(
-        "1_predict", (column("genres"),), (CLICK,), {"click": "genres[:, 0] * genres[:, 1]"},
-        PREDICTOR, {"genres": "-1, 2"},
-    )  # fmt: skip
+        "1_predict",
+        (column("genres"),),
+        (CLICK,),
+        {"click": "genres[:, 0] * genres[:, 1]"},
+        PREDICTOR,
+        {"genres": "-1, 2"},
+    )
     graph.call(predict, graph.call(prepare, graph.select(GENRES)))
     return Stepped(
         Case(graph.done(), (prepare, predict), (GENRES,), RAGGED),
-        Form.STEPPED_ENSEMBLE, ("convert",),
+        Form.STEPPED_ENSEMBLE,
+        ("convert",),
         ("1_predict, column 'genres': 0_workflow gives a ragged list where the dense",),
-    )  # fmt: skip
+    )
 
 
 def ragged_root_to_scalars() -> Stepped:
     """A ragged list of candidates into a model of one number a row: every element is a row."""
     case = one_call(predictor("0_predict", (column("genres"),), CLICK, "genres / 2"), **RAGGED)
     return Stepped(
-        replace(case, inputs=(GENRES,)), Form.STEPPED_ENSEMBLE, ("convert",),
+        replace(case, inputs=(GENRES,)),
+        Form.STEPPED_ENSEMBLE,
+        ("convert",),
         ("0_predict, column 'genres': the request gives a ragged list",),
-    )  # fmt: skip
+    )
 
 
 def dense_to_ragged() -> Stepped:
     """Case 5: a dense list of the request into a workflow that was fitted on ragged ones."""
     step = Step(
-        "0_workflow", (GENRES,), (CLICK,),
+        "0_workflow",
+        (GENRES,),
+        (CLICK,),
         {"click": "np.add.reduceat(genres__values, genres__offsets[:-1])"},
-    )  # fmt: skip
+    )
     case = one_call(step, genres=PAIRS.astype("int32"))
     return Stepped(
         replace(case, inputs=(column("genres", "int32"),), shapes={"genres": "-1, 2"}),
-        Form.STEPPED_ENSEMBLE, ("convert",), ("'genres': the request gives the dense shape",),
-    )  # fmt: skip
+        Form.STEPPED_ENSEMBLE,
+        ("convert",),
+        ("'genres': the request gives the dense shape",),
+    )
 
 
 def workflow_alone() -> Stepped:
     """Case 2: a workflow alone, whose answer has the request's names, is served itself."""
     return Stepped(
         one_call(workflow("0_workflow", (USER, ITEM), user="user * 10"), user=INTS, item=MORE),
-        Form.STEP_ALONE, (), ("'user': it has the name of a column of the request",),
-    )  # fmt: skip
+        Form.STEP_ALONE,
+        (),
+        ("'user': it has the name of a column of the request",),
+    )
 
 
 def workflow_alone_with_casts() -> Stepped:
     """Case 2 and 6: the model in front casts as well, before and behind."""
     case = one_call(workflow("0_workflow", (USER,), user="user * 10"), user=INTS.astype("int32"))
     last = case.graph.output_node
-    graph = replace(case.graph, nodes=(
-        *case.graph.nodes[:-1], replace(last, output=(column("user", "float32"),))
-    ))  # fmt: skip
+    graph = replace(
+        case.graph,
+        nodes=(*case.graph.nodes[:-1], replace(last, output=(column("user", "float32"),))),
+    )
     return Stepped(
         replace(case, graph=graph, inputs=(column("user", "int32"),)),
-        Form.STEPPED_ENSEMBLE, ("ensemble",), ("it has the name", "INT32 where INT64"),
-    )  # fmt: skip
+        Form.STEPPED_ENSEMBLE,
+        ("ensemble",),
+        ("it has the name", "INT32 where INT64"),
+    )
 
 
 def joined_to_the_answer() -> Stepped:
@@ -187,8 +211,10 @@ def joined_to_the_answer() -> Stepped:
     request = {"user": INTS, "item": MORE}
     return Stepped(
         Case(graph.done(), (prepare, predict), (USER, ITEM), request),
-        Form.STEPPED_ENSEMBLE, ("ensemble",), ("'item': it has the name",),
-    )  # fmt: skip
+        Form.STEPPED_ENSEMBLE,
+        ("ensemble",),
+        ("'item': it has the name",),
+    )
 
 
 def one_model_twice() -> Stepped:
@@ -198,8 +224,10 @@ def one_model_twice() -> Stepped:
     graph.call(step, graph.call(step, graph.select(USER)))
     return Stepped(
         Case(graph.done(), (step,), (USER,), {"user": INTS}),
-        Form.STEPPED_ENSEMBLE, ("ensemble",), ("'user': it has the name",),
-    )  # fmt: skip
+        Form.STEPPED_ENSEMBLE,
+        ("ensemble",),
+        ("'user': it has the name",),
+    )
 
 
 def unread_request() -> Stepped:
@@ -208,8 +236,10 @@ def unread_request() -> Stepped:
     request = {**case.request, "age": FLOATS}
     return Stepped(
         replace(case, inputs=(*case.inputs, AGE), request=request),
-        Form.STEPPED_ENSEMBLE, ("ensemble",), ("'age': no step reads it",),
-    )  # fmt: skip
+        Form.STEPPED_ENSEMBLE,
+        ("ensemble",),
+        ("'age': no step reads it",),
+    )
 
 
 def only_answers_request() -> Stepped:
@@ -225,8 +255,10 @@ def selection_alone() -> Stepped:
     graph.nodes[-1] = replace(last, output=(column("item", "float32"),))
     return Stepped(
         Case(graph.done(), (), (USER, ITEM), {"user": INTS, "item": MORE}),
-        Form.STEPPED_ENSEMBLE, (), ("'item': it has the name", "'user': no step reads it"),
-    )  # fmt: skip
+        Form.STEPPED_ENSEMBLE,
+        (),
+        ("'item': it has the name", "'user': no step reads it"),
+    )
 
 
 def forest() -> Stepped:
@@ -237,16 +269,21 @@ def forest() -> Stepped:
         "0_workflow", (USER, ITEM, AGE), (i, u, a), {"u": "user * 7", "i": "item", "a": "age / 3"}
     )
     trees = Step(
-        "1_filtriton", (column("input__0", "float32"),), (column("output__0", "float32"),),
-        {"output__0": "input__0[:, 0] * 100 + input__0[:, 1] * 10 + input__0[:, 2]"}, FOREST,
+        "1_filtriton",
+        (column("input__0", "float32"),),
+        (column("output__0", "float32"),),
+        {"output__0": "input__0[:, 0] * 100 + input__0[:, 1] * 10 + input__0[:, 2]"},
+        FOREST,
         {"input__0": "-1, 3"},
-    )  # fmt: skip
+    )
     graph.call(trees, graph.call(prepare, graph.select(USER, ITEM, AGE)))
     request = {"user": INTS, "item": MORE, "age": FLOATS}
     return Stepped(
         Case(graph.done(), (prepare, trees), (USER, ITEM, AGE), request),
-        Form.STEPPED_ENSEMBLE, ("forest",), ("1_filtriton: it takes one matrix",),
-    )  # fmt: skip
+        Form.STEPPED_ENSEMBLE,
+        ("forest",),
+        ("1_filtriton: it takes one matrix",),
+    )
 
 
 def answers_of_two_levels() -> Stepped:
@@ -261,16 +298,30 @@ def answers_of_two_levels() -> Stepped:
     graph.nodes[-1] = replace(last, output=output)
     return Stepped(
         Case(graph.done(), (prepare, predict), (USER,), {"user": INTS}),
-        Form.STEPPED_ENSEMBLE, ("convert",), ("column 'buy'", "column 'u'"),
-    )  # fmt: skip
+        Form.STEPPED_ENSEMBLE,
+        ("convert",),
+        ("column 'buy'", "column 'u'"),
+    )
 
 
 STEPPED: dict[str, Callable[[], Stepped]] = {
     made.__name__: made
     for made in (
-        root_cast, not_a_number, cast_between_and_behind, one_step_is_enough, ragged_to_dense,
-        ragged_root_to_scalars, dense_to_ragged, workflow_alone, workflow_alone_with_casts,
-        joined_to_the_answer, one_model_twice, unread_request, only_answers_request,
-        selection_alone, forest, answers_of_two_levels,
+        root_cast,
+        not_a_number,
+        cast_between_and_behind,
+        one_step_is_enough,
+        ragged_to_dense,
+        ragged_root_to_scalars,
+        dense_to_ragged,
+        workflow_alone,
+        workflow_alone_with_casts,
+        joined_to_the_answer,
+        one_model_twice,
+        unread_request,
+        only_answers_request,
+        selection_alone,
+        forest,
+        answers_of_two_levels,
     )
-}  # fmt: skip
+}

@@ -12,10 +12,10 @@ import pytest
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as pb
 
-from ensemble_tools.graph_reader import read_executor_graph
-from ensemble_tools.namespace import Namespace
-from ensemble_tools.plan import Form, ServingPlan, plan
-from ensemble_tools.repository import ModelRepository, read_repository
+from ensemble_tools.archive.graph_reader import read_executor_graph
+from ensemble_tools.archive.repository import ModelRepository, read_repository
+from ensemble_tools.serving.namespace import Namespace
+from ensemble_tools.serving.plan import Form, ServingPlan, plan
 from tests.golden.cases import CASES
 
 HERE, ROOT = Path(__file__).parent, Path(__file__).parents[2]

@@ -11,8 +11,8 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as pb
 from tritonclient.utils import InferenceServerException
 
-from ensemble_tools.executor_graph import Column, Node
-from ensemble_tools.plan import Form, ServingPlan
+from ensemble_tools.archive.executor_graph import Column, Node
+from ensemble_tools.serving.plan import Form, ServingPlan
 from tests.golden.archives import Graph, Step, column
 from tests.golden.cases import BUY, CLICK, INTS, ITEM, MORE, USER, Case, predictor, workflow
 from tests.golden.conftest import RealTriton
@@ -112,8 +112,11 @@ def test_idle_call_behind_an_inline_operator(tmp_path: Path) -> None:
     case = Case(graph.done(), (prepare, predict, idle), (USER,), {"user": INTS})
     made = case.plan(tmp_path)
     assert set(made.triton_names) == {
-        "model.0_workflow", "model.1_predict", "model.operators", "model",
-    }  # fmt: skip
+        "model.0_workflow",
+        "model.1_predict",
+        "model.operators",
+        "model",
+    }
     assert all(step.output_map for step in config_of(made, "model").ensemble_scheduling.step)
 
 

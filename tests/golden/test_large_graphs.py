@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ensemble_tools.archive.repository import read_repository
 from ensemble_tools.errors import (
     ArchiveError,
     ConfigIncomplete,
@@ -15,9 +16,8 @@ from ensemble_tools.errors import (
     GraphNotExpressible,
     GraphNotServable,
 )
-from ensemble_tools.namespace import Namespace
-from ensemble_tools.plan import Form, Rewrite, plan
-from ensemble_tools.repository import read_repository
+from ensemble_tools.serving.namespace import Namespace
+from ensemble_tools.serving.plan import Form, Rewrite, plan
 from tests.golden.archives import PREDICTOR, Graph, Step, column
 from tests.golden.cases import CLICK, USER, Case, keeps_names, predictor, workflow
 

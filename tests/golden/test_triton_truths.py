@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from tritonclient.utils import InferenceServerException
 
-from ensemble_tools.namespace import Namespace
-from ensemble_tools.plan import ServingPlan, plan
-from ensemble_tools.repository import CONFIG_FILE, read_repository
+from ensemble_tools.archive.repository import read_repository
+from ensemble_tools.archive.source_model import CONFIG_FILE
+from ensemble_tools.serving.namespace import Namespace
+from ensemble_tools.serving.plan import ServingPlan, plan
 from tests.golden.archives import PREDICTOR, Graph, Step, column, offline, write_step
 from tests.golden.cases import AGE, CLICK, FLOATS, INTS, USER, Case, keeps_names
 from tests.golden.conftest import RealTriton
@@ -106,9 +107,14 @@ def test_optional_input_of_a_step(triton: RealTriton, tmp_path: Path) -> None:
 def test_batching_step(triton: RealTriton, tmp_path: Path) -> None:
     """A step with a maximum batch size whose whole shape agrees answers every row."""
     step = Step(
-        "s", (AGE,), (CLICK,), {"click": "age * 2"}, PREDICTOR, dims={"age": "1", "click": "1"},
+        "s",
+        (AGE,),
+        (CLICK,),
+        {"click": "age * 2"},
+        PREDICTOR,
+        dims={"age": "1", "click": "1"},
         extra="max_batch_size: 4",
-    )  # fmt: skip
+    )
     case = one_step(step)
     root = case.write(tmp_path / "archive")
     config = root / "executor_model" / CONFIG_FILE

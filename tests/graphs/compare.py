@@ -26,7 +26,7 @@ import httpx
 import numpy as np
 
 from ensemble_tools import Form, Namespace, plan, read_executor_graph, read_repository
-from ensemble_tools.wiring import has_inline_operators
+from ensemble_tools.archive.executor_graph import ExecutorGraph
 from tests.graphs.tensors import (
     REPOSITORY,
     Answer,
@@ -49,6 +49,11 @@ INVOKE_TIMEOUT_S = 15
 STRINGS_FAIL = "Unable to cast Python instance of type <class 'NoneType'>"
 #: The decision on ragged lists into fixed ones (docs/decisions/0010).
 ROWS_UNFIT = re.compile(r"its rows have (\d+) to \1 elements; rows of (?!\1)\d+ elements are")
+#: Operators that choose columns, or call a Triton model: what they do is in the graph itself.
+MERLINS_OWN = re.compile(
+    r"merlin\..*\.(SelectionOp|ConcatColumns|SubsetColumns|GroupingOp|SubtractionOp|Subgraph|"
+    r"AddMetadata|AddTags|AddProperties|Tag\w+|TransformWorkflowTriton|Predict\w+Triton)"
+)
 HEADER_SIZE = re.compile(r"json-header-size=(\d+)")
 
 
@@ -126,6 +131,16 @@ def beside_the_answer(directory: Path, errors: list[str]) -> bool:
     served = {model.source_name for model in made.models}
     dropped = repository.models.keys() - served - {repository.entry.name}
     return all(STRINGS_FAIL in error or any(name in error for name in dropped) for error in errors)
+
+
+def has_inline_operators(graph: ExecutorGraph) -> bool:
+    """Whether an operator, of a subgraph's as well, runs Python inside the executor."""
+    operators = [node.operator for node in graph.nodes]
+    return any(
+        not MERLINS_OWN.fullmatch(operator.class_name)
+        or (operator.subgraph is not None and has_inline_operators(operator.subgraph))
+        for operator in operators
+    )
 
 
 def refused(directory: Path, truth: Answers, reason: str) -> Result:

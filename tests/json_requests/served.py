@@ -13,9 +13,20 @@ from tests.support.models import PythonModel, write_archive
 
 #: Every data type of the protocol but BF16, which numpy does not have.
 DATA_TYPES = (
-    "BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64",
-    "FP16", "FP32", "FP64", "BYTES",
-)  # fmt: skip
+    "BOOL",
+    "UINT8",
+    "UINT16",
+    "UINT32",
+    "UINT64",
+    "INT8",
+    "INT16",
+    "INT32",
+    "INT64",
+    "FP16",
+    "FP32",
+    "FP64",
+    "BYTES",
+)
 
 #: An operator's own restriction takes the place of the container's, which leaves inference open: so
 #: tritonserver can be asked itself. 2.36 has none.

@@ -37,8 +37,10 @@ TARGET, WITNESS = "target", "witness"
 PATIENCE_S = 20.0
 #: In a fifth of it the container's own limits end what hangs.
 TIMEOUTS = {
-    "SERVE_INVOKE_TIMEOUT": "10", "SERVE_LOAD_TIMEOUT": "10", "SERVE_UNLOAD_TIMEOUT": "10",
-}  # fmt: skip
+    "SERVE_INVOKE_TIMEOUT": "10",
+    "SERVE_LOAD_TIMEOUT": "10",
+    "SERVE_UNLOAD_TIMEOUT": "10",
+}
 _WITNESS_S = 10.0
 _START_S = 60.0
 _LOOK_S = 0.05
@@ -291,9 +293,11 @@ def main(argv: list[str]) -> int:
     kept = [asdict(row) for row in found]
     (arguments.out / "beside.json").write_text(json.dumps(kept, indent=1))
     bad = [
-        row for row in found for one in row.outcomes
+        row
+        for row in found
+        for one in row.outcomes
         if one.server == "container" and not one.holds(row.allowed)
-    ]  # fmt: skip
+    ]
     print(f"\n{len(found)} tried; {len(bad)} of them hurt the container or were answered wrongly")
     return 1 if bad else 0
 

@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from bench.proc import proportional_mb, resident_mb
+from measuring.proc import read_proportional_mb, read_resident_mb
 from tests.support.container import SHARED_MEMORY, Container
 
 
@@ -46,9 +46,16 @@ class Census:
 _GRPC_TIMERS = "grpc_global_tim"
 #: Everything that must be at the end as it was after the warm-up.
 COUNTED = (
-    "processes", "zombies", "descriptors", "triton_descriptors", "threads", "triton_threads",
-    "shm_files", "work_files", "tmp_files",
-)  # fmt: skip
+    "processes",
+    "zombies",
+    "descriptors",
+    "triton_descriptors",
+    "threads",
+    "triton_threads",
+    "shm_files",
+    "work_files",
+    "tmp_files",
+)
 NAMES = tuple(each.name for each in fields(Census))
 
 
@@ -70,10 +77,10 @@ def look(container: Container, tmp: Path, at_s: float, cycles: int) -> Census:
         work_files=_below(container.work_dir),
         tmp_files=_below(tmp),
         log_mb=round(_size(container.log_path) / 1e6, 2),
-        server_rss_mb=round(resident_mb([server]), 2),
-        server_pss_mb=round(proportional_mb([server]), 2),
-        triton_rss_mb=round(resident_mb([triton]), 2),
-        triton_pss_mb=round(proportional_mb([triton]), 2),
+        server_rss_mb=round(read_resident_mb([server]), 2),
+        server_pss_mb=round(read_proportional_mb([server]), 2),
+        triton_rss_mb=round(read_resident_mb([triton]), 2),
+        triton_pss_mb=round(read_proportional_mb([triton]), 2),
     )
 
 

@@ -43,11 +43,12 @@ TENANTS = 20
 #: Docker's usual limits are far higher; ours must hold with the least that is met.
 ROOM = Room(descriptors=1024, shared_memory=900 * MIB, disk=64 * MIB)
 ENVIRONMENT = {
-    "SERVE_INVOKE_TIMEOUT": "30", "SERVE_UNLOAD_TIMEOUT": "15",
+    "SERVE_INVOKE_TIMEOUT": "30",
+    "SERVE_UNLOAD_TIMEOUT": "15",
     "SERVE_LOAD_TIMEOUT": str(LOAD_TIMEOUT_S),
     # Chaos kills tritonserver more often than a machine does; deaths are counted here.
     "SERVE_RESTART_LIMIT": "1000",
-}  # fmt: skip
+}
 #: How long until all tenants are right again, after a fault is undone, before they count as lost.
 _RIGHT_WITHIN_S = 90.0
 _EXPORTS = ("dense", "ragged", "session")
@@ -97,15 +98,31 @@ class Happened:
         back = "never" if self.back_s is None else f"{self.back_s:.1f} s"
         died = "ended" if self.ended is not None else str(self.deaths)
         return (
-            self.fault, f"{self.asked:,}", str(self.wrong), str(self.lost), str(self.excused),
-            back, f"{self.slowest_s:.1f} s", f"{self.ping_s * 1000:.0f} ms", died, said[:300],
-        )  # fmt: skip
+            self.fault,
+            f"{self.asked:,}",
+            str(self.wrong),
+            str(self.lost),
+            str(self.excused),
+            back,
+            f"{self.slowest_s:.1f} s",
+            f"{self.ping_s * 1000:.0f} ms",
+            died,
+            said[:300],
+        )
 
 
 HEAD = (
-    "fault", "requests beside it", "wrong", "lost", "in flight in what was killed",
-    "all right again after", "slowest", "worst /ping", "tritonserver died", "seen",
-)  # fmt: skip
+    "fault",
+    "requests beside it",
+    "wrong",
+    "lost",
+    "in flight in what was killed",
+    "all right again after",
+    "slowest",
+    "worst /ping",
+    "tritonserver died",
+    "seen",
+)
 
 
 class Stage:
@@ -362,9 +379,14 @@ def main(argv: list[str]) -> int:
     wanted = [fault for fault in faults() if arguments.only in fault.name]
     exports = () if arguments.no_exports else tuple(set(_EXPORTS) & set(servable_exports()))
     plan = Plan(
-        arguments.minutes * 60, arguments.lasts, arguments.rate, arguments.seed,
-        arguments.tenants, tuple(sorted(exports)), arguments.once,
-    )  # fmt: skip
+        arguments.minutes * 60,
+        arguments.lasts,
+        arguments.rate,
+        arguments.seed,
+        arguments.tenants,
+        tuple(sorted(exports)),
+        arguments.once,
+    )
     with tempfile.TemporaryDirectory(prefix="chaos-") as work:
         found = chaos(Path(work), plan, wanted)
     found.write(arguments.out)

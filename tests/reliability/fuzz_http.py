@@ -283,9 +283,11 @@ class Fuzz:
         self.server.trim_log()
         with contextlib.suppress(AssertionError):
             until(
-                lambda: self.server.has_ended or _answers(self.server.port), "back", None,
+                lambda: self.server.has_ended or _answers(self.server.port),
+                "back",
+                None,
                 _BACK_WITHIN_S,
-            )  # fmt: skip
+            )
         self._triton = self.server.triton()
         return not self.server.has_ended
 
@@ -402,11 +404,16 @@ def report(score: Score, seconds: float) -> Report:
     failures = tuple(f"{count:,} times: {kind}" for kind, count in score.kinds.most_common())
     traits = tuple((trait, f"{count:,}") for trait, count in sorted(score.traits.items()))
     facts = {
-        "requests": score.requests, "per_second": round(score.requests / seconds),
-        "statuses": score.statuses, "judged": score.judged, "not_judged": score.open,
-        "deaths": score.deaths, "lost_to_deaths": score.lost_to_deaths, "kinds": score.kinds,
+        "requests": score.requests,
+        "per_second": round(score.requests / seconds),
+        "statuses": score.statuses,
+        "judged": score.judged,
+        "not_judged": score.open,
+        "deaths": score.deaths,
+        "lost_to_deaths": score.lost_to_deaths,
+        "kinds": score.kinds,
         "traits": score.traits,
-    }  # fmt: skip
+    }
     tables = (
         Table("Sent", ("cases", "number"), traits),
         Table("Failures", ("kind", "times"), kinds),

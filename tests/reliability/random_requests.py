@@ -39,22 +39,82 @@ _WORDS = (
     "out of memory",
 )
 _ODD: tuple[object, ...] = (
-    -1, 0, 1, 2, 127, 1 << 31, (1 << 32) - 1, 1 << 32, 1 << 40, 1 << 61, (1 << 63) - 1, 1 << 63,
-    1 << 64, -(1 << 63), 10**30, 0.5, -0.0, 1e308, 1e-320, True, False, None, "", "x" * 300,
-    "out of memory", "CUDA out of memory", "\ud83d\ude00", "FP32", "../..", [], {}, [[]], [{}],
-    {"a": 1}, [1, [2, [3]]], "1",
-)  # fmt: skip
+    -1,
+    0,
+    1,
+    2,
+    127,
+    1 << 31,
+    (1 << 32) - 1,
+    1 << 32,
+    1 << 40,
+    1 << 61,
+    (1 << 63) - 1,
+    1 << 63,
+    1 << 64,
+    -(1 << 63),
+    10**30,
+    0.5,
+    -0.0,
+    1e308,
+    1e-320,
+    True,
+    False,
+    None,
+    "",
+    "x" * 300,
+    "out of memory",
+    "CUDA out of memory",
+    "\ud83d\ude00",
+    "FP32",
+    "../..",
+    [],
+    {},
+    [[]],
+    [{}],
+    {"a": 1},
+    [1, [2, [3]]],
+    "1",
+)
 _NUMBERS = (
-    "1e400", "-1e400", "01", ".5", "1.", "1E+2", "-", "0x10", "NaN", "Infinity", "-Infinity", "1_0",
-    "9" * 400, "1e-400", "0.1e1", "--1", "4611686018427387904", "4294967296", "+1",
-)  # fmt: skip
+    "1e400",
+    "-1e400",
+    "01",
+    ".5",
+    "1.",
+    "1E+2",
+    "-",
+    "0x10",
+    "NaN",
+    "Infinity",
+    "-Infinity",
+    "1_0",
+    "9" * 400,
+    "1e-400",
+    "0.1e1",
+    "--1",
+    "4611686018427387904",
+    "4294967296",
+    "+1",
+)
 _NUMBER = re.compile(rb"-?\d+(?:\.\d+)?")
 _KEYS = ("name", "shape", "datatype", "data", "parameters", "inputs", "outputs", "id", "x", "")
 _PARAMETERS = (
-    "classification", "binary_data", "binary_data_size", "binary_data_output", "sequence_id",
-    "sequence_start", "sequence_end", "priority", "timeout", "shared_memory_region",
-    "shared_memory_byte_size", "shared_memory_offset", "triton_enable_empty_final_response", "x",
-)  # fmt: skip
+    "classification",
+    "binary_data",
+    "binary_data_size",
+    "binary_data_output",
+    "sequence_id",
+    "sequence_start",
+    "sequence_end",
+    "priority",
+    "timeout",
+    "shared_memory_region",
+    "shared_memory_byte_size",
+    "shared_memory_offset",
+    "triton_enable_empty_final_response",
+    "x",
+)
 _MOST = (1 << 63) - 1
 _METHODS = ("GET", "PUT", "HEAD", "OPTIONS", "PATCH", "TRACE", "FOO", "post")
 
@@ -129,7 +189,10 @@ class Case:
     def as_json(self) -> dict[str, object]:
         """What --replay reads."""
         return {
-            "number": self.number, "trait": self.trait, "cuts": self.cuts, "ending": self.ending,
+            "number": self.number,
+            "trait": self.trait,
+            "cuts": self.cuts,
+            "ending": self.ending,
             "requests": [
                 {
                     **vars(one),
@@ -138,7 +201,7 @@ class Case:
                 }
                 for one in self.requests
             ],
-        }  # fmt: skip
+        }
 
 
 def from_json(kept: dict[str, Any]) -> Case:
@@ -228,7 +291,7 @@ _VALUES: dict[str, Callable[[random.Random], object]] = {
     "INT64": _int64,
     "BYTES": lambda chance: chance.choice(_WORDS),
     "BOOL": lambda chance: chance.random() < 0.5,
-}  # fmt: skip
+}
 
 
 def _binary(chance: random.Random, model: str) -> Request:
@@ -239,10 +302,12 @@ def _binary(chance: random.Random, model: str) -> Request:
         content = _content(chance, kind, shape[0] * (shape[1] if rank == 2 else 1))
         inputs.append(
             {
-                "name": f"IN_{kind}", "datatype": kind, "shape": shape,
+                "name": f"IN_{kind}",
+                "datatype": kind,
+                "shape": shape,
                 "parameters": {"binary_data_size": len(content)},
             }
-        )  # fmt: skip
+        )
         tails.append(content)
     head = json.dumps({"inputs": inputs, "parameters": {"binary_data_output": True}}).encode()
     return _with_head(f"/models/{model}/invoke", head, b"".join(tails))
@@ -383,9 +448,13 @@ def _nested(chance: random.Random) -> Case:
     opening, closing = chance.choice([(b"[", b"]"), (b'{"a":', b"}")])
     deep = opening * depth + b"1" + closing * (depth if chance.random() < 0.7 else 0)
     place = chance.choice(
-        [b'{"inputs":[{"name":"IN_FP32","datatype":"FP32","shape":[1],"data":%b}]}',
-         b'{"parameters":{"x":%b},"inputs":[]}', b"%b", b'{"inputs":%b}']
-    )  # fmt: skip
+        [
+            b'{"inputs":[{"name":"IN_FP32","datatype":"FP32","shape":[1],"data":%b}]}',
+            b'{"parameters":{"x":%b},"inputs":[]}',
+            b"%b",
+            b'{"inputs":%b}',
+        ]
+    )
     return _one("nested", Request(body=place % deep))
 
 
@@ -431,9 +500,24 @@ def _odd_head_size(chance: random.Random) -> Case:
     request = _binary(chance, "flat")
     size = int(request.headers[0][1].partition("size=")[2])
     told = chance.choice(
-        [0, -1, size - 1, size + 1, len(request.body), len(request.body) + 1, 1 << 31, 1 << 63,
-         1 << 64, "", "x", "1.5", f"0{size}", f"+{size}", f"{size},{size}"]
-    )  # fmt: skip
+        [
+            0,
+            -1,
+            size - 1,
+            size + 1,
+            len(request.body),
+            len(request.body) + 1,
+            1 << 31,
+            1 << 63,
+            1 << 64,
+            "",
+            "x",
+            "1.5",
+            f"0{size}",
+            f"+{size}",
+            f"{size},{size}",
+        ]
+    )
     return _one(
         "odd header size", _with_head(request.path, request.body[:size], request.body[size:], told)
     )
@@ -456,7 +540,7 @@ def _odd_headers(chance: random.Random) -> Case:
             ("Transfer-Encoding", chance.choice(["identity", "gzip", "chunked, chunked"])),
             ("é", "ü"),
         ]
-    )  # fmt: skip
+    )
     ending: Ending = "half_close" if name in ("Expect", "Transfer-Encoding", "Upgrade") else "keep"
     headers = (*request.headers, (name, value))
     return _one("odd headers", replace(request, headers=headers), ending=ending)
@@ -464,12 +548,27 @@ def _odd_headers(chance: random.Random) -> Case:
 
 def _odd_target(chance: random.Random) -> Case:
     path = chance.choice(
-        ["/", "*", "/ping", "/models", "/models/", "/models/none/invoke", "/models/flat",
-         "//models", "/models/flat/invoke?x=1", "/models/%66lat/invoke", "/v2",
-         "/models/../v2/health/live",
-         "/models/flat/invoke/", "/models/fl%00at/invoke", "/models/" + "x" * 3000 + "/invoke",
-         "/invocations", "/models/é/invoke", "http://x/models/flat/invoke"]
-    )  # fmt: skip
+        [
+            "/",
+            "*",
+            "/ping",
+            "/models",
+            "/models/",
+            "/models/none/invoke",
+            "/models/flat",
+            "//models",
+            "/models/flat/invoke?x=1",
+            "/models/%66lat/invoke",
+            "/v2",
+            "/models/../v2/health/live",
+            "/models/flat/invoke/",
+            "/models/fl%00at/invoke",
+            "/models/" + "x" * 3000 + "/invoke",
+            "/invocations",
+            "/models/é/invoke",
+            "http://x/models/flat/invoke",
+        ]
+    )
     method = chance.choice(["POST", "POST", *_METHODS])
     request = replace(_right(chance), path=path, method=method)
     return _one("odd target", request, ending="half_close")
@@ -517,9 +616,26 @@ def _known(chance: random.Random) -> Case:
 
 #: What is made, and how often.
 _MAKERS: tuple[tuple[Callable[[random.Random], Case], float], ...] = (
-    (_valid, 25), (_cut, 2), (_in_chunks, 4), (_half_closed, 2), (_abandoned, 1), (_compressed, 3),
-    (_small_bomb, 0.02), (_pipelined, 5), (_garbage_behind, 1), (_odd_node, 25), (_odd_number, 5),
-    (_twice, 3), (_nested, 2), (_changed_bytes, 8), (_odd_binary, 5), (_odd_head_size, 2),
-    (_odd_headers, 3), (_odd_target, 3), (_wrong_length, 1), (_odd_http, 2), (_odd_load, 1),
+    (_valid, 25),
+    (_cut, 2),
+    (_in_chunks, 4),
+    (_half_closed, 2),
+    (_abandoned, 1),
+    (_compressed, 3),
+    (_small_bomb, 0.02),
+    (_pipelined, 5),
+    (_garbage_behind, 1),
+    (_odd_node, 25),
+    (_odd_number, 5),
+    (_twice, 3),
+    (_nested, 2),
+    (_changed_bytes, 8),
+    (_odd_binary, 5),
+    (_odd_head_size, 2),
+    (_odd_headers, 3),
+    (_odd_target, 3),
+    (_wrong_length, 1),
+    (_odd_http, 2),
+    (_odd_load, 1),
     (_known, 0.1),
-)  # fmt: skip
+)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 
-from bench import figures as _page_rooms
-from simulator.replay.plots import Frame, Series, lines, with_variables
+from measuring.machine import count_cores, read_memory_bytes
+from measuring.page import write_cell, write_figure, write_page, write_table
+from measuring.plots import Frame, Series, draw_lines
 
-_STYLE = Path(_page_rooms.__file__).with_name("report.css")
+_STYLE = Path(__file__).with_name("reports.css")
 
 
 @dataclass(frozen=True)
@@ -44,15 +44,9 @@ class Table:
 
     def html(self) -> str:
         """For the page."""
-        head = "".join(f"<th>{escape(cell)}</th>" for cell in self.head)
-        rows = "".join(
-            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
-            for row in self.rows
-        )
-        return (
-            f"<h2>{escape(self.title)}</h2><div class='wide'><table class='lines'><thead>"
-            f"<tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
-        )
+        head = (write_cell("th", cell) for cell in self.head)
+        rows = ((write_cell("td", cell) for cell in row) for row in self.rows)
+        return f"<h2>{escape(self.title)}</h2>{write_table(head, rows, 'lines')}"
 
 
 @dataclass(frozen=True)
@@ -69,7 +63,7 @@ class Picture:
             Series(label, x, y, colour=1 + number % 5, dashes=number % 5)
             for number, (label, (x, y)) in enumerate(self.series.items())
         ]
-        return lines(Frame(self.title, self.x_label, self.y_label), drawn)
+        return draw_lines(Frame(self.title, self.x_label, self.y_label), drawn)
 
 
 @dataclass(frozen=True)
@@ -98,8 +92,11 @@ class Report:
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / self.name
         facts = {
-            "summary": self.summary, "failures": self.failures, "machine": machine(), **self.facts,
-        }  # fmt: skip
+            "summary": self.summary,
+            "failures": self.failures,
+            "machine": machine(),
+            **self.facts,
+        }
         path.with_suffix(".txt").write_text(self.text() + "\n")
         path.with_suffix(".json").write_text(json.dumps(facts, indent=1, default=str))
         path.with_suffix(".md").write_text(self.markdown() + "\n")
@@ -113,25 +110,21 @@ class Report:
                 f"<h1>{escape(self.name)}</h1>",
                 f"<p class='verdict {colour}'>{escape(self.summary)}</p>",
                 "".join(f"<p class='bad'>{escape(one)}</p>" for one in self.failures),
-                "".join(f"<figure>{one.svg()}</figure>" for one in self.pictures),
+                "".join(write_figure(picture.svg()) for picture in self.pictures),
                 "".join(table.html() for table in self.tables),
             )
         )
-        return (
-            '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-            '<meta name="viewport" content="width=device-width, initial-scale=1">'
-            f"<title>{escape(self.name)}</title><style>{with_variables(_STYLE)}</style></head>"
-            f"<body><main>{body}</main></body></html>\n"
-        )
+        return write_page(self.name, body, _STYLE)
 
 
 def machine() -> dict[str, object]:
     """Where it was measured."""
-    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return {
-        "cores": len(os.sched_getaffinity(0)), "memory_gb": round(pages / 1e9, 1),
-        "kernel": platform.release(), "python": platform.python_version(),
-    }  # fmt: skip
+        "cores": count_cores(),
+        "memory_gb": round(read_memory_bytes() / 1e9, 1),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+    }
 
 
 def _escaped(cell: str) -> str:

@@ -17,7 +17,7 @@ from typing import Protocol
 
 import httpx
 
-from container.triton_process import remove_shared_memory
+from container.tritonserver.process import remove_shared_memory
 from tests.reliability.attacked import MOST_ADDRESS_SPACE, MOST_MEMORY, Attacked, attacked
 from tests.reliability.bounded import Bounds
 from tests.reliability.cgroups import Group, group
@@ -105,8 +105,10 @@ def frontend(directory: Path) -> Iterator[Frontend]:
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.reliability.bounded", *command.argv],
             env={**command.environment, **bounds.environment()},
-            stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT,
-        )  # fmt: skip
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+        )
         try:
             until(lambda: _is_live(command.port), "Triton's frontend is live")
             yield Frontend(process, int(command.port), directory / "archives", own, log)

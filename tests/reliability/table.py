@@ -21,9 +21,12 @@ from tests.reliability.faults import faults
 from tests.reliability.reports import Table
 
 HEAD = (
-    "what befalls it", "what the container promises", "measured", "Triton's own frontend",
+    "what befalls it",
+    "what the container promises",
+    "measured",
+    "Triton's own frontend",
     "held by",
-)  # fmt: skip
+)
 BEGIN, END = "<!-- table: python -m tests.reliability.table -->", "<!-- end of table -->"
 _QUICK = "test_chaos.py"
 _LONG = "`make chaos`"

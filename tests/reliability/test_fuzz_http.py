@@ -59,12 +59,14 @@ def test_values_are_read_in_both_forms() -> None:
         {
             "inputs": [
                 {
-                    "name": "IN_FP32", "datatype": "FP32", "shape": [2],
+                    "name": "IN_FP32",
+                    "datatype": "FP32",
+                    "shape": [2],
                     "parameters": {"binary_data_size": 8},
                 }
             ]
         }
-    ).encode()  # fmt: skip
+    ).encode()
     content = struct.pack("<2f", 1, 0.1)
     media = ("Content-Type", f"{BINARY};json-header-size={len(head)}")
     assert read([media], head + content, 1).outputs == plain.outputs

@@ -22,11 +22,20 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 #: --no-sandbox: the tests may run as root; the page is ours.
 FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--disable-dev-shm-usage", "--disable-extensions", "--hide-scrollbars", "--mute-audio",
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--disable-extensions",
+    "--hide-scrollbars",
+    "--mute-audio",
     "--remote-debugging-pipe",
-)  # fmt: skip
+)
 
 #: A screenshot in base64 is one message; bytes.
 LONGEST_MESSAGE = 64 * 1024 * 1024
@@ -150,8 +159,11 @@ class Page:
         """Another viewport, in CSS pixels."""
         await self.command(
             "Emulation.setDeviceMetricsOverride",
-            width=width, height=height, deviceScaleFactor=1, mobile=width < 600,
-        )  # fmt: skip
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=width < 600,
+        )
 
     async def open(self, url: str) -> None:
         """Goes there and waits until the document is read; its scripts may still be at work."""
@@ -223,10 +235,18 @@ async def started_browser(profile: Path) -> AsyncIterator[Browser]:
     joined = 'exec "$@" 3<&0 4>&1 </dev/null >&2'
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(
-            "/bin/sh", "-c", joined, "sh", chromium(), *flags,
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=output,
-            limit=LONGEST_MESSAGE, env={**os.environ, "HOME": str(profile)},
-        )  # fmt: skip
+            "/bin/sh",
+            "-c",
+            joined,
+            "sh",
+            chromium(),
+            *flags,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=output,
+            limit=LONGEST_MESSAGE,
+            env={**os.environ, "HOME": str(profile)},
+        )
     browser = Browser(process)
     try:
         yield browser

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 import uvicorn
 from starlette.applications import Starlette
 
-from simulator.events import EventLog
-from simulator.page_routes import HEARTBEAT_S, page_routes
-from simulator.view import EndpointView, InstanceState, InstanceView, ModelState, ModelView
+from simulator.watch.events import EventLog
+from simulator.watch.page_routes import HEARTBEAT_S, make_page_routes
+from simulator.watch.view import EndpointView, InstanceState, InstanceView, ModelState, ModelView
 
 #: How long a server may take to begin, and to end with streams open; seconds.
 START_S = 10.0
@@ -38,9 +38,13 @@ class PlayedEndpoint:
         """The attributes as a view."""
         sequence = self.log.last if self.sequence is None else self.sequence
         return EndpointView(
-            self.endpoint_name, self.multi_model, self.models, "Enabled", sequence,
+            self.endpoint_name,
+            self.multi_model,
+            self.models,
+            "Enabled",
+            sequence,
             tuple(self.instances),
-        )  # fmt: skip
+        )
 
     def put(self, instance: InstanceView) -> None:
         """Adds the instance, or puts it in the place of the one of its name."""
@@ -52,9 +56,17 @@ def an_instance(name: str = "instance-1", *models: ModelView) -> InstanceView:
     """An instance in service with those models, 4 GiB of memory and 20 GiB of disk."""
     known = sum(model.memory or 0 for model in models)
     return InstanceView(
-        name, "http://127.0.0.1:1", InstanceState.IN_SERVICE, "", 300 * 2**20 + known, 4 * 2**30,
-        sum(model.disk for model in models), 20 * 2**30, 0, models,
-    )  # fmt: skip
+        name,
+        "http://127.0.0.1:1",
+        InstanceState.IN_SERVICE,
+        "",
+        300 * 2**20 + known,
+        4 * 2**30,
+        sum(model.disk for model in models),
+        20 * 2**30,
+        0,
+        models,
+    )
 
 
 def a_model(target_model: str, state: ModelState = ModelState.LOADED) -> ModelView:
@@ -69,9 +81,16 @@ def invoked(
     """An invocation that was answered."""
     waited = 2.0 if cold else 0.0
     log.tell(
-        "invoked", instance, target_model=target_model, status=200, seconds=waited + 0.02,
-        cold=cold, cold_seconds=waited, waiting_seconds=waited, request_id=f"r{log.last}",
-    )  # fmt: skip
+        "invoked",
+        instance,
+        target_model=target_model,
+        status=200,
+        seconds=waited + 0.02,
+        cold=cold,
+        cold_seconds=waited,
+        waiting_seconds=waited,
+        request_id=f"r{log.last}",
+    )
 
 
 class PageServer(uvicorn.Server):
@@ -97,7 +116,7 @@ def page_app(endpoint: PlayedEndpoint, heartbeat_s: float = HEARTBEAT_S) -> Star
     """The page's routes alone; its streams end when its state's ending is set."""
     ending = asyncio.Event()
     app = Starlette(
-        routes=page_routes(endpoint, endpoint.log, ending=ending, heartbeat_s=heartbeat_s)
+        routes=make_page_routes(endpoint, endpoint.log, ending=ending, heartbeat_s=heartbeat_s)
     )
     app.state.ending = ending
     return app

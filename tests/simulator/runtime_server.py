@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 import uvicorn
 from starlette.applications import Starlette
 
-from simulator.events import Event, EventLog
-from simulator.requests import Answer, Invocation, StreamedAnswer
+from simulator.api.runtime_api import make_runtime_routes
+from simulator.instance.requests import ContainerAnswer, Invocation, StreamedAnswer
 from simulator.rules import Rules
-from simulator.runtime_api import runtime_routes
+from simulator.watch.events import Event, EventLog
 
 WAIT_S = 20.0  # for what is a matter of milliseconds on an idle machine
 
@@ -31,8 +31,10 @@ class FakeEndpoint:
 
     endpoint_name: str = "ranker"
     multi_model: bool = True
-    answer: Answer | Exception = field(
-        default_factory=lambda: Answer(200, b'{"ok": true}', {"content-type": "application/json"})
+    answer: ContainerAnswer | Exception = field(
+        default_factory=lambda: ContainerAnswer(
+            200, b'{"ok": true}', {"content-type": "application/json"}
+        )
     )
     parts: Sequence[bytes | Exception] = (b"one", b"two")
     part_headers: dict[str, str] = field(default_factory=lambda: {"content-type": "text/plain"})
@@ -44,7 +46,7 @@ class FakeEndpoint:
     finished: threading.Event = field(default_factory=threading.Event)
     closed: threading.Event = field(default_factory=threading.Event)
 
-    async def invoke(self, invocation: Invocation) -> Answer:
+    async def invoke(self, invocation: Invocation) -> ContainerAnswer:
         self.asked.append(invocation)
         self.began.set()
         if self.held:
@@ -122,7 +124,7 @@ class _Kept(logging.Handler):
 def serving(endpoint: FakeEndpoint, rules: Rules | None = None) -> Iterator[Served]:
     """This endpoint's runtime API on a free port until the block ends; uvicorn as ours is run."""
     events, records = EventLog(), list[logging.LogRecord]()
-    app = Starlette(routes=[*runtime_routes(endpoint, rules or Rules(), events)])
+    app = Starlette(routes=[*make_runtime_routes(endpoint, rules or Rules(), events)])
     config = uvicorn.Config(
         app,
         http="httptools",

@@ -22,7 +22,7 @@ from simulator.errors import (
     NoInstance,
     PlatformFailed,
 )
-from simulator.requests import Answer
+from simulator.instance.requests import ContainerAnswer
 from tests.simulator.conftest import ROOT
 from tests.simulator.runtime_server import FakeEndpoint, Served, serving
 
@@ -57,7 +57,7 @@ def client(served: Served, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def test_boto3_invokes_a_target_model(served: Served, client: Any) -> None:
     """Body, type, variant and custom attributes come back in boto3's members."""
     headers = {"content-type": "text/csv", "x-amzn-sagemaker-custom-attributes": "trace=1"}
-    served.endpoint.answer = Answer(200, b"1,2", headers)
+    served.endpoint.answer = ContainerAnswer(200, b"1,2", headers)
     answer = client.invoke_endpoint(**CALL, ContentType="text/csv", CustomAttributes="c")
     assert answer["Body"].read() == b"1,2"
     members = ("ContentType", "InvokedProductionVariant", "CustomAttributes")
@@ -71,10 +71,12 @@ def test_boto3_invokes_a_target_model(served: Served, client: Any) -> None:
 def test_boto3_gets_a_session_that_the_container_began(served: Served, client: Any) -> None:
     """NewSessionId and ClosedSessionId are members of boto3's answer."""
     new = "abc; Expires=2030-01-01T00:00:00Z"
-    served.endpoint.answer = Answer(200, b"", {"x-amzn-sagemaker-new-session-id": new})
+    served.endpoint.answer = ContainerAnswer(200, b"", {"x-amzn-sagemaker-new-session-id": new})
     answer = client.invoke_endpoint(**CALL, SessionId="NEW_SESSION")
     assert answer["NewSessionId"] == new
-    served.endpoint.answer = Answer(200, b"", {"x-amzn-sagemaker-closed-session-id": "abc"})
+    served.endpoint.answer = ContainerAnswer(
+        200, b"", {"x-amzn-sagemaker-closed-session-id": "abc"}
+    )
     assert client.invoke_endpoint(**CALL, SessionId="abc")["ClosedSessionId"] == "abc"
 
 
@@ -231,8 +233,12 @@ def _aws(
     command = [str(AWS), "sagemaker-runtime", "invoke-endpoint", "--endpoint-url", served.url]
     return subprocess.run(
         [*command, "--endpoint-name", "ranker", *arguments],
-        capture_output=True, text=True, timeout=CALL_TIMEOUT_S, env=environment, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=CALL_TIMEOUT_S,
+        env=environment,
+        check=False,
+    )
 
 
 def test_the_command_line_invokes_a_target_model(
@@ -242,9 +248,16 @@ def test_the_command_line_invokes_a_target_model(
     sent, received = tmp_path / "request.json", tmp_path / "answer.json"
     sent.write_bytes(b'{"inputs": []}')
     run = _aws(
-        served, aws_environment, "--target-model", "a.tar.gz", "--body", f"fileb://{sent}",
-        "--content-type", "application/json", str(received),
-    )  # fmt: skip
+        served,
+        aws_environment,
+        "--target-model",
+        "a.tar.gz",
+        "--body",
+        f"fileb://{sent}",
+        "--content-type",
+        "application/json",
+        str(received),
+    )
     assert run.returncode == 0, run.stderr
     assert received.read_bytes() == b'{"ok": true}'
     assert json.loads(run.stdout) == {
@@ -296,8 +309,12 @@ def _predict(served: Served, environment: dict[str, str], call: str) -> Any:
     script = f"{_PREDICTOR}\nprint(json.dumps({call}, default=str))"
     run = subprocess.run(
         [str(AWS_PYTHON), "-c", script, served.url],
-        capture_output=True, text=True, timeout=CALL_TIMEOUT_S, env=environment, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=CALL_TIMEOUT_S,
+        env=environment,
+        check=False,
+    )
     assert run.returncode == 0, run.stderr
     return json.loads(run.stdout.splitlines()[-1])
 
@@ -324,7 +341,7 @@ def test_the_sdk_sends_numpy_and_reads_it_back(
     served: Served, aws_environment: dict[str, str]
 ) -> None:
     """NumpySerializer's bytes go through as they are, in both directions."""
-    served.endpoint.answer = Answer(200, b"", {})
+    served.endpoint.answer = ContainerAnswer(200, b"", {})
     sent = "numpy.arange(3)"
     _predict(
         served,
@@ -334,7 +351,7 @@ def test_the_sdk_sends_numpy_and_reads_it_back(
     (asked,) = served.endpoint.asked
     assert asked.body.startswith(b"\x93NUMPY")
     assert asked.headers["Content-Type"] == "application/x-npy"
-    served.endpoint.answer = Answer(200, asked.body, {"content-type": "application/x-npy"})
+    served.endpoint.answer = ContainerAnswer(200, asked.body, {"content-type": "application/x-npy"})
     back = f'ask(NumpySerializer(), NumpyDeserializer(), {sent}, target_model="a").tolist()'
     assert _predict(served, aws_environment, back) == [0, 1, 2]
 
@@ -365,7 +382,11 @@ def test_the_callers_environment_is_not_this_one(aws_environment: dict[str, str]
     """What is tested is what a user installs: .venv-aws has none of this environment's packages."""
     found = subprocess.run(
         [str(AWS_PYTHON), "-c", "import sys; print(sys.prefix)"],
-        capture_output=True, text=True, timeout=CALL_TIMEOUT_S, env=aws_environment, check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=CALL_TIMEOUT_S,
+        env=aws_environment,
+        check=True,
+    )
     assert Path(found.stdout.strip()) == ROOT / ".venv-aws"
     assert Path(sys.prefix) != ROOT / ".venv-aws"

@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from container.triton_process import remove_shared_memory
+from container.tritonserver.process import remove_shared_memory
 from tests.support.container import ROOT, until
 from tests.support.models import adder, write_archive
 from tests.support.sagemaker_triton import frontend_command

@@ -20,8 +20,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from simulator.events import Event, EventLog
-from simulator.view import InstanceState, ModelState
+from simulator.watch.events import Event, EventLog
+from simulator.watch.view import InstanceState, ModelState
 from tests.simulator.page_driver import (
     Browser,
     BrowserFailed,
@@ -157,9 +157,16 @@ async def test_the_figures_are_of_what_was_told(page: Page, endpoint: PlayedEndp
 
 def failed(log: EventLog, message: str, target_model: str = "a.tar.gz") -> None:
     log.tell(
-        "invocation_failed", "instance-1", target_model=target_model, status=424, seconds=0.1,
-        cold=False, error="ModelError", message=message, request_id="r",
-    )  # fmt: skip
+        "invocation_failed",
+        "instance-1",
+        target_model=target_model,
+        status=424,
+        seconds=0.1,
+        cold=False,
+        error="ModelError",
+        message=message,
+        request_id="r",
+    )
 
 
 @pytest.mark.parametrize("refused", [False, True])

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from starlette.applications import Starlette
 from starlette.types import Message
 
+from simulator.api.runtime_api import make_runtime_routes
 from simulator.errors import ContainerFailed
-from simulator.events import EventLog
-from simulator.requests import Answer
+from simulator.instance.requests import ContainerAnswer
 from simulator.rules import Rules
-from simulator.runtime_api import runtime_routes
+from simulator.watch.events import EventLog
 from tests.simulator.runtime_server import WAIT_S, FakeEndpoint, Served, serving
 
 PATH = "/endpoints/ranker/invocations"
@@ -143,7 +143,7 @@ def test_only_the_apis_headers_come_back(served: Served, http: httpx.Client) -> 
         "server": "triton",
         "set-cookie": "a=b",
     }
-    served.endpoint.answer = Answer(202, b"1", answered)
+    served.endpoint.answer = ContainerAnswer(202, b"1", answered)
     response = http.post(served.url + PATH, content=b"", headers=TARGET)
     assert response.status_code == 200
     kept = {name: value for name, value in response.headers.items() if name in answered}
@@ -154,7 +154,7 @@ def test_a_containers_odd_headers_do_not_break_the_answer(
     served: Served, http: httpx.Client
 ) -> None:
     """Characters that no header may hold are replaced, and the body still comes."""
-    served.endpoint.answer = Answer(
+    served.endpoint.answer = ContainerAnswer(
         200, b"1", {"content-type": "text/ж", "x-amzn-sagemaker-custom-attributes": "a\x01b\x7f"}
     )
     response = http.post(served.url + PATH, content=b"", headers=TARGET)
@@ -473,7 +473,7 @@ def test_a_caller_who_leaves_a_stream_closes_it(served: Served) -> None:
 async def test_a_caller_who_leaves_without_reading_closes_the_stream() -> None:
     """Also when it is the sending that waits, for a slow reader, and not the container."""
     endpoint, full = FakeEndpoint(multi_model=False), asyncio.Event()
-    app = Starlette(routes=[*runtime_routes(endpoint, Rules(), EventLog())])
+    app = Starlette(routes=[*make_runtime_routes(endpoint, Rules(), EventLog())])
 
     async def receive() -> Message:
         if endpoint.asked:
@@ -509,14 +509,26 @@ _VALUES = st.text(
 ).map(lambda text: text.encode("latin-1").strip())
 _HEADERS = st.sampled_from(
     [
-        "Accept", "Authorization", "Content-Encoding", "Content-Type", "Expect", "Range", "Upgrade",
-        "X-Amz-Date", "X-Amzn-SageMaker-Accept", "X-Amzn-SageMaker-Custom-Attributes",
-        "X-Amzn-SageMaker-Enable-Explanations", "X-Amzn-SageMaker-Inference-Component",
-        "X-Amzn-SageMaker-Inference-Id", "X-Amzn-SageMaker-Prefix-Aware-Id",
-        "X-Amzn-SageMaker-Session-Id", "X-Amzn-SageMaker-Target-Container-Hostname",
-        "X-Amzn-SageMaker-Target-Model", "X-Amzn-SageMaker-Target-Variant",
+        "Accept",
+        "Authorization",
+        "Content-Encoding",
+        "Content-Type",
+        "Expect",
+        "Range",
+        "Upgrade",
+        "X-Amz-Date",
+        "X-Amzn-SageMaker-Accept",
+        "X-Amzn-SageMaker-Custom-Attributes",
+        "X-Amzn-SageMaker-Enable-Explanations",
+        "X-Amzn-SageMaker-Inference-Component",
+        "X-Amzn-SageMaker-Inference-Id",
+        "X-Amzn-SageMaker-Prefix-Aware-Id",
+        "X-Amzn-SageMaker-Session-Id",
+        "X-Amzn-SageMaker-Target-Container-Hostname",
+        "X-Amzn-SageMaker-Target-Model",
+        "X-Amzn-SageMaker-Target-Variant",
     ]
-)  # fmt: skip
+)
 _PATHS = st.one_of(
     st.just(PATH),
     st.just(STREAM_PATH),

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from container.__main__ import main
-from container.table_process import TableProcesses
+from container.workflows.table_process import TableProcesses
 from ensemble_tools.workflows.program import Table
 
 _written = TableProcesses.write

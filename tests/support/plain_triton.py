@@ -16,9 +16,9 @@ import tritonclient.grpc as triton_grpc
 
 from container.ports import choose_ports
 from container.settings import read_settings
-from container.triton_command import TritonCommand, build_command, shm_prefix_for
-from container.triton_process import remove_shared_memory
-from container.triton_runtime import find_runtime
+from container.tritonserver.command import TritonCommand, build_command, shm_prefix_for
+from container.tritonserver.process import remove_shared_memory
+from container.tritonserver.runtime import find_runtime
 from tests.support.container import CALL_TIMEOUT_S, STOP_TIMEOUT_S, until
 
 

@@ -18,9 +18,9 @@ import httpx
 
 from container.ports import choose_ports
 from container.settings import read_settings
-from container.triton_command import build_command, shm_prefix_for
-from container.triton_process import remove_shared_memory
-from container.triton_runtime import find_runtime
+from container.tritonserver.command import build_command, shm_prefix_for
+from container.tritonserver.process import remove_shared_memory
+from container.tritonserver.runtime import find_runtime
 from tests.support.container import CALL_TIMEOUT_S, STOP_TIMEOUT_S, until
 
 #: What is ours in the command: where the wheel keeps its parts, and the stubs' shared memory.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from container.triton_runtime import WHEEL_LIBRARIES, locate_tritonserver, restricting_flags
+from container.tritonserver.runtime import WHEEL_LIBRARIES, locate_tritonserver, restricting_flags
 
 #: How long a start after the first one takes longer, in seconds.
 SLOWER_S = 1

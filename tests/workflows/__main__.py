@@ -85,9 +85,11 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--cases", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1, help="of the first case")
     parser.add_argument(
-        "--operators", action="append", default=[],
+        "--operators",
+        action="append",
+        default=[],
         help="only these, with commas between them; several lists are taken in turn",
-    )  # fmt: skip
+    )
     parser.add_argument("--keep", type=Path, default=Path(tempfile.gettempdir()) / "fuzz-workflows")
     parser.add_argument("--again", type=Path, nargs="+", help="directories of cases, not changed")
     arguments = parser.parse_args(argv)

@@ -17,9 +17,30 @@ INTEGERS = ("int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uin
 FLOATS = ("float32", "float64")
 
 WORDS = [
-    "ale", "beer", "cider", "a b", "A", "a", "", "0", "7", "1.5", "nan", "None", "true", " x",
-    "x ", "<NA>", "tab\there", "line\nend", "'quoted'", "long" * 20, "null", "-1", "1e3",
-]  # fmt: skip
+    "ale",
+    "beer",
+    "cider",
+    "a b",
+    "A",
+    "a",
+    "",
+    "0",
+    "7",
+    "1.5",
+    "nan",
+    "None",
+    "true",
+    " x",
+    "x ",
+    "<NA>",
+    "tab\there",
+    "line\nend",
+    "'quoted'",
+    "long" * 20,
+    "null",
+    "-1",
+    "1e3",
+]
 FOREIGN_WORDS = ["käse", "日本", "\U0001f600", "É", "ß", "\u0301x", "\u200b"]
 UNSEEN_WORDS = [b"never seen", b"z", b"NaN", b"NULL", b"7.0", b"07", b" ", b"beer ", b"BEER"]
 NUL_WORDS = [b"beer\x00", b"\x00beer", b"be\x00er", b"\x00", b"ale\x00\x00"]
@@ -280,10 +301,23 @@ def _extreme_floats(dtype: str) -> list[float]:
     info = np.finfo(dtype)
     tiny = float(info.tiny)
     return [
-        float("nan"), float("inf"), float("-inf"), -0.0, 0.0, float(info.max), -float(info.max),
-        tiny, float(info.smallest_subnormal), -float(info.smallest_subnormal), tiny / 2, -1.0,
-        float(np.nextafter(np.array(-1, dtype), np.array(0, dtype))), 0.1, 1e20, 16777217.0,
-    ]  # fmt: skip
+        float("nan"),
+        float("inf"),
+        float("-inf"),
+        -0.0,
+        0.0,
+        float(info.max),
+        -float(info.max),
+        tiny,
+        float(info.smallest_subnormal),
+        -float(info.smallest_subnormal),
+        tiny / 2,
+        -1.0,
+        float(np.nextafter(np.array(-1, dtype), np.array(0, dtype))),
+        0.1,
+        1e20,
+        16777217.0,
+    ]
 
 
 MALFORMED = (

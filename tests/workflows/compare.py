@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ensemble_tools.workflows.runtime.columns import RequestError
-from ensemble_tools.workflows.runtime.program import Program
+from ensemble_tools.workflows.runtime.program import LoadedProgram
 from tests.workflows.exchange import (
     ANSWERS,
     COMPILED,
@@ -56,20 +56,20 @@ def compare_case(case: Path) -> dict[str, Any]:
     return {"case": str(case), "counts": counts, "bad": bad}
 
 
-def _program(case: Path) -> Program | PartlyCompiled:
+def _program(case: Path) -> LoadedProgram | PartlyCompiled:
     """The program; with NVTabular beside it where it keeps operators."""
     steps = json.loads((case / COMPILED / "program.json").read_text())["steps"]
     if any(step["operation"] == "kept" for step in steps):
         return PartlyCompiled(case)
-    return Program(case / COMPILED)
+    return LoadedProgram(case / COMPILED)
 
 
 #: An answer, or why there is none.
 Made = Tensors | Exception
 
 
-def _made(program: Program | PartlyCompiled, request: Tensors) -> Made:
-    if isinstance(program, Program):
+def _made(program: LoadedProgram | PartlyCompiled, request: Tensors) -> Made:
+    if isinstance(program, LoadedProgram):
         for array in request.values():
             array.flags.writeable = False  # Triton's own memory
     try:
@@ -95,7 +95,7 @@ def _judged(request: Tensors, made: Made, answer: Answer) -> tuple[str, str]:
 
 
 def _remembered(
-    program: Program | PartlyCompiled, requests: list[Tensors], made: list[Made]
+    program: LoadedProgram | PartlyCompiled, requests: list[Tensors], made: list[Made]
 ) -> list[str]:
     """Requests that are answered otherwise when they come in another order."""
     found = []

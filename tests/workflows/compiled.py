@@ -15,27 +15,38 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ensemble_tools.archive.graph_reader import read_graph_file
+from ensemble_tools.archive.workflow_files import PICKLE
 from ensemble_tools.errors import GraphUnreadable
-from ensemble_tools.graph_reader import read_graph_file
-from ensemble_tools.workflow_files import PICKLE
 from ensemble_tools.workflows.compiler import compile_workflow
 from ensemble_tools.workflows.errors import NotCompiled
+from ensemble_tools.workflows.operators import RULES
 from ensemble_tools.workflows.program import Input, Program, Step, program_text
+from ensemble_tools.workflows.runtime.operations.categorify import Categorify
+from ensemble_tools.workflows.runtime.operations.grouping import Group
+from ensemble_tools.workflows.runtime.operations.joining import Join
+from ensemble_tools.workflows.runtime.operations.lists import ListSlice
+from ensemble_tools.workflows.runtime.operations.target_encoding import TargetEncode
 from ensemble_tools.workflows.tables import TableUnusable, write_tables
 from tests.workflows.exchange import COMPILED, INPUTS, WORKFLOW
 
-#: Every operator that is compiled, by its label.
-OPERATORS = (
-    "AddMetadata", "Bucketize", "Categorify", "Clip", "DifferenceLag", "DropLowCardinality",
-    "Dropna", "FillMedian", "FillMissing", "Groupby", "HashBucket", "HashedCross", "JoinGroupby",
-    "ListSlice", "LogOp", "Normalize", "NormalizeMinMax", "ReduceDtypeSize", "Rename",
-    "TargetEncoding", "ValueCount",
-)  # fmt: skip
 #: AddMetadata's descendants do what it does.
 _TAGS = {
-    "AddTags", "AddProperties", "TagAsUserID", "TagAsItemID", "TagAsUserFeatures",
+    "AddTags",
+    "AddProperties",
+    "TagAsUserID",
+    "TagAsItemID",
+    "TagAsUserFeatures",
     "TagAsItemFeatures",
-}  # fmt: skip
+}
+#: Every operator that is compiled, by its name.
+OPERATORS = frozenset(
+    path.rpartition(".")[2]
+    for rule in RULES
+    if rule.compile is not None
+    for path in rule.classes
+    if path.startswith("nvtabular.ops.")
+).difference(_TAGS)
 
 
 @dataclass(frozen=True)
@@ -78,7 +89,7 @@ def compile_case(case: Path) -> Outcome:
 
 def _steps_to_answers(program: Program) -> list[Step]:
     """The steps without which an answer would be another."""
-    wanted = {output["reads"] for output in program.outputs}
+    wanted = {output.reads for output in program.outputs}
     found = []
     for step in reversed(program.steps):
         if wanted & {*step.writes}:
@@ -95,33 +106,33 @@ def _operators(program: Program, steps: list[Step]) -> tuple[str, ...]:
 
 
 def _variants(program: Program, steps: list[Step]) -> Iterator[str]:
-    texts = {number for number, column in enumerate(program.inputs) if column["text"]}
-    lists = {number for number, column in enumerate(program.inputs) if len(column["tensors"]) == 2}
+    texts = {number for number, column in enumerate(program.inputs) if column.text}
+    lists = {number for number, column in enumerate(program.inputs) if len(column.tensors) == 2}
     seen = set()
     for step in steps:
-        given = step.given
-        if step.operation == "categorify":
-            keys = program.tables[given["table"]].columns
+        operation = step.operation
+        if isinstance(operation, Categorify):
+            keys = program.tables[operation.table].columns
             seen |= {
                 name
                 for name, holds in (
                     ("Categorify combo", len(keys) > 1),
-                    ("Categorify joint", len(keys) == 1 and [*keys] != given["columns"]),
-                    ("Categorify buckets", given["buckets"]),
-                    ("Categorify single table", given["null"] is None),
+                    ("Categorify joint", len(keys) == 1 and keys != operation.columns),
+                    ("Categorify buckets", operation.buckets),
+                    ("Categorify single table", operation.null is None),
                     ("Categorify of lists", lists & {*step.reads}),
                     ("Categorify of texts", texts & {*step.reads}),
                 )
                 if holds
             }
-        elif step.operation == "group":
-            seen |= {"Groupby on two"} if given["keys"] > 1 else set()
-            seen |= {"Groupby in an order"} if given["sorts"] else set()
-        elif step.operation == "join" and len(step.reads) > 1:
+        elif isinstance(operation, Group):
+            seen |= {"Groupby on two"} if operation.keys > 1 else set()
+            seen |= {"Groupby in an order"} if operation.sorts else set()
+        elif isinstance(operation, Join) and len(step.reads) > 1:
             seen.add("JoinGroupby on two")
-        elif step.operation == "list_slice" and given["length"] is not None:
+        elif isinstance(operation, ListSlice) and operation.length is not None:
             seen.add("ListSlice filled up")
-        elif step.operation == "target_encode" and given["folds"] > 1:
+        elif isinstance(operation, TargetEncode) and operation.folds > 1:
             seen.add("TargetEncoding with folds")
     yield from seen
 

@@ -35,10 +35,18 @@ COMPILED = "compiled"
 
 #: Ways of operators that differ from the others.
 VARIANTS = (
-    "Categorify combo", "Categorify joint", "Categorify buckets", "Categorify single table",
-    "Categorify of lists", "Categorify of texts", "Groupby on two", "Groupby in an order",
-    "JoinGroupby on two", "ListSlice filled up", "TargetEncoding with folds",
-)  # fmt: skip
+    "Categorify combo",
+    "Categorify joint",
+    "Categorify buckets",
+    "Categorify single table",
+    "Categorify of lists",
+    "Categorify of texts",
+    "Groupby on two",
+    "Groupby in an order",
+    "JoinGroupby on two",
+    "ListSlice filled up",
+    "TargetEncoding with folds",
+)
 
 BYTES = "bytes"
 

@@ -63,8 +63,26 @@ from tests.workflows.exchange import (
 )
 from tests.workflows.operators import OPERATORS, Branch, Context, Kind, applied
 
-NAMES = ["a", "b", "user_id", "item", "price", "x1", "x2", "genre", "ts", "label", "a_b", "A",
-         "with space", "per.iod", "dash-ed", "größe", "a_count", "list"]  # fmt: skip
+NAMES = [
+    "a",
+    "b",
+    "user_id",
+    "item",
+    "price",
+    "x1",
+    "x2",
+    "genre",
+    "ts",
+    "label",
+    "a_b",
+    "A",
+    "with space",
+    "per.iod",
+    "dash-ed",
+    "größe",
+    "a_count",
+    "list",
+]
 BATCHES = (1, 1, 2, 5, 5, 64)
 MOST_TRIES = 1000
 #: They change the number of rows: what they make seldom goes with other columns.

@@ -379,9 +379,19 @@ def difference_lag(branch: Branch, context: Context) -> Branch:
 def list_slice(branch: Branch, context: Context) -> Branch:
     _check(branch.all(lambda kind: kind.ragged))
     start, end = context.random.choice(
-        [(2, None), (1, 3), (0, 2), (-2, None), (-3, -1), (5, None), (1, None), (0, None),
-         (-1, None), (-2, 3)]
-    )  # fmt: skip
+        [
+            (2, None),
+            (1, 3),
+            (0, 2),
+            (-2, None),
+            (-3, -1),
+            (5, None),
+            (1, None),
+            (0, None),
+            (-1, None),
+            (-2, 3),
+        ]
+    )
     options: dict[str, Any] = {"start": start}
     if end is not None:
         options["end"] = end
@@ -397,8 +407,20 @@ def value_count(branch: Branch, context: Context) -> Branch:
     return _simple(branch, ops.ValueCount, {})
 
 
-AGGREGATES = ["list", "first", "last", "count", "nunique", "sum", "mean", "min", "max", "std",
-              "var", "median"]  # fmt: skip
+AGGREGATES = [
+    "list",
+    "first",
+    "last",
+    "count",
+    "nunique",
+    "sum",
+    "mean",
+    "min",
+    "max",
+    "std",
+    "var",
+    "median",
+]
 PLAIN_AGGREGATES = ["list", "first", "last", "count", "nunique", "min", "max"]
 FLOAT_AGGREGATES = ("sum", "mean", "std", "var", "median")
 
@@ -560,8 +582,10 @@ def join_external(branch: Branch, context: Context) -> Branch:
         table[name] = values
     number = context.fresh()
     kinds = dict(branch.kinds)
-    for part, dtype in ((f"ext{number}", random.choice(["int64", "float32", "int32"])),
-                        (f"other{number}", "float64")):  # fmt: skip
+    for part, dtype in (
+        (f"ext{number}", random.choice(["int64", "float32", "int32"])),
+        (f"other{number}", "float64"),
+    ):
         table[part] = np.array([random.randrange(100) for _ in range(rows)], dtype=dtype)
         kinds[part] = Kind(dtype)
     if context.chance(0.8):

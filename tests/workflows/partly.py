@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ensemble_tools.workflows.runtime.columns import RequestError
-from ensemble_tools.workflows.runtime.program import Program
+from ensemble_tools.workflows.runtime.program import LoadedProgram
 from tests.workflows.exchange import COMPILED, WORKFLOW
 
 _RUNTIME = "ensemble_tools.workflows.runtime"
@@ -28,7 +28,7 @@ class PartlyCompiled:
 
     def __init__(self, case: Path) -> None:
         self._original = _model_file().Original(case / WORKFLOW, _ARGUMENTS)
-        self._program = Program(case / COMPILED, self._node)
+        self._program = LoadedProgram(case / COMPILED, self._node)
         self._original.columns = self._program.columns
         self.alone = False
 

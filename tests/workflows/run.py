@@ -117,9 +117,13 @@ def _generated(seeds: range, operators: Sequence[str], directory: Path) -> list[
     first, end = seeds.start, seeds.stop
     while first < end:
         command = [
-            str(MODELS_PYTHON), "-m", "tests.workflows.generator", f"--seeds={first}:{end}",
-            f"--out={directory}", *(f"--operators={one}" for one in operators),
-        ]  # fmt: skip
+            str(MODELS_PYTHON),
+            "-m",
+            "tests.workflows.generator",
+            f"--seeds={first}:{end}",
+            f"--out={directory}",
+            *(f"--operators={one}" for one in operators),
+        ]
         done = _run(command, "")
         found = [Path(line) for line in done.stdout.splitlines()]
         made += [case for case in found if (case / DESCRIPTION).is_file()]
@@ -144,6 +148,12 @@ def _lines(command: Sequence[str], cases: Sequence[Path]) -> list[dict[str, Any]
 def _run(command: Sequence[str], given: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
     return subprocess.run(
-        command, input=given, cwd=ROOT, env=environment, capture_output=True, text=True,
-        timeout=LIMIT_S, check=False,
-    )  # fmt: skip
+        command,
+        input=given,
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )

@@ -39,7 +39,7 @@ class Column:
         )
 
 
-def widened(values: Any) -> Any:
+def widen(values: Any) -> Any:
     """Numbers as they come out of Python's lists, in which pandas knows no narrower types."""
     if values.dtype.kind == "f":
         return values.astype(np.float64, copy=False)
@@ -61,7 +61,14 @@ def distinct(values: Any) -> Any:
     return values[first][rank.reshape(-1)]
 
 
-def taken(column: Column, rows: Any) -> Column:
+def missing_rows(column: Column) -> Any:
+    """A mask of the rows with NaN; lists, and types that have none, miss nothing."""
+    if column.offsets is None and column.values.dtype.kind == "f":
+        return np.isnan(column.values)
+    return np.zeros(column.rows, bool)
+
+
+def take_rows(column: Column, rows: Any) -> Column:
     """Some of its rows, in their order. rows: their numbers, or a mask over all."""
     if column.offsets is None:
         return Column(column.values[rows])

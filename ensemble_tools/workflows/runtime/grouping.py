@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .columns import INTEGERS, Column, RequestError, distinct, widened
+from .columns import INTEGERS, Column, RequestError, distinct, widen
 
 #: Up to so many rows a group, sums are made for all groups at once, row by row.
 _LONG_GROUP = 64
@@ -24,7 +24,7 @@ class Groups:
         self.lengths = np.diff(np.append(starts, len(order)))
 
 
-def sorted_rows(columns: list[Column], ascending: bool) -> Any:
+def sort_rows(columns: list[Column], ascending: bool) -> Any:
     """DataFrame.sort_values: row numbers, missing ones last.
 
     By one column with numpy's quicksort, whose order of equal values pandas takes as it comes; by
@@ -53,7 +53,7 @@ def _by_one(values: Any, ascending: bool) -> Any:
     return np.concatenate([order, np.flatnonzero(missing)])
 
 
-def grouped(keys: list[Column], order: Any) -> Groups:
+def group_rows(keys: list[Column], order: Any) -> Groups:
     """Rows with equal keys, in the given order; those with a missing key are left out."""
     code = np.zeros(len(order), np.int64)
     kept = np.ones(len(order), bool)
@@ -89,15 +89,15 @@ def aggregate(name: str, column: Column, groups: Groups) -> Column:
 
 
 def _list(values: Any, groups: Groups) -> Column:
-    return Column(widened(values), np.append(groups.starts, len(values)).astype(np.int64))
+    return Column(widen(values), np.append(groups.starts, len(values)).astype(np.int64))
 
 
 def _first(values: Any, groups: Groups) -> Column:
-    return Column(widened(values[groups.starts]))
+    return Column(widen(values[groups.starts]))
 
 
 def _last(values: Any, groups: Groups) -> Column:
-    return Column(widened(values[groups.starts + groups.lengths - 1]))
+    return Column(widen(values[groups.starts + groups.lengths - 1]))
 
 
 def _count(values: Any, groups: Groups) -> Column:
@@ -145,13 +145,13 @@ def _extreme(values: Any, groups: Groups, better: Callable[..., Any]) -> Column:
 def _sum(values: Any, groups: Groups) -> Column:
     if values.dtype.kind in INTEGERS:
         return Column(np.add.reduceat(values.astype(np.int64), groups.starts))
-    return Column(_compensated(values, groups)[0])
+    return Column(_sum_by_kahan(values, groups)[0])
 
 
 def _mean(values: Any, groups: Groups) -> Column:
     if values.dtype.kind in INTEGERS:
         values = values.astype(np.float64)
-    total, number = _compensated(values, groups)
+    total, number = _sum_by_kahan(values, groups)
     return Column(np.where(number > 0, total / number.astype(total.dtype), np.nan))
 
 
@@ -186,7 +186,7 @@ def _median(values: Any, groups: Groups) -> Column:
     return Column(median if values.dtype.kind in INTEGERS else median.astype(values.dtype))
 
 
-def _compensated(values: Any, groups: Groups) -> tuple[Any, Any]:
+def _sum_by_kahan(values: Any, groups: Groups) -> tuple[Any, Any]:
     """Kahan's sums of what is not missing, in the values' own width, and how many those are."""
 
     def add(state: tuple[Any, ...], value: Any, _: Any) -> tuple[Any, ...]:
@@ -195,7 +195,7 @@ def _compensated(values: Any, groups: Groups) -> tuple[Any, Any]:
         reached = total + wanted
         return reached, reached - total - wanted
 
-    (total, _), number = _folded(values, groups, add)
+    (total, _), number = _fold(values, groups, add)
     return total, number
 
 
@@ -207,7 +207,7 @@ def _welford(values: Any, groups: Groups) -> tuple[Any, Any]:
         moved = mean + (value - mean) / number
         return moved, squares + (value - moved) * (value - mean)
 
-    (_, squares), number = _folded(values, groups, add)
+    (_, squares), number = _fold(values, groups, add)
     return squares, number
 
 
@@ -215,7 +215,7 @@ def _welford(values: Any, groups: Groups) -> tuple[Any, Any]:
 _Add = Callable[[tuple[Any, ...], Any, Any], tuple[Any, ...]]
 
 
-def _folded(values: Any, groups: Groups, add: _Add) -> tuple[tuple[Any, ...], Any]:
+def _fold(values: Any, groups: Groups, add: _Add) -> tuple[tuple[Any, ...], Any]:
     """A state of two numbers a group, taken through its values in order; and how many those are.
 
     What is missing is left out. Short groups go side by side, row by row; long ones alone.
@@ -228,8 +228,8 @@ def _folded(values: Any, groups: Groups, add: _Add) -> tuple[tuple[Any, ...], An
         inside = ~long & (place < groups.lengths)
         value = values[np.where(inside, groups.starts + place, 0)]
         inside &= ~np.isnan(value)
-        one, other = add((first, second), value, (number + 1).astype(own))
-        first, second = np.where(inside, one, first), np.where(inside, other, second)
+        new_first, new_second = add((first, second), value, (number + 1).astype(own))
+        first, second = np.where(inside, new_first, first), np.where(inside, new_second, second)
         number += inside
     for group in np.flatnonzero(long):
         start = groups.starts[group]
@@ -249,7 +249,16 @@ def _missing(values: Any) -> Any:
 
 
 _AGGREGATIONS: dict[str, Callable[[Any, Groups], Column]] = {
-    "list": _list, "first": _first, "last": _last, "count": _count, "nunique": _nunique,
-    "min": _min, "max": _max, "sum": _sum, "mean": _mean, "var": _var, "std": _std,
+    "list": _list,
+    "first": _first,
+    "last": _last,
+    "count": _count,
+    "nunique": _nunique,
+    "min": _min,
+    "max": _max,
+    "sum": _sum,
+    "mean": _mean,
+    "var": _var,
+    "std": _std,
     "median": _median,
-}  # fmt: skip
+}

@@ -7,6 +7,7 @@ splitmix64, texts through SipHash-2-4 and then the same.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,13 +22,13 @@ _WORD = (1 << 64) - 1
 _SIP = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
 
 
-def row_hashes(column: Column) -> Any:
+def hash_rows(column: Column) -> Any:
     """The hash of each row, uint64, shape (rows,). The rows are numbered from 0."""
     values = column.values
-    index = _mixed(np.arange(len(values), dtype=np.int64).view(np.uint64))
+    index = _mix(np.arange(len(values), dtype=np.int64).view(np.uint64))
     hashes = np.full(len(values), 0x345678, np.uint64)
     multiplier = 1000003
-    for number, part in enumerate((_values_hashed(values), index)):
+    for number, part in enumerate((_hash_values(values), index)):
         hashes ^= part
         hashes *= np.uint64(multiplier)
         multiplier += 82520 + 2 * (2 - number)
@@ -35,15 +36,23 @@ def row_hashes(column: Column) -> Any:
     return hashes
 
 
-def _values_hashed(values: Any) -> Any:
+def hash_crossed_rows(columns: Sequence[Column]) -> Any:
+    """The hashes of the rows of several columns, xored; uint64, shape (rows,)."""
+    hashes = hash_rows(columns[0])
+    for column in columns[1:]:
+        hashes ^= hash_rows(column)
+    return hashes
+
+
+def _hash_values(values: Any) -> Any:
     if values.dtype.kind == "S":
-        return _mixed(siphashes(distinct(values)))
+        return _mix(siphash(distinct(values)))
     if values.dtype.kind in (*INTEGERS, "f"):
-        return _mixed(values.view(f"u{values.dtype.itemsize}").astype(np.uint64))
-    return _mixed(values.astype(np.uint64))
+        return _mix(values.view(f"u{values.dtype.itemsize}").astype(np.uint64))
+    return _mix(values.astype(np.uint64))
 
 
-def _mixed(words: Any) -> Any:
+def _mix(words: Any) -> Any:
     words = words.copy()
     words ^= words >> np.uint64(30)
     words *= np.uint64(0xBF58476D1CE4E5B9)
@@ -53,20 +62,22 @@ def _mixed(words: Any) -> Any:
     return words
 
 
-def siphashes(texts: Any) -> Any:
+def siphash(texts: Any) -> Any:
     """SipHash-2-4 of each text (`S`, shape (n,)) under pandas' key; uint64, shape (n,)."""
     lengths = np.char.str_len(texts)
     long = np.flatnonzero(lengths > _LONG_TEXT)
     if not len(long):
-        return _side_by_side(texts, lengths)
-    hashes = _side_by_side(np.where(lengths > _LONG_TEXT, b"", texts).astype(f"S{_LONG_TEXT}"),
-                           np.where(lengths > _LONG_TEXT, 0, lengths))  # fmt: skip
+        return _siphash_together(texts, lengths)
+    hashes = _siphash_together(
+        np.where(lengths > _LONG_TEXT, b"", texts).astype(f"S{_LONG_TEXT}"),
+        np.where(lengths > _LONG_TEXT, 0, lengths),
+    )
     for row in long:
-        hashes[row] = _alone(bytes(texts[row]))
+        hashes[row] = _siphash_alone(bytes(texts[row]))
     return hashes
 
 
-def _side_by_side(texts: Any, lengths: Any) -> Any:
+def _siphash_together(texts: Any, lengths: Any) -> Any:
     """All texts at once, word by word."""
     lengths = lengths.astype(np.uint64)
     width = (texts.dtype.itemsize // 8 + 1) * 8  # the last word holds the length
@@ -80,29 +91,29 @@ def _side_by_side(texts: Any, lengths: Any) -> Any:
         word = words[:, number] | np.where(last, lengths << np.uint64(56), np.uint64(0))
         going = whole >= number
         before = state
-        state = _rounds([*state[:3], state[3] ^ word], 2)
+        state = _do_rounds([*state[:3], state[3] ^ word], 2)
         state[0] ^= word
         state = [np.where(going, new, old) for new, old in zip(state, before, strict=True)]
     state[2] ^= np.uint64(0xFF)
-    state = _rounds(state, 4)
+    state = _do_rounds(state, 4)
     return state[0] ^ state[1] ^ state[2] ^ state[3]
 
 
-def _alone(text: bytes) -> Any:
+def _siphash_alone(text: bytes) -> Any:
     """One text in Python's numbers: for thousands of words that is faster than numpy's."""
     state = [word ^ key for word, key in zip(_SIP, _KEY * 2, strict=True)]
     padded = text + bytes(7 - len(text) % 8) + bytes([len(text) % 256])
     for place in range(0, len(padded), 8):
         word = int.from_bytes(padded[place : place + 8], "little")
         state[3] ^= word
-        state = _plain_rounds(state, 2)
+        state = _do_plain_rounds(state, 2)
         state[0] ^= word
     state[2] ^= 0xFF
-    a, b, c, d = _plain_rounds(state, 4)
+    a, b, c, d = _do_plain_rounds(state, 4)
     return np.uint64(a ^ b ^ c ^ d)
 
 
-def _plain_rounds(state: list[int], number: int) -> list[int]:
+def _do_plain_rounds(state: list[int], number: int) -> list[int]:
     a, b, c, d = state
     for _ in range(number):
         a = (a + b) & _WORD
@@ -118,21 +129,21 @@ def _plain_rounds(state: list[int], number: int) -> list[int]:
     return [a, b, c, d]
 
 
-def _rounds(state: list[Any], number: int) -> list[Any]:
+def _do_rounds(state: list[Any], number: int) -> list[Any]:
     a, b, c, d = state
     for _ in range(number):
         a = a + b
-        b = _rotated(b, 13) ^ a
-        a = _rotated(a, 32)
+        b = _rotate(b, 13) ^ a
+        a = _rotate(a, 32)
         c = c + d
-        d = _rotated(d, 16) ^ c
+        d = _rotate(d, 16) ^ c
         a = a + d
-        d = _rotated(d, 21) ^ a
+        d = _rotate(d, 21) ^ a
         c = c + b
-        b = _rotated(b, 17) ^ c
-        c = _rotated(c, 32)
+        b = _rotate(b, 17) ^ c
+        c = _rotate(c, 32)
     return [a, b, c, d]
 
 
-def _rotated(words: Any, bits: int) -> Any:
+def _rotate(words: Any, bits: int) -> Any:
     return (words << np.uint64(bits)) | (words >> np.uint64(64 - bits))

@@ -6,6 +6,7 @@ table costs nothing before it is asked.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -57,11 +58,19 @@ class Texts:
 
     hashes: sorted, uint64, shape (n,), no two alike. starts: where the words of each begin, int64,
     shape (n,). lengths: how many words of 8 bytes each has, int32, shape (n,). words: uint64, the
-    texts one after the other, each filled up with zeros.
+    texts one after the other, each filled up with zeros. hash_words: as hashes_of.
     """
 
-    def __init__(self, hashes: Any, starts: Any, lengths: Any, words: Any) -> None:
+    def __init__(
+        self,
+        hashes: Any,
+        starts: Any,
+        lengths: Any,
+        words: Any,
+        hash_words: Callable[[Any], Any],
+    ) -> None:
         self._hashes, self._starts, self._lengths, self._words = hashes, starts, lengths, words
+        self._hash_words = hash_words
         self._longest = 8 * int(lengths.max(initial=1))
 
     def __len__(self) -> int:
@@ -76,7 +85,7 @@ class Texts:
             fitting = np.char.str_len(values) <= self._longest
             values = values.astype(f"S{self._longest}")
         asked = words_of(values)
-        hashes = hashes_of(asked)
+        hashes = self._hash_words(asked)
         places = np.searchsorted(self._hashes, hashes)
         np.minimum(places, len(self._hashes) - 1, out=places)
         found = self._hashes[places] == hashes
@@ -146,8 +155,13 @@ class Lookup:
         return self._beside[name][places] if len(self._beside[name]) else np.zeros(len(places))
 
 
-def read_lookup(directory: Path, table: dict[str, Any]) -> Lookup:
-    """Open a table's files. Small ones are read; of the others nothing is, yet."""
+def read_lookup(
+    directory: Path, table: dict[str, Any], hash_words: Callable[[Any], Any] = hashes_of
+) -> Lookup:
+    """Open a table's files. Small ones are read; of the others nothing is, yet.
+
+    hash_words: what texts are looked up by.
+    """
 
     def array(name: str) -> Any:
         path = directory / f"{table['file']}.{name}.npy"
@@ -158,8 +172,10 @@ def read_lookup(directory: Path, table: dict[str, Any]) -> Lookup:
     keys: list[Numbers | Texts] = []
     for number, key in enumerate(table["keys"]):
         if key["kind"] == "text":
-            names = ("hashes", "starts", "lengths", "words")
-            keys.append(Texts(*(array(f"{number}.{name}") for name in names)))
+            hashes, starts, lengths, words = (
+                array(f"{number}.{name}") for name in ("hashes", "starts", "lengths", "words")
+            )
+            keys.append(Texts(hashes, starts, lengths, words, hash_words))
         else:
             keys.append(Numbers(array(f"{number}.keys"), key["nan"]))
     order = array("order") if len(keys) > 1 else None

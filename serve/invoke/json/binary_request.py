@@ -49,8 +49,11 @@ _MARKS_ESCAPE = rb"\u0000"
 
 #: What an input says when its data are elsewhere than in its JSON.
 _ELSEWHERE = {
-    "binary_data_size", "shared_memory_region", "shared_memory_byte_size", "shared_memory_offset",
-}  # fmt: skip
+    "binary_data_size",
+    "shared_memory_region",
+    "shared_memory_byte_size",
+    "shared_memory_offset",
+}
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ def binary_request(text: bytes, answer_is_large: bool = False) -> Steps[BinaryRe
         size = sum(map(len, pieces))
         each["parameters"] = {**_parameters(each), "binary_data_size": size}
     in_json = _ask_for_binary(envelope)
-    return BinaryRequest(_dumped(envelope), tensors, in_json)
+    return BinaryRequest(_dump(envelope), tensors, in_json)
 
 
 def _has_many(text: bytes, keys: int) -> Steps[bool]:
@@ -277,7 +280,7 @@ def _asked_for_binary(output: Any) -> Iterator[str]:
         yield output["name"]
 
 
-def _dumped(envelope: dict[str, Any]) -> bytes:
+def _dump(envelope: dict[str, Any]) -> bytes:
     try:
         return orjson.dumps(envelope)
     except TypeError as error:  # an integer of more than 64 bits, a lone surrogate

@@ -34,9 +34,9 @@ Steps = Generator[None, None, _T]
 _LONGEST_CHUNK = 256 * 1024
 #: Bytes of text that are read in one step; elements, and about how many bytes of strings, that are
 #: written in one.
-_READ_AT_ONCE = 64 * 1024
-_WRITTEN_AT_ONCE = 4 * 1024
-_STRINGS_AT_ONCE = 128 * 1024
+READ_AT_ONCE = 64 * 1024
+WRITTEN_AT_ONCE = 4 * 1024
+STRINGS_AT_ONCE = 128 * 1024
 
 _Types = dict[str, "np.dtype[Any]"]
 _FLOATS: _Types = {"FP32": np.dtype("<f4"), "FP64": np.dtype("<f8")}
@@ -48,7 +48,7 @@ _WIDE: dict[str, tuple[Literal["d", "i", "u"], np.dtype[Any]]] = {
     **dict.fromkeys(_FLOATS, ("d", np.dtype("f8"))),
     **dict.fromkeys(_SIGNED, ("i", np.dtype("i8"))),
     **dict.fromkeys(_UNSIGNED, ("u", np.dtype("u8"))),
-}  # fmt: skip
+}
 #: The data types whose data may stand in JSON.
 DATA_TYPES = frozenset({*_NUMBERS, "BOOL", "BYTES"})
 
@@ -67,16 +67,19 @@ class NotTaken(Exception):
     """The text is for tritonserver itself to judge."""
 
 
-def read_data(text: bytes, start: int, end: int, datatype: str) -> Steps[tuple[list[bytes], int]]:
+def read_data(
+    text: bytes, start: int, end: int, datatype: str, read_at_once: int = READ_AT_ONCE
+) -> Steps[tuple[list[bytes], int]]:
     """Read the list text[start:end] as a tensor's data.
 
     Returns its bytes in pieces, as the binary protocol has them, and the number of elements.
-    Raises NotTaken.
+    read_at_once: bytes of text in one step. Raises NotTaken.
     """
     pieces: list[bytes] = []
     count = 0
-    for chunk in _chunks(text, start, end, strings=datatype == "BYTES"):
-        piece, elements = _read(chunk, datatype)
+    strings = datatype == "BYTES"
+    for chunk in _cut_chunks(text, start, end, read_at_once, strings=strings):
+        piece, elements = _read(chunk, datatype, read_at_once)
         pieces.append(piece)
         count += elements
         yield
@@ -84,14 +87,23 @@ def read_data(text: bytes, start: int, end: int, datatype: str) -> Steps[tuple[l
 
 
 def write_data(
-    raw: memoryview, datatype: str, count: int, written: Callable[[int], object] | None = None
+    raw: memoryview,
+    datatype: str,
+    count: int,
+    written: Callable[[int], object] | None = None,
+    written_at_once: int = WRITTEN_AT_ONCE,
 ) -> Steps[list[bytes]]:
     """Write a tensor's bytes as a flat JSON list, in pieces.
 
     written: told how many bytes each step wrote; what it raises ends it. Raises ValueError when
-    the bytes are not those of that many elements.
+    the bytes are not those of that many elements. written_at_once: elements in one step, but for
+    plain strings, of which STRINGS_AT_ONCE bytes are.
     """
-    texts = _written_strings(raw, count) if datatype == "BYTES" else _written(raw, datatype, count)
+    texts = (
+        _write_strings(raw, count, written_at_once)
+        if datatype == "BYTES"
+        else _write_numbers(raw, datatype, count, written_at_once)
+    )
     pieces = [b"["]
     for text in texts:
         if len(pieces) > 1:
@@ -107,35 +119,47 @@ def write_data(
 # Reading.
 
 
-def _chunks(text: bytes, start: int, end: int, *, strings: bool) -> Iterator[bytes]:
+def _cut_chunks(
+    text: bytes, start: int, end: int, read_at_once: int, *, strings: bool
+) -> Iterator[bytes]:
     """Cut a list into lists of whole elements that have the same leaves in the same order.
 
     At each cut a comma goes, the open lists are closed, and are opened again at the start of the
     next chunk. With an element on either side of the comma, the chunks are JSON exactly where the
-    text is. A cut that was made inside a string leaves a chunk that ends inside it, which is none.
+    text is. So a chunk is one of these:
+
+    1. longer than a step may take: not taken.
+    2. without an element on one side of its cuts: not taken, since the lists that are opened and
+       closed around it would make JSON of a text that is none.
+    3. of strings, where brackets are not counted since strings may hold some: as of a flat list. A
+       chunk of a deeper one is no JSON, nor is one whose cut was made inside a string.
+    4. of numbers or booleans, where they are: as deep as the text is there.
+    5. the last: the text closes its lists itself.
+    6. with a cut behind the list's end: not taken.
+    7. any other: all lists that are open at its cut are closed.
     """
     opened = 0
     while True:
-        cut = _cut(text, start + _READ_AT_ONCE, end, strings=strings)
-        if cut - start > _LONGEST_CHUNK:
+        cut = _find_cut(text, start + read_at_once, end, strings=strings)
+        if cut - start > _LONGEST_CHUNK:  # 1
             raise NotTaken
         chunk = text[start:cut]
         inside = chunk.strip()
-        if not inside or (opened and inside.startswith(b"]")):
+        if not inside or (opened and inside.startswith(b"]")):  # 2, at its start
             raise NotTaken
-        if cut < end and inside.endswith(b"["):
+        if cut < end and inside.endswith(b"["):  # 2, at its end
             raise NotTaken
         before = opened
-        if strings and opened == 0 and inside.startswith(b"["):
-            opened = 1  # as in a flat list; a chunk of a deeper one is no JSON
-        elif not strings:
+        if strings and opened == 0 and inside.startswith(b"["):  # 3
+            opened = 1
+        elif not strings:  # 4
             opened += _depth(chunk)
-        if cut == end:
+        if cut == end:  # 5
             yield b"[" * before + chunk
             return
-        if opened < 1:
+        if opened < 1:  # 6
             raise NotTaken
-        yield b"[" * before + chunk + b"]" * opened
+        yield b"[" * before + chunk + b"]" * opened  # 7
         start = cut + 1
 
 
@@ -147,7 +171,7 @@ def _depth(chunk: bytes) -> int:
     return int(np.count_nonzero(bytes_ == ord("[")) - np.count_nonzero(bytes_ == ord("]")))
 
 
-def _cut(text: bytes, start: int, end: int, *, strings: bool) -> int:
+def _find_cut(text: bytes, start: int, end: int, *, strings: bool) -> int:
     """Where a comma stands that may divide two elements; end if there is none."""
     if not strings:
         comma = text.find(b",", start, end)
@@ -161,10 +185,10 @@ def _cut(text: bytes, start: int, end: int, *, strings: bool) -> int:
     return end
 
 
-def _read(chunk: bytes, datatype: str) -> tuple[bytes, int]:
+def _read(chunk: bytes, datatype: str, read_at_once: int) -> tuple[bytes, int]:
     try:
         if datatype == "BYTES":
-            return read_plain(chunk) or _read_few_strings(chunk)
+            return read_plain(chunk) or _read_few_strings(chunk, read_at_once)
         if datatype == "BOOL":
             return _read_plain_bools(chunk) or _read_bools(orjson.loads(chunk))
         asked, wide = _WIDE[datatype]
@@ -196,24 +220,24 @@ def _read_plain_bools(chunk: bytes) -> tuple[bytes, int] | None:
 
 
 def _read_bools(values: list[object]) -> tuple[bytes, int]:
-    flat = _flat(values, bool)
+    flat = _flatten(values, bool)
     return bytes(flat), len(flat)
 
 
-def _read_few_strings(chunk: bytes) -> tuple[bytes, int]:
+def _read_few_strings(chunk: bytes, read_at_once: int) -> tuple[bytes, int]:
     """Strings that are not plain, one by one; tritonserver is faster at many of them."""
-    if len(chunk) >= _READ_AT_ONCE:
+    if len(chunk) >= read_at_once:
         raise NotTaken
     return _read_strings(orjson.loads(chunk))
 
 
 def _read_strings(values: list[object]) -> tuple[bytes, int]:
-    encoded = [*map(str.encode, _flat(values, str))]
+    encoded = [*map(str.encode, _flatten(values, str))]
     heads = map(_LENGTH.pack, map(len, encoded))
     return b"".join(chain.from_iterable(zip(heads, encoded, strict=True))), len(encoded)
 
 
-def _flat(values: list[object], kind: type[_T]) -> list[_T]:
+def _flatten(values: list[object], kind: type[_T]) -> list[_T]:
     for _ in range(_DEEPEST):
         kinds = set(map(type, values))
         if kinds <= {kind}:
@@ -227,38 +251,38 @@ def _flat(values: list[object], kind: type[_T]) -> list[_T]:
 # Writing.
 
 
-def _written(raw: memoryview, datatype: str, count: int) -> Iterator[bytes]:
+def _write_numbers(raw: memoryview, datatype: str, count: int, at_once: int) -> Iterator[bytes]:
     kind = np.dtype("u1") if datatype == "BOOL" else _NUMBERS[datatype]
     if len(raw) != count * kind.itemsize:
         raise ValueError(f"{len(raw)} bytes, {count} elements of {datatype}")
     values = np.frombuffer(raw, kind)
-    for start in range(0, count, _WRITTEN_AT_ONCE):
-        part = values[start : start + _WRITTEN_AT_ONCE]
+    for start in range(0, count, at_once):
+        part = values[start : start + at_once]
         if datatype == "BOOL":
-            yield _dumped(part != 0)
+            yield _dump(part != 0)
         elif datatype in _FLOATS:
             with np.errstate(all="ignore"):  # a signalling NaN; a sum that is too large
                 doubles = part.astype("f8")  # tritonserver writes an FP32 as the double that it is
                 total = doubles.sum()
             if np.isfinite(total) or np.isfinite(doubles).all():  # a sum is, only if all are
-                yield _dumped(doubles)
+                yield _dump(doubles)
             else:
                 yield json.dumps(doubles.tolist(), separators=(",", ":")).encode()[1:-1]
         else:
-            yield _dumped(part.copy())
+            yield _dump(part.copy())
 
 
-def _dumped(values: np.ndarray[Any, Any]) -> bytes:
+def _dump(values: np.ndarray[Any, Any]) -> bytes:
     return orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1]
 
 
-def _written_strings(raw: memoryview, count: int) -> Iterator[bytes]:
+def _write_strings(raw: memoryview, count: int, at_once: int) -> Iterator[bytes]:
     whole = bytes(raw)
     position = written = 0
     while position < len(whole):
-        window = whole[position : position + _STRINGS_AT_ONCE]
+        window = whole[position : position + STRINGS_AT_ONCE]
         plain = write_plain(window, last=position + len(window) == len(whole))
-        text, used, strings = plain or _one_by_one(whole, position)
+        text, used, strings = plain or _write_one_by_one(whole, position, at_once)
         position += used
         written += strings
         yield text
@@ -266,12 +290,12 @@ def _written_strings(raw: memoryview, count: int) -> Iterator[bytes]:
         raise ValueError(f"{len(raw)} bytes of {written} strings, {count} elements")
 
 
-def _one_by_one(whole: bytes, first: int) -> tuple[bytes, int, int]:
+def _write_one_by_one(whole: bytes, first: int, at_once: int) -> tuple[bytes, int, int]:
     """As write_plain, for any strings."""
     strings: list[bytes] = []
     position = first
-    limit = min(len(whole), first + _STRINGS_AT_ONCE)
-    while position < limit and len(strings) < _WRITTEN_AT_ONCE:
+    limit = min(len(whole), first + STRINGS_AT_ONCE)
+    while position < limit and len(strings) < at_once:
         try:
             start = position + _LENGTH.size
             position = start + _LENGTH.unpack_from(whole, position)[0]
@@ -280,10 +304,10 @@ def _one_by_one(whole: bytes, first: int) -> tuple[bytes, int, int]:
         if position > len(whole):
             raise ValueError(f"{len(whole)} bytes that end inside a string")
         strings.append(whole[start:position])
-    return _quoted(strings), position - first, len(strings)
+    return _quote(strings), position - first, len(strings)
 
 
-def _quoted(strings: list[bytes]) -> bytes:
+def _quote(strings: list[bytes]) -> bytes:
     try:
         return orjson.dumps([*map(bytes.decode, strings)])[1:-1]
     except (UnicodeDecodeError, TypeError):

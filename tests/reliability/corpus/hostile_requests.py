@@ -106,9 +106,10 @@ def shapes() -> Iterator[HostileRequest]:
                 f"shape {label} of {kind}", "a shape that the data do not have", _json(content)
             )
     yield HostileRequest(
-        "shape of a negative length", "a shape that the data do not have",
+        "shape of a negative length",
+        "a shape that the data do not have",
         _json(lambda: body(tensor("FP32", [-2], [1, 1]))),
-    )  # fmt: skip
+    )
 
 
 # -- nesting
@@ -158,13 +159,16 @@ def bombs() -> Iterator[HostileRequest]:
     family = "a body that inflates without end"
     for label, size in (("512 MB", 512 * _MIB), ("2 GB", 2048 * _MIB)):
         yield HostileRequest(
-            f"gzip of {label}", family,
-            _json(functools.partial(bomb, size), ("Content-Encoding", "gzip")), (400, 413),
-        )  # fmt: skip
+            f"gzip of {label}",
+            family,
+            _json(functools.partial(bomb, size), ("Content-Encoding", "gzip")),
+            (400, 413),
+        )
     yield HostileRequest(
-        "gzip that is cut off", family,
+        "gzip that is cut off",
+        family,
         _json(lambda: gzip.compress(body(_GOOD))[:-12], ("Content-Encoding", "gzip")),
-    )  # fmt: skip
+    )
 
 
 # -- what the envelope says
@@ -209,7 +213,8 @@ _ENVELOPES: dict[str, tuple[str, Callable[[], bytes]]] = {
         lambda: body(_GOOD, parameters={"sequence_id": "x" * 300, "sequence_start": True}),
     ),
     "numbers in BYTES": (
-        "data of another type", lambda: body(tensor("BYTES", [2], [1, 2])),
+        "data of another type",
+        lambda: body(tensor("BYTES", [2], [1, 2])),
     ),
     "FP16 in JSON, named `out of memory`": (
         "a caller's words that mean a shortage",
@@ -223,7 +228,9 @@ _ENVELOPES: dict[str, tuple[str, Callable[[], bytes]]] = {
         "shared memory of others",
         lambda: body(
             {
-                "name": "IN_FP32", "datatype": "FP32", "shape": [2],
+                "name": "IN_FP32",
+                "datatype": "FP32",
+                "shape": [2],
                 "parameters": {"shared_memory_region": "x", "shared_memory_byte_size": 8},
             }
         ),
@@ -249,7 +256,7 @@ _ENVELOPES: dict[str, tuple[str, Callable[[], bytes]]] = {
     "no object": ("no request", lambda: b"[]"),
     "nothing but blanks": ("no request", lambda: b" " * 1000),
     "not UTF-8": ("no request", lambda: b'{"inputs":[{"name":"\xff\xfe"}]}'),
-}  # fmt: skip
+}
 
 
 def envelopes() -> Iterator[HostileRequest]:
@@ -352,9 +359,11 @@ def framing() -> Iterator[HostileRequest]:
         )
     many = [(f"X-{number}", "y" * 50) for number in range(5000)]
     yield HostileRequest(
-        "5,000 headers", "a long header",
-        lambda path: request(path, body(_GOOD), many), (0, 200, 400, 431),
-    )  # fmt: skip
+        "5,000 headers",
+        "a long header",
+        lambda path: request(path, body(_GOOD), many),
+        (0, 200, 400, 431),
+    )
     yield HostileRequest("an endless header line", "a long header", _endless_header, _CUT)
     yield HostileRequest("1,000,000 chunks", "many tiny chunks", _tiny_chunks, (0, 400, 413))
     yield HostileRequest("512 MB to POST /models", "a large body", _models_body, _CUT)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
-from bench.proc import Process
 from bench.rows import fitting
-from bench.rows.fitting import Held, Replayed
+from bench.rows.fitting import HeldMemory, Replayed
 from bench.rows.workflows import PREDICTOR, TRANSFORM, long_enough, part_of
+from measuring.proc import Process
 
 
 def report(loaded: int, failures: int, cold: float | None) -> dict[str, Any]:
@@ -19,7 +20,9 @@ def report(loaded: int, failures: int, cold: float | None) -> dict[str, Any]:
         "hit_ratio": 0.5,
         "latency_s": {"cold": {"p50": cold}, "warm": {"p50": 0.01}},
         "loading": {
-            "most_loaded": loaded, "evictions": 3, "model_memory_bytes": {"p50": 250_000_000},
+            "most_loaded": loaded,
+            "evictions": 3,
+            "model_memory_bytes": {"p50": 250_000_000},
         },
         "seconds": 4.0,
         "over_time": {
@@ -32,19 +35,20 @@ def report(loaded: int, failures: int, cold: float | None) -> dict[str, Any]:
             {"requests": 20, "failures": 20},
             {"requests": 0, "failures": 0},
         ],
-    }  # fmt: skip
+    }
 
 
 def test_lines_compare_the_compiled_with_the_ensemble() -> None:
     """What fits, what was answered, what one holds; where nothing was cold there is no latency."""
     found = {
         "ensemble": Replayed(
-            report(10, 1, 4.0), Held({TRANSFORM: (10, 2500.0), PREDICTOR: (10, 2000.0)})
+            report(10, 1, 4.0), HeldMemory({TRANSFORM: (10, 2500.0), PREDICTOR: (10, 2000.0)})
         ),
-        "compiled": Replayed(report(30, 0, None), Held({TRANSFORM: (30, 600.0)})),
+        "compiled": Replayed(report(30, 0, None), HeldMemory({TRANSFORM: (30, 600.0)})),
     }
     lines = {
-        line.what.removeprefix("dense: "): line for line in fitting.lines("fit", "dense", found)
+        line.what.removeprefix("dense: "): line
+        for line in fitting.list_lines("fit", "dense", found)
     }
     fits = lines["loaded at once in 8GB"]
     assert fits.ratio == pytest.approx(3)
@@ -76,19 +80,22 @@ def test_parts_are_told_by_the_path(path: str, part: str) -> None:
     assert part_of(path) == part
 
 
-def test_what_is_held_is_summed_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_held_is_summed_by_part() -> None:
     """A process that ends while it is looked at counts nothing."""
 
-    def size(pids: list[int]) -> float:
-        if pids == [3]:
+    def size(pids: Iterable[int]) -> float:
+        (pid,) = pids
+        if pid == 3:
             raise FileNotFoundError
-        return 100.0 * pids[0]
+        return 100.0 * pid
 
-    monkeypatch.setattr(fitting, "proportional_mb", size)
     paths = ("/m.0_transformworkflow/1/model.py", "/m.1_predictpytorch/1/model.pt", "/x/1/model.py")
     stubs = [Process(pid, 1, ("stub", path), 0.0) for pid, path in enumerate(paths, start=1)]
-    assert fitting.held(stubs, False).parts == {TRANSFORM: (1, 100.0), PREDICTOR: (1, 200.0)}
-    alone = fitting.held(stubs, True)
+    assert fitting.sum_by_part(stubs, False, size).parts == {
+        TRANSFORM: (1, 100.0),
+        PREDICTOR: (1, 200.0),
+    }
+    alone = fitting.sum_by_part(stubs, True, size)
     assert alone.parts == {TRANSFORM: (2, 300.0)}
     assert (alone.processes, alone.each(TRANSFORM), alone.each(PREDICTOR)) == (2, 150.0, None)
 

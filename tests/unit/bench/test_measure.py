@@ -8,7 +8,7 @@ from bench.measure import (
     Goal,
     Line,
     Unit,
-    in_turn,
+    measure_in_turn,
     ratio_at_least,
     ratio_at_most,
     value_at_most,
@@ -79,8 +79,8 @@ def test_sides_are_measured_in_turn() -> None:
 
     rounds: list[int] = []
     sides = {"a": lambda: side("a"), "b": lambda: side("b")}
-    values = in_turn(2, sides, rounds.append)
+    values = measure_in_turn(2, sides, rounds.append)
     assert order == ["a", "b", "b", "a", "a", "b"]
     assert rounds == [0, 1, 2]
     assert values == {"a": [4.0, 5.0], "b": [3.0, 6.0]}
-    assert in_turn(1, sides, rounds.append, warm=False) == {"a": [8.0], "b": [7.0]}
+    assert measure_in_turn(1, sides, rounds.append, warm=False) == {"a": [8.0], "b": [7.0]}

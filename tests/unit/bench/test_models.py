@@ -8,7 +8,7 @@ import pytest
 
 from bench import models
 from bench.errors import BenchError
-from bench.models import Archives
+from bench.models import Archives, WideExport
 
 
 def test_workflow_alone_is_an_archive_of_one_model(tmp_path: Path) -> None:
@@ -23,40 +23,36 @@ def test_workflow_alone_is_an_archive_of_one_model(tmp_path: Path) -> None:
 
 def test_every_workflow_of_an_export_is_found() -> None:
     """And its predictor and executor are none."""
-    found = models.workflow_steps(models.export_directory("two_workflows"))
+    found = models.list_workflow_steps(models.find_export("two_workflows"))
     assert len(found) == 2
     assert all(map(models.is_workflow, found))
     assert not models.is_workflow("1_predictpytorchtriton")
 
 
-def test_wide_export_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wide_export_is_made_once(tmp_path: Path) -> None:
     """And again when what makes it changes; one of another recipe is removed."""
-    recipe = tmp_path / "recipe.py"
-    monkeypatch.setattr(models, "_MADE", tmp_path / "exports")
-    monkeypatch.setattr(models, "_MADE_BY", (recipe,))
-    python = tmp_path / "python"
+    recipe, python = tmp_path / "recipe.py", tmp_path / "python"
+    wide = WideExport(tmp_path / "exports", (recipe,), python)
     python.write_text('#!/bin/sh\nmkdir -p "$3/wide"\necho made >> "$3/../../count"\n')
     python.chmod(0o755)
-    monkeypatch.setattr(models, "_MODELS_PYTHON", python)
     recipe.write_text("one")
-    made = models.export_directory(models.WIDE)
-    assert made.is_dir()
-    assert models.export_directory(models.WIDE) == made
+    first = models.find_export(models.WIDE, wide)
+    assert first.is_dir()
+    assert models.find_export(models.WIDE, wide) == first
     recipe.write_text("two")
-    again = models.export_directory(models.WIDE)
-    assert again != made
-    assert not made.exists()
+    again = models.find_export(models.WIDE, wide)
+    assert again != first
+    assert not first.exists()
     assert (tmp_path / "count").read_text().split() == ["made", "made"]
 
 
-def test_wide_export_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wide_export_that_fails_says_why(tmp_path: Path) -> None:
     """Its last words, or that the environment is not there."""
-    monkeypatch.setattr(models, "_MADE", tmp_path / "exports")
     python = tmp_path / "python"
-    monkeypatch.setattr(models, "_MODELS_PYTHON", python)
+    wide = WideExport(folder=tmp_path / "exports", python=python)
     with pytest.raises(BenchError, match="make setup"):
-        models.export_directory(models.WIDE)
+        models.find_export(models.WIDE, wide)
     python.write_text("#!/bin/sh\necho no such operator >&2\nexit 3\n")
     python.chmod(0o755)
     with pytest.raises(BenchError, match="no such operator"):
-        models.export_directory(models.WIDE)
+        models.find_export(models.WIDE, wide)

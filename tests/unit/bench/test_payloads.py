@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from bench import payloads
-from bench.payloads import Payload, Tensor
+from bench.payloads import Payload, PayloadTensor
 
 
 def echoed(payload: Payload, change: Callable[[dict[str, Any]], None] | None = None) -> bytes:
@@ -131,9 +131,9 @@ def test_sizes_are_what_the_rows_say(datatype: str, count: int, kilobytes: int) 
     assert size == pytest.approx(kilobytes, rel=0.1)
 
 
-def tensor(name: str, values: list[Any], dtype: Any, datatype: str) -> Tensor:
+def tensor(name: str, values: list[Any], dtype: Any, datatype: str) -> PayloadTensor:
     """One column."""
-    return Tensor(name, datatype, (len(values),), np.array(values, dtype))
+    return PayloadTensor(name, datatype, (len(values),), np.array(values, dtype))
 
 
 REQUEST = (
@@ -180,7 +180,7 @@ def test_groups_are_taken_whole() -> None:
 
 def test_binary_request_is_laid_out_as_triton_reads_it() -> None:
     """One part after the other, texts with their lengths before them; answers are wanted so too."""
-    payload = payloads.binary(REQUEST[:2])
+    payload = payloads.encode_binary(REQUEST[:2])
     assert payload.json_size is not None
     head = json.loads(payload.body[: payload.json_size])
     sizes = [one["parameters"]["binary_data_size"] for one in head["inputs"]]
@@ -192,10 +192,14 @@ def test_binary_request_is_laid_out_as_triton_reads_it() -> None:
 def _binary_answer(labels: list[int], scores: list[float]) -> tuple[dict[str, str], bytes]:
     parts = [np.array(labels, np.int64).tobytes(), np.array(scores, np.float32).tobytes()]
     outputs = [
-        {"name": name, "datatype": datatype, "shape": [2],
-         "parameters": {"binary_data_size": len(part)}}
+        {
+            "name": name,
+            "datatype": datatype,
+            "shape": [2],
+            "parameters": {"binary_data_size": len(part)},
+        }
         for name, datatype, part in zip(("label", "score"), ("INT64", "FP32"), parts, strict=True)
-    ]  # fmt: skip
+    ]
     head = json.dumps({"outputs": outputs}).encode()
     media = f"application/vnd.sagemaker-triton.binary+json;json-header-size={len(head)}"
     return {"content-type": media}, head + b"".join(parts)
@@ -204,7 +208,7 @@ def _binary_answer(labels: list[int], scores: list[float]) -> tuple[dict[str, st
 def test_an_answer_may_be_what_is_right() -> None:
     """Floats within the tolerance, whole numbers exactly, however large they are."""
     right = _binary_answer([1_000_000, 2], [0.5, 0.25])
-    payload = payloads.binary(REQUEST).answered(*right, tolerance=1e-6)
+    payload = payloads.encode_binary(REQUEST).answered(*right, tolerance=1e-6)
     assert payload.fault(*right) is None
     assert payload.fault(*_binary_answer([1_000_000, 2], [0.5000001, 0.25])) is None
     assert payload.fault(*_binary_answer([1_000_000, 2], [0.51, 0.25]))

@@ -9,12 +9,20 @@ import pytest
 
 from bench import wrk
 from bench.errors import LoadFailed, ProgramMissing
-from bench.machine import wrk_version
+from bench.machine import find_wrk_version
 
 _COUNTS = {
-    "requests": 1400, "duration_us": 700_000, "p50_us": 205.0, "p90_us": 260.0, "p99_us": 900.5,
-    "connect": 0, "read": 0, "write": 0, "status": 0, "timeout": 0,
-}  # fmt: skip
+    "requests": 1400,
+    "duration_us": 700_000,
+    "p50_us": 205.0,
+    "p90_us": 260.0,
+    "p99_us": 900.5,
+    "connect": 0,
+    "read": 0,
+    "write": 0,
+    "status": 0,
+    "timeout": 0,
+}
 
 
 def printed(**others: int) -> str:
@@ -68,5 +76,5 @@ def test_missing_program_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_version_is_the_first_line_without_the_copyright() -> None:
     """Debian's has its build in it."""
     said = "wrk debian/4.1.0-3+b2 [epoll] Copyright (C) 2012 Will Glozer\nUsage: wrk <options>"
-    assert wrk_version(said) == "debian/4.1.0-3+b2 [epoll]"
-    assert wrk_version("") == "not known"
+    assert find_wrk_version(said) == "debian/4.1.0-3+b2 [epoll]"
+    assert find_wrk_version("") == "not known"

@@ -15,9 +15,9 @@ import tritonclient.grpc.aio as triton_grpc
 
 from container.ports import Ports, choose_ports
 from container.settings import Settings, read_settings
-from container.triton_command import TritonCommand, build_command, shm_prefix_for
-from container.triton_process import TritonProcess
-from container.triton_runtime import TritonRuntime, find_runtime
+from container.tritonserver.command import TritonCommand, build_command, shm_prefix_for
+from container.tritonserver.process import TritonProcess
+from container.tritonserver.runtime import TritonRuntime, find_runtime
 
 ROOT = Path(__file__).parents[3]
 WHEEL_2_36 = ROOT / ".triton/2.36/pytriton/tritonserver/bin/tritonserver"

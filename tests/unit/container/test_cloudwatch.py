@@ -19,7 +19,7 @@ from container.cloudwatch import MetricsPublisher, failure_kind, parse_metrics, 
 from container.settings import Settings, read_settings
 from tests.fakes import tritonserver as fake
 from tests.unit.container.conftest import ROOT
-from tests.unit.container.test_triton_process import until
+from tests.unit.container.tritonserver.test_process import until
 
 PAGE = """
 # HELP nv_inference_count Number of inferences
@@ -163,9 +163,18 @@ async def test_it_publishes_until_it_is_cancelled(logs: Any, metrics_port: int) 
         aws.add_response("put_log_events", {})
         aws.add_response("put_log_events", {})
         task = asyncio.create_task(publisher(logs, metrics_port, interval_s=0.01).run())
-        await until(lambda: not aws._queue)  # the Stubber's own list of what is still expected
+        await until(lambda: _is_used_up(aws))
         task.cancel()
         await asyncio.wait({task})
+
+
+def _is_used_up(aws: Stubber) -> bool:
+    """Whether everything that was expected has come."""
+    try:
+        aws.assert_no_pending_responses()
+    except AssertionError:
+        return False
+    return True
 
 
 async def test_the_page_is_fetched_without_a_proxy(

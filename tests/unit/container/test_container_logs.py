@@ -32,7 +32,7 @@ def stream() -> Iterator[io.StringIO]:
 
 
 def test_an_event_is_time_level_sentence_fields(stream: io.StringIO) -> None:
-    """The shape that the README shows."""
+    """Time, level, sentence, fields."""
     log.info("model loaded", extra={"took_s": 1.9, "url": "/opt/ml/models/a b"})
     assert re.fullmatch(
         r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z INFO model loaded took_s=1.9"

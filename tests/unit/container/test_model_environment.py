@@ -25,8 +25,12 @@ def test_clean() -> None:
     """Neither credentials nor where they are to be had, nor this container's settings."""
     seen = seen_by_models(ENVIRONMENT, "clean")
     assert list(seen) == [
-        "PATH", "LD_LIBRARY_PATH", "HF_HOME", "SAGEMAKER_MULTI_MODEL", "AWSOME",
-    ]  # fmt: skip
+        "PATH",
+        "LD_LIBRARY_PATH",
+        "HF_HOME",
+        "SAGEMAKER_MULTI_MODEL",
+        "AWSOME",
+    ]
 
 
 def test_all() -> None:

@@ -16,7 +16,7 @@ def pytest_asyncio_loop_factories(
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """What touches sockets runs on both; the rest on the one that production runs on."""
     loops: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"uvloop": uvloop.new_event_loop}
-    if "triton_http" in item.nodeid:
+    if "triton/test_http" in item.nodeid:
         loops["asyncio"] = asyncio.new_event_loop
     return loops
 

@@ -5,24 +5,35 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import functools
 import json
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from container.triton_process import TritonProcess
+from tritonclient.grpc import aio as triton_grpc
+
+from container.tritonserver.process import TritonProcess
 from ensemble_tools import Limits
-from serve.invoke.invocation import Invocation, Request
+from serve.invoke.invocation import Invocation
+from serve.invoke.request import Request
 from serve.invoke.translation import Translation
+from serve.limit import TimeLimit
 from serve.models.admission import Admission, AdmissionSettings
 from serve.models.lifecycle import Lifecycle, LifecycleSettings
-from serve.models.registry import Registry
+from serve.models.registry import Model, Registry, State
 from serve.models.revival import Revival
-from serve.threads import NoThread
+from serve.models.waiting_room import WaitingRooms
+from serve.resources.footprints import Footprints, StubSettings
+from serve.resources.ledger import Ledger
+from serve.threads import NoThread, in_daemon_thread
 from serve.triton.client import TritonClient
-from serve.triton.hosting import Hosting
+from serve.triton.connection import Answer
+from serve.triton.hosting import Hosting, HostingSettings
+from serve.triton.http import TritonHttp
+from serve.triton.stubs import Stub, find_stubs
 from serve.triton.trials import Trials
 from tests.fakes import tritonserver as fake
 from tests.unit.container.conftest import make_stage
@@ -30,6 +41,7 @@ from tests.unit.container.conftest import make_stage
 #: For anything that must happen; a failure, not a sleep.
 WAIT_S = 30.0
 LOOK_S = 0.01
+T = TypeVar("T")
 #: With so many instances that twenty callers reach tritonserver together.
 CONFIG = """backend: "python"
 instance_group { count: 20 kind: KIND_CPU }
@@ -45,6 +57,48 @@ ensemble_scheduling { step { model_name: "step" model_version: -1
 DEAD = {"status": 500, "message": "Stub process 'm_0_0' is not healthy."}
 
 
+class HookedClient(TritonClient):
+    """A client in whose calls a test takes part: `instead` has what comes in a method's place."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.instead: dict[str, Callable[..., Awaitable[Any]]] = {}
+
+    async def load(self, *arguments: Any) -> None:
+        """As told, or as it is."""
+        await self.instead.get("load", super().load)(*arguments)
+
+    async def unload(self, *arguments: Any, **named: Any) -> None:
+        """As told, or as it is."""
+        await self.instead.get("unload", super().unload)(*arguments, **named)
+
+    async def until_live(self, *arguments: Any) -> None:
+        """As told, or as it is."""
+        await self.instead.get("until_live", super().until_live)(*arguments)
+
+    async def infer(self, *arguments: Any, **named: Any) -> Answer:
+        """As told, or as it is."""
+        answer: Answer = await self.instead.get("infer", super().infer)(*arguments, **named)
+        return answer
+
+    def itself(self, name: str) -> Callable[..., Awaitable[Any]]:
+        """The method as it is."""
+        return functools.partial(getattr(TritonClient, name), self)
+
+
+class NotedRevival(Revival):
+    """Tells when a model is asked to come back."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.on_revive: Callable[[], object] = lambda: None
+
+    async def revive(self, model: Model, generation: int) -> None:
+        """As it is."""
+        self.on_revive()
+        await super().revive(model, generation)
+
+
 @dataclass
 class Joined:
     """Everything between the routes and a fake tritonserver."""
@@ -54,9 +108,12 @@ class Joined:
     record: Path
     process: TritonProcess
     registry: Registry
-    triton: TritonClient
+    triton: HookedClient
+    http: TritonHttp
+    control: triton_grpc.InferenceServerClient
+    ledger: Ledger
     hosting: Hosting
-    revival: Revival
+    revival: NotedRevival
     lifecycle: Lifecycle
     invocation: Invocation
 
@@ -85,13 +142,13 @@ class Joined:
 
     async def held(self) -> list[str]:
         """What tritonserver holds."""
-        index = await self.triton._control.get_model_repository_index()
+        index = await self.control.get_model_repository_index()
         return [model.name for model in index.models if model.state in {"READY", "LOADING"}]
 
     async def assert_empty(self) -> None:
         """No model in the registry, nothing on disk, nothing in tritonserver, no room held."""
-        assert self.registry._models == {}
-        assert self.lifecycle._admission._ledger.loading == []
+        assert self.registry.count(*State) == 0
+        assert self.ledger.loading == []
         assert list(self.repository.iterdir()) == []
         assert await self.held() == []
 
@@ -101,9 +158,29 @@ def no_descriptor(*_: object, **__: object) -> Any:
     raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
-async def no_thread(*_: object) -> Any:
-    """In the place of what works in a thread: there is none."""
-    raise NoThread("can't start new thread")
+@dataclass
+class Lacking:
+    """In the place of what looks for stubs and of what works in a thread: perhaps it cannot."""
+
+    descriptors: bool = False
+    threads: bool = False
+
+    def find_stubs(self, serving: Path, names: Collection[str]) -> frozenset[Stub]:
+        """As it is, but without descriptors."""
+        if self.descriptors:
+            no_descriptor()
+        return find_stubs(serving, names)
+
+    async def in_thread(self, work: Callable[[], T], name: str) -> T:
+        """As it is, but without threads."""
+        if self.threads:
+            raise NoThread("can't start new thread")
+        return await in_daemon_thread(work, name)
+
+    @property
+    def hosting(self) -> HostingSettings:
+        """With these."""
+        return HostingSettings(find_stubs=self.find_stubs, in_thread=self.in_thread)
 
 
 async def until(true: Callable[[], bool]) -> None:
@@ -127,6 +204,10 @@ async def joined(
     memory_reserve_bytes: int = 1,
     operation: str = "infer",
     start: bool = True,
+    hosting: HostingSettings | None = None,
+    replaceable: bool = True,
+    rooms: WaitingRooms | None = None,
+    lifecycle: Mapping[str, Any] | None = None,
     **knobs: Any,
 ) -> AsyncIterator[Joined]:
     """All of it on a running fake tritonserver with these knobs."""
@@ -136,9 +217,12 @@ async def joined(
     stage = make_stage(tmp_path, {"SERVE_TRITON_SERVER": str(program), fake.VARIABLE: words})
     root = tmp_path / "models"
     root.mkdir()
-    registry = Registry()
+    registry = Registry(rooms)
     trials = Trials()
-    triton = TritonClient("127.0.0.1", stage.ports.http, stage.ports.grpc, trials=trials)
+    ports = stage.ports
+    http = TritonHttp("127.0.0.1", ports.http)
+    triton = HookedClient("127.0.0.1", ports.http, ports.grpc, trials=trials, http=http)
+    control = triton_grpc.InferenceServerClient(f"127.0.0.1:{ports.grpc}")
 
     async def replace(timeout_s: float) -> None:
         await process.replace(timeout_s)
@@ -147,30 +231,59 @@ async def joined(
         judgement = trials.suspects.died()
         return judgement.deaths if judgement else 0
 
-    hosting = Hosting(triton, stage.repository, load_timeout_s, trials, replace)
-    revival = Revival(registry, hosting, stage.repository, unload_timeout_s)
+    load_limit = TimeLimit(load_timeout_s, "SERVE_LOAD_TIMEOUT")
+    unload_limit = TimeLimit(unload_timeout_s, "SERVE_UNLOAD_TIMEOUT")
+    invoke_limit = TimeLimit(invoke_timeout_s, "SERVE_INVOKE_TIMEOUT")
+    hosts = Hosting(
+        triton, stage.repository, load_limit, trials, replace if replaceable else None, hosting
+    )
+    revival = NotedRevival(registry, hosts, stage.repository, unload_limit)
     settings = LifecycleSettings(
-        root, stage.repository, start_timeout_s, load_timeout_s, unload_timeout_s,
-        limits=Limits(instances=20),
-    )  # fmt: skip
-    admission = Admission(registry, AdmissionSettings(stage.repository, memory_reserve_bytes))
+        **{
+            "model_root": root,
+            "serving_repository": stage.repository,
+            "start_timeout_s": start_timeout_s,
+            "load_timeout_s": load_limit,
+            "unload_timeout_s": unload_limit,
+            "limits": Limits(instances=20),
+            **(lifecycle or {}),
+        }
+    )
+    ledger = Ledger(Footprints(StubSettings()))
+    kept = AdmissionSettings(stage.repository, memory_reserve_bytes)
+    admission = Admission(registry, kept, ledger=ledger)
     process = TritonProcess(
-        stage.command, is_live=triton.is_live, on_restarted=revival.revive_all, restart_limit=5,
-        restart_window_s=60, start_timeout_s=WAIT_S, stop_timeout_s=WAIT_S,
+        stage.command,
+        is_live=triton.is_live,
+        on_restarted=revival.revive_all,
+        restart_limit=5,
+        restart_window_s=60,
+        start_timeout_s=WAIT_S,
+        stop_timeout_s=WAIT_S,
         judge_death=judge_death,
-    )  # fmt: skip
+    )
     all_joined = Joined(
-        root, stage.repository, tmp_path / "record", process, registry, triton, hosting,
+        root,
+        stage.repository,
+        tmp_path / "record",
+        process,
+        registry,
+        triton,
+        http,
+        control,
+        ledger,
+        hosts,
         revival,
-        Lifecycle(registry, triton, hosting, settings, admission),
-        Invocation(registry, triton, revival, operation, invoke_timeout_s, Translation(1 << 14)),
-    )  # fmt: skip
+        Lifecycle(registry, triton, hosts, settings, admission),
+        Invocation(registry, triton, revival, operation, invoke_limit, Translation(1 << 14)),
+    )
     run = asyncio.ensure_future(process.run())
     try:
         if start:
             await triton.until_live(WAIT_S)
         yield all_joined
     finally:
+        await control.close()
         await triton.close()
         await process.stop()
         await run

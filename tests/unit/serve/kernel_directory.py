@@ -39,10 +39,12 @@ class KernelDirectory:
         self.write("proc/meminfo", rows)
 
     def write(self, name: str, content: str) -> None:
-        """A file below the directory."""
+        """A file below the directory; whoever reads it meanwhile finds it whole, as in /proc."""
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content)
+        coming = self.root / "coming"
+        coming.write_text(content)
+        coming.replace(path)
 
     def process(
         self, pid: int, parent: int, words: list[str], memory: int, tasks: int = 1, peak: int = 0

@@ -47,6 +47,7 @@ class Played:
     """A running server: how many connections it got, and the client under test."""
 
     http: TritonHttp
+    port: int
     connections: int = 0
     plays: list[asyncio.Task[None]] = field(default_factory=list)
 
@@ -76,7 +77,8 @@ async def played(play: Play, limit: int = 2**16) -> AsyncIterator[Played]:
                 await writer.wait_closed()
 
     server = await asyncio.start_server(connection, "127.0.0.1", 0, limit=limit)
-    stage = Played(TritonHttp("127.0.0.1", server.sockets[0].getsockname()[1]))
+    port = server.sockets[0].getsockname()[1]
+    stage = Played(TritonHttp("127.0.0.1", port), port)
     try:
         yield stage
     finally:

@@ -8,21 +8,23 @@ import socket
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 import uvicorn
+from starlette.types import Receive, Scope, Send
 
 from serve.errors import ModelNotLoaded, ResourceExhausted
 from serve.http.app import multi_model_app
 from serve.http.connections import ConnectionLimits, Connections
 from serve.http.invoke_protocol import invocation_protocol
 from serve.http.routes import InvokeRoute, ModelRoutes, PingRoute, invoked_model
-from serve.invoke.invocation import Invocation, Request
-from serve.limit import Limit
+from serve.invoke.invocation import Invocation
+from serve.invoke.request import Request
+from serve.limit import Limit, TimeLimit
 from serve.models.lifecycle import Lifecycle
 from serve.models.registry import Registry
 from serve.models.waiting_room import Bounds, WaitingRooms
-from serve.triton.http import Answer
+from serve.triton.connection import Answer
 
 WAIT_S = 10.0
 
@@ -31,8 +33,8 @@ WAIT_S = 10.0
 class Forwarding:
     """In the place of an Invocation: says how it was reached, and what it got."""
 
-    streams = False
-    timeout_s = WAIT_S
+    streams: bool = False
+    timeout_s: float = WAIT_S
     asked: list[tuple[str, Request]] = field(default_factory=list)
     behind: Callable[[str, bytes], Awaitable[None]] | None = None
     most_pieces: int = 0
@@ -87,6 +89,19 @@ class _Pieces:
         """Nothing is held."""
 
 
+class NotedRoute(InvokeRoute):
+    """Says which paths came its way, behind ASGI."""
+
+    def __init__(self, invocation: Invocation, **options: Any) -> None:
+        super().__init__(invocation, **options)
+        self.called: list[str] = []
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Forward one invocation."""
+        self.called.append(scope["path"])
+        await super().__call__(scope, receive, send)
+
+
 class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self):  # type: ignore[no-untyped-def]
@@ -130,6 +145,7 @@ class Served:
     server: _Server
     port: int
     forwarding: Forwarding
+    route: NotedRoute
     crowd: Connections
     rooms: WaitingRooms
     wires: list[Wire] = field(default_factory=list)
@@ -149,10 +165,16 @@ class Served:
 
 #: Short times, and a bound that a few requests meet.
 LIMITS = ConnectionLimits(
-    connections=8, read_s=1.5, keep_alive_s=60, stuck_s=1.0,
+    connections=Limit(8, "SERVE_MAX_CONNECTIONS"),
+    read_s=TimeLimit(1.5, "SERVE_READ_TIMEOUT"),
+    keep_alive_s=60,
+    stuck_s=1.0,
     largest_body=Limit(20_000_000, "SERVE_THE_LARGEST"),
-)  # fmt: skip
-BOUNDS = Bounds(held_bytes=48_000_000, total_held_bytes=64_000_000)
+)
+BOUNDS = Bounds(
+    held_bytes=Limit(48_000_000, "SERVE_MAX_WAITING_MB"),
+    total_held_bytes=Limit(64_000_000, "SERVE_MAX_WAITING_TOTAL_MB"),
+)
 
 
 @contextlib.asynccontextmanager
@@ -165,23 +187,28 @@ async def serving() -> AsyncIterator[Served]:
     async def healthy() -> bool:
         return True
 
+    route = NotedRoute(invocation, rooms=rooms, largest_body=LIMITS.largest_body)
     routes = ModelRoutes(Registry(), cast(Lifecycle, None))
     config = uvicorn.Config(
         multi_model_app(
             PingRoute(healthy),
             routes,
-            InvokeRoute(invocation, rooms=rooms, largest_body=LIMITS.largest_body),
+            route,
         ),
         http=invocation_protocol(invocation, invoked_model, crowd, rooms),
-        host="127.0.0.1", port=0, log_config=None, lifespan="off", timeout_graceful_shutdown=1,
-    )  # fmt: skip
+        host="127.0.0.1",
+        port=0,
+        log_config=None,
+        lifespan="off",
+        timeout_graceful_shutdown=1,
+    )
     server = _Server(config)
     running = asyncio.ensure_future(server.serve())
     while not server.started:  # noqa: ASYNC110 # uvicorn has no event for it
         await asyncio.sleep(0.01)
     watching = asyncio.ensure_future(crowd.watch())
     port = server.servers[0].sockets[0].getsockname()[1]
-    served = Served(server, port, forwarding, crowd, rooms)
+    served = Served(server, port, forwarding, route, crowd, rooms)
     yield served
     watching.cancel()
     for wire in served.wires:

@@ -15,9 +15,16 @@ STUB = "/opt/tritonserver/backends/python/triton_python_backend_stub"
 
 @contextlib.contextmanager
 def stub(
-    serving_repository: Path, name: str, seconds: float, holds_mib: int = 0, more: str = ""
+    serving_repository: Path,
+    name: str,
+    seconds: float,
+    holds_mib: int = 0,
+    more: str = "",
+    after: Path | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A stub of the model that ends by itself after so many seconds. more: what it does before.
+
+    after: a file; the seconds count from when it is there.
 
     It has threads, as real ones have, and gives back its memory when the last one has ended, which
     the more of it takes the longer.
@@ -30,6 +37,7 @@ def stub(
         f"held = b'x' * ({holds_mib} << 20)\n"
         "for _ in range(4): threading.Thread(target=time.sleep, args=(1000,)).start()\n"
         "print(flush=True)\n"
+        f"while not os.path.exists({str(after or model_file)!r}): time.sleep(0.01)\n"
         f"time.sleep({seconds})\n"
         "os._exit(0)\n"
     )

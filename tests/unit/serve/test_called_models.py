@@ -21,10 +21,13 @@ RAISED = "Failed to process the request(s) for model instance 'm_0_0', message: 
 QUOTED = [
     {"status": 500, "message": f"{RAISED}TritonModelException: {SENTENCE}\n\nAt:\n  /m.py(6): x\n"},
     {"status": 400, "message": f"{RAISED}RuntimeError: asked plus: {SENTENCE} Sorry."},
-    {"status": 500, "message": "Traceback (most recent call last):\n  File \"m.py\", line 6\n"
-                               f"RuntimeError: {SENTENCE}\n"},
+    {
+        "status": 500,
+        "message": 'Traceback (most recent call last):\n  File "m.py", line 6\n'
+        f"RuntimeError: {SENTENCE}\n",
+    },
     {"status": 400, "message": "Error: in ensemble 'm.sum', " + SENTENCE},
-]  # fmt: skip
+]
 
 
 async def load(on: Joined) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from serve.deadline import Deadline, within
 from serve.errors import TritonTimeout
+from serve.limit import TimeLimit
 
 ROOT = Path(__file__).parents[3]
 WAIT_S = 10.0  # long enough on any machine
@@ -29,7 +30,7 @@ def _within(work: Coroutine[Any, Any, int]) -> Coroutine[Any, Any, int]:
 
 
 def _deadline(work: Coroutine[Any, Any, int]) -> Coroutine[Any, Any, int]:
-    return Deadline(WAIT_S, "SERVE_LOAD_TIMEOUT").bound(work, "the work")
+    return Deadline(TimeLimit(WAIT_S, "SERVE_LOAD_TIMEOUT")).bound(work, "the work")
 
 
 BOTH = pytest.mark.parametrize("bounded", [_within, _deadline])
@@ -127,7 +128,7 @@ async def test_work_without_time_is_not_begun() -> None:
         with pytest.raises(asyncio.TimeoutError):
             await within(work(), limit_s)
         with pytest.raises(TritonTimeout):
-            await Deadline(limit_s, "SERVE_LOAD_TIMEOUT").bound(work(), "the work")
+            await Deadline(TimeLimit(limit_s, "SERVE_LOAD_TIMEOUT")).bound(work(), "the work")
     waiting = asyncio.get_running_loop().create_future()
     with pytest.raises(asyncio.TimeoutError):
         await within(waiting, 0)
@@ -185,7 +186,7 @@ async def test_what_late_work_raises_is_not_logged() -> None:
 
 async def test_a_deadline_is_for_all_steps_and_names_its_setting() -> None:
     """The second step gets what the first one left, and the sentence says what to raise."""
-    deadline = Deadline(0.2, "SERVE_LOAD_TIMEOUT")
+    deadline = Deadline(TimeLimit(0.2, "SERVE_LOAD_TIMEOUT"))
     assert 0.1 < deadline.remaining <= 0.2
     await deadline.bound(asyncio.sleep(0.15), "the first")
     assert deadline.remaining < 0.06
@@ -212,7 +213,12 @@ def test_other_bounded_waits_are_refused_by_lint(room: str, words: str) -> None:
     program = Path(sys.executable).with_name("ruff")
     found = subprocess.run(
         [program, "check", "--no-cache", "--select=TID251", "--stdin-filename", room, "-"],
-        cwd=ROOT, input=words, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        cwd=ROOT,
+        input=words,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert found.returncode == 1
     assert "serve.deadline" in found.stdout or "serve.threads" in found.stdout

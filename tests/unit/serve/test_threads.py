@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from serve.models import lifecycle
+from serve.models.lifecycle import to_its_end
 from serve.threads import in_daemon_thread
 
 ROOT = Path(__file__).parents[3]
@@ -34,18 +34,19 @@ def test_a_read_that_never_ends_does_not_keep_the_process(tmp_path: Path) -> Non
     """asyncio.to_thread does: its threads are joined at the end."""
     ended = subprocess.run(
         [sys.executable, "-c", STUCK, str(tmp_path / "fifo")],
-        cwd=ROOT, capture_output=True, text=True, timeout=30, check=True,
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
     assert ended.stdout == "stuck\n"
 
 
-async def test_a_load_that_is_given_up_waits_for_its_thread_and_not_for_ever(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_load_that_is_given_up_waits_for_its_thread_and_not_for_ever() -> None:
     """What it writes comes before the undoing; but the end of the container comes, too."""
-    monkeypatch.setattr(lifecycle, "_THREAD_S", 0.3)
     let_go = threading.Event()
-    load = asyncio.ensure_future(lifecycle._in_thread(let_go.wait))
+    load = asyncio.ensure_future(to_its_end(in_daemon_thread(let_go.wait, "load"), 0.3))
     await asyncio.sleep(0.05)
     started = time.monotonic()
     for _ in range(2):

@@ -8,7 +8,7 @@ import sys
 
 import psutil
 
-from simulator.proc import anonymous_bytes, command_line, tree
+from simulator.proc import read_anonymous_bytes, read_command_line, read_tree
 
 #: A child with a child of its own, and brackets and spaces in its name.
 _FAMILY = """
@@ -29,22 +29,22 @@ def test_a_tree_is_its_root_and_all_below() -> None:
         assert root.stdout.readline() == b"ready\n"
         seen = psutil.Process(root.pid)
         expected = {root.pid: seen, **{c.pid: c for c in seen.children(recursive=True)}}
-        found = {process.pid: process for process in tree(root.pid)}
+        found = {process.pid: process for process in read_tree(root.pid)}
         assert found.keys() == expected.keys()
         assert len(found) == 2
         for pid, process in expected.items():
             times, memory = process.cpu_times(), process.memory_info()
             assert abs(found[pid].cpu_s - times.user - times.system) < 0.5
-            assert abs(anonymous_bytes(pid) - (memory.rss - memory.shared)) < 2**22
-            assert command_line(pid) == " ".join(process.cmdline())
+            assert abs(read_anonymous_bytes(pid) - (memory.rss - memory.shared)) < 2**22
+            assert read_command_line(pid) == " ".join(process.cmdline())
         root.communicate(b"\n")
-    assert tree(root.pid) == []
-    assert anonymous_bytes(root.pid) == 0
-    assert command_line(root.pid) == ""
+    assert read_tree(root.pid) == []
+    assert read_anonymous_bytes(root.pid) == 0
+    assert read_command_line(root.pid) == ""
 
 
 def test_a_process_is_itself_for_ever() -> None:
     """Its identity does not change while it lives."""
-    mine = next(process.identity for process in tree(os.getpid()))
-    assert mine == next(process.identity for process in tree(os.getpid()))
+    mine = next(process.identity for process in read_tree(os.getpid()))
+    assert mine == next(process.identity for process in read_tree(os.getpid()))
     assert mine[0] == os.getpid()

@@ -18,14 +18,14 @@ from PIL import Image
 
 from ensemble_tools import Compile
 from ensemble_tools import __main__ as command
-from ensemble_tools.commands.archive import read_archive
-from ensemble_tools.commands.drawing import draw
 from ensemble_tools.commands.explain import rendered
-from ensemble_tools.commands.json_writer import document
-from ensemble_tools.commands.mermaid import mermaid
-from ensemble_tools.commands.picture import Edge, Flow, Node, Picture, Reason, Side, Tensor
-from ensemble_tools.commands.png import png
-from ensemble_tools.commands.svg import svg
+from ensemble_tools.explain.drawing.draw import draw
+from ensemble_tools.explain.drawing.png import png
+from ensemble_tools.explain.drawing.svg import svg
+from ensemble_tools.explain.json_writer import document
+from ensemble_tools.explain.mermaid import mermaid
+from ensemble_tools.explain.picture import Edge, Flow, Node, Picture, Reason, Side, Tensor
+from ensemble_tools.serving.opened_archive import read_archive
 from ensemble_tools.workflows.program import Kept
 from tests.support.category_files import with_a_category_twice
 
@@ -68,15 +68,15 @@ def test_text_golden(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
 def test_text_names_what_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     """A column that a workflow computes and nobody reads is named."""
     command.main(["explain", str(DENSE)])
-    said = "left out: visits_log of model.0_transformworkflowtriton: nobody reads it\n"
-    assert said in capsys.readouterr().out
+    sentence = "left out: visits_log of model.0_transformworkflowtriton: nobody reads it\n"
+    assert sentence in capsys.readouterr().out
 
 
 def breaking(root: Path, how: str) -> Path:
     """The export with two workflows; the category file of the second is not what it was."""
-    made = root / "export"
-    shutil.copytree(TWO, made)
-    of_second = made / f"{SECOND}/1/workflow/categories/unique.item_id.parquet"
+    export = root / "export"
+    shutil.copytree(TWO, export)
+    of_second = export / f"{SECOND}/1/workflow/categories/unique.item_id.parquet"
     if how == "missing":
         of_second.unlink()
     elif how == "twice":
@@ -84,9 +84,9 @@ def breaking(root: Path, how: str) -> Path:
     elif how == "cut off":
         of_second.write_bytes(of_second.read_bytes()[:100])
     else:
-        of_first = made / "0_transformworkflowtriton/1/workflow/categories/unique.user_id.parquet"
+        of_first = export / "0_transformworkflowtriton/1/workflow/categories/unique.user_id.parquet"
         shutil.copy(of_first, of_second)
-    return made
+    return export
 
 
 def test_category_file_is_unusable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -94,19 +94,21 @@ def test_category_file_is_unusable(tmp_path: Path, capsys: pytest.CaptureFixture
     archive, reason = breaking(tmp_path, "twice"), "has a category twice"
     assert command.main(["explain", str(archive)]) == command.SERVED
     text = capsys.readouterr().out
-    said = [line.strip() for line in text.splitlines() if "compiled: " in line]
-    assert said[0] == "compiled: numpy  (1 Categorify, 1 Normalize)"
-    assert said[1].startswith("not compiled: the category file unique.item_id.parquet ")
-    assert reason in said[1]
-    assert len(said) == 2
+    compiled_lines = [line.strip() for line in text.splitlines() if "compiled: " in line]
+    assert compiled_lines[0] == "compiled: numpy  (1 Categorify, 1 Normalize)"
+    assert compiled_lines[1].startswith("not compiled: the category file unique.item_id.parquet ")
+    assert reason in compiled_lines[1]
+    assert len(compiled_lines) == 2
     command.main(["explain", str(archive), "--format", "json"])
     found = json.loads(capsys.readouterr().out)
     assert any(SECOND in note and reason in note for note in found["notes"])
     workflows = [node["workflow"] for node in found["triton"]["nodes"] if node["workflow"]]
     assert workflows[0] == {
-        "compiled": True, "operators": {"Categorify": 1, "Normalize": 1},
-        "reason": None, "kept": [],
-    }  # fmt: skip
+        "compiled": True,
+        "operators": {"Categorify": 1, "Normalize": 1},
+        "reason": None,
+        "kept": [],
+    }
     assert (workflows[1]["compiled"], workflows[1]["operators"]) == (False, {})
     assert reason in workflows[1]["reason"]
     assert len(workflows) == 2
@@ -121,9 +123,9 @@ def test_category_file_is_broken(
 ) -> None:
     """NVTabular would fail at each request: the archive is refused, with the file."""
     assert command.main(["explain", str(breaking(tmp_path, how))]) == command.REFUSED
-    said = capsys.readouterr().out
-    assert "unique.item_id.parquet: " in said
-    assert reason in said
+    printed = capsys.readouterr().out
+    assert "unique.item_id.parquet: " in printed
+    assert reason in printed
 
 
 def test_category_file_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -138,30 +140,30 @@ def test_workflow_of_another_kind(tmp_path: Path, capsys: pytest.CaptureFixture[
     with (tmp_path / "export" / SECOND / "1/model.py").open("a") as file:
         file.write("print('mine')\n")
     assert command.main(["explain", str(tmp_path / "export")]) == command.SERVED
-    said = "not compiled: 1/model.py is not the one that merlin-systems exports\n"
-    assert said in capsys.readouterr().out
+    sentence = "not compiled: 1/model.py is not the one that merlin-systems exports\n"
+    assert sentence in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("form", ["mermaid", "svg", "png"])
 def test_boxes_say_what_is_compiled(form: str, tmp_path: Path) -> None:
     """A step's box is marked; the reason stands in the box (Mermaid) or below the picture."""
-    made = tmp_path / "picture"
-    arguments = ["explain", str(breaking(tmp_path, "twice")), "--format", form, "-o", str(made)]
+    drawn = tmp_path / "picture"
+    arguments = ["explain", str(breaking(tmp_path, "twice")), "--format", form, "-o", str(drawn)]
     assert command.main(arguments) == command.SERVED
     if form == "mermaid":
-        boxes = [line for line in made.read_text().splitlines() if "kind_step" in line]
+        boxes = [line for line in drawn.read_text().splitlines() if "kind_step" in line]
         assert "<br/>compiled: numpy<br/>" in boxes[0]
         assert "<br/>not compiled: the category file unique.item_id.parquet has a" in boxes[1]
         assert "compiled" not in boxes[2]
     elif form == "svg":
-        texts = [element.text or "" for element in ElementTree.parse(made).iter(f"{SVG}text")]
+        texts = [element.text or "" for element in ElementTree.parse(drawn).iter(f"{SVG}text")]
         assert [text for text in texts if text.endswith("compiled: numpy")] == ["compiled: numpy"]
         assert "not compiled" in texts
         assert any(text.startswith(f"Note: {SECOND} is not compiled, NVTabular") for text in texts)
         assert any("(1 Categorify, 1 Normalize)" in text for text in texts)
     else:
         command.main([*arguments[:-1], str(tmp_path / "off"), "--compile", "off"])
-        assert made.read_bytes() != (tmp_path / "off").read_bytes()
+        assert drawn.read_bytes() != (tmp_path / "off").read_bytes()
 
 
 @pytest.mark.parametrize("form", ["text", "json", "mermaid", "svg"])
@@ -175,15 +177,15 @@ def test_compiled_in_part(form: str, tmp_path: Path) -> None:
     program = replace(first.compiled.program, kept=(Kept("LambdaOp", ("age",), reason),))
     first = replace(first, compiled=replace(first.compiled, program=program))
     archive = replace(archive, plan=replace(archive.plan, models=(first, *others)))
-    made = rendered(archive, "model", form).decode()
+    written = rendered(archive, "model", form).decode()
     if form == "json":
-        nodes = json.loads(made)["triton"]["nodes"]
+        nodes = json.loads(written)["triton"]["nodes"]
         workflows = [node["workflow"] for node in nodes if node["workflow"]]
-        assert [one["kept"] for one in workflows] == [[reason], []]
-        assert all(one["compiled"] for one in workflows)
+        assert [workflow["kept"] for workflow in workflows] == [[reason], []]
+        assert all(workflow["compiled"] for workflow in workflows)
         return
-    assert made.count("compiled in part") == (2 if form == "svg" else 1)
-    assert "LambdaOp of " in made
+    assert written.count("compiled in part") == (2 if form == "svg" else 1)
+    assert "LambdaOp of " in written
 
 
 def test_compile_off(capsys: pytest.CaptureFixture[str]) -> None:
@@ -212,24 +214,29 @@ def refused_archive(root: Path) -> Path:
 def test_refusal(form: str, tmp_path: Path) -> None:
     """An archive that cannot be served is explained in every format; the exit code is 1."""
     root = refused_archive(tmp_path)
-    made = tmp_path / "out"
-    arguments = ["explain", str(root), "--format", form, "-o", str(made)]
+    output = tmp_path / "out"
+    arguments = ["explain", str(root), "--format", form, "-o", str(output)]
     assert command.main(arguments) == command.REFUSED
     if form == "text":
-        assert "served as    nothing\nrefused: " in made.read_text()
+        assert "served as    nothing\nrefused: " in output.read_text()
     elif form == "json":
-        found = json.loads(made.read_text())
+        found = json.loads(output.read_text())
         assert (found["served_as"], found["triton"]) == (None, None)
         assert "m/config.pbtxt" in found["refusal"] or str(root) in found["refusal"]
     else:
-        assert made.stat().st_size > 0
+        assert output.stat().st_size > 0
 
 
 @pytest.mark.parametrize(
     ("name", "begins"),
-    [("a.svg", b"<svg "), ("a.png", b"\x89PNG"), ("a.json", b"{"), ("a.mmd", b"flowchart"),
-     ("a.txt", b"archive")],
-)  # fmt: skip
+    [
+        ("a.svg", b"<svg "),
+        ("a.png", b"\x89PNG"),
+        ("a.json", b"{"),
+        ("a.mmd", b"flowchart"),
+        ("a.txt", b"archive"),
+    ],
+)
 def test_format_by_name(name: str, begins: bytes, tmp_path: Path) -> None:
     """Without --format the file's name says which one is meant; an older file is replaced."""
     (tmp_path / name).write_text("older")
@@ -278,7 +285,9 @@ def test_json_edges_of_the_dense_export(tmp_path: Path) -> None:
     command.main(["explain", str(DENSE), "-o", str(tmp_path / "a.json")])
     found = json.loads((tmp_path / "a.json").read_text())
     edges = {
-        (edge["source"], edge["target"]): sorted(one["target_name"] for one in edge["tensors"])
+        (edge["source"], edge["target"]): sorted(
+            tensor["target_name"] for tensor in edge["tensors"]
+        )
         for side in ("merlin", "triton")
         for edge in found[side]["edges"]
     }
@@ -307,10 +316,16 @@ def pictures(chosen: st.DrawFn) -> Picture:
 
     def side(whose: str) -> Side:
         nodes = tuple(
-            Node(f"{whose}.{number}", kind, chosen(name), chosen(name), chosen(name),
-                 tuple(chosen(st.lists(tensor, max_size=9))))
+            Node(
+                f"{whose}.{number}",
+                kind,
+                chosen(name),
+                chosen(name),
+                chosen(name),
+                tuple(chosen(st.lists(tensor, max_size=9))),
+            )
             for number, kind in enumerate(("request", "call", "answer"))
-        )  # fmt: skip
+        )
         flow = Flow(chosen(name), chosen(name), chosen(name), chosen(name))
         edges = (
             Edge(nodes[0].id, nodes[1].id, (flow,)),
@@ -319,12 +334,17 @@ def pictures(chosen: st.DrawFn) -> Picture:
         return Side(chosen(name), nodes, edges)
 
     return Picture(
-        archive=chosen(name), model_name=chosen(name), form=chosen(st.none() | name), entry=None,
-        merlin=side("merlin"), triton=side("triton"),
+        archive=chosen(name),
+        model_name=chosen(name),
+        form=chosen(st.none() | name),
+        entry=None,
+        merlin=side("merlin"),
+        triton=side("triton"),
         correspondences=(("merlin.1", "triton.1"),),
         reasons=(Reason(chosen(name), ("merlin.1",)), Reason(chosen(name))),
-        notes=(chosen(name),), refusal=chosen(st.none() | name),
-    )  # fmt: skip
+        notes=(chosen(name),),
+        refusal=chosen(st.none() | name),
+    )
 
 
 @settings(max_examples=40, deadline=None)

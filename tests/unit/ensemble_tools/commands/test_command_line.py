@@ -35,8 +35,10 @@ def started(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     try:
         running = subprocess.Popen(
             [sys.executable, "-m", "ensemble_tools", *arguments],
-            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
     finally:
         signal.signal(signal.SIGINT, before)
     with running:
@@ -83,8 +85,8 @@ def test_copies_that_are_no_number(copies: str, capsys: pytest.CaptureFixture[st
     """The option, what was found and what was expected are named."""
     with pytest.raises(SystemExit):
         command.main(["pack", str(DENSE), "-o", "model.tar.gz", f"--copies={copies}"])
-    said = capsys.readouterr().err
-    assert f"--copies: found {copies!r}, expected a number from 1 to 100000" in said
+    printed = capsys.readouterr().err
+    assert f"--copies: found {copies!r}, expected a number from 1 to 100000" in printed
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -162,8 +164,12 @@ def test_nobody_listens() -> None:
     os.close(reading)
     running = subprocess.run(
         [sys.executable, "-m", "ensemble_tools", "explain", str(DENSE)],
-        cwd=ROOT, stdout=writing, stderr=subprocess.PIPE, timeout=60, check=False,
-    )  # fmt: skip
+        cwd=ROOT,
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        timeout=60,
+        check=False,
+    )
     os.close(writing)
     assert (running.returncode, running.stderr) == (PIPE_CLOSED, b"")
 
@@ -173,22 +179,22 @@ def test_nobody_listens() -> None:
 )
 def test_interrupted(number: signal.Signals, code: int, tmp_path: Path) -> None:
     """Ctrl-C and SIGTERM in the middle leave nothing behind, and no traceback."""
-    source, made = tmp_path / "source", tmp_path / "made"
+    source, destination = tmp_path / "source", tmp_path / "made"
     (source / "m/1").mkdir(parents=True)
-    made.mkdir()
+    destination.mkdir()
     (source / "m/config.pbtxt").write_text('backend: "python"')
     with (source / "m/1/model.py").open("wb") as file:
         file.truncate(20 * 2**30)  # a hole: minutes of work, no space
-    with started("pack", str(source), "-o", str(made / "a.tar.gz"), "--no-check") as running:
+    with started("pack", str(source), "-o", str(destination / "a.tar.gz"), "--no-check") as running:
         until = time.monotonic() + 60
-        while not list(made.iterdir()):
+        while not list(destination.iterdir()):
             assert running.poll() is None, running.communicate()
             assert time.monotonic() < until, "nothing is packed"
             time.sleep(0.01)
         running.send_signal(number)
         _, err = running.communicate(timeout=60)
     assert (running.returncode, err) == (code, b"")
-    assert list(made.iterdir()) == []
+    assert list(destination.iterdir()) == []
 
 
 def test_pictures_cost_nothing_until_they_are_drawn() -> None:
@@ -199,8 +205,12 @@ def test_pictures_cost_nothing_until_they_are_drawn() -> None:
     )
     result = subprocess.run(
         [sys.executable, "-c", probe],
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
     assert result.stdout.strip() == "[]"
 
 
@@ -211,11 +221,39 @@ def test_progress_on_a_terminal(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "TQDM_DISABLE"}
     running = subprocess.run(
         [sys.executable, "-m", "ensemble_tools", "pack", str(DENSE), "-o", str(tmp_path / "a.tgz")],
-        cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=following, timeout=60, check=True,
-    )  # fmt: skip
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=following,
+        timeout=60,
+        check=True,
+    )
     os.set_blocking(leading, False)
     seen = os.read(leading, 65536)
     os.close(following)
     os.close(leading)
     assert b"packing" in seen
     assert b"packing" not in running.stdout
+
+
+@pytest.mark.parametrize("chosen", ["svg", "png"])
+def test_without_pillow(chosen: str, tmp_path: Path) -> None:
+    """The server's image does not carry it: one sentence, and nothing is written."""
+    picture = tmp_path / f"picture.{chosen}"
+    program = (
+        "import sys; sys.modules['PIL'] = None\n"
+        "from ensemble_tools.__main__ import main\n"
+        f"sys.exit(main(['explain', {str(DENSE)!r}, '-o', {str(picture)!r}]))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert result.returncode == 1
+    assert "pictures are drawn with Pillow" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert not picture.exists()

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ensemble_tools import __main__ as command
+from ensemble_tools.archive.repository import read_repository
 from ensemble_tools.commands.pack import pack, packed_tree
 from ensemble_tools.commands.source_tree import is_litter
-from ensemble_tools.repository import read_repository
 
 ROOT = Path(__file__).parents[4]
 DENSE = ROOT / "examples/merlin/dense/repository"
@@ -70,19 +70,20 @@ def test_unpacked_is_explained_as_before(
     with tarfile.open(tmp_path / "a.tar.gz") as archive:
         archive.extractall(tmp_path / "out", filter="data")
     capsys.readouterr()
-    said = []
+    printed = []
     for path in (DENSE, tmp_path / "out"):
         assert command.main(["explain", str(path)]) == command.SERVED
-        said.append(capsys.readouterr().out.replace(str(path), ""))
-    assert said[0] == said[1]
+        printed.append(capsys.readouterr().out.replace(str(path), ""))
+    assert printed[0] == printed[1]
 
 
 contents = st.dictionaries(
-    st.text(st.characters(codec="utf-8", exclude_characters="/\0"), min_size=1, max_size=30)
-    .filter(lambda name: name not in (".", "..") and len(name.encode()) < 200),
+    st.text(st.characters(codec="utf-8", exclude_characters="/\0"), min_size=1, max_size=30).filter(
+        lambda name: name not in (".", "..") and len(name.encode()) < 200
+    ),
     st.binary(max_size=200),
     max_size=5,
-)  # fmt: skip
+)
 
 
 @settings(max_examples=30, deadline=None)
@@ -106,9 +107,9 @@ def test_equal_input_gives_equal_bytes(
     with tarfile.open(root / "0.tar.gz") as archive:
         for name, content in found.items():
             if not is_litter(name):
-                held = archive.extractfile(f"m/1/{name}")
-                assert held is not None
-                assert held.read() == content
+                member = archive.extractfile(f"m/1/{name}")
+                assert member is not None
+                assert member.read() == content
     shutil.rmtree(root)
 
 
@@ -136,8 +137,8 @@ def test_litter_is_left_out_and_named(tmp_path: Path, capsys: pytest.CaptureFixt
         (version / name).touch()
     members = packed(tmp_path / "top", tmp_path / "a.tar.gz")
     assert names(members) == ["m", "m/1", "m/1/.needed", "m/1/model.py", "m/config.pbtxt"]
-    said = "left out: m/1/.DS_Store, m/1/._model.py, m/1/.git, m/1/__MACOSX, m/1/__pycache__\n"
-    assert said in capsys.readouterr().out
+    printed = "left out: m/1/.DS_Store, m/1/._model.py, m/1/.git, m/1/__MACOSX, m/1/__pycache__\n"
+    assert printed in capsys.readouterr().out
 
 
 def test_links_inside_become_files(tmp_path: Path) -> None:
@@ -176,8 +177,8 @@ def test_a_link_that_leads_nowhere(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "it is a link that leads nowhere" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         command.main(["pack", "--help"])
-    said = " ".join(capsys.readouterr().out.split())
-    assert "one that leads nowhere is refused, though the container would mind it only" in said
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "one that leads nowhere is refused, though the container would mind it only" in printed
 
 
 def test_special_files_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -216,10 +217,10 @@ def test_copies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Copies are files of their own with equal bytes; sizes are told, no bar on a pipe."""
     output = tmp_path / "shop.tar.gz"
     assert command.main(["pack", str(DENSE), "-o", str(output), "--copies", "12"]) == 0
-    made = sorted(tmp_path.iterdir())
-    assert [path.name for path in made] == [f"shop-{number:03}.tar.gz" for number in range(12)]
-    assert len({path.read_bytes() for path in made}) == 1
-    assert len({path.stat().st_ino for path in made}) == 12
+    archives = sorted(tmp_path.iterdir())
+    assert [path.name for path in archives] == [f"shop-{number:03}.tar.gz" for number in range(12)]
+    assert len({path.read_bytes() for path in archives}) == 1
+    assert len({path.stat().st_ino for path in archives}) == 12
     captured = capsys.readouterr()
     assert "12 archives" in captured.out
     assert captured.err == ""

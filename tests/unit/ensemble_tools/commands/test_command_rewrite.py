@@ -15,12 +15,12 @@ from tritonclient.grpc import model_config_pb2 as pb
 
 from ensemble_tools import Compile
 from ensemble_tools import __main__ as command
+from ensemble_tools.archive.repository import read_repository
 from ensemble_tools.commands import rewrite
-from ensemble_tools.commands.archive import read_archive
 from ensemble_tools.commands.errors import DestinationUnusable, NotPlain
 from ensemble_tools.commands.rewrite import findable
-from ensemble_tools.plan import Form, ServingPlan
-from ensemble_tools.repository import read_repository
+from ensemble_tools.serving.opened_archive import read_archive
+from ensemble_tools.serving.plan import Form, ServingPlan
 from ensemble_tools.workflows.program import Kept
 from tests.support.category_files import with_a_category_twice
 
@@ -59,20 +59,22 @@ def found_by_frontend(repository: Path) -> list[str]:
 
 def test_export(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """An executor export becomes an ensemble of real files under the name that was asked for."""
-    made = tmp_path / "made"
-    assert command.main(["rewrite", str(DENSE), str(made), "--name", "shop"]) == command.SERVED
-    assert sorted(path.name for path in made.iterdir()) == [
-        "shop", "shop.0_transformworkflowtriton", "shop.1_predictpytorchtriton",
-    ]  # fmt: skip
-    assert not any(path.is_symlink() for path in made.rglob("*"))
-    assert found_by_frontend(made) == ["shop"]
-    assert all(any(version.iterdir()) for version in made.glob("*/1"))  # no empty directories
-    for path in made.glob("*/config.pbtxt"):
+    rewritten = tmp_path / "made"
+    assert command.main(["rewrite", str(DENSE), str(rewritten), "--name", "shop"]) == command.SERVED
+    assert sorted(path.name for path in rewritten.iterdir()) == [
+        "shop",
+        "shop.0_transformworkflowtriton",
+        "shop.1_predictpytorchtriton",
+    ]
+    assert not any(path.is_symlink() for path in rewritten.rglob("*"))
+    assert found_by_frontend(rewritten) == ["shop"]
+    assert all(any(version.iterdir()) for version in rewritten.glob("*/1"))  # no empty directories
+    for path in rewritten.glob("*/config.pbtxt"):
         config = text_format.Parse(path.read_text(), pb.ModelConfig())
         assert config.name in ("", path.parent.name)
-    said = capsys.readouterr().out
-    assert "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME=shop" in said
-    assert "--disable-auto-complete-config" in said
+    printed = capsys.readouterr().out
+    assert "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME=shop" in printed
+    assert "--disable-auto-complete-config" in printed
 
 
 def test_payload_is_the_sources(tmp_path: Path) -> None:
@@ -88,12 +90,12 @@ def test_payload_is_the_sources(tmp_path: Path) -> None:
 def test_compiled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A compiled step has all that it needs beside it, and nothing of NVTabular's."""
     assert command.main(["rewrite", str(DENSE), str(tmp_path / "made")]) == command.SERVED
-    said = "made.0_transformworkflowtriton  compiled: numpy  (1 Categorify, 2 Normalize, "
-    assert said in capsys.readouterr().out
+    model_line = "made.0_transformworkflowtriton  compiled: numpy  (1 Categorify, 2 Normalize, "
+    assert model_line in capsys.readouterr().out
     version = tmp_path / "made/made.0_transformworkflowtriton/1"
     assert {path.name for path in version.iterdir()} == {"compiled_workflow", "model.py", "tables"}
     assert not any(path.is_symlink() for path in version.rglob("*"))
-    read = "from compiled_workflow.program import Program; Program(pathlib.Path('tables'))"
+    read = "from compiled_workflow.program import LoadedProgram as P; P(pathlib.Path('tables'))"
     isolated = [sys.executable, "-c", f"import pathlib, sys; {read}; print(*sys.modules)"]
     done = subprocess.run(isolated, cwd=version, capture_output=True, text=True, check=True)
     loaded = {name.partition(".")[0] for name in done.stdout.split()}
@@ -110,12 +112,12 @@ def test_compiled_in_part(tmp_path: Path) -> None:
     assert first.compiled is not None
     program = replace(first.compiled.program, kept=(Kept("LambdaOp", (), "its reason"),))
     first = replace(first, compiled=replace(first.compiled, program=program))
-    made = replace(archive.plan, models=(first, *others))
-    rewrite.write_repository(made, DENSE, tmp_path / "made")
+    serving_plan = replace(archive.plan, models=(first, *others))
+    rewrite.write_repository(serving_plan, DENSE, tmp_path / "made")
     version = tmp_path / "made/shop.0_transformworkflowtriton/1"
     assert {"workflow", "tables", "compiled_workflow"} < {path.name for path in version.iterdir()}
-    said = list(rewrite._told(made, tmp_path / "made", 0, None))
-    assert any("is compiled in part, it needs NVTabular" in line for line in said)
+    report = list(rewrite.report_lines(serving_plan, tmp_path / "made", 0, None))
+    assert any("is compiled in part, it needs NVTabular" in line for line in report)
 
 
 def test_not_compiled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -126,12 +128,14 @@ def test_not_compiled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     for path in step.glob("workflow/categories/*.parquet"):
         with_a_category_twice(path)
     assert command.main(["rewrite", str(source), str(tmp_path / "made")]) == command.SERVED
-    said = capsys.readouterr().out
-    assert "note: 0_transformworkflowtriton is not compiled, it needs NVTabular in Triton's" in said
-    assert "has a category twice" in said
-    made = tmp_path / "made/made.0_transformworkflowtriton/1"
-    assert sorted(path.name for path in made.iterdir()) == ["model.py", "workflow"]
-    assert (made / "model.py").read_bytes() == (step / "model.py").read_bytes()
+    printed = capsys.readouterr().out
+    assert (
+        "note: 0_transformworkflowtriton is not compiled, it needs NVTabular in Triton's" in printed
+    )
+    assert "has a category twice" in printed
+    version = tmp_path / "made/made.0_transformworkflowtriton/1"
+    assert sorted(path.name for path in version.iterdir()) == ["model.py", "workflow"]
+    assert (version / "model.py").read_bytes() == (step / "model.py").read_bytes()
 
 
 def test_a_category_file_that_nothing_can_read(
@@ -143,9 +147,9 @@ def test_a_category_file_that_nothing_can_read(
     path = source / "0_transformworkflowtriton/1/workflow/categories/unique.item_id.parquet"
     path.write_bytes(b"")
     assert command.main(["rewrite", str(source), str(tmp_path / "made")]) == command.REFUSED
-    said = capsys.readouterr().err
-    assert said.startswith(f"error: {path}: cannot be read (")
-    assert said.endswith("; export it again\n")
+    printed = capsys.readouterr().err
+    assert printed.startswith(f"error: {path}: cannot be read (")
+    assert printed.endswith("; export it again\n")
     assert not (tmp_path / "made").exists()
 
 
@@ -168,10 +172,10 @@ def test_delivered_ensembles_are_found(spelled: str, tmp_path: Path) -> None:
     write(source, "m", f'backend: "python" {TENSORS}')
     write(source, "inner", f'platform: "ensemble" {TENSORS} {step("m")}')
     write(source, "outer", f"{spelled} {TENSORS} {step('inner')}")
-    made = tmp_path / "made"
-    assert command.main(["rewrite", str(source), str(made), "--name", "e"]) == command.SERVED
-    assert found_by_frontend(made) == ["e"]
-    for path in made.glob("*/config.pbtxt"):
+    rewritten = tmp_path / "made"
+    assert command.main(["rewrite", str(source), str(rewritten), "--name", "e"]) == command.SERVED
+    assert found_by_frontend(rewritten) == ["e"]
+    for path in rewritten.glob("*/config.pbtxt"):
         assert text_format.Parse(path.read_text(), pb.ModelConfig()).input
 
 
@@ -213,30 +217,30 @@ def test_nothing_is_left_of_a_failure(
         def fail(*_: object, error: BaseException = error) -> None:
             raise error
 
-        monkeypatch.setattr(rewrite, "_check_result", fail)
+        monkeypatch.setattr(shutil, "copy", fail)
         assert command.main(["rewrite", str(DENSE), str(tmp_path / "made")]) == code
         assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    "made",
+    "serving_plan",
     [
         ServingPlan("m", Form.EXECUTOR, "m", (), reasons=("an operator runs Python",)),
         ServingPlan("m", Form.AS_DELIVERED, "m", (), called=("m.other",)),
     ],
 )
-def test_what_needs_this_container_is_refused(made: ServingPlan) -> None:
+def test_what_needs_this_container_is_refused(serving_plan: ServingPlan) -> None:
     """An executor, or models that call others by name: a plain server would not load those."""
     with pytest.raises(NotPlain, match="would not load them"):
-        rewrite._check_plain(Path("archive"), made)
+        rewrite.check_plain(Path("archive"), serving_plan)
 
 
 def test_inside_the_source(tmp_path: Path) -> None:
     """DEST inside SOURCE would become a part of it."""
     shutil.copytree(DENSE, tmp_path / "source")
-    made = tmp_path / "source/made"
-    assert command.main(["rewrite", str(tmp_path / "source"), str(made)]) == command.REFUSED
-    assert not made.exists()
+    destination = tmp_path / "source/made"
+    assert command.main(["rewrite", str(tmp_path / "source"), str(destination)]) == command.REFUSED
+    assert not destination.exists()
 
 
 def test_incomplete_configs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

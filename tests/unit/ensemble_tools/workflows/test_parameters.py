@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ensemble_tools.inert_pickle import read_pickle
+from ensemble_tools.archive.inert_pickle import read_pickle
 from ensemble_tools.workflows import parameters as read
 from ensemble_tools.workflows.parameters import Unknown
+from ensemble_tools.workflows.runtime.records import NumpyNumber
 
 
 def inert(value: Any) -> Any:
@@ -28,16 +29,31 @@ def test_numbers(value: Any) -> None:
     found = read.number(inert(value), "x")
     assert read.plain(found) == value
     if isinstance(value, np.generic):
-        assert np.dtype(found["dtype"]) == value.dtype
+        assert found == NumpyNumber(value.dtype.str[1:], value.item())
 
 
 @pytest.mark.parametrize(
     "value",
     [
-        None, "1", b"1", True, [1], {}, 2**63, -(2**63) - 1, float("nan"), float("inf"),
-        np.float64("nan"), np.bool_(True), np.datetime64(1, "s"), np.zeros(1), 1j, Node(), Node,
+        None,
+        "1",
+        b"1",
+        True,
+        [1],
+        {},
+        2**63,
+        -(2**63) - 1,
+        float("nan"),
+        float("inf"),
+        np.float64("nan"),
+        np.bool_(True),
+        np.datetime64(1, "s"),
+        np.zeros(1),
+        1j,
+        Node(),
+        Node,
     ],
-)  # fmt: skip
+)
 def test_no_numbers(value: Any) -> None:
     with pytest.raises(Unknown, match=r"^x is "):
         read.number(inert(value), "x")
@@ -54,10 +70,15 @@ def test_a_number_that_is_cut_off() -> None:
 @pytest.mark.parametrize(
     ("value", "name"),
     [
-        (None, "int64"), (np.float32, "float32"), ("int32", "int32"), (int, "int64"),
-        (float, "float64"), ("float", "float64"), (np.dtype("uint8"), "uint8"),
+        (None, "int64"),
+        (np.float32, "float32"),
+        ("int32", "int32"),
+        (int, "int64"),
+        (float, "float64"),
+        ("float", "float64"),
+        (np.dtype("uint8"), "uint8"),
     ],
-)  # fmt: skip
+)
 def test_types(value: Any, name: str) -> None:
     assert read.dtype(inert(value), "dtype", "int64") == name
 
@@ -73,13 +94,27 @@ def test_no_types(value: Any) -> None:
 @pytest.mark.parametrize(
     ("reader", "value"),
     [
-        (read.mapping, [1]), (read.mapping, {1: 2}), (read.mapping, None), (read.mapping, Node()),
-        (read.names, "ab"), (read.names, [1]), (read.names, {"a"}), (read.names, Node()),
-        (read.whole, 1.0), (read.whole, True), (read.whole, "1"), (read.whole, None),
-        (read.flag, 1), (read.flag, None), (read.flag, "yes"), (read.flag, Node()),
-        (read.node_columns, None), (read.node_columns, ["a"]), (read.node_columns, Node()),
+        (read.mapping, [1]),
+        (read.mapping, {1: 2}),
+        (read.mapping, None),
+        (read.mapping, Node()),
+        (read.names, "ab"),
+        (read.names, [1]),
+        (read.names, {"a"}),
+        (read.names, Node()),
+        (read.whole, 1.0),
+        (read.whole, True),
+        (read.whole, "1"),
+        (read.whole, None),
+        (read.flag, 1),
+        (read.flag, None),
+        (read.flag, "yes"),
+        (read.flag, Node()),
+        (read.node_columns, None),
+        (read.node_columns, ["a"]),
+        (read.node_columns, Node()),
     ],
-)  # fmt: skip
+)
 def test_what_is_of_another_kind(reader: Callable[[Any, str], Any], value: Any) -> None:
     with pytest.raises(Unknown, match=r"^x is "):
         reader(inert(value), "x")
@@ -104,9 +139,13 @@ def test_a_function_of_the_users_is_not_looked_into() -> None:
 @pytest.mark.parametrize(
     ("like", "value", "holds"),
     [
-        (5, 10**30, True), (np.int8(1), 127, True), (np.int8(1), 128, False),
-        (np.uint8(1), 255, True), (np.uint8(1), 256, False), (np.float32(1), 10**30, True),
+        (5, 10**30, True),
+        (np.int8(1), 127, True),
+        (np.int8(1), 128, False),
+        (np.uint8(1), 255, True),
+        (np.uint8(1), 256, False),
+        (np.float32(1), 10**30, True),
     ],
-)  # fmt: skip
+)
 def test_whether_a_type_holds_a_number(like: Any, value: float, holds: bool) -> None:
     assert read.holds(read.number(inert(like), "x"), value) is holds

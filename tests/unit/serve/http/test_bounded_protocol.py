@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 
 from serve.errors import TritonUnavailable
-from serve.http import bounded_protocol, connections
+from serve.http import bounded_protocol
 from serve.http.connections import Connections
 from tests.unit.serve.joined import until
 from tests.unit.serve.served import LIMITS, WAIT_S, Served, Wire, post
@@ -55,8 +55,10 @@ async def refused(wire: Wire, status: int, says: bytes) -> None:
     """One sentence of that status, and the end."""
     found, headers, body = await wire.answer()
     assert (found, headers["connection"], headers["content-type"]) == (
-        status, "close", "application/json",
-    )  # fmt: skip
+        status,
+        "close",
+        "application/json",
+    )
     assert says in body
     assert await wire.is_closed()
 
@@ -272,13 +274,15 @@ ANNOUNCED = b"host: x\r\ncontent-length: 1000000000\r\n"
         (b"POST /models/%6d/invoke HTTP/1.1\r\n" + ANNOUNCED, LIMITS.largest_body),
         (b"POST /models/m/invoke HTTP/1.0\r\n" + ANNOUNCED, LIMITS.largest_body),
         (b"POST /models/m/invoke?a=b HTTP/1.1\r\n" + ANNOUNCED, LIMITS.largest_body),
-        (b"POST /models/m/invoke HTTP/1.1\r\nExpect: 100-continue\r\n" + ANNOUNCED,
-         LIMITS.largest_body),
+        (
+            b"POST /models/m/invoke HTTP/1.1\r\nExpect: 100-continue\r\n" + ANNOUNCED,
+            LIMITS.largest_body,
+        ),
         (b"POST /models HTTP/1.1\r\n" + ANNOUNCED, 65536),
         (b"GET /ping HTTP/1.1\r\n" + ANNOUNCED, 65536),
         (b"DELETE /models/m HTTP/1.1\r\n" + ANNOUNCED, 65536),
     ],
-)  # fmt: skip
+)
 async def test_an_announced_body(served: Served, head: bytes, most: int) -> None:
     """What says that it is too large is refused before any of it has come."""
     wire = await served.connect()
@@ -292,10 +296,13 @@ async def test_an_announced_body(served: Served, head: bytes, most: int) -> None
 @pytest.mark.parametrize(
     "line",
     [
-        b"CONNECT x:80", b"CONNECT m/invoke:80", b"GET http://", b"GET http://a",
+        b"CONNECT x:80",
+        b"CONNECT m/invoke:80",
+        b"GET http://",
+        b"GET http://a",
         b"GET http://a:99999999/",
     ],
-)  # fmt: skip
+)
 async def test_a_target_without_a_path(
     served: Served, line: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -410,11 +417,9 @@ async def test_a_made_up_name_on_a_last_request(served: Served, version: str) ->
 # -- answers that are not whole
 
 
-async def test_a_stream_that_breaks_off(
-    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_stream_that_breaks_off(served: Served, caplog: pytest.LogCaptureFixture) -> None:
     """What came of it is sent, its end is not; the log has one line for it."""
-    monkeypatch.setattr(served.forwarding, "streams", True)
+    served.forwarding.streams = True
     served.forwarding.pieces = [b"one", b"two"]
     wire = await served.connect()
     await wire.send(post("%6d", b"1"))
@@ -432,11 +437,11 @@ async def test_a_stream_that_breaks_off(
 
 
 async def test_a_stream_whose_caller_reads_no_further(
-    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    served: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The model is not held by it, nor the log filled."""
-    monkeypatch.setattr(served.forwarding, "streams", True)
-    monkeypatch.setattr(served.forwarding, "timeout_s", 0.2)
+    served.forwarding.streams = True
+    served.forwarding.timeout_s = 0.2
     served.forwarding.pieces = [b"x" * 1_000_000] * 50
     wire = await served.connect()
     with caplog.at_level(logging.WARNING):
@@ -533,13 +538,9 @@ async def test_a_closed_connection_whose_answer_is_unread(served: Served) -> Non
 
 
 @pytest.mark.parametrize("more", [b"", b"POST /models"], ids=["idle", "slow"])
-async def test_unread_answers_hold_no_place(
-    served: Served, monkeypatch: pytest.MonkeyPatch, more: bytes
-) -> None:
+async def test_unread_answers_hold_no_place(served: Served, more: bytes) -> None:
     """Over the bound such a connection goes, and its descriptor with it; not at once."""
-    monkeypatch.setattr(bounded_protocol, "_LINGER_S", 0.6)
-    monkeypatch.setattr(connections, "_SLOW_S", 0.25)
-    served.crowd.limits = type(LIMITS)(connections=2)
+    served.crowd.limits = type(LIMITS)(connections=2, linger_s=0.6, slow_s=0.25)
     slow = Slow(served)
     busy = await served.connect()
     await busy.send(post("m"))

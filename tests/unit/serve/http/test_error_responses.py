@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
 
 import pytest
-from starlette.requests import Request
 
 from serve import errors
-from serve.http.error_responses import STATUSES, on_serve_error, status_of
+from serve.http.error_responses import STATUSES, error_answer, refusal
 
 #: The contract's (contract.md, the multi-model API); 5xx are ours.
 EXPECTED = {
@@ -30,7 +30,7 @@ EXPECTED = {
     errors.InvocationFailed("x"): 500,
     errors.TritonError("x"): 500,
     errors.TritonUnavailable("x"): 503,
-    errors.TritonTimeout("x", 1.5, "SERVE_X"): 504,
+    errors.TritonTimeout("x", 1.5): 504,
 }
 
 
@@ -47,13 +47,41 @@ def test_the_table_is_whole() -> None:
 
 
 @pytest.mark.parametrize(("error", "status"), EXPECTED.items(), ids=lambda value: str(type(value)))
-async def test_statuses(error: errors.ServeError, status: int) -> None:
+def test_statuses(error: errors.ServeError, status: int) -> None:
     """As the contract has them; the body is JSON with one sentence."""
-    assert status_of(error) == status
-    response = await on_serve_error(Request({"type": "http", "headers": []}), error)
-    assert response.status_code == status
-    assert response.media_type == "application/json"
-    assert json.loads(bytes(response.body)) == {"error": str(error)}
+    answered, headers, body = refusal(error, "m", "m.tar.gz")
+    assert answered == status
+    assert (b"content-type", b"application/json") in headers
+    assert json.loads(body) == {"error": str(error)}
+    assert error_answer(error) == (answered, headers, body)
+
+
+def test_who_is_one_too_many_may_try_again_soon() -> None:
+    """An answer to nobody else says when."""
+    told = {type(error) for error in EXPECTED if len(error_answer(error)[1]) > 1}
+    assert told == {errors.Overloaded}
+    assert (b"retry-after", b"1") in error_answer(errors.Overloaded("x"))[1]
+
+
+def test_a_refusal_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """With its status; ours as errors. Those of a crowd are not: the waiting rooms log them."""
+    caplog.set_level(logging.INFO)
+    for error in (
+        errors.BadRequest("a", "b", "c"),
+        errors.Overloaded("x"),
+        errors.TritonError("x"),
+    ):
+        refusal(error, "m", "m.tar.gz")
+    levels = [(line.levelno, line.__dict__["status"]) for line in caplog.records]
+    assert levels == [(logging.INFO, 400), (logging.ERROR, 500)]
+
+
+def test_a_bug_is_no_caller_s_to_read() -> None:
+    """Its class is named, what it says is not; whoever met it logs it."""
+    status, _, body = refusal(KeyError("secret"), "m", "")
+    assert status == 500
+    assert b"KeyError" in body
+    assert b"secret" not in body
 
 
 def test_no_class_hides_behind_its_parent() -> None:

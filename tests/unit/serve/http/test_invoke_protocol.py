@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from serve.http.routes import InvokeRoute
 from tests.unit.serve.served import WAIT_S, Served, post
 
 
@@ -21,25 +20,15 @@ from tests.unit.serve.served import WAIT_S, Served, post
     ],
     ids=["plain", "quoted", "query", "close", "HTTP/1.0"],
 )
-async def test_an_invocation(
-    served: Served, monkeypatch: pytest.MonkeyPatch, request_: bytes, through_asgi: bool
-) -> None:
+async def test_an_invocation(served: Served, request_: bytes, through_asgi: bool) -> None:
     """The same answer on both ways, and the way that is meant."""
-    called = []
-    route = InvokeRoute.__call__
-
-    async def noted(self, scope, receive, send):  # type: ignore[no-untyped-def]
-        called.append(scope["path"])
-        await route(self, scope, receive, send)
-
-    monkeypatch.setattr(InvokeRoute, "__call__", noted)
     wire = await served.connect()
     await wire.send(request_)
     status, headers, body = await wire.answer()
     assert (status, body) == (200, b"m:{}")
     assert (headers["content-type"], headers["x-of"]) == ("application/json", "triton")
     assert headers["content-length"] == "4"
-    assert bool(called) == through_asgi
+    assert bool(served.route.called) == through_asgi
     ((name, request),) = served.forwarding.asked
     assert name == "m"
     assert (b"host", b"x") in list(request.headers)

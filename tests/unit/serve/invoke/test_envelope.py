@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 
 from serve.errors import BadRequest, BodyTooLarge
 from serve.invoke.envelope import (
-    ELEMENT_SIZES,
-    MOST_TENSORS,
     check_object,
     check_request,
     check_strings,
 )
+from serve.invoke.request_types import ELEMENT_SIZES, MOST_TENSORS
 
 _IN_JSON = sorted(set(ELEMENT_SIZES) - {"FP16", "BF16"})
 
@@ -93,9 +92,11 @@ def test_what_fits_passes(
     known = {"sequence_id", "sequence_start", "sequence_end", "priority", "timeout"}
     known |= {"binary_data_output"}
     request = {
-        "id": "7:1", "inputs": inputs, "outputs": [{"name": name} for name in outputs],
+        "id": "7:1",
+        "inputs": inputs,
+        "outputs": [{"name": name} for name in outputs],
         "parameters": {k: v for k, v in parameters.items() if k not in known},
-    }  # fmt: skip
+    }
     body = json.dumps(request, ensure_ascii=ascii_only, indent=indent)
     assert check_request(body.encode(errors="replace")) == ()
 
@@ -116,10 +117,43 @@ def test_another_shape_is_refused(each: dict[str, Any], place: int, size: int) -
         refusal(body)
 
 
+@pytest.mark.parametrize("datatype", ["FP32", "INT64", "BOOL"])
+@pytest.mark.parametrize(
+    ("shape", "data"),
+    [
+        ([2], "[[], [1, 2, 3]]"),
+        ([2], "[[1, 2], [3]]"),
+        ([1], "[[]]"),
+        ([1, 1], "[[]]"),
+        ([1], "[[[[]]]]"),
+        ([1], "[[1, 2, 3]]"),
+    ],
+)
+def test_elements_count_and_not_lists(datatype: str, shape: list[int], data: str) -> None:
+    """As many outermost elements as the shape has are not as many numbers."""
+    body = f'{{"inputs":[{{"name":"A","shape":{shape},"datatype":"{datatype}","data":{data}}}]}}'
+    refusal(body.encode())
+
+
+def test_nested_data_are_taken() -> None:
+    """Lists in lists with as many numbers as the shape has, also where one list is one number."""
+    for shape, data in (([2, 1], "[[1], [2]]"), ([1], "[[1]]"), ([2, 2], "[[1, 2], [3, 4]]")):
+        body = f'{{"inputs":[{{"name":"A","shape":{shape},"datatype":"FP32","data":{data}}}]}}'
+        assert check_request(body.encode()) == ()
+
+
 _NAMES = (
-    "inputs", "outputs", "parameters", "name", "shape", "datatype", "data", "binary_data_size",
-    "binary_data", "id",
-)  # fmt: skip
+    "inputs",
+    "outputs",
+    "parameters",
+    "name",
+    "shape",
+    "datatype",
+    "data",
+    "binary_data_size",
+    "binary_data",
+    "id",
+)
 
 
 def passes(body: bytes) -> list[bool]:
@@ -158,10 +192,37 @@ def test_any_bytes_pass_or_are_refused(body: bytes) -> None:
 @pytest.mark.parametrize("datatype", ["FP32", "BYTES", "BOOL", "INT64", "UINT8"])
 @pytest.mark.parametrize(
     "shape",
-    [[2**62], [2**31], [2**40], [2**61], [2**63 - 1], [2**63 - 1, 4], [2**29], [2**32], [2**64],
-     [10**30], [2**31 - 1, 2**31 - 1, 2**31 - 1], [65536] * 8, [0, 2**62], [2] * 33, [3], [1], [0],
-     [], [-1], [-1, -2], [2.5], ["2"], [None], [[2]], "2", None, {}, 2],
-)  # fmt: skip
+    [
+        [2**62],
+        [2**31],
+        [2**40],
+        [2**61],
+        [2**63 - 1],
+        [2**63 - 1, 4],
+        [2**29],
+        [2**32],
+        [2**64],
+        [10**30],
+        [2**31 - 1, 2**31 - 1, 2**31 - 1],
+        [65536] * 8,
+        [0, 2**62],
+        [2] * 33,
+        [3],
+        [1],
+        [0],
+        [],
+        [-1],
+        [-1, -2],
+        [2.5],
+        ["2"],
+        [None],
+        [[2]],
+        "2",
+        None,
+        {},
+        2,
+    ],
+)
 def test_shapes_that_the_data_do_not_have(datatype: str, shape: object) -> None:
     """One sentence each, and no memory: tritonserver dies of most."""
     data = ["a", "b"] if datatype == "BYTES" else [1, 1]
@@ -384,9 +445,12 @@ def test_strings_in_binary(count: int) -> None:
 def test_binary_tensors_that_fit() -> None:
     """Some in JSON beside them, an empty one, halves and strings."""
     body = text(
-        binary(8), tensor(name="y"), binary(0, name="z", shape=[0, 3]),
-        binary(4, name="h", datatype="FP16"), binary(2, name="e", shape=[2], datatype="BOOL"),
-    )  # fmt: skip
+        binary(8),
+        tensor(name="y"),
+        binary(0, name="z", shape=[0, 3]),
+        binary(4, name="h", datatype="FP16"),
+        binary(2, name="e", shape=[2], datatype="BOOL"),
+    )
     assert check_request(body, 14) == ()
     refusal(body, 13)
     refusal(body, 15)

@@ -21,7 +21,7 @@ from serve.invoke.headers import (
     response_headers,
 )
 from serve.limit import Limit
-from serve.triton.http import Headers
+from serve.triton.connection import Headers
 
 BINARY = b"application/vnd.sagemaker-triton.binary+json"
 HEADER = b"inference-header-content-length"
@@ -71,10 +71,24 @@ def test_no_content_type_makes_another_error(value: bytes) -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        b"-1", b"+1", b"x", b"99999999999", b"9" * 5000, b"", b"1.0", b"1e1", b"0x1", b"1_0",
-        "١".encode(), b" ", b"1 1", b'""', b"1,1", b"\xb2",
+        b"-1",
+        b"+1",
+        b"x",
+        b"99999999999",
+        b"9" * 5000,
+        b"",
+        b"1.0",
+        b"1e1",
+        b"0x1",
+        b"1_0",
+        "١".encode(),
+        b" ",
+        b"1 1",
+        b'""',
+        b"1,1",
+        b"\xb2",
     ],
-)  # fmt: skip
+)
 def test_sizes_that_are_none(value: bytes) -> None:
     """Refused with what was found, on one short line."""
     with pytest.raises(BadRequest, match="json-header-size") as refused:
@@ -129,10 +143,22 @@ def test_other_media_types_become_json(content_type: bytes) -> None:
 def test_hop_by_hop_headers_stay_on_their_hop() -> None:
     """RFC 9110 7.6.1, also those that any of several Connection headers names; the rest passes."""
     dropped = {
-        b"host", b"content-length", b"transfer-encoding", b"te", b"trailer", b"upgrade",
-        b"keep-alive", b"expect", b"proxy-authorization", b"proxy-connection", HEADER,
-        b"x-one", b"x-two", b"x-three", b"x-serve-access",
-    }  # fmt: skip
+        b"host",
+        b"content-length",
+        b"transfer-encoding",
+        b"te",
+        b"trailer",
+        b"upgrade",
+        b"keep-alive",
+        b"expect",
+        b"proxy-authorization",
+        b"proxy-connection",
+        HEADER,
+        b"x-one",
+        b"x-two",
+        b"x-three",
+        b"x-serve-access",
+    }
     kept: Headers = [
         (b"x-amzn-sagemaker-custom-attributes", b"a=b"),
         (b"accept-encoding", b"gzip"),
@@ -206,11 +232,20 @@ def test_any_bytes_come_back_from_their_compression(
 @pytest.mark.parametrize(
     "body",
     [
-        BODY, raw_deflate(BODY), gzip.compress(b"", mtime=0), zlib.compress(b""), b"\x1f\x8b",
-        b"x", GZIPPED[:-1], GZIPPED[:-8], GZIPPED[:-60], GZIPPED + b"x",
-        zlib.compress(BODY) + b"\x1f", GZIPPED * 2 + b"\0",
+        BODY,
+        raw_deflate(BODY),
+        gzip.compress(b"", mtime=0),
+        zlib.compress(b""),
+        b"\x1f\x8b",
+        b"x",
+        GZIPPED[:-1],
+        GZIPPED[:-8],
+        GZIPPED[:-60],
+        GZIPPED + b"x",
+        zlib.compress(BODY) + b"\x1f",
+        GZIPPED * 2 + b"\0",
     ],
-)  # fmt: skip
+)
 def test_bodies_that_do_not_inflate(body: bytes) -> None:
     """Refused: tritonserver would take most for a request without inputs and answer 200."""
     with pytest.raises(BadRequest, match="the body"):
@@ -220,12 +255,21 @@ def test_bodies_that_do_not_inflate(body: bytes) -> None:
 @pytest.mark.parametrize(
     ("value", "sent"),
     [
-        (b"gzip", b"gzip"), (b"deflate, gzip;q=0.5", b"deflate"), (b"GZIP;q=1e999", b"gzip"),
-        (b"gzip;q=1e-999", b"gzip"), (b"*;q=1e999,gzip", b"gzip"), (b"br, gzip ; q=1", b"gzip"),
-        (b"*;q=1e999", None), (b"gzip;q=0", None), (b"gzip; q=0.000, br", None), (b"", None),
-        (b"identity", None), (b";;,,;q=", None), (b"x" * 5000, None),
+        (b"gzip", b"gzip"),
+        (b"deflate, gzip;q=0.5", b"deflate"),
+        (b"GZIP;q=1e999", b"gzip"),
+        (b"gzip;q=1e-999", b"gzip"),
+        (b"*;q=1e999,gzip", b"gzip"),
+        (b"br, gzip ; q=1", b"gzip"),
+        (b"*;q=1e999", None),
+        (b"gzip;q=0", None),
+        (b"gzip; q=0.000, br", None),
+        (b"", None),
+        (b"identity", None),
+        (b";;,,;q=", None),
+        (b"x" * 5000, None),
     ],
-)  # fmt: skip
+)
 def test_accept_encoding_in_our_own_words(value: bytes, sent: bytes | None) -> None:
     """tritonserver dies of weights that no double holds; it is told one encoding, or none."""
     expected = [] if sent is None else [(b"accept-encoding", sent)]

@@ -25,10 +25,13 @@ from serve.errors import (
     TritonUnavailable,
 )
 from serve.invoke.headers import MOST_INFLATED
-from serve.invoke.invocation import Request
+from serve.invoke.invocation import Invocation
+from serve.invoke.request import Request
+from serve.invoke.translation import Translation
+from serve.limit import Limit
 from serve.models.registry import State
-from serve.models.waiting_room import MIB, Bounds, HeldAnswer, HeldBody
-from serve.triton.http import Answer
+from serve.models.waiting_room import MIB, Bounds, HeldBody, WaitingRooms
+from serve.triton.connection import Answer
 from tests.unit.serve.joined import DEAD, WAIT_S, joined, until
 
 BINARY = b"application/vnd.sagemaker-triton.binary+json"
@@ -52,29 +55,64 @@ async def test_binary_goes_there_and_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wrong", "error", "says"),
     [
-        ({"status": 400, "message": "unexpected inference input 'out of memory' for model 'm'"},
-         CallerError, "unexpected inference input"),
+        (
+            {"status": 400, "message": "unexpected inference input 'out of memory' for model 'm'"},
+            CallerError,
+            "unexpected inference input",
+        ),
         ({"status": 500, "message": "Unable to parse 'data': x"}, CallerError, "Unable to parse"),
         ({"status": 415, "message": ""}, CallerError, "no reason was given"),
         ({"status": 500, "message": "my own words"}, InvocationFailed, "model m failed: my own"),
-        ({"status": 400, "message": "Failed to process the request(s) for model instance 'm_0',"
-          " message: ValueError: boom\n\nAt:\n  /m.py(1): x\n"}, InvocationFailed, "boom"),
-        ({"status": 500, "message": "Failed to process the request(s) for model 'm_0_0', message:"
-          " MemoryError: Unable to allocate 512. TiB\n\nAt:\n  x"}, ResourceExhausted, "512"),
-        ({"status": 503, "message": "[request id: <id_unknown>] Exceeds maximum queue size"},
-         TritonUnavailable, "queue"),
-        ({"status": 404, "message": "Request for unknown model: 'nowhere' is not found"},
-         ServeError, "nowhere"),
+        (
+            {
+                "status": 400,
+                "message": "Failed to process the request(s) for model instance 'm_0',"
+                " message: ValueError: boom\n\nAt:\n  /m.py(1): x\n",
+            },
+            InvocationFailed,
+            "boom",
+        ),
+        (
+            {
+                "status": 500,
+                "message": "Failed to process the request(s) for model 'm_0_0', message:"
+                " MemoryError: Unable to allocate 512. TiB\n\nAt:\n  x",
+            },
+            ResourceExhausted,
+            "512",
+        ),
+        (
+            {"status": 503, "message": "[request id: <id_unknown>] Exceeds maximum queue size"},
+            TritonUnavailable,
+            "queue",
+        ),
+        (
+            {"status": 404, "message": "Request for unknown model: 'nowhere' is not found"},
+            ServeError,
+            "nowhere",
+        ),
         ({"garbage": True}, TritonUnavailable, "no HTTP"),
         ({"close_mid_answer": True}, TritonUnavailable, "ended"),
-        ({"hang": True}, TritonTimeout,
-         "the invocation of the model m took longer than 1 s; raise SERVE_INVOKE_TIMEOUT"),
+        (
+            {"hang": True},
+            TritonTimeout,
+            "the invocation of the model m took longer than 1 s; raise SERVE_INVOKE_TIMEOUT",
+        ),
     ],
     ids=[
-        "unexpected input", "parse", "415", "own words", "raised", "memory", "queue", "bls",
-        "garbage", "half", "hangs",
+        "unexpected input",
+        "parse",
+        "415",
+        "own words",
+        "raised",
+        "memory",
+        "queue",
+        "bls",
+        "garbage",
+        "half",
+        "hangs",
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("operation", ["infer", "generate"])
 async def test_answers_that_are_errors(
     tmp_path: Path, wrong: dict[str, Any], error: type[ServeError], says: str, operation: str
@@ -136,28 +174,27 @@ async def test_a_model_that_is_not_there(tmp_path: Path) -> None:
         await loading
 
 
-async def test_a_request_goes_when_its_answer_comes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_request_goes_when_its_answer_comes(tmp_path: Path) -> None:
     """Both have room one after the other where they have none together."""
     references: list[int] = []
-    grow = HeldAnswer.grow
 
-    def growing(answer: HeldAnswer, size: int) -> None:
-        references.append(sys.getrefcount(tensor))
-        grow(answer, size)
+    class Rooms(WaitingRooms):
+        """Says who has the request whenever more of anything is held."""
 
-    monkeypatch.setattr(HeldAnswer, "grow", growing)
-    async with joined(tmp_path) as on:
+        def hold(self, name: str, count: int) -> None:
+            references.append(sys.getrefcount(tensor))
+            super().hold(name, count)
+
+    rooms = Rooms(Bounds(held_bytes=4 * MIB, total_held_bytes=4 * MIB))
+    async with joined(tmp_path, rooms=rooms) as on:
         await on.load()
-        rooms = on.registry.rooms
-        rooms.bounds = Bounds(held_bytes=4 * MIB, total_held_bytes=4 * MIB)
         tensor = bytes(bytearray(3 * MIB))
         head = b'{"inputs":[{"name":"x","shape":[%d],"datatype":"UINT8"' % len(tensor)
         head += b',"parameters":{"binary_data_size":%d}}]}' % len(tensor)
         media_type = BINARY + b";json-header-size=%d" % len(head)
         held = HeldBody(rooms, "m", 4 * MIB)
         held.grow(len(tensor))
+        references.clear()  # from here on what is held is the answer's
         request = Request([(b"content-type", media_type)], [head + tensor[:0], tensor], held=held)
         answer = await on.invocation.forward("m", request)
         assert b"".join(answer.body) == head + tensor
@@ -169,9 +206,7 @@ async def test_a_request_goes_when_its_answer_comes(
 
 
 @pytest.mark.parametrize("compressed", [True, False])
-async def test_what_is_made_of_a_request_is_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compressed: bool
-) -> None:
+async def test_what_is_made_of_a_request_is_counted(tmp_path: Path, compressed: bool) -> None:
     """Two bytes of text are eight of a tensor; one that can never have room is too large."""
     data = b",".join([b"0"] * 100_000)
     body = b'{"inputs":[{"name":"x","shape":[100000],"datatype":"FP64","data":[' + data + b"]}]}"
@@ -194,17 +229,44 @@ async def test_what_is_made_of_a_request_is_counted(
             finally:
                 held.let_go()
 
-        monkeypatch.setattr(on.triton, "infer", infer)
+        on.triton.instead["infer"] = infer
         with pytest.raises(InvocationFailed, match="cannot be read"):
             await asked()
         assert 800_000 < counted[0] < 801_000
         assert rooms.held_bytes == 0
-        rooms.bounds = Bounds(held_bytes=MIB, total_held_bytes=MIB // 2)
+        in_all = Limit(MIB // 2, "SERVE_MAX_WAITING_TOTAL_MB")
+        rooms.bounds = Bounds(held_bytes=MIB, total_held_bytes=in_all)
         said = r"more with all that is made of it, expected at most 524288 .*_WAITING_TOTAL_MB\)"
         with pytest.raises(BodyTooLarge, match=said):
             await asked()
         assert len(counted) == 1
         assert rooms.held_bytes == 0
+
+
+@pytest.mark.parametrize("large_answers", [True, False])
+async def test_json_that_is_too_long_to_be_read(tmp_path: Path, large_answers: bool) -> None:
+    """What sets the size from which on JSON is translated is named, also where only its answer is.
+
+    Many short lists stay in the text, which then goes with a wish for binary outputs alone.
+    """
+    values = b'{"name":"x%d","shape":[1],"datatype":"INT64","data":[1]}'
+    body = b'{"inputs":[' + b",".join(values % number for number in range(320_000)) + b"]}"
+    assert len(body) > 16 * MIB
+    async with joined(tmp_path) as on:
+        await on.load()
+        on.registry.loaded("m").answered(large=large_answers)
+        invocation = Invocation(
+            on.registry,
+            on.triton,
+            on.revival,
+            "infer",
+            WAIT_S,
+            Translation(1 << 14),
+            threshold_setting="THE_THRESHOLD",
+        )
+        with pytest.raises(BodyTooLarge, match="or THE_THRESHOLD is against it"):
+            await invocation.forward("m", Request([], [body]))
+        assert on.events("infer") == []
 
 
 async def test_a_bomb_does_not_hold_the_loop(tmp_path: Path) -> None:
@@ -300,7 +362,7 @@ async def test_a_caller_who_goes_away(tmp_path: Path) -> None:
         assert b"echo" in await third
         assert on.events("infer") == ["infer", "infer"]
         assert (model.in_flight, model.room.taken) == (0, 0)
-        assert not on.triton._http._left
+        assert not on.http.left
 
 
 async def test_a_caller_who_is_not_waited_for(tmp_path: Path) -> None:

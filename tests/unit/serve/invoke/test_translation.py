@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from serve.errors import CallerError, InvocationFailed
-from serve.invoke.translation import Question, Translation, TurnLate
+from serve.invoke.translation import FairLock, Translation, TritonRequest, TurnLate
 from serve.models.registry import Model
-from serve.triton.http import Answer, Headers
+from serve.triton.connection import Answer, Headers
 
-_LEAST = 10_000
+_FROM_BYTES = 10_000
 _WAIT_S = 30.0
 #: A deadline that is not met, and a caller who is there.
 _SOON: tuple[float, Callable[[], bool]] = (1e9, lambda: True)
@@ -40,9 +40,11 @@ def _model() -> Model:
 def _binary_answer(values: list[int]) -> Answer:
     raw = np.array(values, "<i4").tobytes()
     output = {
-        "name": "OUT", "datatype": "INT32", "shape": [len(values)],
+        "name": "OUT",
+        "datatype": "INT32",
+        "shape": [len(values)],
         "parameters": {"binary_data_size": len(raw)},
-    }  # fmt: skip
+    }
     head = json.dumps({"model_name": "m", "outputs": [output]}).encode()
     headers = [(b"content-type", _BINARY_TYPE), (b"content-length", b"1"), (b"x-triton", b"2")]
     if values:
@@ -53,7 +55,9 @@ def _binary_answer(values: list[int]) -> Answer:
 async def test_large_json() -> None:
     """Large JSON becomes binary tensors under the headers that say so, in however many pieces."""
     pieces = [_LARGE[:7], _LARGE[7:9000], _LARGE[9000:]]
-    question = await Translation(_LEAST).question(_model(), Question(_JSON_HEADERS, pieces), *_SOON)
+    question = await Translation(_FROM_BYTES).translate_request(
+        _model(), TritonRequest(_JSON_HEADERS, pieces), *_SOON
+    )
     assert question.translated
     assert question.in_json is None
     size = len(question.body[0])
@@ -67,34 +71,34 @@ async def test_large_json() -> None:
 
 async def test_small_json() -> None:
     """Small JSON goes as it came."""
-    asked = Question(_JSON_HEADERS, [_SMALL])
-    assert await Translation(_LEAST).question(_model(), asked, *_SOON) is asked
+    asked = TritonRequest(_JSON_HEADERS, [_SMALL])
+    assert await Translation(_FROM_BYTES).translate_request(_model(), asked, *_SOON) is asked
 
 
-@pytest.mark.parametrize("length", [_LEAST - 1, _LEAST])
+@pytest.mark.parametrize("length", [_FROM_BYTES - 1, _FROM_BYTES])
 async def test_from_so_many_bytes_on(length: int) -> None:
     """The limit is a length of the body, and is translated itself."""
     body = _body(3000)
     padded = body + b" " * (length - len(body))
-    asked = Question(_JSON_HEADERS, [padded])
-    question = await Translation(_LEAST).question(_model(), asked, *_SOON)
-    assert question.translated == (length == _LEAST)
+    asked = TritonRequest(_JSON_HEADERS, [padded])
+    question = await Translation(_FROM_BYTES).translate_request(_model(), asked, *_SOON)
+    assert question.translated == (length == _FROM_BYTES)
 
 
 async def test_small_json_to_a_model_of_large_answers() -> None:
     """After a large answer in JSON small requests are translated too, until an answer is small."""
-    model, translation = _model(), Translation(_LEAST)
-    asked = Question(_JSON_HEADERS, [_SMALL])
-    large = Answer(200, [(b"content-type", b"application/json")], deque([b"{", b" " * _LEAST]))
-    assert await translation.answer(model, asked, large, _SOON[0]) is large
-    question = await translation.question(model, asked, *_SOON)
+    model, translation = _model(), Translation(_FROM_BYTES)
+    asked = TritonRequest(_JSON_HEADERS, [_SMALL])
+    large = Answer(200, [(b"content-type", b"application/json")], deque([b"{", b" " * _FROM_BYTES]))
+    assert await translation.translate_answer(model, asked, large, _SOON[0]) is large
+    question = await translation.translate_request(model, asked, *_SOON)
     assert question.translated
     assert question.headers == _JSON_HEADERS
     (head,) = question.body
     assert json.loads(head)["parameters"] == {"binary_data_output": True}
     assert json.loads(head)["inputs"] == json.loads(_SMALL)["inputs"]
-    await translation.answer(model, question, _binary_answer([1]), _SOON[0])
-    assert await translation.question(model, asked, *_SOON) is asked
+    await translation.translate_answer(model, question, _binary_answer([1]), _SOON[0])
+    assert await translation.translate_request(model, asked, *_SOON) is asked
 
 
 @pytest.mark.parametrize(
@@ -109,22 +113,24 @@ async def test_small_json_to_a_model_of_large_answers() -> None:
 )
 async def test_what_is_no_plain_json(header: tuple[bytes, bytes]) -> None:
     """Binary and compressed requests go as they came, and those whose answer may be compressed."""
-    asked = Question([*_JSON_HEADERS, header], [_LARGE])
-    assert await Translation(_LEAST).question(_model(), asked, *_SOON) is asked
+    asked = TritonRequest([*_JSON_HEADERS, header], [_LARGE])
+    assert await Translation(_FROM_BYTES).translate_request(_model(), asked, *_SOON) is asked
 
 
 @pytest.mark.parametrize("broken", [_LARGE[:-1], _LARGE.replace(b"[5000]", b"[4999]")])
 async def test_what_is_not_taken(broken: bytes) -> None:
     """What is not certainly understood goes as it came, for tritonserver to judge."""
-    asked = Question(_JSON_HEADERS, [broken])
-    assert await Translation(_LEAST).question(_model(), asked, *_SOON) is asked
+    asked = TritonRequest(_JSON_HEADERS, [broken])
+    assert await Translation(_FROM_BYTES).translate_request(_model(), asked, *_SOON) is asked
 
 
 @pytest.mark.parametrize("values", [[1, -2, 3], []])
 async def test_answers_in_json(values: list[int]) -> None:
     """The answer to a translated question is JSON, its other headers as they were."""
-    question = Question([], [], translated=True)
-    answer = await Translation(_LEAST).answer(_model(), question, _binary_answer(values), _SOON[0])
+    question = TritonRequest([], [], translated=True)
+    answer = await Translation(_FROM_BYTES).translate_answer(
+        _model(), question, _binary_answer(values), _SOON[0]
+    )
     assert answer.headers == [(b"x-triton", b"2"), (b"content-type", b"application/json")]
     (output,) = json.loads(b"".join(answer.body))["outputs"]
     assert output == {"name": "OUT", "datatype": "INT32", "shape": [len(values)], "data": values}
@@ -144,8 +150,13 @@ async def test_an_answer_is_counted_as_it_is_written() -> None:
         return size
 
     async def written(count: int) -> Answer:
-        question, answer = Question([], [], translated=True), _binary_answer([-1_000_000] * count)
-        return await Translation(_LEAST).answer(_model(), question, answer, _SOON[0], grown)
+        question, answer = (
+            TritonRequest([], [], translated=True),
+            _binary_answer([-1_000_000] * count),
+        )
+        return await Translation(_FROM_BYTES).translate_answer(
+            _model(), question, answer, _SOON[0], grown
+        )
 
     await written(1000)
     assert told == []
@@ -158,8 +169,10 @@ async def test_an_answer_is_counted_as_it_is_written() -> None:
 
 async def test_answers_in_binary() -> None:
     """Outputs that the caller wants in binary stay so, and the headers say where they begin."""
-    question = Question([], [], translated=True, in_json=frozenset())
-    answer = await Translation(_LEAST).answer(_model(), question, _binary_answer([1, 2]), _SOON[0])
+    question = TritonRequest([], [], translated=True, in_json=frozenset())
+    answer = await Translation(_FROM_BYTES).translate_answer(
+        _model(), question, _binary_answer([1, 2]), _SOON[0]
+    )
     body = b"".join(answer.body)
     assert answer.header(b"content-type") == _BINARY_TYPE
     assert body[int(answer.header(_SIZE) or 0) :] == np.array([1, 2], "<i4").tobytes()
@@ -169,23 +182,30 @@ async def test_answers_in_binary() -> None:
 async def test_answers_to_other_questions() -> None:
     """An answer to a question that went as it came goes back as it came."""
     answer = _binary_answer([1, 2])
-    assert await Translation(_LEAST).answer(_model(), Question([], []), answer, _SOON[0]) is answer
+    assert (
+        await Translation(_FROM_BYTES).translate_answer(
+            _model(), TritonRequest([], []), answer, _SOON[0]
+        )
+        is answer
+    )
 
 
 async def test_answers_that_cannot_be_written() -> None:
     """FP16 in JSON is the caller's fault, a broken answer ours; the next request is served."""
-    translation, question = Translation(_LEAST), Question([], [], translated=True)
+    translation, question = Translation(_FROM_BYTES), TritonRequest([], [], translated=True)
     half = _binary_answer([1])
     half.body[0] = half.body[0].replace(b"INT32", b"FP16")
     half.headers[-1] = (_SIZE, b"%d" % len(half.body[0]))
     with pytest.raises(CallerError, match="FP16"):
-        await translation.answer(_model(), question, half, _SOON[0])
+        await translation.translate_answer(_model(), question, half, _SOON[0])
     broken = _binary_answer([1])
     broken.body.pop()
     with pytest.raises(InvocationFailed, match="cannot be read"):
-        await translation.answer(_model(), question, broken, _SOON[0])
+        await translation.translate_answer(_model(), question, broken, _SOON[0])
     assert (
-        await translation.question(_model(), Question(_JSON_HEADERS, [_LARGE]), *_SOON)
+        await translation.translate_request(
+            _model(), TritonRequest(_JSON_HEADERS, [_LARGE]), *_SOON
+        )
     ).translated
 
 
@@ -201,15 +221,17 @@ async def test_others_run_meanwhile() -> None:
 
     running = asyncio.ensure_future(other())
     body = _body(400_000)
-    question = await Translation(_LEAST).question(_model(), Question(_JSON_HEADERS, [body]), *_SOON)
+    question = await Translation(_FROM_BYTES).translate_request(
+        _model(), TritonRequest(_JSON_HEADERS, [body]), *_SOON
+    )
     running.cancel()
     assert question.translated
     assert turns > 5
     turns = 0
     running = asyncio.ensure_future(other())
     values = [*range(400_000)]
-    await Translation(_LEAST).answer(
-        _model(), Question([], [], translated=True), _binary_answer(values), _SOON[0]
+    await Translation(_FROM_BYTES).translate_answer(
+        _model(), TritonRequest([], [], translated=True), _binary_answer(values), _SOON[0]
     )
     running.cancel()
     assert turns > 5
@@ -217,82 +239,95 @@ async def test_others_run_meanwhile() -> None:
 
 async def test_cancelled_in_between() -> None:
     """A caller who goes away in the middle holds nobody else up."""
-    translation = Translation(_LEAST)
-    asked = Question(_JSON_HEADERS, [_body(400_000)])
-    going = asyncio.ensure_future(translation.question(_model(), asked, *_SOON))
+    translation = Translation(_FROM_BYTES)
+    asked = TritonRequest(_JSON_HEADERS, [_body(400_000)])
+    going = asyncio.ensure_future(translation.translate_request(_model(), asked, *_SOON))
     for _ in range(3):
         await asyncio.sleep(0)
     assert not going.done()
     going.cancel()
     with pytest.raises(asyncio.CancelledError):
         await going
-    question = await asyncio.wait_for(translation.question(_model(), asked, *_SOON), _WAIT_S)
+    question = await asyncio.wait_for(
+        translation.translate_request(_model(), asked, *_SOON), _WAIT_S
+    )
     assert question.translated
 
 
 async def test_the_turn_comes_too_late() -> None:
     """Waiting for others is bounded by the invocation's limit, both ways, and takes no turn."""
-    translation = Translation(_LEAST)
-    asked = Question(_JSON_HEADERS, [_VERY_LARGE])
-    question = await translation.question(_model(), asked, *_SOON)
+    lock = FairLock()
+    translation = Translation(_FROM_BYTES, lock)
+    asked = TritonRequest(_JSON_HEADERS, [_VERY_LARGE])
+    question = await translation.translate_request(_model(), asked, *_SOON)
     soon = time.monotonic() + 0.05
-    await translation._turn.take(_SOON[0])
+    await lock.acquire(_SOON[0])
     with pytest.raises(TurnLate):
-        await asyncio.wait_for(translation.question(_model(), asked, soon, lambda: True), _WAIT_S)
-    answer = translation.answer(_model(), question, _binary_answer([*range(200_000)]), soon)
+        await asyncio.wait_for(
+            translation.translate_request(_model(), asked, soon, lambda: True), _WAIT_S
+        )
+    answer = translation.translate_answer(
+        _model(), question, _binary_answer([*range(200_000)]), soon
+    )
     with pytest.raises(TurnLate):
         await asyncio.wait_for(answer, _WAIT_S)
-    translation._turn.give()
-    assert (await translation.question(_model(), asked, *_SOON)).translated
+    lock.release()
+    assert (await translation.translate_request(_model(), asked, *_SOON)).translated
 
 
 async def test_the_turn_comes_too_late_behind_one_that_was_just_given() -> None:
     """The limit holds for whoever comes between the end of one turn and the start of the next."""
-    translation = Translation(_LEAST)
-    asked = Question(_JSON_HEADERS, [_VERY_LARGE])
-    await translation._turn.take(_SOON[0])
-    holder = asyncio.ensure_future(translation._turn.take(_SOON[0]))
+    lock = FairLock()
+    translation = Translation(_FROM_BYTES, lock)
+    asked = TritonRequest(_JSON_HEADERS, [_VERY_LARGE])
+    await lock.acquire(_SOON[0])
+    holder = asyncio.ensure_future(lock.acquire(_SOON[0]))
     await asyncio.sleep(0)
-    translation._turn.give()
+    lock.release()
     soon = time.monotonic() + 0.05
     with pytest.raises(TurnLate):
-        await asyncio.wait_for(translation.question(_model(), asked, soon, lambda: True), _WAIT_S)
+        await asyncio.wait_for(
+            translation.translate_request(_model(), asked, soon, lambda: True), _WAIT_S
+        )
     assert holder.done()
 
 
 @pytest.mark.parametrize("given", [False, True])
 async def test_a_turn_that_is_not_wanted_any_more(given: bool) -> None:
     """Whoever is cancelled while it waits, or as it gets its turn, leaves it to the next."""
-    turn = Translation(_LEAST)._turn
-    await turn.take(_SOON[0])
-    going, staying = [asyncio.ensure_future(turn.take(_SOON[0])) for _ in range(2)]
+    turn = FairLock()
+    await turn.acquire(_SOON[0])
+    going, staying = [asyncio.ensure_future(turn.acquire(_SOON[0])) for _ in range(2)]
     await asyncio.sleep(0)
     if given:
-        turn.give()
+        turn.release()
     going.cancel()
     with pytest.raises(asyncio.CancelledError):
         await going
     if not given:
-        turn.give()
+        turn.release()
     await asyncio.wait_for(staying, _WAIT_S)
-    turn.give()
-    await asyncio.wait_for(turn.take(_SOON[0]), _WAIT_S)
+    turn.release()
+    await asyncio.wait_for(turn.acquire(_SOON[0]), _WAIT_S)
 
 
 async def test_who_is_not_very_large_waits_for_nobody() -> None:
     """Its steps go between those of whoever has the turn."""
-    translation = Translation(_LEAST)
-    await translation._turn.take(_SOON[0])
-    asked = Question(_JSON_HEADERS, [_LARGE])
-    question = await asyncio.wait_for(translation.question(_model(), asked, *_SOON), _WAIT_S)
+    lock = FairLock()
+    translation = Translation(_FROM_BYTES, lock)
+    await lock.acquire(_SOON[0])
+    asked = TritonRequest(_JSON_HEADERS, [_LARGE])
+    question = await asyncio.wait_for(
+        translation.translate_request(_model(), asked, *_SOON), _WAIT_S
+    )
     assert question.translated
-    answer = translation.answer(_model(), question, _binary_answer([1, 2]), _SOON[0])
+    answer = translation.translate_answer(_model(), question, _binary_answer([1, 2]), _SOON[0])
     assert (await asyncio.wait_for(answer, _WAIT_S)).status == 200
 
 
 async def test_nobody_waits_any_more() -> None:
     """A caller that left while others were served is not translated for."""
     with pytest.raises(CallerError, match="gone"):
-        await Translation(_LEAST).question(
-            _model(), Question(_JSON_HEADERS, [_LARGE]), _SOON[0], lambda: False
+        await Translation(_FROM_BYTES).translate_request(
+            _model(), TritonRequest(_JSON_HEADERS, [_LARGE]), _SOON[0], lambda: False
         )

@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ensemble_tools import Form, ServingPlan
-from ensemble_tools.plan import PublishedModel
+from ensemble_tools.serving.plan import PublishedModel
 from serve.errors import KilledForMemory, ResourceExhausted, TritonUnavailable
-from serve.models import admission
-from serve.models.admission import Admission, AdmissionSettings, Room
+from serve.limit import Limit
+from serve.models.admission import Admission, AdmissionSettings, Room, take_view
 from serve.models.registry import Registry, State
-from serve.resources.footprints import StubSettings
-from serve.resources.free import available_memory
+from serve.resources.census import Census, take_census
+from serve.resources.footprints import Footprints, StubSettings
+from serve.resources.free import Kernel, available_memory
 from serve.resources.gpus import GpuMemory, Gpus
+from serve.resources.ledger import Ledger
 from tests.unit.serve.kernel_directory import GIB, MIB, SERVER, KernelDirectory
 
 RESERVE = 256 * MIB
 #: Of a Python model that was never seen.
 GUESS = (32 + 1 + 2) * MIB
+#: That a load waits, where it is to.
+PATIENCE_S = 20.0
+#: Each call looks anew, and waits for none.
+AT_ONCE: dict[str, Any] = {"fresh_s": 0.0, "patience_s": 0.0}
 
 
 @dataclass
@@ -35,7 +42,11 @@ class Machine:
     kernel: KernelDirectory
     registry: Registry
     admission: Admission
+    settings: AdmissionSettings
+    ledger: Ledger
     serving: Path
+    #: Free of /dev/shm, in bytes.
+    shared: list[int]
     free: int = 8 * GIB
     pids: dict[str, tuple[int, int]] = field(default_factory=dict)
     started: int = 2000
@@ -50,20 +61,23 @@ class Machine:
         return ServingPlan(name, Form.AS_DELIVERED, name, (model,))
 
     def hold(self, name: str, memory: int) -> None:
-        """The model's stub holds so many bytes from now on."""
-        self.drop(name)
+        """The model's stub holds so many bytes from now on; at no time is it seen without."""
+        before = self.pids.get(name)
         self.started += 1
         self.pids[name] = (self.started, memory + MIB)
+        self.show()
         self.kernel.stub(self.started, self.serving, name, memory)
-        self._show()
+        if before is not None:
+            self.kernel.end(before[0])
 
     def drop(self, name: str) -> None:
         """Its stub has ended."""
         if name in self.pids:
             self.kernel.end(self.pids.pop(name)[0])
-        self._show()
+        self.show()
 
-    def _show(self) -> None:
+    def show(self) -> None:
+        """To the kernel's files."""
         self.kernel.machine(self.free - self.used)
 
     @property
@@ -79,7 +93,7 @@ class Machine:
         self.hold(name, memory)
         self.registry.finish_load(model, plan)
         room.taken()
-        await asyncio.gather(*self.admission._learning)
+        await asyncio.gather(*self.admission.learning)
 
     def unload(self, name: str) -> None:
         """It is gone, and what it held is free."""
@@ -88,27 +102,35 @@ class Machine:
 
 
 @pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+def machine(tmp_path: Path) -> Machine:
     """A machine with 8 GiB on which tritonserver runs; each call looks anew, and waits for none."""
-    monkeypatch.setattr(admission, "_FRESH_S", 0.0)
-    monkeypatch.setattr(admission, "_PATIENCE_S", 0.0)
-    return made(tmp_path)
+    return make_machine(tmp_path)
 
 
-def made(root: Path, gpus: Gpus | None = None) -> Machine:
+def make_machine(root: Path, gpus: Gpus | None = None, **settings: Any) -> Machine:
     """Such a machine."""
+    shared = [1 << 40]
+
+    def statvfs(_: Path) -> os.statvfs_result:
+        return os.statvfs_result((1, 1, 1, shared[0], shared[0], 0, 0, 0, 0, 0))
+
     kernel, serving, registry = KernelDirectory(root), root / "serving", Registry()
     kernel.server(serving)
-    settings = AdmissionSettings(
-        serving, RESERVE, RESERVE if gpus else 0, StubSettings(MIB), kernel.kernel
+    reserve = Limit(RESERVE, "SERVE_MEMORY_RESERVE_MB")
+    of_gpus = Limit(RESERVE if gpus else 0, "SERVE_GPU_MEMORY_RESERVE_MB")
+    looked = replace(kernel.kernel, statvfs=statvfs)
+    kept = AdmissionSettings(
+        serving, reserve, of_gpus, StubSettings(MIB), looked, **{**AT_ONCE, **settings}
     )
-    return Machine(kernel, registry, Admission(registry, settings, gpus), serving)
+    ledger = Ledger(Footprints(kept.stubs))
+    admission = Admission(registry, kept, gpus, ledger=ledger)
+    return Machine(kernel, registry, admission, kept, ledger, serving, shared)
 
 
 def free(machine: Machine, amount: int) -> None:
     """The machine has so much, all models included."""
     machine.free = amount + machine.used
-    machine._show()
+    machine.show()
 
 
 async def test_as_long_as_the_reserve_is_there(machine: Machine) -> None:
@@ -123,7 +145,7 @@ async def test_as_long_as_the_reserve_is_there(machine: Machine) -> None:
 async def test_a_reserve_of_nothing_admits_all(machine: Machine) -> None:
     """Also with nothing free."""
     free(machine, 0)
-    settings = AdmissionSettings(machine.serving, 0, kernel=machine.kernel.kernel)
+    settings = AdmissionSettings(machine.serving, 0, kernel=machine.settings.kernel, **AT_ONCE)
     rooms = [await Admission(Registry(), settings).room_for(machine.plan("m")) for _ in range(3)]
     for room in rooms:
         room.taken()
@@ -254,12 +276,12 @@ async def test_other_resources(machine: Machine) -> None:
         await machine.admission.room_for(machine.plan("m"))
 
 
-async def test_shared_memory(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_shared_memory(machine: Machine) -> None:
     """A plain Docker container has 64 MiB, and each instance takes 16 at its start."""
-    settings = AdmissionSettings(machine.serving, 1, kernel=machine.kernel.kernel)
+    settings = AdmissionSettings(machine.serving, 1, kernel=machine.settings.kernel, **AT_ONCE)
     asked = Admission(machine.registry, settings)
     rooms = [await asked.room_for(machine.plan("first"))]
-    monkeypatch.setattr("serve.resources.free._shared_memory", lambda _: 64 * MIB)
+    machine.shared[0] = 64 * MIB
     rooms += [await asked.room_for(machine.plan(f"m{number}")) for number in range(3)]
     with pytest.raises(ResourceExhausted, match="no shared memory in /dev/shm"):
         await asked.room_for(machine.plan("m"))
@@ -280,7 +302,6 @@ async def test_shared_memory(machine: Machine, monkeypatch: pytest.MonkeyPatch) 
 )
 async def test_what_a_tritonserver_keeps_of_dead_stubs(
     machine: Machine,
-    monkeypatch: pytest.MonkeyPatch,
     kept: int,
     loading: bool,
     fails: bool,
@@ -288,7 +309,8 @@ async def test_what_a_tritonserver_keeps_of_dead_stubs(
 ) -> None:
     """It is replaced once where that makes room; else, or where that fails, loads are refused."""
     asked = 0
-    there = [MIB // 2]
+    there = machine.shared
+    there[0] = MIB // 2
 
     async def renew() -> None:
         nonlocal asked
@@ -297,7 +319,6 @@ async def test_what_a_tritonserver_keeps_of_dead_stubs(
             raise TritonUnavailable("it is gone")
         there[0] = 64 * MIB
 
-    monkeypatch.setattr("serve.resources.free._shared_memory", lambda _: there[0])
     admitting = _beside_dead_stubs(machine, kept, renew)
     there[0] = 64 * MIB
     first = await admitting.room_for(machine.plan("first"))
@@ -308,7 +329,7 @@ async def test_what_a_tritonserver_keeps_of_dead_stubs(
         machine.hold("first", MIB)
         machine.kernel.stub(299, machine.serving, "first", MIB)
         first.taken()
-        await asyncio.gather(*admitting._learning)
+        await asyncio.gather(*admitting.learning)
     there[0] = MIB // 2
     loads = [admitting.room_for(machine.plan(f"m{number}")) for number in range(2)]
     rooms = await asyncio.gather(*loads, return_exceptions=True)
@@ -322,12 +343,10 @@ async def test_what_a_tritonserver_keeps_of_dead_stubs(
             assert "no shared memory in /dev/shm" in str(room)
 
 
-async def test_a_load_beside_a_renewal_waits_for_it(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_load_beside_a_renewal_waits_for_it(machine: Machine) -> None:
     """Also one that lacks nothing: tritonserver would be killed under it. And not again soon."""
-    there, begun, go_on = [64 * MIB], asyncio.Event(), asyncio.Event()
-    monkeypatch.setattr("serve.resources.free._shared_memory", lambda _: there[0])
+    there, begun, go_on = machine.shared, asyncio.Event(), asyncio.Event()
+    there[0] = 64 * MIB
 
     async def renew() -> None:
         begun.set()
@@ -352,12 +371,10 @@ async def test_a_load_beside_a_renewal_waits_for_it(
     assert not begun.is_set()
 
 
-async def test_models_without_stubs_are_worth_as_much(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_models_without_stubs_are_worth_as_much(machine: Machine) -> None:
     """Three of them are not to be loaded again for what two dead stubs had."""
-    there = [64 * MIB]
-    monkeypatch.setattr("serve.resources.free._shared_memory", lambda _: there[0])
+    there = machine.shared
+    there[0] = 64 * MIB
 
     async def renew() -> None:
         raise AssertionError
@@ -379,7 +396,9 @@ def _beside_dead_stubs(
     for pid in range(300, 300 + count):
         machine.kernel.stub(pid, machine.serving, "dead", MIB)
         machine.kernel.end(pid, keeps_region=True)
-    settings = AdmissionSettings(machine.serving, 1, 0, StubSettings(MIB), machine.kernel.kernel)
+    settings = AdmissionSettings(
+        machine.serving, 1, 0, StubSettings(MIB), machine.settings.kernel, **AT_ONCE
+    )
     return Admission(machine.registry, settings, renew=renew)
 
 
@@ -389,7 +408,7 @@ async def _one_is_there(machine: Machine, admitting: Admission) -> None:
     room = await admitting.room_for(native)
     machine.registry.finish_load(machine.registry.begin_load("first", "url"), native)
     room.taken()
-    await asyncio.gather(*admitting._learning)
+    await asyncio.gather(*admitting.learning)
 
 
 # -- GPUs
@@ -409,11 +428,10 @@ class Cards(Gpus):
 ON_GPU = 'backend: "tensorrt"'
 
 
-async def test_gpu_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_gpu_memory(tmp_path: Path) -> None:
     """A model that may use a GPU is held to its memory; one that may not is not."""
-    monkeypatch.setattr(admission, "_FRESH_S", 0.0)
     cards = Cards(rows={0: GpuMemory(RESERVE - 1, 0), 1: GpuMemory(9 * GIB, 0)})
-    machine = made(tmp_path, cards)
+    machine = make_machine(tmp_path, cards, patience_s=PATIENCE_S)
     await machine.load("first", 10 * MIB)
     says = r"no memory of GPU 0 .* 255 MiB available.*SERVE_GPU_MEMORY_RESERVE_MB"
     with pytest.raises(ResourceExhausted, match=says):
@@ -423,18 +441,17 @@ async def test_gpu_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     await machine.load("third", 0, config=second_only)
 
 
-async def test_gpu_memory_that_a_load_took(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_gpu_memory_that_a_load_took(tmp_path: Path) -> None:
     """The difference that it made is what its next load is expected to make."""
-    monkeypatch.setattr(admission, "_FRESH_S", 0.0)
     cards = Cards(rows={0: GpuMemory(8 * GIB, 0)})
-    machine = made(tmp_path, cards)
+    machine = make_machine(tmp_path, cards, patience_s=PATIENCE_S)
     await machine.load("first", 10 * MIB)
     plan = machine.plan("m", ON_GPU)
     room, model = await machine.admission.room_for(plan), machine.registry.begin_load("m", "u")
     cards.rows[0] = GpuMemory(5 * GIB, 3 * GIB)
     machine.registry.finish_load(model, plan)
     room.taken()
-    await asyncio.gather(*machine.admission._learning)
+    await asyncio.gather(*machine.admission.learning)
     machine.registry.forget(machine.registry.begin_unload(model.name))
     cards.rows[0] = GpuMemory(3 * GIB, 0)
     with pytest.raises(ResourceExhausted, match="3072 MiB, as it took"):
@@ -460,26 +477,29 @@ async def test_nothing_is_held_after_a_load_that_failed(machine: Machine, lost: 
         room = await asking
         room.give_back()
         room.give_back()
-    assert list(machine.admission._ledger.entries) == []
+    assert list(machine.ledger.entries) == []
 
 
 @pytest.mark.parametrize("error", [OSError(24, "Too many open files"), RuntimeError("no thread")])
-async def test_a_machine_that_cannot_be_looked_at(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
+async def test_a_machine_that_cannot_be_looked_at(tmp_path: Path, error: Exception) -> None:
     """That is a lack, too: 507. After a load nothing is learned, and nothing fails."""
 
-    def fail(*_: object) -> None:
-        raise error
+    fails = False
 
+    def look(serving: Path, kernel: Kernel) -> Census:
+        if fails:
+            raise error
+        return take_census(serving, kernel)
+
+    machine = make_machine(tmp_path, take_census=look)
     room = await machine.admission.room_for(machine.plan("a"))
-    monkeypatch.setattr(admission, "take_census", fail)
+    fails = True
     with pytest.raises(ResourceExhausted, match="no resources"):
         await machine.admission.room_for(machine.plan("m"))
     machine.registry.finish_load(machine.registry.begin_load("a", "url"), machine.plan("a"))
     room.taken()
-    await asyncio.gather(*machine.admission._learning)
-    assert len(machine.admission._footprints) == 0
+    await asyncio.gather(*machine.admission.learning)
+    assert len(machine.ledger.footprints) == 0
 
 
 async def test_a_model_that_is_gone_before_it_was_looked_at(machine: Machine) -> None:
@@ -489,8 +509,8 @@ async def test_a_model_that_is_gone_before_it_was_looked_at(machine: Machine) ->
     machine.registry.finish_load(model, plan)
     room.taken()
     machine.registry.forget(machine.registry.begin_unload(model.name))
-    await asyncio.gather(*machine.admission._learning)
-    assert len(machine.admission._footprints) == 0
+    await asyncio.gather(*machine.admission.learning)
+    assert len(machine.ledger.footprints) == 0
 
 
 def test_it_costs_a_load_little(machine: Machine) -> None:
@@ -500,20 +520,18 @@ def test_it_costs_a_load_little(machine: Machine) -> None:
     took = []
     for _ in range(10):
         started = time.thread_time()
-        machine.admission._read(0.0, {})
+        take_view(machine.settings, 0.0, {})
         took.append(time.thread_time() - started)
     assert min(took) < 0.03
 
 
-async def test_guesses_wait_for_what_others_turn_out_to_take(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_guesses_wait_for_what_others_turn_out_to_take(tmp_path: Path) -> None:
     """Archives of a kind that was never loaded, all at once, each of thrice the guess.
 
     There is room for three of them, and for ten by their guesses: the first is loaded, and then it
     is known. One that is refused for good is refused at once.
     """
-    monkeypatch.setattr(admission, "_PATIENCE_S", 60.0)
+    machine = make_machine(tmp_path, patience_s=60.0)
     free(machine, RESERVE + 10 * GUESS)
     outcomes: list[str] = []
 
@@ -529,11 +547,9 @@ async def test_guesses_wait_for_what_others_turn_out_to_take(
 
 
 @pytest.mark.parametrize("end", ["fails", "is cancelled", "takes for ever"])
-async def test_a_guess_that_does_not_come_true(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, end: str
-) -> None:
+async def test_a_guess_that_does_not_come_true(tmp_path: Path, end: str) -> None:
     """Who waits for it goes on when it has failed, and after a time whatever it does."""
-    monkeypatch.setattr(admission, "_PATIENCE_S", 0.3 if end == "takes for ever" else 60.0)
+    machine = make_machine(tmp_path, patience_s=0.3 if end == "takes for ever" else 60.0)
     free(machine, RESERVE + 3 * GUESS + MIB)
     first = await machine.admission.room_for(machine.plan("a", payload=1))
 
@@ -550,7 +566,7 @@ async def test_a_guess_that_does_not_come_true(
     await asyncio.wait_for(asyncio.wait({second, third}), 10)
     assert second.exception() is None
     assert third.cancelled() or third.exception() is None
-    assert not machine.admission._waiting
+    assert not machine.admission.waiting
 
 
 # -- a hundred models where there is room for twenty
@@ -618,12 +634,11 @@ class Traffic:
 
 @pytest.mark.parametrize("looks_ahead", [True, False])
 async def test_a_hundred_models_where_there_is_room_for_twenty(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looks_ahead: bool
+    tmp_path: Path, looks_ahead: bool
 ) -> None:
     """Nothing is killed, however many loads come at once; looking at the reserve is not enough."""
-    monkeypatch.setattr(admission, "_FRESH_S", 0.0)
     limit = RESERVE + 20 * 175 * MIB
-    machine = made(tmp_path)
+    machine = make_machine(tmp_path, patience_s=PATIENCE_S)
     machine.free = limit
 
     async def reserve_alone(_: ServingPlan) -> Room:

@@ -14,12 +14,10 @@ from typing import Any
 
 import pytest
 
-import serve.models.lifecycle
-import serve.triton.hosting
-import serve.triton.stubs
 from ensemble_tools import Compile, ServingPlan, WorkflowCheck, publish, read_repository
 from ensemble_tools.errors import PayloadBroken
-from ensemble_tools.plan import PublishedModel
+from ensemble_tools.serving.plan import PublishedModel
+from serve.deadline import Deadline
 from serve.errors import (
     BadRequest,
     CallerError,
@@ -32,9 +30,12 @@ from serve.errors import (
     TritonTimeout,
     TritonUnavailable,
 )
-from serve.invoke.invocation import Request
+from serve.invoke.request import Request
+from serve.models.lifecycle import ArchiveTools
 from serve.models.registry import State
-from tests.unit.serve.joined import WAIT_S, joined, no_descriptor, no_thread, until
+from serve.triton.hosting import HostingSettings
+from serve.triton.stubs import Patience
+from tests.unit.serve.joined import WAIT_S, Lacking, joined, until
 from tests.unit.serve.stub_stand_in import started_by, starting, stub
 
 
@@ -61,10 +62,10 @@ async def test_unload_waits_for_stubs_that_tritonserver_no_longer_tells_of(tmp_p
         await on.assert_empty()
 
 
-async def test_unload_ends_stubs_that_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unload_ends_stubs_that_stay(tmp_path: Path) -> None:
     """tritonserver keeps some for ever; another model's are no matter."""
-    monkeypatch.setattr(serve.triton.stubs, "_ENDING_S", 0.1)
-    async with joined(tmp_path) as on:
+    hosting = HostingSettings(patience=Patience(ending_s=0.1))
+    async with joined(tmp_path, hosting=hosting) as on:
         await on.load()
         with (
             stub(on.repository, "m.step", WAIT_S) as staying,
@@ -75,15 +76,13 @@ async def test_unload_ends_stubs_that_stay(tmp_path: Path, monkeypatch: pytest.M
         await on.assert_empty()
 
 
-async def test_unload_ends_what_stubs_have_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_unload_ends_what_stubs_have_started(tmp_path: Path) -> None:
     """Also that of stubs that tritonserver ends itself."""
-    monkeypatch.setattr(serve.triton.stubs, "_ALONE_S", 0.1)
+    hosting = HostingSettings(patience=Patience(alone_s=0.1))
     mine = tmp_path / "mine"
-    async with joined(tmp_path) as on:
+    async with joined(tmp_path, hosting=hosting) as on:
         await on.load()
-        unload = on.triton.unload
+        unload = on.triton.itself("unload")
         with stub(on.repository, "m.step", WAIT_S, more=starting(mine)) as ending:
 
             async def end(*arguments: Any, **named: Any) -> None:
@@ -91,28 +90,26 @@ async def test_unload_ends_what_stubs_have_started(
                 ending.kill()
                 ending.wait()
 
-            monkeypatch.setattr(on.triton, "unload", end)
+            on.triton.instead["unload"] = end
             await until(lambda: len(started_by(mine)) == 2)
             await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
             assert not started_by(mine)
         await on.assert_empty()
 
 
-async def test_what_stubs_have_started_is_looked_for_without_threads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_stubs_have_started_is_looked_for_without_threads(tmp_path: Path) -> None:
     """It may have all threads that there are."""
-    monkeypatch.setattr(serve.triton.stubs, "_ALONE_S", 0.1)
+    hosting = HostingSettings(
+        patience=Patience(alone_s=0.1), in_thread=Lacking(threads=True).in_thread
+    )
     mine = tmp_path / "mine"
-    async with joined(tmp_path) as on:
+    async with joined(tmp_path, hosting=hosting) as on:
         await on.load()
         plan = on.registry.loaded("m").serving
 
         with stub(on.repository, "m.step", WAIT_S, more=starting(mine)):
             await until(lambda: len(started_by(mine)) == 2)
-            with monkeypatch.context() as patched:
-                patched.setattr(serve.triton.hosting, "in_daemon_thread", no_thread)
-                found = await on.hosting._ending(plan)
+            found = await on.hosting.unload(plan, Deadline(WAIT_S))
             assert {it.pid for it in found} > {it.pid for it in started_by(mine)}
             await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
             assert not started_by(mine)
@@ -132,24 +129,56 @@ FAILED = "load failed for model 'm': version 1 is at UNAVAILABLE state: Internal
         ({}, "{root}/missing/model", BadRequest, "no directory"),
         ({}, "{broken}", ModelUnusable, "config.pbtxt"),
         ({"memory_reserve_bytes": 1 << 60}, "{good}", ResourceExhausted, "no memory"),
-        (load_knob(message=FAILED + "ValueError: boom\n\nAt:\n  x(1): y\n;"), "{good}",
-         ModelUnusable, "the model m failed to load: ValueError: boom;"),
-        (load_knob(message="Model '/r::m.step' loading failed with error: version 1 is at"
-                           " UNAVAILABLE state: Internal: ValueError: boom;"), "{good}",
-         ModelUnusable, "the step step of the model m failed to load: ValueError: boom;"),
-        (load_knob(message="memory limit set for GPU 0 has exceeded, model loading is rejected."),
-         "{good}", ResourceExhausted, "memory limit"),
+        (
+            load_knob(message=FAILED + "ValueError: boom\n\nAt:\n  x(1): y\n;"),
+            "{good}",
+            ModelUnusable,
+            "the model m failed to load: ValueError: boom;",
+        ),
+        (
+            load_knob(
+                message="Model '/r::m.step' loading failed with error: version 1 is at"
+                " UNAVAILABLE state: Internal: ValueError: boom;"
+            ),
+            "{good}",
+            ModelUnusable,
+            "the step step of the model m failed to load: ValueError: boom;",
+        ),
+        (
+            load_knob(
+                message="memory limit set for GPU 0 has exceeded, model loading is rejected."
+            ),
+            "{good}",
+            ResourceExhausted,
+            "memory limit",
+        ),
         (load_knob(message="gone", code="UNAVAILABLE"), "{good}", TritonUnavailable, "went away"),
-        ({**load_knob(hang=True), "load_timeout_s": 0.3}, "{good}", TritonTimeout,
-         "0.3 s; raise SERVE_LOAD_TIMEOUT"),
-        ({**load_knob(delay_s=1.0), "load_timeout_s": 0.3}, "{good}", TritonTimeout,
-         "SERVE_LOAD_TIMEOUT"),
+        (
+            {**load_knob(hang=True), "load_timeout_s": 0.3},
+            "{good}",
+            TritonTimeout,
+            "0.3 s; raise SERVE_LOAD_TIMEOUT",
+        ),
+        (
+            {**load_knob(delay_s=1.0), "load_timeout_s": 0.3},
+            "{good}",
+            TritonTimeout,
+            "SERVE_LOAD_TIMEOUT",
+        ),
     ],
     ids=[
-        "outside", "missing", "broken", "memory", "raises", "step raises", "gpu", "unavailable",
-        "hangs", "slow",
+        "outside",
+        "missing",
+        "broken",
+        "memory",
+        "raises",
+        "step raises",
+        "gpu",
+        "unavailable",
+        "hangs",
+        "slow",
     ],
-)  # fmt: skip
+)
 async def test_a_load_that_fails(
     tmp_path: Path, options: dict[str, Any], url: str, error: type[ServeError], says: str
 ) -> None:
@@ -166,7 +195,7 @@ async def test_a_load_that_fails(
         await on.assert_empty()
 
 
-async def test_a_disk_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_disk_that_does_not_answer(tmp_path: Path) -> None:
     """The load is given up in its time, and the name is free again."""
     answers = threading.Event()
     read = read_repository
@@ -175,14 +204,13 @@ async def test_a_disk_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.M
         answers.wait(WAIT_S)
         return read(directory, entry)
 
-    monkeypatch.setattr(serve.models.lifecycle, "read_repository", hanging)
-    async with joined(tmp_path, load_timeout_s=0.3) as on:
+    tools = ArchiveTools(read_repository=hanging)
+    async with joined(tmp_path, load_timeout_s=0.3, lifecycle={"tools": tools}) as on:
         url = on.archive()
         with pytest.raises(TritonTimeout, match=r"^reading the archive .* SERVE_LOAD_TIMEOUT"):
             await asyncio.wait_for(on.lifecycle.load("m", url), WAIT_S / 2)
         await on.assert_empty()
         answers.set()
-        monkeypatch.undo()
         await asyncio.wait_for(on.lifecycle.load("m", url), WAIT_S)
 
 
@@ -194,49 +222,44 @@ async def test_names_that_are_none(tmp_path: Path, name: str) -> None:
     async with joined(tmp_path, start=False) as on:
         with pytest.raises(CallerError, match="the model name"):
             await on.lifecycle.load(name, on.archive())
-        assert on.registry._models == {}
+        assert on.registry.count(*State) == 0
 
 
-async def test_a_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_disk_that_is_full(tmp_path: Path) -> None:
     """ENOSPC is a lack of resources, EIO the disk's fault; what is left is the archive's."""
     for number, error in ((28, ResourceExhausted), (5, SourceUnreadable), (13, ModelUnusable)):
         failure = OSError(number, "no")
 
-        def fail(*_: object, failure: OSError = failure) -> None:
+        def fail(*_: object, failure: OSError = failure) -> Any:
             raise failure
 
-        monkeypatch.setattr(serve.models.lifecycle, "publish", fail)
+        tools = ArchiveTools(publish=fail)
         (tmp_path / str(number)).mkdir()
-        async with joined(tmp_path / str(number)) as on:
+        async with joined(tmp_path / str(number), lifecycle={"tools": tools}) as on:
             with pytest.raises(error, match="could not be published"):
                 await on.load()
             await on.assert_empty()
 
 
-async def test_a_file_that_nothing_can_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_file_that_nothing_can_read(tmp_path: Path) -> None:
     """Found while it is published; the archive is at fault, in the sentence that says so."""
     broken = PayloadBroken(Path("/m/unique.a.parquet"), "cannot be read", "export it again")
 
-    def fail(*_: object) -> None:
+    def fail(*_: object) -> Any:
         raise broken
 
-    monkeypatch.setattr(serve.models.lifecycle, "publish", fail)
-    async with joined(tmp_path) as on:
+    tools = ArchiveTools(publish=fail)
+    async with joined(tmp_path, lifecycle={"tools": tools}) as on:
         with pytest.raises(ModelUnusable) as refused:
             await on.load()
         assert str(refused.value) == "/m/unique.a.parquet: cannot be read; export it again"
         await on.assert_empty()
 
 
-async def test_a_failed_load_ends_stubs_that_stay(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_failed_load_ends_stubs_that_stay(tmp_path: Path) -> None:
     """As an unload does, with what they have started."""
-    monkeypatch.setattr(serve.triton.stubs, "_ENDING_S", 0.1)
-    monkeypatch.setattr(serve.triton.stubs, "_ALONE_S", 0.1)
-    async with joined(tmp_path) as on:
+    hosting = HostingSettings(patience=Patience(ending_s=0.1, alone_s=0.1))
+    async with joined(tmp_path, hosting=hosting) as on:
         with contextlib.ExitStack() as running:
             started = []
 
@@ -246,7 +269,7 @@ async def test_a_failed_load_ends_stubs_that_stay(
                 started.append(running.enter_context(one))
                 raise ModelUnusable("boom")
 
-            monkeypatch.setattr(on.triton, "load", fail)
+            on.triton.instead["load"] = fail
             with pytest.raises(ModelUnusable, match="boom"):
                 await on.load()
             assert [one.wait(0) for one in started] == [-signal.SIGKILL]
@@ -259,39 +282,37 @@ async def test_a_server_that_is_not_there(tmp_path: Path) -> None:
     async with joined(tmp_path, never_live=True, start=False, start_timeout_s=0.2) as on:
         with pytest.raises(TritonUnavailable, match=r"not live within 0\.2 s"):
             await on.load()
-        assert on.registry._models == {}
+        assert on.registry.count(*State) == 0
         assert list(on.repository.iterdir()) == []
 
 
 @pytest.mark.parametrize("step", ["plan", "publish", "start", "load"])
-async def test_a_load_that_is_cancelled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
-) -> None:
+async def test_a_load_that_is_cancelled(tmp_path: Path, step: str) -> None:
     """At whichever step, in a thread too: what it began is undone before it is over."""
     options: dict[str, Any] = {"load": {"m": {"delay_s": 1}}} if step == "load" else {}
-    async with joined(tmp_path, **options) as on:
-        reached, loop = asyncio.Event(), asyncio.get_running_loop()
-        if step in {"plan", "publish"}:
-            blocked, finished = threading.Event(), threading.Event()
-            original = getattr(serve.models.lifecycle, step)
+    reached, loop = asyncio.Event(), asyncio.get_running_loop()
+    blocked, finished = threading.Event(), threading.Event()
 
-            def slowly(*arguments: Any, **options: Any) -> Any:
-                loop.call_soon_threadsafe(reached.set)
-                try:
-                    assert blocked.wait(WAIT_S)
-                    return original(*arguments, **options)
-                finally:
-                    finished.set()
+    def slowly(*arguments: Any, **named: Any) -> Any:
+        loop.call_soon_threadsafe(reached.set)
+        try:
+            assert blocked.wait(WAIT_S)
+            return getattr(ArchiveTools(), step)(*arguments, **named)
+        finally:
+            finished.set()
 
-            monkeypatch.setattr(serve.models.lifecycle, step, slowly)
-            loop.call_later(0.3, blocked.set)
+    tools = ArchiveTools()
+    if step in {"plan", "publish"}:
+        tools = replace(tools, **{step: slowly})
+    async with joined(tmp_path, lifecycle={"tools": tools}, **options) as on:
+        loop.call_later(0.3, blocked.set)
         if step == "start":
 
             async def never(timeout_s: float) -> None:
                 reached.set()
                 await asyncio.Event().wait()
 
-            monkeypatch.setattr(on.triton, "until_live", never)
+            on.triton.instead["until_live"] = never
         loading = asyncio.ensure_future(on.lifecycle.load("m", on.archive()))
         if step == "load":
             await until(lambda: bool(on.events("load")))
@@ -340,7 +361,7 @@ async def test_unload_of_what_is_not_loaded(tmp_path: Path) -> None:
         await loading
         with on.registry.loaded("m").invocation():
             unloading = asyncio.ensure_future(on.lifecycle.unload("m"))
-            await until(lambda: on.registry._models["m"].state is State.UNLOADING)
+            await until(lambda: on.registry.count(State.UNLOADING) == 1)
             with pytest.raises(ModelNotLoaded, match="is being unloaded"):
                 await on.lifecycle.unload("m")
         await asyncio.wait_for(unloading, WAIT_S)
@@ -361,14 +382,14 @@ async def test_compiled_workflows_are_checked(
         seen.append(model.source_name)
         return "it is wrong" if model.source_name.startswith("1_") else ""
 
+    checks: list[WorkflowCheck | None] = [check]
+
     def begin() -> WorkflowCheck | None:
         seen.append("begin")
-        return check
+        return checks[0]
 
-    async with joined(tmp_path, start=False) as on:
-        on.lifecycle._settings = replace(
-            on.lifecycle._settings, model_root=Path("/"), compile=Compile.AUTO, check=begin
-        )
+    kept: Any = {"model_root": Path("/"), "compile": Compile.AUTO, "check": begin}
+    async with joined(tmp_path, start=False, lifecycle=kept) as on:
         url = str(examples / "two_workflows/repository")
         with caplog.at_level(logging.INFO, logger="serve.models.lifecycle"):
             served = await asyncio.wait_for(on.lifecycle.load("two", url), WAIT_S)
@@ -378,7 +399,7 @@ async def test_compiled_workflows_are_checked(
         assert vars(record)["not_compiled"] == "1_transformworkflowtriton: it is wrong"
         await on.load("m")
         assert seen.count("begin") == 1
-        on.lifecycle._settings = replace(on.lifecycle._settings, check=lambda: None)
+        checks[0] = None
         await asyncio.wait_for(on.lifecycle.unload("two"), WAIT_S)
         served = await asyncio.wait_for(on.lifecycle.load("two", url), WAIT_S)
         assert served.compiled == 2
@@ -391,7 +412,7 @@ async def test_an_unload_waits_for_what_is_in_flight(tmp_path: Path) -> None:
         calls = [asyncio.ensure_future(on.invoke()) for _ in range(5)]
         await until(lambda: len(on.events("infer")) == 5)
         unloading = asyncio.ensure_future(on.lifecycle.unload("m"))
-        await until(lambda: on.registry._models["m"].state is State.UNLOADING)
+        await until(lambda: on.registry.count(State.UNLOADING) == 1)
         with pytest.raises(ModelNotLoaded, match="is being unloaded"):
             await on.invocation.forward("m", Request([], [b'{"inputs":[]}']))
         assert on.events("unload") == []
@@ -425,7 +446,7 @@ async def test_an_unload_that_is_cancelled(tmp_path: Path) -> None:
         await on.load()
         with on.registry.loaded("m").invocation():
             unloading = asyncio.ensure_future(on.lifecycle.unload("m"))
-            await until(lambda: on.registry._models["m"].state is State.UNLOADING)
+            await until(lambda: on.registry.count(State.UNLOADING) == 1)
             unloading.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await unloading
@@ -437,9 +458,7 @@ async def test_an_unload_that_is_cancelled(tmp_path: Path) -> None:
         await on.assert_empty()
 
 
-async def test_an_unload_that_is_cancelled_while_stubs_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_unload_that_is_cancelled_while_stubs_end(tmp_path: Path) -> None:
     """tritonserver has the model no more: it is not listed again, and its files go."""
     ending = asyncio.Event()
 
@@ -447,8 +466,7 @@ async def test_an_unload_that_is_cancelled_while_stubs_end(
         ending.set()
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(serve.triton.hosting, "end_stubs", never)
-    async with joined(tmp_path) as on:
+    async with joined(tmp_path, hosting=HostingSettings(end_stubs=never)) as on:
         await on.load()
         unloading = asyncio.ensure_future(on.lifecycle.unload("m"))
         await asyncio.wait_for(ending.wait(), WAIT_S)
@@ -462,8 +480,7 @@ async def test_steps_that_stay_are_unloaded_by_name(tmp_path: Path) -> None:
     """A step that is held after its ensemble has gone is asked to go itself."""
     async with joined(tmp_path) as on:
         await on.load()
-        control = on.triton._control
-        await control.unload_model("m", unload_dependents=False)
+        await on.control.unload_model("m", unload_dependents=False)
         assert await on.held() == ["m.step"]
         await on.lifecycle.unload("m")
         await on.assert_empty()
@@ -475,13 +492,11 @@ async def test_unloading_when_the_server_is_gone(tmp_path: Path) -> None:
         await on.load()
         await on.process.stop()
         await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
-        assert on.registry._models == {}
+        assert on.registry.count(*State) == 0
         assert list(on.repository.iterdir()) == []
 
 
-async def test_an_undoing_waits_for_what_is_still_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_undoing_waits_for_what_is_still_written(tmp_path: Path) -> None:
     """However often the load is cancelled."""
     done: list[str] = []
     writing, go_on = threading.Event(), threading.Event()
@@ -492,9 +507,8 @@ async def test_an_undoing_waits_for_what_is_still_written(
         done.append("written")
         return plan
 
-    monkeypatch.setattr(serve.models.lifecycle, "publish", publish_slowly)
-    monkeypatch.setattr(serve.models.lifecycle, "retract", lambda *_: done.append("retracted"))
-    async with joined(tmp_path) as on:
+    tools = ArchiveTools(publish=publish_slowly, retract=lambda *_: done.append("retracted"))
+    async with joined(tmp_path, lifecycle={"tools": tools}) as on:
         loading = asyncio.ensure_future(on.lifecycle.load("m", on.archive()))
         await until(writing.is_set)
         for _ in range(3):
@@ -516,17 +530,17 @@ async def test_no_load_begins_once_the_container_stops(tmp_path: Path) -> None:
         await on.assert_empty()
 
 
-async def test_without_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_threads(tmp_path: Path) -> None:
     """A load is refused so that the platform makes room; an unload leaves nothing all the same."""
-    async with joined(tmp_path) as on:
+    lacking = Lacking()
+    kept = {"in_thread": lacking.in_thread}
+    async with joined(tmp_path, hosting=lacking.hosting, lifecycle=kept) as on:
         await on.load()
-        with monkeypatch.context() as patched:
-            patched.setattr(serve.models.lifecycle, "in_daemon_thread", no_thread)
-            patched.setattr(serve.triton.hosting, "in_daemon_thread", no_thread)
-            with pytest.raises(ResourceExhausted, match="can't start new thread"):
-                await on.load("n")
-            await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
-            await on.assert_empty()
+        lacking.threads = True
+        with pytest.raises(ResourceExhausted, match="can't start new thread"):
+            await on.load("n")
+        await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
+        await on.assert_empty()
 
 
 async def test_what_an_unload_could_not_remove(tmp_path: Path) -> None:
@@ -539,9 +553,7 @@ async def test_what_an_unload_could_not_remove(tmp_path: Path) -> None:
         await on.assert_empty()
 
 
-async def test_the_limit_is_for_all_of_a_load(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_limit_is_for_all_of_a_load(tmp_path: Path) -> None:
     """tritonserver gets what reading and publishing have left of it."""
     given: list[float] = []
 
@@ -549,15 +561,15 @@ async def test_the_limit_is_for_all_of_a_load(
         time.sleep(0.5)
         return publish(*arguments)
 
-    async with joined(tmp_path, load_timeout_s=5) as on:
-        load = on.triton.load
+    kept = {"tools": ArchiveTools(publish=slowly)}
+    async with joined(tmp_path, load_timeout_s=5, lifecycle=kept) as on:
+        load = on.triton.itself("load")
 
-        async def noting(plan: ServingPlan, timeout_s: float) -> None:
-            given.append(timeout_s)
-            await load(plan, timeout_s)
+        async def noting(plan: ServingPlan, deadline: Deadline) -> None:
+            given.append(deadline.remaining)
+            await load(plan, deadline)
 
-        monkeypatch.setattr(serve.models.lifecycle, "publish", slowly)
-        monkeypatch.setattr(on.triton, "load", noting)
+        on.triton.instead["load"] = noting
         await on.load()
         assert given[0] <= 4.5
 
@@ -582,15 +594,12 @@ async def test_a_model_that_is_lost_as_its_unload_begins(tmp_path: Path, turns: 
         await on.assert_empty()
 
 
-async def test_without_descriptors_a_failed_load_is_undone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_without_descriptors_a_failed_load_is_undone(tmp_path: Path) -> None:
     """Stubs cannot be looked for then; the unload does not wait for that."""
 
-    async with joined(tmp_path, **load_knob(message=FAILED)) as on:
-        with monkeypatch.context() as patched:
-            patched.setattr(serve.triton.hosting, "find_stubs", no_descriptor)
-            with pytest.raises(ModelUnusable):
-                await on.load()
+    hosting = Lacking(descriptors=True).hosting
+    async with joined(tmp_path, hosting=hosting, **load_knob(message=FAILED)) as on:
+        with pytest.raises(ModelUnusable):
+            await on.load()
         assert on.events("unload")
         await on.assert_empty()

@@ -75,3 +75,12 @@ def test_a_root_that_is_not_there(tmp_path: Path) -> None:
     """Nothing lies in it."""
     with pytest.raises(BadRequest, match="outside"):
         source_directory("/etc", tmp_path / "missing")
+
+
+def test_what_sets_the_root_is_named(root: Path, tmp_path: Path) -> None:
+    """Where somebody has said what it is."""
+    outside = f"{tmp_path}/models-other/model"
+    with pytest.raises(BadRequest, match=r"\(set THE_ROOT to change the root\)$"):
+        source_directory(outside, root, "THE_ROOT")
+    with pytest.raises(BadRequest, match=r"expected a directory under [^(]*$"):
+        source_directory(outside, root)

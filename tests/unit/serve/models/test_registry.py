@@ -110,7 +110,7 @@ def test_each_who_waits_is_told_by_an_error_of_his_own() -> None:
     model = ready(registry, "m")
     registry.begin_reload(model)
     try:
-        raise TritonTimeout("the reload", 5, "SERVE_LOAD_TIMEOUT") from LookupError()
+        raise TritonTimeout("the reload", 5) from LookupError()
     except TritonTimeout as error:
         registry.fail_reload(model, error)
         said = str(error)

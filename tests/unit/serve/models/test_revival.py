@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-import serve.triton.hosting
-import serve.triton.stubs
 from serve.errors import (
     InvocationFailed,
     ModelNotLoaded,
@@ -23,19 +21,24 @@ from serve.errors import (
     TritonUnavailable,
 )
 from serve.models.registry import State
+from serve.triton.hosting import HostingSettings
+from serve.triton.stubs import Patience
 from tests.fakes import tritonserver as fake
-from tests.unit.serve.joined import DEAD, WAIT_S, joined, no_descriptor, no_thread, until
+from tests.unit.serve.joined import DEAD, WAIT_S, Lacking, joined, until
 from tests.unit.serve.stub_stand_in import started_by, starting, stub
 
 LOST = [
     DEAD,
     {"status": 500, "message": "in ensemble 'm', Stub process 'm.step_0_0' is not healthy."},
-    {"status": 400, "message": "Failed to process the request(s) for model instance 'm_0', message:"
-                               " Stub process 'm_0' is not healthy."},
+    {
+        "status": 400,
+        "message": "Failed to process the request(s) for model instance 'm_0', message:"
+        " Stub process 'm_0' is not healthy.",
+    },
     {"status": 400, "message": "Request for unknown model: 'm' is not found"},
     {"status": 404, "message": "Request for unknown model: '/r::m' has no available versions"},
     {"status": 404, "message": "Identifier of model 'm' is not found in global map"},
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("lost", LOST)
@@ -102,12 +105,10 @@ async def test_other_failures_cause_no_reload(tmp_path: Path) -> None:
         assert on.events("load") == ["load"]
 
 
-async def test_what_an_older_generation_left_is_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_an_older_generation_left_is_ended(tmp_path: Path) -> None:
     """Once nobody can wait for its answer; the stubs of the new one are left alone."""
-    monkeypatch.setattr(serve.triton.stubs, "_ENDING_S", 0.1)
-    async with joined(tmp_path, infer={"m": {**DEAD, "times": 1}}) as on:
+    hosting = HostingSettings(patience=Patience(ending_s=0.1))
+    async with joined(tmp_path, hosting=hosting, infer={"m": {**DEAD, "times": 1}}) as on:
         await on.load()
         with stub(on.repository, "m.step", WAIT_S) as old:
             with on.registry.loaded("m").invocation():  # of the older generation
@@ -119,15 +120,13 @@ async def test_what_an_older_generation_left_is_ended(
                 assert [old.poll(), new.poll()] == [-signal.SIGKILL, None]
 
 
-async def test_what_an_older_generation_had_started_is_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_an_older_generation_had_started_is_ended(tmp_path: Path) -> None:
     """Also where tritonserver ends the stub itself, at the unload."""
-    monkeypatch.setattr(serve.triton.stubs, "_ALONE_S", 0.1)
+    hosting = HostingSettings(patience=Patience(alone_s=0.1))
     mine, others = tmp_path / "mine", tmp_path / "others"
-    async with joined(tmp_path, infer={"m": {**DEAD, "times": 1}}) as on:
+    async with joined(tmp_path, hosting=hosting, infer={"m": {**DEAD, "times": 1}}) as on:
         await on.load()
-        unload, load = on.triton.unload, on.triton.load
+        unload, load = on.triton.itself("unload"), on.triton.itself("load")
         with contextlib.ExitStack() as running:
             old = running.enter_context(stub(on.repository, "m.step", WAIT_S, more=starting(mine)))
 
@@ -142,8 +141,8 @@ async def test_what_an_older_generation_had_started_is_ended(
                 running.enter_context(new)
 
             await until(lambda: len(started_by(mine)) == 2)
-            monkeypatch.setattr(on.triton, "unload", end)
-            monkeypatch.setattr(on.triton, "load", begin)
+            on.triton.instead["unload"] = end
+            on.triton.instead["load"] = begin
             assert b"echo" in await on.invoke()
             await until(lambda: not started_by(mine))
             assert len(started_by(others)) == 2
@@ -151,14 +150,11 @@ async def test_what_an_older_generation_had_started_is_ended(
             assert not started_by(others)
 
 
-async def test_a_reload_that_fails_ends_what_was_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_reload_that_fails_ends_what_was_left(tmp_path: Path) -> None:
     """Nobody can unload the model any more."""
-    monkeypatch.setattr(serve.triton.stubs, "_ENDING_S", 0.1)
-    monkeypatch.setattr(serve.triton.stubs, "_ALONE_S", 0.1)
+    hosting = HostingSettings(patience=Patience(ending_s=0.1, alone_s=0.1))
     failure = {"message": "no", "code": "INTERNAL", "after": 1}
-    async with joined(tmp_path, infer={"m": DEAD}, load={"m": failure}) as on:
+    async with joined(tmp_path, hosting=hosting, infer={"m": DEAD}, load={"m": failure}) as on:
         await on.load()
         with stub(on.repository, "m.step", WAIT_S, more=starting(tmp_path / "mine")) as old:
             with pytest.raises(ModelNotLoaded):
@@ -341,10 +337,9 @@ async def test_a_death_while_a_failed_reload_is_released(tmp_path: Path) -> None
             releasing.set()
             await asyncio.Event().wait()
 
-        unload = on.triton.unload
-        on.triton.unload = unload_nothing  # type: ignore[method-assign]
+        on.triton.instead["unload"] = unload_nothing
         await asyncio.wait_for(releasing.wait(), WAIT_S)
-        on.triton.unload = unload  # type: ignore[method-assign]
+        del on.triton.instead["unload"]
         on.hosting.loading.load_timeout_s = WAIT_S
         os.kill(second, signal.SIGKILL)
         await until(lambda: on.events("load") == ["load", "load", "load"])
@@ -352,36 +347,34 @@ async def test_a_death_while_a_failed_reload_is_released(tmp_path: Path) -> None
         assert b"echo" in await on.invoke()
 
 
-async def test_a_reload_without_descriptors_is_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_reload_without_descriptors_is_tried_again(tmp_path: Path) -> None:
     """What the container lacks for a moment costs no model."""
 
-    async with joined(tmp_path) as on:
+    lacking = Lacking()
+    async with joined(tmp_path, hosting=lacking.hosting) as on:
         await on.load()
         model = on.registry.loaded("m")
-        with monkeypatch.context() as patched:
-            patched.setattr(serve.triton.hosting, "find_stubs", no_descriptor)
-            with pytest.raises(ResourceExhausted, match="Too many open files"):
-                await asyncio.wait_for(on.revival.revive(model, 0), WAIT_S)
-            await asyncio.wait_for(on.revival.revive_all(), WAIT_S)
+        lacking.descriptors = True
+        with pytest.raises(ResourceExhausted, match="Too many open files"):
+            await asyncio.wait_for(on.revival.revive(model, 0), WAIT_S)
+        await asyncio.wait_for(on.revival.revive_all(), WAIT_S)
+        lacking.descriptors = False
         assert (model.state, model.generation) == (State.READY, 0)
         await asyncio.wait_for(on.revival.revive(model, 0), WAIT_S)
         assert (model.state, model.generation) == (State.READY, 1)
         assert b"echo" in await on.invoke()
 
 
-async def test_a_reload_without_threads_is_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_reload_without_threads_is_tried_again(tmp_path: Path) -> None:
     """Nor does this cost a model."""
-    async with joined(tmp_path) as on:
+    lacking = Lacking()
+    async with joined(tmp_path, hosting=lacking.hosting) as on:
         await on.load()
         model = on.registry.loaded("m")
-        with monkeypatch.context() as patched:
-            patched.setattr(serve.triton.hosting, "in_daemon_thread", no_thread)
-            with pytest.raises(ResourceExhausted, match="can't start new thread"):
-                await asyncio.wait_for(on.revival.revive(model, 0), WAIT_S)
+        lacking.threads = True
+        with pytest.raises(ResourceExhausted, match="can't start new thread"):
+            await asyncio.wait_for(on.revival.revive(model, 0), WAIT_S)
+        lacking.threads = False
         assert (model.state, model.generation) == (State.READY, 0)
         await asyncio.wait_for(on.revival.revive(model, 0), WAIT_S)
         assert b"echo" in await on.invoke()
@@ -405,19 +398,18 @@ async def test_after_a_renewal_those_come_first_that_are_asked_for(tmp_path: Pat
         assert "m8" in order[9:13]
 
 
-async def test_giving_up_a_model_without_descriptors(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_giving_up_a_model_without_descriptors(tmp_path: Path) -> None:
     """As at an unload: what is lacking to look for stubs leaves no model that cannot be served."""
-    async with joined(tmp_path) as on:
+    lacking = Lacking()
+    async with joined(tmp_path, hosting=lacking.hosting) as on:
         await on.load()
         model = on.registry.loaded("m")
 
         async def fail(*_: object) -> None:
-            monkeypatch.setattr(serve.triton.hosting, "find_stubs", no_descriptor)
+            lacking.descriptors = True
             raise ModelUnusable("no weights")
 
-        monkeypatch.setattr(on.triton, "load", fail)
+        on.triton.instead["load"] = fail
         with pytest.raises(ModelNotLoaded):
             await asyncio.wait_for(on.revival.revive(model, 0), WAIT_S)
         await on.assert_empty()
@@ -459,9 +451,8 @@ async def test_a_tritonserver_that_is_replaced_for_what_it_keeps(tmp_path: Path)
 
 async def test_a_tritonserver_that_cannot_be_replaced(tmp_path: Path) -> None:
     """Its models can be asked for as before."""
-    async with joined(tmp_path) as on:
+    async with joined(tmp_path, replaceable=False) as on:
         await on.load()
-        on.hosting._replace = None
         with pytest.raises(TritonUnavailable):
             await on.revival.renew()
         assert on.registry.loaded("m").state is State.READY

@@ -168,7 +168,8 @@ async def test_a_quick_model_has_more_places() -> None:
 
 async def test_bounds_in_number() -> None:
     """One too many is refused at once, for its model and in all; the others go on waiting."""
-    rooms = WaitingRooms(Bounds(waiting=2, total_waiting=3))
+    bounds = Bounds(Limit(2, "SERVE_WAITING"), total_waiting=Limit(3, "SERVE_TOTAL"))
+    rooms = WaitingRooms(bounds)
     one, other = rooms.room("m", 1), rooms.room("n", 1)
     order: list[int] = []
     callers = [entering(one, number, order) for number in range(3)]
@@ -221,10 +222,11 @@ def test_a_body_that_is_too_large() -> None:
 
 def test_an_answer_that_is_too_large() -> None:
     """One that alone is more than may be held would be refused for ever: the model's fault."""
-    rooms = WaitingRooms(Bounds(held_bytes=4 * MIB, total_held_bytes=3 * MIB))
+    bounds = Bounds(held_bytes=4 * MIB, total_held_bytes=Limit(3 * MIB, "SERVE_MAX_IN_ALL"))
+    rooms = WaitingRooms(bounds)
     answer = rooms.room("m").held_answer()
     answer.grow(3 * MIB)
-    too_large = r"'m' answers with more than 3 MB \(SERVE_MAX_WAITING_TOTAL_MB\)"
+    too_large = r"'m' answers with more than 3 MB \(SERVE_MAX_IN_ALL\)"
     with pytest.raises(InvocationFailed, match=too_large):
         answer.grow(3 * MIB + 1)
     with pytest.raises(Overloaded):

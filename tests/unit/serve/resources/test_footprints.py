@@ -11,8 +11,13 @@ from serve.resources.free import DESCRIPTORS, MEMORY, SHARED_MEMORY, TASKS, gpu_
 from tests.unit.serve.kernel_directory import GIB, MIB
 
 
-def demand(identity: str = "a", kind: str = "python", payload: int = 0, instances: int = 1,
-           gpus: tuple[int, ...] | None = ()) -> Demand:  # fmt: skip
+def demand(
+    identity: str = "a",
+    kind: str = "python",
+    payload: int = 0,
+    instances: int = 1,
+    gpus: tuple[int, ...] | None = (),
+) -> Demand:
     """An archive of one model."""
     return Demand(identity, (ModelDemand("m", kind, instances, payload, gpus),))
 
@@ -35,9 +40,16 @@ def memory(footprints: Footprints, of: Demand) -> int:
 
 @pytest.mark.parametrize(
     ("kind", "least", "most"),
-    [("generated step", 38, 48), ("python", 48, 60), ("pytorch", 160, 260),
-     ("tensorflow", 400, 580), ("workflow", 280, 430), ("ensemble", 0, 0), ("tensorrt", 1, 100)],
-)  # fmt: skip
+    [
+        ("generated step", 38, 48),
+        ("python", 48, 60),
+        ("pytorch", 160, 260),
+        ("tensorflow", 400, 580),
+        ("workflow", 280, 430),
+        ("ensemble", 0, 0),
+        ("tensorrt", 1, 100),
+    ],
+)
 def test_a_machine_that_has_seen_nothing(
     footprints: Footprints, kind: str, least: int, most: int
 ) -> None:
@@ -168,6 +180,6 @@ def test_it_is_bounded() -> None:
     for number in range(3000):
         footprints.learn(demand(str(number), f"kind-{number}"), Taken({"m": held(MIB)}))
     assert len(footprints) == 1000
-    assert len(footprints._kinds) == 100
+    assert footprints.kinds == 100
     assert footprints.forecast(demand("2999")).why == "as it took at its last load"
     assert footprints.forecast(demand("0")).why != "as it took at its last load"

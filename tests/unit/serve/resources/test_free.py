@@ -23,10 +23,16 @@ from serve.resources.free import (
 )
 from tests.unit.serve.kernel_directory import GIB, MIB, KernelDirectory
 
-V2 = {"memory.max": f"{4 * GIB}\n", "memory.current": f"{3 * GIB}\n",
-      "memory.stat": f"anon 1\nfile 2\ninactive_file {GIB}\nactive_file 5\n"}  # fmt: skip
-V1 = {"memory/memory.limit_in_bytes": f"{2 * GIB}", "memory/memory.usage_in_bytes": f"{GIB}",
-      "memory/memory.stat": f"inactive_file 7\ntotal_inactive_file {GIB // 2}\n"}  # fmt: skip
+V2 = {
+    "memory.max": f"{4 * GIB}\n",
+    "memory.current": f"{3 * GIB}\n",
+    "memory.stat": f"anon 1\nfile 2\ninactive_file {GIB}\nactive_file 5\n",
+}
+V1 = {
+    "memory/memory.limit_in_bytes": f"{2 * GIB}",
+    "memory/memory.usage_in_bytes": f"{GIB}",
+    "memory/memory.stat": f"inactive_file 7\ntotal_inactive_file {GIB // 2}\n",
+}
 
 
 @pytest.fixture
@@ -53,10 +59,21 @@ def machine(tmp_path: Path) -> KernelDirectory:
         ({f"unified/{name}": text for name, text in V2.items()}, 2 * GIB),
     ],
     ids=[
-        "none", "v2", "v1", "both", "v2 unlimited", "v2 nonsense", "v2 empty", "v2 in part",
-        "no cache known", "short lines", "v1 unlimited", "over the limit", "v2 beside v1",
+        "none",
+        "v2",
+        "v1",
+        "both",
+        "v2 unlimited",
+        "v2 nonsense",
+        "v2 empty",
+        "v2 in part",
+        "no cache known",
+        "short lines",
+        "v1 unlimited",
+        "over the limit",
+        "v2 beside v1",
     ],
-)  # fmt: skip
+)
 def test_the_least_limit_counts(
     machine: KernelDirectory, files: Mapping[str, str], expected: int
 ) -> None:
@@ -82,8 +99,11 @@ def test_libraries_that_run_are_not_free(machine: KernelDirectory, mapped: int) 
 
 
 @pytest.mark.parametrize("limited", ["a", "a/b", "a/b/c", "."])
-@pytest.mark.parametrize(("rows", "mount", "files"), [("0::/a/b/c\n", "", V2),
-    ("9:name=x:/\n4:cpu,memory:/a/b/c\n0::/\n", "memory", V1)], ids=["v2", "v1"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("rows", "mount", "files"),
+    [("0::/a/b/c\n", "", V2), ("9:name=x:/\n4:cpu,memory:/a/b/c\n0::/\n", "memory", V1)],
+    ids=["v2", "v1"],
+)
 def test_every_group_above_us_counts(
     machine: KernelDirectory, rows: str, mount: str, files: Mapping[str, str], limited: str
 ) -> None:

@@ -75,8 +75,11 @@ async def test_a_gpu_that_is_split() -> None:
     """Its parts count, as many as there are; one without any counts as itself."""
     gpus = Gpus(lambda: Library([[(5, 1), (6, 2)], (20, 2), []]))
     assert list((await gpus.memory()).values()) == [
-        GpuMemory(5, 1), GpuMemory(6, 2), GpuMemory(20, 2), UNKNOWN,
-    ]  # fmt: skip
+        GpuMemory(5, 1),
+        GpuMemory(6, 2),
+        GpuMemory(20, 2),
+        UNKNOWN,
+    ]
 
 
 async def test_a_gpu_that_does_not_tell() -> None:

@@ -14,26 +14,35 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 import httptools
 import pytest
+from tritonclient.grpc import aio as triton_grpc
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from ensemble_tools import Form, ServingPlan
-from ensemble_tools.plan import PublishedModel
+from ensemble_tools.serving.plan import PublishedModel
+from serve.deadline import Deadline
 from serve.errors import ModelUnusable, ServeError, TritonTimeout, TritonUnavailable
+from serve.limit import TimeLimit
+from serve.threads import in_daemon_thread
 from serve.triton.access import TritonAccess
-from serve.triton.client import TritonClient, error_message, refusal
-from serve.triton.http import Answer, TritonHttp
-from serve.triton.suspects import RequestWork
+from serve.triton.client import TritonClient
+from serve.triton.connection import Answer
+from serve.triton.http import TritonHttp
+from serve.triton.refusals import error_message, refusal
+from serve.triton.trials import Trials
 from tests.unit.serve.played_server import WAIT_S, Peer, Play, answer, played, saying
 
 PLAN = ServingPlan(
-    "m", Form.AS_DELIVERED, "m",
+    "m",
+    Form.AS_DELIVERED,
+    "m",
     (PublishedModel("m.s", "s", None), PublishedModel("m", "m", None)),
-)  # fmt: skip
+)
+T = TypeVar("T")
 CODES = [code for code in grpc.StatusCode if code is not grpc.StatusCode.OK]
 UNREACHABLE = [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED]
 
@@ -66,21 +75,29 @@ class Control(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[mi
 
 @contextlib.asynccontextmanager
 async def control(
-    code: grpc.StatusCode | None, message: str = "no", health: Play | None = LIVE
+    code: grpc.StatusCode | None,
+    message: str = "no",
+    health: Play | None = LIVE,
+    http: TritonHttp | None = None,
 ) -> AsyncIterator[TritonClient]:
-    """A client of a tritonserver whose model control is like that; no health: nobody is there."""
+    """A client of a tritonserver whose model control is like that; no health: nobody is there.
+
+    http: in the place of what asks for its health.
+    """
     server = grpc.aio.server()
     service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(Control(code, message), server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    client = TritonClient("127.0.0.1", 1, port)
     try:
         async with played(health or LIVE) as stage:
-            if health is not None:
-                client._http = stage.http
-            yield client
+            nobody = TritonHttp("127.0.0.1", 1)
+            http = http or (nobody if health is None else stage.http)
+            client = TritonClient("127.0.0.1", 1, port, http=http)
+            try:
+                yield client
+            finally:
+                await client.close()
     finally:
-        await client.close()
         await server.stop(0)
 
 
@@ -135,16 +152,19 @@ async def test_model_control_carries_its_secret() -> None:
 
     access = TritonAccess("c0ntrol", "inf3rence")
     async with played(play) as stage:
-        client = TritonClient("127.0.0.1", stage.http._port, port, access)
-        await client.load(PLAN, WAIT_S)
-        await client.unload(PLAN, WAIT_S)
+        client = TritonClient("127.0.0.1", stage.port, port, access)
+        await client.load(PLAN, Deadline(WAIT_S))
+        await client.unload(PLAN, Deadline(WAIT_S))
         assert await client.is_live()
         await client.close()
     await server.stop(0)
     calls = [said.split()[0] for said in servicer.asked if said.endswith(" c0ntrol")]
     assert {*calls} == {
-        "ServerLive", "RepositoryModelLoad", "RepositoryModelUnload", "RepositoryIndex",
-    }  # fmt: skip
+        "ServerLive",
+        "RepositoryModelLoad",
+        "RepositoryModelUnload",
+        "RepositoryIndex",
+    }
     assert b"x-serve-access: inf3rence" in heads[0]
     assert b"c0ntrol" not in heads[0]
     fresh = TritonAccess.fresh(), TritonAccess.fresh()
@@ -181,8 +201,7 @@ async def held_back(
 
     path = directory / "grpc"
     async with answering(f"unix:{path}") as servicer, played(LIVE) as http, played(relay) as slow:
-        client = TritonClient("127.0.0.1", 1, slow.http._port)
-        client._http = http.http
+        client = TritonClient("127.0.0.1", 1, slow.port, http=http.http)
         try:
             yield client, servicer
         finally:
@@ -213,7 +232,7 @@ async def test_every_status_of_a_load_is_translated(code: grpc.StatusCode, messa
     """Into one sentence: the server's absence, its lateness, or the model's fault."""
     async with control(code, message) as client:
         with pytest.raises(ServeError) as raised:
-            await client.load(PLAN, WAIT_S)
+            await client.load(PLAN, Deadline(WAIT_S))
         assert "\n" not in str(raised.value)
         expected = {
             grpc.StatusCode.DEADLINE_EXCEEDED: TritonTimeout,
@@ -227,10 +246,10 @@ async def test_every_status_of_an_unload_is_translated(code: grpc.StatusCode) ->
     """A server that is not there holds nothing; any other failure is told."""
     async with control(code, health=None) as client:
         if code in UNREACHABLE:
-            await client.unload(PLAN, WAIT_S)
+            await client.unload(PLAN, Deadline(WAIT_S))
         else:
             with pytest.raises(TritonUnavailable, match="no"):
-                await client.unload(PLAN, WAIT_S)
+                await client.unload(PLAN, Deadline(WAIT_S))
 
 
 @pytest.mark.parametrize("health", [LIVE, hangs], ids=["lives", "is late"])
@@ -241,16 +260,16 @@ async def test_an_unload_that_did_not_arrive_is_no_unload(
     """One that is there is asked until it has answered, or the time is over."""
     async with control(code, health=health) as client:
         with pytest.raises(TritonTimeout, match=r"1\.2 s; raise SERVE_UNLOAD_TIMEOUT"):
-            await client.unload(PLAN, 1.2)
+            await client.unload(PLAN, Deadline(TimeLimit(1.2, "SERVE_UNLOAD_TIMEOUT")))
 
 
 async def test_a_connection_that_takes_long(tmp_path: Path) -> None:
     """A busy tritonserver is one that a load and an unload wait for."""
     async with held_back(tmp_path, 0.5) as (client, server):
-        await client.unload(PLAN, WAIT_S)
+        await client.unload(PLAN, Deadline(WAIT_S))
         assert server.asked == ["unload m"]
     async with held_back(tmp_path, 0.5) as (client, server):
-        await client.load(PLAN, WAIT_S)
+        await client.load(PLAN, Deadline(WAIT_S))
         assert server.asked == ["load m"]
 
 
@@ -259,8 +278,8 @@ async def test_a_load_just_after_tritonserver_has_come_up() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     client = TritonClient("127.0.0.1", port, port)
-    await client.unload(PLAN, WAIT_S)  # nobody is there
-    loading = asyncio.ensure_future(client.load(PLAN, WAIT_S))
+    await client.unload(PLAN, Deadline(WAIT_S))  # nobody is there
+    loading = asyncio.ensure_future(client.load(PLAN, Deadline(WAIT_S)))
     await asyncio.sleep(0.05)
     assert not loading.done()
     async with answering(f"127.0.0.1:{port}") as server:
@@ -269,23 +288,22 @@ async def test_a_load_just_after_tritonserver_has_come_up() -> None:
     await client.close()
 
 
-async def test_a_load_is_all_in_one_tritonserver(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_load_is_all_in_one_tritonserver() -> None:
     """One that dies between what is called and the model itself takes the first with it."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     calling = replace(PLAN, called=("m.s",))
-    client = TritonClient("127.0.0.1", port, port)
-    load_model = client._control.load_model
 
-    async def load_model_after_a_death(name: str, **options: Any) -> None:
-        if name == "m":
-            await first.aclose()
-        await load_model(name, **options)
+    class Dying(triton_grpc.InferenceServerClient):  # type: ignore[misc] # untyped
+        async def load_model(self, name: str, **options: Any) -> None:
+            if name == "m":
+                await first.aclose()
+            await super().load_model(name, **options)
 
-    monkeypatch.setattr(client._control, "load_model", load_model_after_a_death)
+    client = TritonClient("127.0.0.1", port, port, connect=Dying)
     async with contextlib.AsyncExitStack() as first:
         server = await first.enter_async_context(answering(f"127.0.0.1:{port}"))
-        loading = asyncio.ensure_future(client.load(calling, WAIT_S))
+        loading = asyncio.ensure_future(client.load(calling, Deadline(WAIT_S)))
         with pytest.raises(TritonUnavailable, match="went away during the load"):
             await loading
         assert server.asked == ["load m.s"]
@@ -309,34 +327,32 @@ async def test_an_answer_at_the_moment_of_the_limit() -> None:
             return Answer(status=200)
 
     loop = asyncio.get_running_loop()
-    async with control(grpc.StatusCode.UNAVAILABLE) as client:
-        http, limit = Http("127.0.0.1", 1), loop.time() + 0.3
-        client._http = http
+    async with control(grpc.StatusCode.UNAVAILABLE, http=Http("127.0.0.1", 1)) as client:
+        limit = loop.time() + 0.3
         with pytest.raises(TritonTimeout):
-            await asyncio.wait_for(client.unload(PLAN, 0.3), 5)
+            await asyncio.wait_for(client.unload(PLAN, Deadline(0.3)), 5)
 
 
 async def test_who_cannot_ask_does_not_know() -> None:
     """A lack of our own is no sign that tritonserver is gone."""
     async with control(grpc.StatusCode.UNAVAILABLE) as client:
-        client._http.close()
         with no_descriptors(), pytest.raises(TritonTimeout):
-            await client.unload(PLAN, 0.3)
+            await client.unload(PLAN, Deadline(0.3))
 
 
 async def test_control_that_never_answers() -> None:
     """Bounded by the caller's limits, which the message names."""
     async with control(None) as client:
         with pytest.raises(TritonTimeout, match=r"0\.2 s; raise SERVE_LOAD_TIMEOUT"):
-            await client.load(PLAN, 0.2)
+            await client.load(PLAN, Deadline(TimeLimit(0.2, "SERVE_LOAD_TIMEOUT")))
         with pytest.raises(TritonTimeout, match=r"0\.2 s; raise SERVE_UNLOAD_TIMEOUT"):
-            await client.unload(PLAN, 0.2)
+            await client.unload(PLAN, Deadline(TimeLimit(0.2, "SERVE_UNLOAD_TIMEOUT")))
 
 
 async def test_control_that_is_closed_meanwhile() -> None:
     """The container stops: a load that waits ends with an error of ours, or as cancelled."""
     async with control(None) as client:
-        loading = asyncio.ensure_future(client.load(PLAN, WAIT_S))
+        loading = asyncio.ensure_future(client.load(PLAN, Deadline(WAIT_S)))
         await asyncio.sleep(0.1)
         await client.close()
         done, _ = await asyncio.wait({loading}, timeout=WAIT_S)
@@ -357,8 +373,8 @@ async def test_nobody_is_there() -> None:
     with pytest.raises(TritonUnavailable):
         await client.stream(b"/x", [], [b"x"], WAIT_S)
     with pytest.raises(TritonUnavailable, match="nobody is there"):
-        await client.load(PLAN, 0.2)
-    await client.unload(PLAN, WAIT_S)
+        await client.load(PLAN, Deadline(0.2))
+    await client.unload(PLAN, Deadline(WAIT_S))
     with pytest.raises(TritonUnavailable, match=r"not live within 0\.1 s"):
         await client.until_live(0.1)
     await client.close()
@@ -401,7 +417,7 @@ async def test_every_broken_answer_is_translated(
 ) -> None:
     """Whole answers and streams, at the head and behind it; and health is simply no."""
     async with played(play) as stage:
-        client = TritonClient("127.0.0.1", stage.http._port, 1)
+        client = TritonClient("127.0.0.1", stage.port, 1)
         with pytest.raises((TritonUnavailable, TritonTimeout)) as raised:
             await call(client, 0.5)
         assert "\n" not in str(raised.value)
@@ -414,16 +430,19 @@ async def test_who_leaves_does_not_have_the_loop_hash(
 ) -> None:
     """What he sent is hashed beside it, and is then kept no more."""
     hashed: list[threading.Thread] = []
-    key = RequestWork.key
+    asked: list[str] = []
 
-    def hashing(work: RequestWork) -> bytes:
-        hashed.append(threading.current_thread())
-        return key(work)
+    async def in_thread(work: Callable[[], T], name: str) -> T:
+        def hashing() -> T:
+            hashed.append(threading.current_thread())
+            return work()
+
+        asked.append(name)
+        return await in_daemon_thread(hashing, name)
 
     def no_thread(*_: object) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(RequestWork, "key", hashing)
     if not threads:
         monkeypatch.setattr(threading.Thread, "start", no_thread)
 
@@ -432,16 +451,19 @@ async def test_who_leaves_does_not_have_the_loop_hash(
         await peer.closed()
 
     async with played(reads) as stage:
-        client = TritonClient("127.0.0.1", stage.http._port, 1)
+        trials = Trials()
+        book = trials.suspects
+        client = TritonClient("127.0.0.1", stage.port, 1, trials=trials, in_thread=in_thread)
         body = [b"x" * 5_000_000]
         with pytest.raises(TritonTimeout):
             await client.infer(b"/x", [], body, 0.2)
-        assert hashed == []
-        book = client._suspects
+        assert asked == []
+        assert book.unhashed is not None
         while book.unhashed is not None:  # noqa: ASYNC110 # a thread makes it so
             await asyncio.sleep(0.01)
-        assert [thread is threading.main_thread() for thread in hashed] == [not threads]
-        assert len(book._lost.entries) == 1
+        assert asked == ["hash"]
+        assert [thread is threading.main_thread() for thread in hashed] == [False] * threads
+        assert len(book.lost_sight_of.entries) == 1
         references = sys.getrefcount(body[0])
         assert references == 2
         await client.close()
@@ -458,7 +480,7 @@ async def test_a_body_is_kept_by_no_connection() -> None:
         await client.infer(b"/x", [], body, WAIT_S, grown=grown)
 
     async with played(saying_each(b"", b"x" * 100_000)) as stage:
-        client = TritonClient("127.0.0.1", stage.http._port, 1)
+        client = TritonClient("127.0.0.1", stage.port, 1)
         await ask(bodies[0])
         references = [sys.getrefcount(bodies[0][0])]
         with pytest.raises(LookupError):

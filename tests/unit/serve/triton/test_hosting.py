@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from serve.deadline import Deadline
 from serve.errors import (
     KilledForMemory,
     ModelNotLoaded,
@@ -19,10 +20,10 @@ from serve.errors import (
     TritonTimeout,
     TritonUnavailable,
 )
-from serve.invoke.invocation import Request
+from serve.invoke.request import Request
 from serve.models.registry import State
 from serve.resources.shortages import Denials
-from serve.triton import loading, unloading
+from serve.triton.hosting import HostingSettings
 from serve.triton.suspects import LoadWork, Standing
 from tests.unit.serve.joined import WAIT_S, Joined, joined, until
 
@@ -60,25 +61,19 @@ async def test_a_suspect_that_found_no_model_is_not_cleared(tmp_path: Path) -> N
         await until(lambda: on.registry.loaded("m").generation == 1)
         sent: list[bool] = []
         suspects = on.hosting.suspects
-        revive = on.revival.revive
-
-        async def noting(*arguments: Any) -> None:
-            sent.append(suspects.watching)
-            await revive(*arguments)
-
-        on.revival.revive = noting  # type: ignore[method-assign, assignment]
+        on.revival.on_revive = lambda: sent.append(suspects.watching)
         assert b"echo" in await on.invoke(body=b'{"inputs":[]}')
         assert sent == [True]
         assert not suspects.watching
 
 
-async def test_a_hung_tritonserver_is_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_hung_tritonserver_is_replaced(tmp_path: Path) -> None:
     """One that answers no load at all; its models come back, the hung one is a suspect."""
-    monkeypatch.setattr(unloading, "_PROBE_S", 0.5)
+    hosting = HostingSettings(probe_s=0.5)
     deaf: Any = {"load": {"*": {"hang": True, "after": 1}}, "unload": {"b": {"ready_for_s": -1}}}
-    async with joined(tmp_path, load_timeout_s=1.0, unload_timeout_s=3.0, lives=[deaf, {}]) as on:
+    async with joined(
+        tmp_path, hosting=hosting, load_timeout_s=1.0, unload_timeout_s=3.0, lives=[deaf, {}]
+    ) as on:
         await on.load("a")
         url = on.archive("b")
         first = on.process.pid
@@ -90,13 +85,11 @@ async def test_a_hung_tritonserver_is_replaced(
         assert not (on.repository / "serve~canary").exists()
 
 
-async def test_loads_of_others_are_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_loads_of_others_are_waited_for(tmp_path: Path) -> None:
     """All threads may load, each within its time: that is no standstill."""
-    monkeypatch.setattr(unloading, "_PROBE_S", 0.2)
+    hosting = HostingSettings(probe_s=0.2)
     busy = {"serve~canary": {"delay_s": 1.5}}
-    async with joined(tmp_path, load=busy) as on:
+    async with joined(tmp_path, hosting=hosting, load=busy) as on:
         on.hosting.loading.under_way.add(LoadWork("other", ""))
         assert not await on.hosting.unloading.is_stuck()
         on.hosting.loading.under_way.clear()
@@ -113,13 +106,13 @@ async def test_a_suspect_load_comes_last_and_a_culprit_is_given_up(tmp_path: Pat
         suspects.stood_still([work])
         assert standing(on, "a") is Standing.SUSPECT
         order: list[str] = []
-        load = on.triton.load
+        load = on.triton.itself("load")
 
-        async def noting(plan: Any, timeout_s: float) -> None:
+        async def noting(plan: Any, deadline: Deadline) -> None:
             order.append(plan.model_name)
-            await load(plan, timeout_s)
+            await load(plan, deadline)
 
-        on.triton.load = noting  # type: ignore[method-assign]
+        on.triton.instead["load"] = noting
         await _restarted(on)
         await until(lambda: len(order) == 3)
         assert order[2] == "a"
@@ -139,7 +132,8 @@ async def _restarted(on: Joined) -> None:
     old = on.process.pid
     assert old is not None
     os.kill(old, signal.SIGKILL)
-    await until(lambda: on.process.pid not in (None, old) and on.process.is_up)
+    await until(lambda: on.process.pid not in (None, old))
+    await asyncio.wait_for(on.process.wait_live(), WAIT_S)
 
 
 @pytest.mark.parametrize(
@@ -157,23 +151,21 @@ async def test_a_shortage_is_told_by_the_kernel(
 ) -> None:
     """A stub that died while nothing was denied killed itself; what a model says is believed."""
     wrong = {"message": f"load failed for model 'm': version 1 is at UNAVAILABLE state: {message}"}
-    async with joined(tmp_path, load={"m": wrong}) as on:
-        looks = iter([Denials(0, 0)])
-        on.hosting.loading._denied = lambda: next(looks, denied)
+    looks = iter([Denials(0, 0)])
+    hosting = HostingSettings(denied=lambda: next(looks, denied))
+    async with joined(tmp_path, hosting=hosting, load={"m": wrong}) as on:
         with pytest.raises(error):
             await on.load()
         await on.assert_empty()
 
 
-async def test_a_load_that_waits_for_a_denied_thread(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_load_that_waits_for_a_denied_thread(tmp_path: Path) -> None:
     """Given up soon, as a shortage, and not held against the archive."""
-    monkeypatch.setattr(loading, "_DENIED_S", 0.3)
-    monkeypatch.setattr(loading, "_LOOK_S", 0.1)
-    async with joined(tmp_path, load={"m": {"hang": True}}) as on:
-        looks = iter([Denials(0, 0)])
-        on.hosting.loading._denied = lambda: next(looks, Denials(0, 1))
+    looks = iter([Denials(0, 0)])
+    hosting = HostingSettings(
+        denied=lambda: next(looks, Denials(0, 1)), denied_s=0.3, denied_look_s=0.1
+    )
+    async with joined(tmp_path, hosting=hosting, load={"m": {"hang": True}}) as on:
         with pytest.raises(ResourceExhausted, match="a process or a thread"):
             await on.load()
         await on.assert_empty()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import time
 
 import pytest
 
-from serve.triton.http import Answer, AnswerLate, ConnectionFailed, TritonHttp
+from serve.triton.connection import Answer, AnswerLate, Connection, ConnectionFailed
+from serve.triton.http import TritonHttp
 from tests.unit.serve.played_server import (
     WAIT_S,
     Peer,
@@ -57,7 +59,7 @@ async def test_lines_of_its_own() -> None:
         await peer.send(answer())
 
     async with played(play) as stage:
-        own = TritonHttp("127.0.0.1", stage.http._port, own_lines=b"x-own: 1\r\n")
+        own = TritonHttp("127.0.0.1", stage.port, own_lines=b"x-own: 1\r\n")
         await own.request(b"GET", b"/", [(b"a", b"1")], timeout_s=WAIT_S)
         own.close()
     assert heads[0][0].split(b"\r\n")[2:4] == [b"x-own: 1", b"a: 1"]
@@ -171,10 +173,20 @@ HUGE = b"X-Long: " + b"y" * 200_000
         (b"HTTP/1.1 103 Early\r\nLink: x\r\n\r\n" * 3 + answer(), 200, b"ok", True),
     ],
     ids=[
-        "length", "chunked", "trailer", "empty", "204", "304", "huge header", "many headers",
-        "close", "http 1.0", "100-continue", "early hints",
+        "length",
+        "chunked",
+        "trailer",
+        "empty",
+        "204",
+        "304",
+        "huge header",
+        "many headers",
+        "close",
+        "http 1.0",
+        "100-continue",
+        "early hints",
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("step", [1_000_000, 1])
 async def test_answers(said: bytes, status: int, body: bytes, reused: bool, step: int) -> None:
     """Each kind of answer is read right, in one piece or byte by byte; interim ones are not it."""
@@ -246,10 +258,19 @@ async def test_bytes_that_nothing_was_asked_for_end_the_connection(more: bytes) 
         ((CHUNKED.replace(b"3;x=y", b"zz"),), "no HTTP"),
     ],
     ids=[
-        "nothing", "in the head", "in the body", "in a chunk", "no length", "after 100", "garbage",
-        "negative length", "two lengths", "upgrade", "bad chunk",
+        "nothing",
+        "in the head",
+        "in the body",
+        "in a chunk",
+        "no length",
+        "after 100",
+        "garbage",
+        "negative length",
+        "two lengths",
+        "upgrade",
+        "bad chunk",
     ],
-)  # fmt: skip
+)
 async def test_answers_that_are_none(said: tuple[bytes, ...], why: str) -> None:
     """Never taken for whole: ConnectionFailed says what was wrong, and the next one goes anew."""
     async with played(saying(*said)) as stage:
@@ -305,23 +326,15 @@ async def test_a_trickle_does_not_make_time_stand_still() -> None:
 
 async def test_a_piece_and_the_end_of_time_in_one_turn() -> None:
     """Time that runs out between a piece and the look at it is not forgotten."""
-    gone = asyncio.Event()
-
-    async def play(peer: Peer) -> None:
-        await peer.request()
-        await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nx")
-        gone.set()
-        await peer.closed()
-
-    async with played(play) as stage:
-        connection = await stage.http._connection()
-        connection.send(b"GET / HTTP/1.1\r\ncontent-length: 0\r\n\r\n", ())
-        waiting = asyncio.ensure_future(connection.whole_answer(WAIT_S))
-        await asyncio.wait_for(gone.wait(), WAIT_S)
-        while not connection._head:  # noqa: ASYNC110 # the kernel makes it true
-            await asyncio.sleep(0)
-        connection._wake()
-        connection._expire()
+    piece = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nx"
+    loop = asyncio.get_running_loop()
+    async with played(saying()) as stage:
+        _, connection = await loop.create_connection(Connection, "127.0.0.1", stage.port)
+        connection.send(b"GET / HTTP/1.1\r\ncontent-length: 10\r\n\r\n", ())
+        loop.call_later(0.01, connection.data_received, piece)
+        waiting = asyncio.ensure_future(connection.whole_answer(0.02))
+        await asyncio.sleep(0)
+        time.sleep(0.05)  # noqa: ASYNC251 # both times pass in one turn of the loop
         with pytest.raises(AnswerLate):
             await asyncio.wait_for(waiting, WAIT_S)
         connection.close()
@@ -381,7 +394,7 @@ async def test_the_server_closes_an_idle_connection() -> None:
             assert text(await ask(stage)) == b"ok"
             assert stage.connections == count
             await stage.over()
-            while stage.http._idle and not stage.http._idle[0].closed:  # noqa: ASYNC110 # as above
+            while stage.http.idle and not stage.http.idle[0].closed:  # noqa: ASYNC110 # the kernel does
                 await asyncio.sleep(0)
 
 

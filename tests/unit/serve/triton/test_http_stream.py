@@ -7,7 +7,8 @@ from typing import cast
 
 import pytest
 
-from serve.triton.http import _STREAM_HIGH_WATER, Answer, AnswerLate, Body, ConnectionFailed
+from serve.triton.connection import STREAM_HIGH_WATER, Answer, AnswerLate, ConnectionFailed
+from serve.triton.http import AnswerStream
 from tests.unit.serve.played_server import (
     WAIT_S,
     Peer,
@@ -27,7 +28,7 @@ def chunk(data: bytes) -> bytes:
     return b"%x\r\n%s\r\n" % (len(data), data)
 
 
-async def stream(stage: Played, timeout_s: float = WAIT_S) -> tuple[Answer, Body]:
+async def stream(stage: Played, timeout_s: float = WAIT_S) -> tuple[Answer, AnswerStream]:
     return await stage.http.stream(b"POST", b"/x", [], [b"?"], timeout_s=timeout_s)
 
 
@@ -76,11 +77,13 @@ async def test_pieces_come_before_the_end() -> None:
 async def test_a_slow_reader_makes_the_server_wait() -> None:
     """Reading stops at the high-water mark and goes on when the reader does; nothing is lost."""
     block = b"x" * 65536
-    blocks = 20 * _STREAM_HIGH_WATER // len(block)
+    blocks = 20 * STREAM_HIGH_WATER // len(block)
     sent = 0
 
     async def play(peer: Peer) -> None:
         nonlocal sent
+        await peer.request()
+        await peer.send(answer())
         await peer.request()
         await peer.send(HEAD)
         for _ in range(blocks):
@@ -89,39 +92,41 @@ async def test_a_slow_reader_makes_the_server_wait() -> None:
         await peer.send(END)
 
     async with played(play) as stage:
+        await ask(stage)
+        (held,) = stage.http.idle
         _, body = await stream(stage)
         received = len(await anext(body))
-        held = body._connection
-        assert held is not None
         before = -1
         while before != sent:  # until the server gets no further
             before = sent
             await asyncio.sleep(0.1)
         assert sent < blocks
-        assert held._buffered < 2 * _STREAM_HIGH_WATER
+        assert held.buffered < 2 * STREAM_HIGH_WATER
         async for piece in body:
             received += len(piece)
-            assert held._buffered < 2 * _STREAM_HIGH_WATER
+            assert held.buffered < 2 * STREAM_HIGH_WATER
         assert received == blocks * len(block)
-        assert stage.http._idle == [held]
+        assert stage.http.idle == [held]
 
 
 async def test_the_last_piece_passes_the_high_water_mark() -> None:
     """With its end, while nobody reads: who gets the connection next is answered."""
-    data = b"x" * (_STREAM_HIGH_WATER + 1)
+    data = b"x" * (STREAM_HIGH_WATER + 1)
 
     async def play(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(answer())
         await peer.request()
         await peer.send(HEAD)
         await asyncio.Event().wait()
 
     async with played(play) as stage:
+        await ask(stage)
+        (held,) = stage.http.idle
         _, body = await stream(stage)
-        held = body._connection
-        assert held is not None
         held.data_received(chunk(data) + END)
         assert b"".join([piece async for piece in body]) == data
-        assert stage.http._idle == [held]
+        assert stage.http.idle == [held]
         assert cast(asyncio.Transport, held.transport).is_reading()
 
 
@@ -149,7 +154,7 @@ async def test_closed_early(pieces: int) -> None:
         await stage.over()
         assert ends == [True]
         assert [piece async for piece in body] == []
-        assert stage.http._idle == []
+        assert stage.http.idle == []
 
 
 async def test_cancelled_while_it_waits_for_a_piece() -> None:
@@ -239,3 +244,30 @@ async def test_interim_answers_are_not_the_head() -> None:
         assert [piece async for piece in body] == [b"ok"]
         assert await ask(stage) == b"ok"
         assert stage.connections == 1
+
+
+@pytest.mark.parametrize("end", ["read", "closed", "broken"])
+async def test_what_is_done_at_the_end(end: str) -> None:
+    """Once, however it ends; an error is told, and another one may take its place."""
+    said = [HEAD + chunk(b"a")] if end == "broken" else [HEAD + chunk(b"a") + END]
+    told: list[tuple[type[BaseException] | None, bool]] = []
+
+    def note(_: object, error: BaseException | None, __: object) -> None:
+        told.append((type(error) if error else None, body.whole))
+        if error is not None:
+            raise LookupError from error
+
+    async with played(saying(*said)) as stage:
+        _, body = await stream(stage)
+        body.at_end.push(note)
+        assert await anext(body) == b"a"
+        assert told == []
+        if end == "read":
+            assert [piece async for piece in body] == []
+        elif end == "broken":
+            with pytest.raises(LookupError):
+                await anext(body)
+        for _ in range(2):
+            body.close()
+    expected = {"read": (None, True), "closed": (None, False), "broken": (ConnectionFailed, False)}
+    assert told == [expected[end]]

@@ -42,75 +42,165 @@ REAL: list[tuple[int | None, int | None, str, Verdict]] = [
     (500, None, "Stub process 'm_0_0' is not healthy.", Verdict.STUB_DIED),
     (500, None, "in ensemble 'm', Stub process 'm.step_0_0' is not healthy.", Verdict.STUB_DIED),
     (None, 400, RAISED_36 + "Stub process 'm_0' is not healthy.", Verdict.STUB_DIED),
-    (None, 400, f"in ensemble 'm', {RAISED_36}Stub process 'm_0' is not healthy.",
-     Verdict.STUB_DIED),
+    (
+        None,
+        400,
+        f"in ensemble 'm', {RAISED_36}Stub process 'm_0' is not healthy.",
+        Verdict.STUB_DIED,
+    ),
     # Models that are not there
     (400, 400, "Request for unknown model: 'm' is not found", Verdict.NOT_LOADED),
-    (404, 400, "Request for unknown model: '/t/r::m' has no available versions",
-     Verdict.NOT_LOADED),
+    (
+        404,
+        400,
+        "Request for unknown model: '/t/r::m' has no available versions",
+        Verdict.NOT_LOADED,
+    ),
     (404, 400, "Request for unknown model: '/t/r::m' version 1 is not found", Verdict.NOT_LOADED),
     (404, 400, "Identifier of model 'm' is not found in global map", Verdict.NOT_LOADED),
     (500, 400, "Model 'm.step' is not ready.", Verdict.NOT_LOADED),
     # Models that others call: loading ours again would not help
     (404, 400, "Request for unknown model: 'nowhere' is not found", Verdict.CALLER),
-    (500, 400, "Model nowhere - Error when running inference: Failed for execute the inference"
-     " request. Model 'nowhere' is not ready.", Verdict.MODEL),
-    (500, 400, RAISED_51 + "TritonModelException: Model nowhere - Error when running inference:"
-     " Failed for execute the inference request. Model 'nowhere' is not ready.\n\nAt:\n  /m.py(1)",
-     Verdict.MODEL),
+    (
+        500,
+        400,
+        "Model nowhere - Error when running inference: Failed for execute the inference"
+        " request. Model 'nowhere' is not ready.",
+        Verdict.MODEL,
+    ),
+    (
+        500,
+        400,
+        RAISED_51 + "TritonModelException: Model nowhere - Error when running inference:"
+        " Failed for execute the inference request. Model 'nowhere' is not"
+        " ready.\n\nAt:\n  /m.py(1)",
+        Verdict.MODEL,
+    ),
     # Models that raise
-    (500, None, RAISED_51 + "ValueError: boom in execute\n\nAt:\n  /r/m/1/model.py(6): execute\n",
-     Verdict.MODEL),
-    (None, 400, RAISED_36 + "ValueError: boom in execute\n\nAt:\n  /r/m/1/model.py(6): execute\n",
-     Verdict.MODEL),
+    (
+        500,
+        None,
+        RAISED_51 + "ValueError: boom in execute\n\nAt:\n  /r/m/1/model.py(6): execute\n",
+        Verdict.MODEL,
+    ),
+    (
+        None,
+        400,
+        RAISED_36 + "ValueError: boom in execute\n\nAt:\n  /r/m/1/model.py(6): execute\n",
+        Verdict.MODEL,
+    ),
     (500, None, f"in ensemble 'm', {RAISED_51}ValueError: boom\n", Verdict.MODEL),
     (None, 400, f"in ensemble 'm', {RAISED_36}ValueError: boom\n", Verdict.MODEL),
-    (500, None, RAISED_51 + "Number of InferenceResponse objects do not match the number of"
-     " InferenceRequest objects. InferenceRequest(s) size is:1, and InferenceResponse(s) size"
-     " is:0\n", Verdict.MODEL),
+    (
+        500,
+        None,
+        RAISED_51 + "Number of InferenceResponse objects do not match the number of"
+        " InferenceRequest objects. InferenceRequest(s) size is:1, and InferenceResponse(s) size"
+        " is:0\n",
+        Verdict.MODEL,
+    ),
     (500, None, "my own words", Verdict.MODEL),
     (500, None, "output tensor shape does not match size of output for 'OUT'", Verdict.MODEL),
     (400, None, "my invalid arg", Verdict.CALLER),  # the model said so: TritonError.INVALID_ARG
     # Resources
-    (500, None, RAISED_51 + "MemoryError: Unable to allocate 512. TiB for an array with shape"
-     " (70368744177664,) and data type float64\n\nAt:\n  /x.py(1): ones", Verdict.EXHAUSTED),
-    (None, 400, RAISED_36 + "MemoryError: <EMPTY MESSAGE>\n\nAt:\n  /m.py(6): execute\n",
-     Verdict.EXHAUSTED),
-    (500, None, RAISED_51 + "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB",
-     Verdict.EXHAUSTED),
-    (500, None, RAISED_51 + "Failed to increase the shared memory pool size for key 'x' to 1 bytes."
-     " If you are running Triton inside docker, use '--shm-size' flag", Verdict.EXHAUSTED),
+    (
+        500,
+        None,
+        RAISED_51 + "MemoryError: Unable to allocate 512. TiB for an array with shape"
+        " (70368744177664,) and data type float64\n\nAt:\n  /x.py(1): ones",
+        Verdict.EXHAUSTED,
+    ),
+    (
+        None,
+        400,
+        RAISED_36 + "MemoryError: <EMPTY MESSAGE>\n\nAt:\n  /m.py(6): execute\n",
+        Verdict.EXHAUSTED,
+    ),
+    (
+        500,
+        None,
+        RAISED_51 + "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB",
+        Verdict.EXHAUSTED,
+    ),
+    (
+        500,
+        None,
+        RAISED_51 + "Failed to increase the shared memory pool size for key 'x' to 1 bytes."
+        " If you are running Triton inside docker, use '--shm-size' flag",
+        Verdict.EXHAUSTED,
+    ),
     # The caller's
-    (400, 400, UNKNOWN_ID + "unexpected shape for input 'IN' for model 'm'. Expected [-1,2], got"
-     " [1,3]. ", Verdict.CALLER),
-    (400, None, UNKNOWN_ID + "inference input 'IN' data-type is 'INT64', but model 'm' expects"
-     " 'FP32'", Verdict.CALLER),
-    (None, 400, UNKNOWN_ID + "inference input data-type is 'INT64', model expects 'FP32' for 'm'",
-     Verdict.CALLER),
+    (
+        400,
+        400,
+        UNKNOWN_ID + "unexpected shape for input 'IN' for model 'm'. Expected [-1,2], got [1,3]. ",
+        Verdict.CALLER,
+    ),
+    (
+        400,
+        None,
+        UNKNOWN_ID + "inference input 'IN' data-type is 'INT64', but model 'm' expects 'FP32'",
+        Verdict.CALLER,
+    ),
+    (
+        None,
+        400,
+        UNKNOWN_ID + "inference input data-type is 'INT64', model expects 'FP32' for 'm'",
+        Verdict.CALLER,
+    ),
     (400, 400, UNKNOWN_ID + "expected 1 inputs but got 0 inputs for model 'm'", Verdict.CALLER),
     (400, 400, "invalid datatype for input IN", Verdict.CALLER),
-    (400, 400, "unexpected size for input 'IN', expecting 800 additional bytes for model 'm'",
-     Verdict.CALLER),
+    (
+        400,
+        400,
+        "unexpected size for input 'IN', expecting 800 additional bytes for model 'm'",
+        Verdict.CALLER,
+    ),
     (400, 400, "inference header size should be in range (0, 81), got: 82", Verdict.CALLER),
-    (400, None, "parameter 'inputs' has invalid type. It should be either 'int', 'bool', or"
-     " 'string'.", Verdict.CALLER),
-    (500, 400, "Unable to parse 'data': Shape does not match true shape of 'data' field",
-     Verdict.CALLER),
-    (500, 400, "Unable to parse 'inputs': attempt to access non-existing object member 'inputs'",
-     Verdict.CALLER),
+    (
+        400,
+        None,
+        "parameter 'inputs' has invalid type. It should be either 'int', 'bool', or 'string'.",
+        Verdict.CALLER,
+    ),
+    (
+        500,
+        400,
+        "Unable to parse 'data': Shape does not match true shape of 'data' field",
+        Verdict.CALLER,
+    ),
+    (
+        500,
+        400,
+        "Unable to parse 'inputs': attempt to access non-existing object member 'inputs'",
+        Verdict.CALLER,
+    ),
     (500, 400, "failed to parse the request JSON buffer: Invalid value. at 0", Verdict.CALLER),
     (501, None, "Unsupported compression type", Verdict.CALLER),
     (None, 415, "", Verdict.CALLER),
     # tritonserver's
     (503, 400, UNKNOWN_ID + "Exceeds maximum queue size", Verdict.UNAVAILABLE),
-    (503, 400, "in ensemble 'm', " + UNKNOWN_ID + "Exceeds maximum queue size",
-     Verdict.UNAVAILABLE),
-    (503, 400, UNKNOWN_ID + "Server is stopping, scheduler for model has stopped accepting new"
-     " inference requests", Verdict.UNAVAILABLE),
+    (
+        503,
+        400,
+        "in ensemble 'm', " + UNKNOWN_ID + "Exceeds maximum queue size",
+        Verdict.UNAVAILABLE,
+    ),
+    (
+        503,
+        400,
+        UNKNOWN_ID + "Server is stopping, scheduler for model has stopped accepting new"
+        " inference requests",
+        Verdict.UNAVAILABLE,
+    ),
     (503, 400, "Server not ready", Verdict.UNAVAILABLE),
-    (503, 400, "Request for unknown model: 'm' version 1 is not at ready state",
-     Verdict.UNAVAILABLE),
-]  # fmt: skip
+    (
+        503,
+        400,
+        "Request for unknown model: 'm' version 1 is not at ready state",
+        Verdict.UNAVAILABLE,
+    ),
+]
 
 
 @pytest.mark.parametrize(("newer", "older", "message", "verdict"), REAL)
@@ -125,9 +215,12 @@ def test_real_messages(
 
 #: 2.36 says 400 to a model's own words; nothing tells them from a refused request.
 OLD_AND_AMBIGUOUS = {
-    (400, "Model nowhere - Error when running inference: Failed for execute the inference"
-     " request. Model 'nowhere' is not ready."),
-}  # fmt: skip
+    (
+        400,
+        "Model nowhere - Error when running inference: Failed for execute the inference"
+        " request. Model 'nowhere' is not ready.",
+    ),
+}
 
 #: What tritonserver says of a request with words of the caller's in it, and with what status.
 QUOTING = (
@@ -137,12 +230,15 @@ QUOTING = (
     (400, "Unable to find shared memory region: '{}'"),
     (400, "invalid datatype for input {}"),
     (400, "[request id: {}] expected 2 inputs but got 1 inputs for model 'm'"),
-    (400, "[request id: {0}] expected 2 inputs but got 1 inputs for model 'm'. Got input(s)"
-     " ['{0}'], but missing required input(s) ['IN']. Please provide all required input(s)."),
+    (
+        400,
+        "[request id: {0}] expected 2 inputs but got 1 inputs for model 'm'. Got input(s)"
+        " ['{0}'], but missing required input(s) ['IN']. Please provide all required input(s).",
+    ),
     (400, "in ensemble 'm', [request id: {}] unexpected shape for input 'X' for model 'm.step'."),
     (500, "Unable to parse '{}': attempt to access JSON non-string as string"),
     (400, "Unable to parse '{}': attempt to access JSON non-string as string"),
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("words", FORGED)
@@ -199,32 +295,63 @@ def test_lacking_resources(message: str) -> None:
 PATH = "/tmp/r"
 STATE = "version 1 is at UNAVAILABLE state: "
 LOADS = [
-    (f"load failed for model '{PATH}::m': {STATE}Internal: ValueError: boom\n\nAt:\n  /m.py(6): i\n"
-     ";\n", "ValueError: boom"),
-    (f"load failed for model '{PATH}::m': {STATE}Internal: ValueError: boom: version 7 is at"
-     " UNAVAILABLE state: x\n\nAt:\n  /m.py(6): initialize\n;\n",
-     "ValueError: boom: version 7 is at UNAVAILABLE state: x"),
-    (f"load failed for model 'm': {STATE}Internal: SyntaxError: invalid syntax (model.py, line 1);"
-     "\n", "SyntaxError: invalid syntax (model.py, line 1)"),
-    (f"load failed for model '{PATH}::m': ensemble '{PATH}::m' depends on '{PATH}::m.s' which has"
-     f" no loaded version. Model '{PATH}::m.s' loading failed with error: {STATE}Internal:"
-     " ValueError: boom\n\nAt:\n  /m.py(6): initialize\n;;\n", "ValueError: boom"),
-    (f"load failed for model 'm': {STATE}Internal: Stub process 'm_0_0' is not healthy.;\n",
-     "Stub process 'm_0_0' is not healthy."),
-    (f"load failed for model 'm': {STATE}Invalid argument: instance group m_0 of model m has kind"
-     " KIND_GPU but no GPUs are available;\n",
-     "instance group m_0 of model m has kind KIND_GPU but no GPUs are available"),
-    ("failed to load 'm', failed to poll from model repository",
-     "failed to load 'm', failed to poll from model repository"),
-    ("load failed for model 'm': at least one version must be available under the version policy of"
-     " model 'm'\n", "load failed for model 'm': at least one version must be available under the"
-     " version policy of model 'm'"),
-    (f"load failed for model 'm': {STATE}Internal: TritonModelException: Traceback (most recent"
-     " call last):\n  File \"m.py\", line 6\n    raise\nKeyError: 'x'\n;\n", "KeyError: 'x'"),
-    (f"load failed for model 'm': {STATE}Internal: ValueError: first\nsecond\n\nAt:\n  x(1)\n;\n",
-     "ValueError: first second"),
+    (
+        f"load failed for model '{PATH}::m': {STATE}Internal: ValueError: boom\n\nAt:\n "
+        " /m.py(6): i\n"
+        ";\n",
+        "ValueError: boom",
+    ),
+    (
+        f"load failed for model '{PATH}::m': {STATE}Internal: ValueError: boom: version 7 is at"
+        " UNAVAILABLE state: x\n\nAt:\n  /m.py(6): initialize\n;\n",
+        "ValueError: boom: version 7 is at UNAVAILABLE state: x",
+    ),
+    (
+        f"load failed for model 'm': {STATE}Internal: SyntaxError: invalid syntax"
+        " (model.py, line 1);"
+        "\n",
+        "SyntaxError: invalid syntax (model.py, line 1)",
+    ),
+    (
+        f"load failed for model '{PATH}::m': ensemble '{PATH}::m' depends on"
+        f" '{PATH}::m.s' which has"
+        f" no loaded version. Model '{PATH}::m.s' loading failed with error: {STATE}Internal:"
+        " ValueError: boom\n\nAt:\n  /m.py(6): initialize\n;;\n",
+        "ValueError: boom",
+    ),
+    (
+        f"load failed for model 'm': {STATE}Internal: Stub process 'm_0_0' is not healthy.;\n",
+        "Stub process 'm_0_0' is not healthy.",
+    ),
+    (
+        f"load failed for model 'm': {STATE}Invalid argument: instance group m_0 of model"
+        " m has kind"
+        " KIND_GPU but no GPUs are available;\n",
+        "instance group m_0 of model m has kind KIND_GPU but no GPUs are available",
+    ),
+    (
+        "failed to load 'm', failed to poll from model repository",
+        "failed to load 'm', failed to poll from model repository",
+    ),
+    (
+        "load failed for model 'm': at least one version must be available under the"
+        " version policy of"
+        " model 'm'\n",
+        "load failed for model 'm': at least one version must be available under the"
+        " version policy of model 'm'",
+    ),
+    (
+        f"load failed for model 'm': {STATE}Internal: TritonModelException: Traceback (most recent"
+        " call last):\n  File \"m.py\", line 6\n    raise\nKeyError: 'x'\n;\n",
+        "KeyError: 'x'",
+    ),
+    (
+        f"load failed for model 'm': {STATE}Internal: ValueError: first\nsecond\n\nAt:\n "
+        " x(1)\n;\n",
+        "ValueError: first second",
+    ),
     ("", ""),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("message", "reason"), LOADS)

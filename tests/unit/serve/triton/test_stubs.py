@@ -11,15 +11,16 @@ from pathlib import Path
 
 import pytest
 
-import serve.triton.stubs
 from serve.triton.stubs import (
+    PATIENCE,
     Descendant,
+    Patience,
     Stub,
     count,
     end_stubs,
     find_descendants,
     find_stubs,
-    missing,
+    models_missing_stubs,
 )
 from tests.unit.serve.joined import WAIT_S, no_descriptor, until
 from tests.unit.serve.stub_stand_in import STUB, started_by, starting, stub
@@ -56,8 +57,8 @@ def test_stubs_are_counted_by_model(tmp_path: Path) -> None:
 
 def test_missing() -> None:
     """A model with fewer stubs than it had; one that never had any cannot lose one."""
-    assert missing({"a": 2, "b": 1, "c": 1}, {"a": 1, "b": 1, "d": 5}) == {"a", "c"}
-    assert missing({}, {"a": 1}) == frozenset()
+    assert models_missing_stubs({"a": 2, "b": 1, "c": 1}, {"a": 1, "b": 1, "d": 5}) == {"a", "c"}
+    assert models_missing_stubs({}, {"a": 1}) == frozenset()
 
 
 async def test_stubs_that_end_by_themselves_are_waited_for(tmp_path: Path) -> None:
@@ -79,15 +80,13 @@ async def test_a_stub_has_ended_when_its_memory_is_free(tmp_path: Path) -> None:
             assert large.poll() == 0
 
 
-async def test_stubs_that_stay_are_killed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_stubs_that_stay_are_killed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """After the time that they have, and the log says whose they were."""
-    monkeypatch.setattr(serve.triton.stubs, "_ENDING_S", SOON_S)
+    patience = Patience(ending_s=SOON_S)
     began = time.monotonic()
     with stub(tmp_path, "m.step", WAIT_S) as staying, stub(tmp_path, "other", WAIT_S) as other:
         with caplog.at_level(logging.WARNING):
-            await end_stubs(find_stubs(tmp_path, {"m", "m.step"}))
+            await end_stubs(find_stubs(tmp_path, {"m", "m.step"}), patience)
         assert time.monotonic() - began >= SOON_S
         assert [staying.wait(0), other.poll()] == [-signal.SIGKILL, None]
     assert [record.getMessage().rpartition(": ")[2] for record in caplog.records] == ["m.step"]
@@ -97,14 +96,13 @@ async def test_stubs_that_stay_are_killed_without_descriptors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What cannot be looked at is no reason to think that it has ended."""
-    monkeypatch.setattr(serve.triton.stubs, "_ENDING_S", 0.1)
-    monkeypatch.setattr(serve.triton.stubs, "_KILLED_S", 0.1)
+    patience = Patience(ending_s=0.1, killed_s=0.1)
     with stub(tmp_path, "m", WAIT_S) as staying:
         found = find_stubs(tmp_path, ["m"])
         with monkeypatch.context() as patched:
             patched.setattr(Path, "read_text", no_descriptor)
             patched.setattr(Path, "glob", no_descriptor)
-            await end_stubs(found)
+            await end_stubs(found, patience)
         assert staying.wait(WAIT_S) == -signal.SIGKILL
 
 
@@ -150,57 +148,54 @@ def test_descendants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found == {Descendant(pid, 100 + pid) for pid in (20, 21, 30, 31)}
     assert looks == [tmp_path]
     assert find_descendants([Descendant(20, 120), Descendant(11, 7)], tmp_path) == {
-        Descendant(30, 130), Descendant(31, 131),
-    }  # fmt: skip
+        Descendant(30, 130),
+        Descendant(31, 131),
+    }
     assert not find_descendants([], tmp_path)
 
 
-async def test_what_stubs_have_started_ends_after_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_stubs_have_started_ends_after_them(tmp_path: Path) -> None:
     """In whatever session; what another model's have started is no matter."""
-    monkeypatch.setattr(serve.triton.stubs, "_ALONE_S", SOON_S)
-    mine, others = tmp_path / "mine", tmp_path / "others"
+    patience = Patience(alone_s=SOON_S)
+    mine, others, unloaded = tmp_path / "mine", tmp_path / "others", tmp_path / "unloaded"
     with (
-        stub(tmp_path, "m", SOON_S, more=starting(mine)) as one,
+        stub(tmp_path, "m", SOON_S, more=starting(mine), after=unloaded) as one,
         stub(tmp_path, "other", WAIT_S, more=starting(others)),
     ):
         await until(lambda: len(started_by(mine)) == len(started_by(others)) == 2)
         stubs = find_stubs(tmp_path, {"m"})
         found = find_descendants(stubs)
         assert {it.pid for it in found} >= {it.pid for it in started_by(mine)}
-        await end_stubs(stubs | found)
+        unloaded.touch()
+        await end_stubs(stubs | found, patience)
         assert one.wait(0) == 0
         assert not started_by(mine)
         assert len(started_by(others)) == 2
         theirs = find_descendants(find_stubs(tmp_path, {"other"}))
-        await end_stubs(theirs)
+        await end_stubs(theirs, patience)
     assert not started_by(others)
 
 
-async def test_what_a_stub_that_stays_has_started_since(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_a_stub_that_stays_has_started_since(tmp_path: Path) -> None:
     """It is looked for before the stub is killed."""
-    monkeypatch.setattr(serve.triton.stubs, "_ENDING_S", SOON_S)
-    monkeypatch.setattr(serve.triton.stubs, "_ALONE_S", 0.0)
+    patience = Patience(ending_s=SOON_S, alone_s=0.0)
     with stub(tmp_path, "m", WAIT_S, more=starting(tmp_path / "mine")) as staying:
         await until(lambda: len(started_by(tmp_path / "mine")) == 2)
-        await end_stubs(find_stubs(tmp_path, {"m"}))
+        await end_stubs(find_stubs(tmp_path, {"m"}), patience)
         assert staying.wait(0) == -signal.SIGKILL
     assert not started_by(tmp_path / "mine")
 
 
 async def test_a_fork_of_a_stub_is_no_stub_to_wait_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It has the stub's very command, and tritonserver does not keep it."""
-    monkeypatch.setattr(serve.triton.stubs, "_ALONE_S", SOON_S)
+    patience = Patience(alone_s=SOON_S)
     with stub(tmp_path, "m", SOON_S, more="if not os.fork(): time.sleep(1000)"):
         stubs = find_stubs(tmp_path, {"m"})
         assert len(stubs) == 2
         with caplog.at_level(logging.WARNING):
-            await end_stubs(stubs | find_descendants(stubs))
+            await end_stubs(stubs | find_descendants(stubs), patience)
         assert not find_stubs(tmp_path, {"m"})
     assert not caplog.records
 
@@ -222,21 +217,19 @@ async def test_what_ends_by_itself_is_not_killed() -> None:
     clearing, found = a_child("sleep", str(SOON_S))
     began = time.monotonic()
     await end_stubs([found])
-    assert SOON_S / 2 < time.monotonic() - began < serve.triton.stubs._ALONE_S
+    assert SOON_S / 2 < time.monotonic() - began < PATIENCE.alone_s
     assert not is_there(found)
     clearing.returncode = 0
 
 
-async def test_a_process_that_got_the_id_of_a_descendant_is_left_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_process_that_got_the_id_of_a_descendant_is_left_alone() -> None:
     """It began at another time."""
-    monkeypatch.setattr(serve.triton.stubs, "_ALONE_S", 0.0)
+    patience = Patience(alone_s=0.0)
     other, found = a_child("sleep", "1000")
     try:
-        await end_stubs([Descendant(found.pid, found.started - 1)])
+        await end_stubs([Descendant(found.pid, found.started - 1)], patience)
         assert other.poll() is None
-        await end_stubs([found])
+        await end_stubs([found], patience)
         assert not is_there(found)
     finally:
         other.kill()

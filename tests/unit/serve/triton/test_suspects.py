@@ -13,11 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serve.errors import ModelUnusable, RequestRefused
-from serve.triton import suspects as room
 from serve.triton.suspects import (
     ABANDONED_S,
     BROKEN_S,
+    MOST,
+    MOST_UNHASHED,
     REMEMBERED_S,
+    BookEntry,
+    Judgement,
     LoadWork,
     RequestWork,
     Standing,
@@ -40,12 +43,13 @@ class Desk:
     """A book and the clock on its wall."""
 
     clock: Clock = field(default_factory=Clock)
+    most: int = MOST
     book: Suspects = field(init=False)
 
     def __post_init__(self) -> None:
-        self.book = Suspects(self.clock)
+        self.book = Suspects(self.clock, self.most)
 
-    def dies_in(self, *works: Work) -> room.Judgement | None:
+    def dies_in(self, *works: Work) -> Judgement | None:
         """These are in tritonserver, and it dies; their connections end before that is known."""
         for work in works:
             self.book.enter(work)
@@ -68,7 +72,7 @@ def test_a_request_at_two_deaths_is_refused() -> None:
     assert desk.dies_in(request(), request(b"other1")) is None
     assert desk.book.standing(request()) is Standing.SUSPECT
     judgement = desk.dies_in(request(), request(b"third."))
-    assert judgement == room.Judgement("a request of 6 bytes to /v2/models/m/infer", 2)
+    assert judgement == Judgement("a request of 6 bytes to /v2/models/m/infer", 2)
     assert desk.book.standing(request()) is Standing.CULPRIT
     assert desk.book.standing(request(b"other1")) is Standing.SUSPECT
     assert desk.book.standing(request(b"third.")) is Standing.INNOCENT
@@ -109,7 +113,7 @@ def test_what_is_being_answered_is_cleared() -> None:
     for _ in range(2):
         desk.book.begun(again)
     assert desk.book.inside == 0
-    assert again._body is None
+    assert again.is_over
     assert not desk.book.watching
     desk.dies_in(request(b"other"))
     desk.book.answered(again)
@@ -134,14 +138,14 @@ def test_a_long_request_that_is_given_up_is_hashed_elsewhere() -> None:
     desk = Desk()
     asked: list[None] = []
     desk.book.hash_later = lambda: asked.append(None)
-    bodies = [bytes([number]) * room._MOST_UNHASHED for number in range(3)]
+    bodies = [bytes([number]) * MOST_UNHASHED for number in range(3)]
     works = [request(body) for body in bodies]
     for work in works[:2]:
         desk.book.enter(work)
         desk.book.lost(work, broken=True)
     assert asked == [None]
     assert desk.book.unhashed is works[0]
-    assert list(desk.book._lost.entries) == [works[1].key()]
+    assert list(desk.book.lost_sight_of.entries) == [works[1].key()]
     desk.book.hashed(works[0], works[0].key())
     assert desk.book.unhashed is None
     desk.book.enter(works[2])
@@ -149,7 +153,7 @@ def test_a_long_request_that_is_given_up_is_hashed_elsewhere() -> None:
     assert len(asked) == 2
     desk.book.died()
     desk.book.hashed(works[2], works[2].key())
-    assert not desk.book._lost.entries
+    assert not desk.book.lost_sight_of.entries
     for body in bodies:
         assert desk.book.standing(request(body)) is Standing.SUSPECT
 
@@ -159,13 +163,13 @@ def test_old_entries_are_looked_for_now_and_then() -> None:
     desk = Desk()
     looks = 0
 
-    class Counting(OrderedDict[bytes, room._Entry]):
+    class Counting(OrderedDict[bytes, BookEntry]):
         def values(self) -> Any:
             nonlocal looks
             looks += 1
             return super().values()
 
-    desk.book._suspects.entries = Counting()
+    desk.book.suspected.entries = Counting()
     for number in range(1000):
         desk.dies_in(request(b"%d" % number))
     desk.clock.now += REMEMBERED_S - 100
@@ -254,14 +258,13 @@ def test_a_tritonserver_that_stood_still() -> None:
     assert judgement.culprit == "the load of the model m"
 
 
-def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_bounded() -> None:
     """The oldest are forgotten, and with them what they are found by."""
-    monkeypatch.setattr(room, "MOST", 100)
-    desk = Desk()
+    desk = Desk(most=100)
     for number in range(150):
         desk.dies_in(request(b"%d" % number), LoadWork(f"m{number}", ""))
         desk.dies_in(LoadWork(f"m{number}", ""))
-    for book in (desk.book._suspects, desk.book._culprits, desk.book._lost):
+    for book in (desk.book.suspected, desk.book.condemned, desk.book.lost_sight_of):
         assert len(book.entries) <= 100
         assert sum(book.marks.values()) == len(book.entries)
     assert desk.book.standing(LoadWork("m149", "")) is Standing.CULPRIT
@@ -321,7 +324,7 @@ async def test_suspects_take_turns_and_innocents_do_not_wait() -> None:
         events.append(f"{name} ends")
 
     async def on_trial(name: str, work: Work) -> None:
-        await trials.of(work, lambda: carry_out(name))
+        await trials.run(work, lambda: carry_out(name))
 
     tasks = [
         asyncio.ensure_future(on_trial(name, work))
@@ -338,8 +341,11 @@ async def test_suspects_take_turns_and_innocents_do_not_wait() -> None:
     go_on.set()
     await asyncio.gather(*tasks, return_exceptions=True)
     assert [event for event in events if "innocent" not in event] == [
-        "a begins", "a ends", "c begins", "c ends",
-    ]  # fmt: skip
+        "a begins",
+        "a ends",
+        "c begins",
+        "c ends",
+    ]
 
 
 async def test_one_that_is_condemned_while_it_waits_does_not_go() -> None:
@@ -350,15 +356,15 @@ async def test_one_that_is_condemned_while_it_waits_does_not_go() -> None:
     waiting: list[asyncio.Future[None]] = []
 
     async def twin() -> None:
-        waiting.append(asyncio.ensure_future(trials.of(request(), never)))
+        waiting.append(asyncio.ensure_future(trials.run(request(), never)))
         await asyncio.sleep(0)
         desk.dies_in(request())
 
     async def never() -> None:
         raise AssertionError("it went")
 
-    await trials.of(request(), twin)
+    await trials.run(request(), twin)
     with pytest.raises(RequestRefused, match="in flight when tritonserver died twice"):
         await waiting[0]
     with pytest.raises(RequestRefused):
-        await trials.of(request(), never)
+        await trials.run(request(), never)

@@ -26,9 +26,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from simulator.events import EventLog, Value
-from simulator.page_routes import page_routes
-from simulator.view import EndpointView, InstanceState, InstanceView, ModelState, ModelView
+from simulator.watch.events import EventLog, Value
+from simulator.watch.page_routes import make_page_routes
+from simulator.watch.view import EndpointView, InstanceState, InstanceView, ModelState, ModelView
 
 #: What each model is said to take, bytes.
 EACH = 40 * 2**20
@@ -60,15 +60,23 @@ class FakeEndpoint:
             for name in self._loaded
         )
         instance = InstanceView(
-            "one", "http://none", self.state, "", EACH * (1 + len(models)), EACH * (self.room + 2),
-            1000, None, 0, models,
-        )  # fmt: skip
+            "one",
+            "http://none",
+            self.state,
+            "",
+            EACH * (1 + len(models)),
+            EACH * (self.room + 2),
+            1000,
+            None,
+            0,
+            models,
+        )
         return EndpointView(self.name, True, "nowhere", "Enabled", self.log.last, (instance,))
 
     def app(self) -> Starlette:
         """The routes."""
         invoke = Route("/endpoints/{name}/invocations", self._invoke, methods=["POST"])
-        return Starlette(routes=[invoke, *page_routes(self, self.log, self.ending)])
+        return Starlette(routes=[invoke, *make_page_routes(self, self.log, self.ending)])
 
     async def _invoke(self, request: Request) -> Response:
         target = request.headers["X-Amzn-SageMaker-Target-Model"]
@@ -142,9 +150,13 @@ async def serving(endpoint: FakeEndpoint) -> AsyncIterator[str]:
 
 def _config(endpoint: FakeEndpoint, port: int) -> uvicorn.Config:
     return uvicorn.Config(
-        endpoint.app(), host="127.0.0.1", port=port, log_level="warning", lifespan="off",
+        endpoint.app(),
+        host="127.0.0.1",
+        port=port,
+        log_level="warning",
+        lifespan="off",
         timeout_graceful_shutdown=2,
-    )  # fmt: skip
+    )
 
 
 def main() -> None:

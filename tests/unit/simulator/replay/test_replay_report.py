@@ -12,15 +12,14 @@ from xml.etree import ElementTree
 
 import pytest
 
-from simulator.replay import plots
 from simulator.replay.errors import Interrupted
-from simulator.replay.figures import figures
-from simulator.replay.page import page
+from simulator.replay.report.figures import draw_figures
+from simulator.replay.report.page import write_report_page
+from simulator.replay.report.summary import Setting, is_good, summarise
 from simulator.replay.run import write_report
-from simulator.replay.samples import WRONG_ANSWER, Look, Recording, Sample
 from simulator.replay.settings import Settings
-from simulator.replay.summary import Setting, is_good, summarise
-from simulator.replay.traffic import Arrival, zipf_shares
+from simulator.replay.traffic.samples import WRONG_ANSWER, Look, Recording, Sample
+from simulator.replay.traffic.schedule import Arrival, zipf_shares
 
 EVENTS = Path(__file__).with_name("recorded_events.jsonl")
 TARGETS = ("model-1.tar.gz", "model-2.tar.gz")
@@ -93,7 +92,7 @@ def summary() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def text(summary: dict[str, Any]) -> str:
-    return page(summary, figures(summary, RECORDING))
+    return write_report_page(summary, draw_figures(summary, RECORDING))
 
 
 def test_the_numbers_are_the_recordings(summary: dict[str, Any]) -> None:
@@ -182,12 +181,12 @@ def test_a_late_caller_is_said(summary: dict[str, Any]) -> None:
         **summary["measuring"],
         "send_delay_s": {**summary["measuring"]["send_delay_s"], "p99": 2},
     }
-    assert "The caller itself was late" in page({**summary, "measuring": late}, ())
+    assert "The caller itself was late" in write_report_page({**summary, "measuring": late}, ())
 
 
 def test_every_figure_is_there_and_takes_the_pages_colours(summary: dict[str, Any]) -> None:
     """Eight well-formed SVGs whose colours follow light and dark, each with words for the blind."""
-    drawn = figures(summary, RECORDING)
+    drawn = draw_figures(summary, RECORDING)
     assert [figure.title for figure in drawn] == [
         "Latency of each request",
         "How many are faster than …",
@@ -213,23 +212,3 @@ def test_nothing_measured_is_a_report_too(tmp_path: Path) -> None:
     assert found["hit_ratio"] is None
     assert not found["good"]
     assert "ended early: interrupted" in (tmp_path / "report.html").read_text("utf-8")
-
-
-def test_many_points_are_thinned_and_few_are_all_drawn() -> None:
-    """Each of a thousand dots is drawn; of a million only as many as a page can hold."""
-    frame = plots.Frame("dots", "x", "y")
-
-    def dots(count: int) -> int:
-        values = [float(number + 1) for number in range(count)]
-        return plots.scatter(frame, [plots.Series("s", values, values, 1)]).count("h.01")
-
-    assert dots(1000) == 1000
-    assert plots.MOST_POINTS / 2 < dots(10 * plots.MOST_POINTS + 1) <= plots.MOST_POINTS
-
-
-def test_the_same_numbers_are_the_same_picture() -> None:
-    """No date and nothing random in it."""
-    frame = plots.Frame("line", "x", "y")
-    series = [plots.Series("s", [0.0, 1.0], [1.0, 2.0], 1)]
-    first = plots.lines(frame, series, [plots.Level("limit", 3.0)], steps=True)
-    assert first == plots.lines(frame, series, [plots.Level("limit", 3.0)], steps=True)

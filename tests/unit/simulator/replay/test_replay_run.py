@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from simulator.commands import replay as command
-from simulator.replay.copies import copy_names
 from simulator.replay.errors import EndpointTrouble
-from simulator.replay.local_endpoint import Scratch, free_port, started, up_command
-from simulator.replay.runtime import Runtime
+from simulator.replay.local_endpoint import Scratch, find_free_port, make_up_command, start_endpoint
 from simulator.replay.settings import Settings
+from simulator.replay.traffic.copies import make_names
+from simulator.replay.traffic.runtime import Runtime
 
 ROOT = Path(__file__).parents[4]
 FAKE = "tests.unit.simulator.replay.fake_endpoint"
@@ -177,7 +177,7 @@ def test_an_endpoint_that_dies_ends_the_replay(begin: Any, tmp_path: Path) -> No
 def test_an_endpoint_that_does_not_start_is_said(tmp_path: Path) -> None:
     """With what it wrote; the process's folder of archives is gone."""
     words = [sys.executable, "-c", "raise SystemExit('no tritonserver here')"]
-    with started(words, free_port(), tmp_path / "log") as endpoint:
+    with start_endpoint(words, find_free_port(), tmp_path / "log") as endpoint:
         deadline = time.monotonic() + WAIT_S
         while (gone := endpoint.gone()) is None:
             assert time.monotonic() < deadline
@@ -188,7 +188,7 @@ def test_an_endpoint_that_does_not_start_is_said(tmp_path: Path) -> None:
 
 def test_the_endpoints_options_are_handed_on(tmp_path: Path) -> None:
     """Sizes as they were written; what was not given is left to `up`."""
-    words = up_command(
+    words = make_up_command(
         Settings(instances=2, memory="4GB"), Scratch(tmp_path / "a", tmp_path / "w"), 1234
     )
     assert words[1:4] == ["-m", "simulator", "up"]
@@ -240,7 +240,7 @@ def test_archives_alone_can_be_made(tmp_path: Path) -> None:
     """For an endpoint that is started by other means; the folder is made."""
     assert cli("--models", "3", "--archives-only", str(tmp_path / "new")) == 0
     names = sorted(path.name for path in (tmp_path / "new").iterdir())
-    assert names == [f"{name}.tar.gz" for name in copy_names(3)]
+    assert names == [f"{name}.tar.gz" for name in make_names(3)]
 
 
 def test_what_prevents_a_replay_is_one_sentence(

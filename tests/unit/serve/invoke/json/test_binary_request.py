@@ -301,9 +301,11 @@ def test_any_members(of_tensor: dict[str, Any], of_request: dict[str, Any], long
 
 @settings(max_examples=300, deadline=None)
 @given(
-    place=st.integers(0, len(_BODY) - 1), gone=st.integers(0, 2), put=st.binary(max_size=2)
+    place=st.integers(0, len(_BODY) - 1),
+    gone=st.integers(0, 2),
+    put=st.binary(max_size=2)
     | st.sampled_from([b'"', b"[", b"]", b"}", b"{", b",", b'"data":[', b'"]', b"\\"]),
-)  # fmt: skip
+)
 def test_any_damage(place: int, gone: int, put: bytes) -> None:
     """What is no JSON is never taken; what is taken holds what Python reads in it."""
     text = _BODY[:place] + put + _BODY[place + gone :]
@@ -353,11 +355,14 @@ _WORDS, _FLOATS, _BOOLS = (_HEAD % name for name in (b"BYTES", b"FP32", b"BOOL")
         _repeated(b'"\\\\",', _WORDS, b'"a"]}]}'),
         _repeated(b"]", _WORDS + b'"', b'"]}]}'),
         _repeated(b"]" + b" " * 5000, _WORDS + b'"a"'),
-        b'{"inputs":[{"data":' + json.dumps(_NUMBERS).encode()
-        + b',"name":"a","datatype":"INT32","shape":[' + b"999999999999999999," * 9000 + b"9]}]}",
+        b'{"inputs":[{"data":'
+        + json.dumps(_NUMBERS).encode()
+        + b',"name":"a","datatype":"INT32","shape":['
+        + b"999999999999999999," * 9000
+        + b"9]}]}",
     ],
     ids=lambda text: text[:40].decode(),
-)  # fmt: skip
+)
 def test_no_step_takes_long(text: bytes) -> None:
     """Bodies made to be slow hold the event loop no longer than others."""
     steps = binary_request(text)

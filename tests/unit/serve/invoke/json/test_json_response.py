@@ -143,7 +143,7 @@ _WHOLE = answered([(output("a", "FP32", 2), b"\0" * 8)])
         (_WHOLE[0][:-1], _WHOLE[1]),
         (_WHOLE[0], 3),
     ],
-)  # fmt: skip
+)
 def test_broken_answers(body: bytes, size: int | None) -> None:
     """An answer that cannot be what tritonserver sent is our side's failure, and said to be."""
     with pytest.raises(InvocationFailed, match="cannot be read"):

@@ -41,14 +41,36 @@ def test_read(strings: list[str], separators: tuple[str, str], around: bytes) ->
 @pytest.mark.parametrize(
     "text",
     [
-        b"[]", b'["a"', b'"a"]', b'[["a"]]', b'["a",["b"]]', b'["a" "b"]', b'["a",,"b"]', b'["a",]',
-        b'[,"a"]', b'["a";"b"]', b'["a", "b","c"]', b'["a"  ,"b"]', b'["a\\n"]', b'["a\n"]',
+        b"[]",
+        b'["a"',
+        b'"a"]',
+        b'[["a"]]',
+        b'["a",["b"]]',
+        b'["a" "b"]',
+        b'["a",,"b"]',
+        b'["a",]',
+        b'[,"a"]',
+        b'["a";"b"]',
+        b'["a", "b","c"]',
+        b'["a"  ,"b"]',
+        b'["a\\n"]',
+        b'["a\n"]',
         b'["a\0"]',
-        b'["a",1]', b'[1,"a"]', b'["a",1,"b"]', b'["a"]]', b'["\xff"]', b'["\xed\xa0\x80"]',
+        b'["a",1]',
+        b'[1,"a"]',
+        b'["a",1,"b"]',
+        b'["a"]]',
+        b'["\xff"]',
+        b'["\xed\xa0\x80"]',
         b'["a"]"',
-        b'{"a","b"}', b'["a":"b"]', b'x["a"]', b'["a"]x', b'["a",\t"b"]', b'["a",xx"b"]',
+        b'{"a","b"}',
+        b'["a":"b"]',
+        b'x["a"]',
+        b'["a"]x',
+        b'["a",\t"b"]',
+        b'["a",xx"b"]',
     ],
-)  # fmt: skip
+)
 def test_not_read(text: bytes) -> None:
     """No list of plain strings, or one that is written in another way."""
     assert read_plain(text) is None

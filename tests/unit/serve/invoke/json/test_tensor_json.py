@@ -6,15 +6,20 @@ import json
 import math
 import struct
 from typing import Any, TypeVar
-from unittest import mock
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serve.invoke.json import tensor_json as tensor_text
-from serve.invoke.json.tensor_json import DATA_TYPES, NotTaken, Steps, read_data, write_data
+from serve.invoke.json.tensor_json import (
+    DATA_TYPES,
+    STRINGS_AT_ONCE,
+    NotTaken,
+    Steps,
+    read_data,
+    write_data,
+)
 
 _T = TypeVar("_T")
 
@@ -23,9 +28,18 @@ _WHOLE = 1 << 30
 _CUTS = (0, 1, 2, 3, 5, 7, 16, 40, _WHOLE)
 
 _KINDS = {
-    "FP32": "<f4", "FP64": "<f8", "INT8": "<i1", "INT16": "<i2", "INT32": "<i4", "INT64": "<i8",
-    "UINT8": "<u1", "UINT16": "<u2", "UINT32": "<u4", "UINT64": "<u8", "BOOL": "?",
-}  # fmt: skip
+    "FP32": "<f4",
+    "FP64": "<f8",
+    "INT8": "<i1",
+    "INT16": "<i2",
+    "INT32": "<i4",
+    "INT64": "<i8",
+    "UINT8": "<u1",
+    "UINT16": "<u2",
+    "UINT32": "<u4",
+    "UINT64": "<u8",
+    "BOOL": "?",
+}
 _SPACE = st.text(" \t\r\n", max_size=2)
 _INTEGERS = st.integers(-(1 << 63), (1 << 64) - 1).map(str) | st.integers(-3, 300).map(str)
 _FLOATS = st.floats(allow_nan=False, allow_infinity=False).map(repr) | st.sampled_from(
@@ -34,8 +48,11 @@ _FLOATS = st.floats(allow_nan=False, allow_infinity=False).map(repr) | st.sample
 _WORDS = st.text(max_size=4).map(json.dumps) | st.text('],["\\{}:a', max_size=6).map(json.dumps)
 _BOOLS = st.sampled_from(["true", "false"])
 _ELEMENTS = {
-    "FP32": _FLOATS | _INTEGERS, "FP64": _FLOATS | _INTEGERS, "BOOL": _BOOLS, "BYTES": _WORDS,
-}  # fmt: skip
+    "FP32": _FLOATS | _INTEGERS,
+    "FP64": _FLOATS | _INTEGERS,
+    "BOOL": _BOOLS,
+    "BYTES": _WORDS,
+}
 _STRANGE = st.sampled_from(
     [
         "null",
@@ -68,18 +85,18 @@ def done(steps: Steps[_T]) -> _T:
 
 def read(text: bytes, datatype: str, at_once: int = _WHOLE) -> tuple[bytes, int] | None:
     """The bytes and the count of a list in the middle of a text; None where it is not taken."""
-    with mock.patch.object(tensor_text, "_READ_AT_ONCE", at_once):
-        try:
-            pieces, count = done(read_data(b'{"data":' + text + b"}", 8, 8 + len(text), datatype))
-        except NotTaken:
-            return None
+    whole = b'{"data":' + text + b"}"
+    try:
+        pieces, count = done(read_data(whole, 8, 8 + len(text), datatype, at_once))
+    except NotTaken:
+        return None
     return b"".join(pieces), count
 
 
 def written(raw: bytes, datatype: str, count: int, at_once: int = 8192) -> Any:
     """The list that is written for a tensor."""
-    with mock.patch.object(tensor_text, "_WRITTEN_AT_ONCE", at_once):
-        text = b"".join(done(write_data(memoryview(raw), datatype, count)))
+    pieces = done(write_data(memoryview(raw), datatype, count, written_at_once=at_once))
+    text = b"".join(pieces)
     return json.loads(text.decode("utf-8", "surrogateescape"))
 
 
@@ -180,8 +197,7 @@ def test_plain_lists_are_taken(datatype: str, at_once: int, separator: bytes) ->
         assert taken is None  # many strings, and not plainly written
         return
     assert taken == (_expected(values, datatype), len(values))
-    with mock.patch.object(tensor_text, "_READ_AT_ONCE", at_once):
-        steps = sum(1 for _ in read_data(text, 0, len(text), datatype))
+    steps = sum(1 for _ in read_data(text, 0, len(text), datatype, at_once))
     assert steps == 1 if at_once == _WHOLE else steps >= len(text) / (at_once + 60)
 
 
@@ -292,7 +308,7 @@ def test_strings_are_written_in_steps(length: int) -> None:
     count = 2_000_000 // length
     raw = (struct.pack("<I", length) + b'"' * length) * count
     steps = sum(1 for _ in write_data(memoryview(raw), "BYTES", count))
-    assert steps >= len(raw) // (tensor_text._STRINGS_AT_ONCE + length + 4)
+    assert steps >= len(raw) // (STRINGS_AT_ONCE + length + 4)
     assert written(raw, "BYTES", count) == ['"' * length] * count
 
 

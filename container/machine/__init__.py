@@ -1,0 +1,1 @@
+"""What the kernel and the C library are told and asked: memory, descriptors, ends."""

@@ -1,0 +1,229 @@
+"""The variables of this container alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from container.model_environment import ModelEnvironment
+from container.settings.values import absolute_path, boolean, level, one_of, seconds, text, whole
+from container.settings.variables import variable
+
+
+@dataclass(frozen=True)
+class OwnSettings:
+    """Times in seconds. Paths are not looked at here."""
+
+    model_root: Path = variable(
+        "SERVE_MODEL_ROOT",
+        default="/opt/ml/models",
+        meaning="directory that every model's `url` must lie in",
+        parser=absolute_path,
+    )
+    single_model_dir: Path = variable(
+        "SERVE_SINGLE_MODEL_DIR",
+        default="/opt/ml/model",
+        meaning="repository of a single-model endpoint",
+        parser=absolute_path,
+    )
+    backend_python: Path | None = variable(
+        "SERVE_BACKEND_PYTHON",
+        default="",
+        meaning="interpreter whose packages Python models get",
+        parser=absolute_path,
+        shown="`.venv-merlin/bin/python` beside the package, else the image's `python3`",
+    )
+    triton_server: Path | None = variable(
+        "SERVE_TRITON_SERVER",
+        default="",
+        meaning="the tritonserver program",
+        parser=absolute_path,
+        shown="`/opt/tritonserver`, `PATH`, the wheel nvidia-pytriton",
+    )
+    work_dir: Path | None = variable(
+        "SERVE_WORK_DIR",
+        default="",
+        meaning="where the serving repository and the runtime's overlay are made",
+        parser=absolute_path,
+        shown="a fresh temporary directory",
+    )
+    auto_complete: bool = variable(
+        "SERVE_AUTO_COMPLETE",
+        default="false",
+        meaning="`true`: Triton completes model configurations (slower loads)",
+        parser=boolean,
+    )
+    rewrite: Literal["auto", "ensemble", "executor"] = variable(
+        "SERVE_REWRITE",
+        default="auto",
+        meaning="what becomes of executor models: `auto`, the best form; `ensemble`, an ensemble or"
+        " nothing; `executor`, the executor itself",
+        parser=one_of("auto", "ensemble", "executor"),
+    )
+    compile: Literal["auto", "off"] = variable(
+        "SERVE_COMPILE",
+        default="auto",
+        meaning="what becomes of NVTabular workflows: `auto`, a numpy program where the numbers are"
+        " certain to be the same; `off`, NVTabular itself",
+        parser=one_of("auto", "off"),
+    )
+    compile_check: bool = variable(
+        "SERVE_COMPILE_CHECK",
+        default="false",
+        meaning="`true`: a load compares each compiled workflow with NVTabular, on generated rows"
+        " (some seconds), and serves NVTabular where they differ",
+        parser=boolean,
+    )
+    bind_address: str = variable(
+        "SERVE_BIND_ADDRESS",
+        default="0.0.0.0",
+        meaning="address of the SageMaker API",
+        parser=text,
+    )
+    start_timeout: float = variable(
+        "SERVE_START_TIMEOUT",
+        default="120",
+        meaning="seconds for tritonserver to become live",
+        parser=seconds,
+    )
+    load_timeout: float = variable(
+        "SERVE_LOAD_TIMEOUT",
+        default="350",
+        meaning="seconds for a load (the platform gives up after 360); giving one up takes up to"
+        " some ten seconds more, in which its processes are ended: the default leaves them",
+        parser=seconds,
+    )
+    unload_timeout: float = variable(
+        "SERVE_UNLOAD_TIMEOUT",
+        default="350",
+        meaning="seconds for an unload (the platform gives up after 360); giving one up takes up to"
+        " some ten seconds more, as with a load",
+        parser=seconds,
+    )
+    invoke_timeout: float = variable(
+        "SERVE_INVOKE_TIMEOUT",
+        default="60",
+        meaning="seconds for an invocation (the platform's own limit)",
+        parser=seconds,
+    )
+    read_timeout: float = variable(
+        "SERVE_READ_TIMEOUT",
+        default="30",
+        meaning="seconds for a request to arrive whole; then 408",
+        parser=seconds,
+    )
+    shutdown_timeout: float = variable(
+        "SERVE_SHUTDOWN_TIMEOUT",
+        default="25",
+        meaning="seconds from SIGTERM to exit (the platform kills after 30)",
+        parser=seconds,
+    )
+    restart_limit: int = variable(
+        "SERVE_RESTART_LIMIT",
+        default="3",
+        meaning="deaths of tritonserver within the window that are healed; one more ends the"
+        " container",
+        parser=whole(0, 10_000),
+    )
+    restart_window: float = variable(
+        "SERVE_RESTART_WINDOW",
+        default="60",
+        meaning="that window, in seconds",
+        parser=seconds,
+    )
+    memory_reserve_mb: int = variable(
+        "SERVE_MEMORY_RESERVE_MB",
+        default="256",
+        meaning="memory that loads leave free: a load that is expected to take more is refused with"
+        " 507; `0`: never, whatever is lacking",
+        parser=whole(0),
+    )
+    gpu_memory_reserve_mb: int = variable(
+        "SERVE_GPU_MEMORY_RESERVE_MB",
+        default="256",
+        meaning="the same of each GPU that the model may use; `0`: GPUs are never asked",
+        parser=whole(0),
+    )
+    max_instances: int | None = variable(
+        "SERVE_MAX_INSTANCES",
+        default="",
+        meaning="instances that one model may have, of all its groups and versions: each of a"
+        " Python model is a process, and takes a second to unload",
+        parser=whole(1, 100_000),
+        shown="`16`, or the number of CPUs where there are more",
+    )
+    max_request_mb: int = variable(
+        "SERVE_MAX_REQUEST_MB",
+        default="64",
+        meaning="MB that an invocation's body may have, also once it is inflated; more is 413. The"
+        " least of this, `SERVE_MAX_WAITING_MB` and `SERVE_MAX_WAITING_TOTAL_MB` counts; JSON"
+        " that is not turned into binary tensors may have 16 (Payloads, above). tritonserver"
+        " up to 2.51 has no limit of its own; to one that has, give a larger"
+        " `--http-max-input-size` in `SAGEMAKER_TRITON_ADDITIONAL_ARGS`",
+        parser=whole(1),
+    )
+    max_waiting: int = variable(
+        "SERVE_MAX_WAITING",
+        default="1000",
+        meaning="requests of one model that wait for a place in tritonserver; one more gets 503"
+        " with `Retry-After`. Places come first: at least 4 requests of each model are at work"
+        " before one waits, more with more instances, with batches, or while it is quick",
+        parser=whole(0),
+    )
+    max_waiting_mb: int = variable(
+        "SERVE_MAX_WAITING_MB",
+        default="256",
+        meaning="MB of requests and answers that are held for one model, those still coming and"
+        " what is made of them included, before more get 503; what alone is more is 413, or 500 for"
+        " an answer",
+        parser=whole(1),
+    )
+    max_waiting_total: int = variable(
+        "SERVE_MAX_WAITING_TOTAL",
+        default="4000",
+        meaning="the same for all models: requests that wait",
+        parser=whole(0),
+    )
+    max_waiting_total_mb: int = variable(
+        "SERVE_MAX_WAITING_TOTAL_MB",
+        default="1024",
+        meaning="the same for all models: MB of requests and answers",
+        parser=whole(1),
+    )
+    max_connections: int | None = variable(
+        "SERVE_MAX_CONNECTIONS",
+        default="",
+        meaning="connections of callers; for one more, one makes way: first those that never asked,"
+        " then that which has been idle for longest; if none may, it gets 503",
+        parser=whole(1),
+        shown="half of the descriptors that it may have, at most 10,000",
+    )
+    translate_json_from: int = variable(
+        "SERVE_TRANSLATE_JSON_FROM",
+        default=str(64 * 1024),
+        meaning="JSON requests and answers of this many bytes and more pass tritonserver as binary"
+        " tensors; `0`: none does",
+        parser=whole(0),
+    )
+    python_threads: int = variable(
+        "SERVE_PYTHON_THREADS",
+        default="8",
+        meaning="threads that tritonserver keeps for the calls of one Python model instance to"
+        " others (its own default is 32)",
+        parser=whole(1, 10_000),
+    )
+    model_environment: ModelEnvironment = variable(
+        "SERVE_MODEL_ENVIRONMENT",
+        default="",
+        meaning="what of the container's environment models see: `all`, or `clean`: no `AWS_*`, no"
+        " `SERVE_*`, no `SAGEMAKER_TRITON_*`",
+        parser=one_of("all", "clean"),
+        shown="`clean` in multi-model mode, else `all`",
+    )
+    log_level: str = variable(
+        "SERVE_LOG_LEVEL",
+        default="info",
+        meaning="`debug`, `info`, `warning` or `error`",
+        parser=level,
+    )

@@ -1,0 +1,144 @@
+"""Every environment variable, its meaning and its default.
+
+`SETTINGS` is the one table: parsing and that of docs/settings.md both come from it. A setting is
+added as one field of UpstreamSettings or OwnSettings.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from container.errors import Mistake, SettingsError
+from container.settings.own import OwnSettings
+from container.settings.upstream import UpstreamSettings
+from container.settings.values import PortRange, Unfit
+from container.settings.variables import Variable, variables_of
+
+DEFAULT_GRPC_PORT, DEFAULT_METRICS_PORT = 8001, 8002  # tritonserver's own
+#: Stands above the table.
+UNITS = "MB in the table are MiB (1024 × 1024 bytes)."
+OUR_PREFIXES = ("SERVE_", "SAGEMAKER_TRITON_")
+
+
+@dataclass(frozen=True)
+class UnknownVariable:
+    """A variable that looks like ours and is not: probably a slip of the pen."""
+
+    name: str
+    closest: str | None
+
+    def __str__(self) -> str:
+        hint = f"; did you mean {self.closest}?" if self.closest else ""
+        return f"{self.name} is not a variable of this container{hint}"
+
+
+@dataclass(frozen=True)
+class Settings(OwnSettings, UpstreamSettings):
+    """All that the environment says, checked and with defaults filled in.
+
+    `unknown` is for warnings.
+    """
+
+    unknown: tuple[UnknownVariable, ...] = ()
+
+
+#: As people read them: upstream's first.
+SETTINGS: tuple[Variable, ...] = variables_of(Settings)
+
+
+def read_settings(environment: Mapping[str, str]) -> Settings:
+    """Reads every variable; an empty one counts as unset, as in upstream's serve script.
+
+    Raises SettingsError with all mistakes at once.
+    """
+    mistakes: list[Mistake] = []
+    values = _complete({row.field: _read(row, environment, mistakes) for row in SETTINGS})
+    mistakes += _find_unpublishable(values, environment)
+    mistakes += _find_port_conflicts(values)
+    if mistakes:
+        raise SettingsError(mistakes)
+    return Settings(**values, unknown=_find_unknown(environment))
+
+
+def settings_table() -> str:
+    """The table of docs/settings.md, in Markdown, header included."""
+    rows = ["| variable | effect | default |", "|---|---|---|"]
+    return "\n".join(rows + [_write_row(row) for row in SETTINGS]) + "\n"
+
+
+def _write_row(row: Variable) -> str:
+    names = ", ".join(f"`{name}`" for name in row.names)
+    default = row.shown or (f"`{row.default}`" if row.default else "unset")
+    return f"| {names} | {row.meaning} | {default} |"
+
+
+def _find_set_name(row: Variable, environment: Mapping[str, str]) -> str | None:
+    return next((name for name in row.names if environment.get(name)), None)
+
+
+def _read(row: Variable, environment: Mapping[str, str], mistakes: list[Mistake]) -> Any:
+    name = _find_set_name(row, environment)
+    raw = environment[name] if name else row.default
+    try:
+        return row.parser(raw) if raw else None
+    except Unfit as error:
+        mistakes.append(Mistake(name or row.names[0], raw, str(error)))
+        return None
+
+
+def _find_unpublishable(
+    values: Mapping[str, Any], environment: Mapping[str, str]
+) -> Iterator[Mistake]:
+    for row in SETTINGS if values["publish_metrics"] else ():
+        if row.field.startswith("cloudwatch_") and not _find_set_name(row, environment):
+            yield Mistake(row.names[0], "", "a name, since metrics are to be published")
+
+
+def _find_port_conflicts(values: Mapping[str, Any]) -> Iterator[Mistake]:
+    safe: PortRange | None = values["safe_port_range"]
+    taken = {values["bind_port"]: "SAGEMAKER_BIND_TO_PORT"}
+    for kind in ("grpc", "metrics"):
+        name, number = f"SAGEMAKER_TRITON_{kind.upper()}_PORT", values[f"{kind}_port"]
+        if number and safe and number not in safe:
+            yield Mistake(name, str(number), f"a port in SAGEMAKER_SAFE_PORT_RANGE ({safe})")
+        if number and number in taken:
+            yield Mistake(name, str(number), f"another port than {taken[number]}")
+        taken[number] = name
+
+
+def _complete(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values whose defaults depend on other values, filled in."""
+    metrics = bool(values["allow_metrics"] or values["publish_metrics"])
+    free = values["safe_port_range"] is not None
+    return {
+        **values,
+        "ping_mode": values["ping_mode"] or ("live" if values["multi_model"] else "ready"),
+        "allow_metrics": metrics,
+        "grpc_port": _fix_port(values, "grpc", DEFAULT_GRPC_PORT, values["allow_grpc"], free),
+        "metrics_port": _fix_port(values, "metrics", DEFAULT_METRICS_PORT, metrics, free),
+        "additional_args": values["additional_args"] or (),
+        "model_environment": values["model_environment"]
+        or ("clean" if values["multi_model"] else "all"),
+    }
+
+
+def _fix_port(
+    values: Mapping[str, Any], kind: str, default: int, wanted: bool, free: bool
+) -> int | None:
+    if not wanted:
+        return None
+    asked: int | None = values[f"{kind}_port"]
+    return asked or (None if free else default)
+
+
+def _find_unknown(environment: Mapping[str, str]) -> tuple[UnknownVariable, ...]:
+    known = {name for row in SETTINGS for name in row.names}
+    ours = sorted(name for name in environment if name.startswith(OUR_PREFIXES))
+    return tuple(
+        UnknownVariable(name, next(iter(difflib.get_close_matches(name, known, 1, 0.8)), None))
+        for name in ours
+        if name not in known
+    )

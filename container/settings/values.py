@@ -1,0 +1,144 @@
+"""The kinds of value a variable may have: each parser takes the words and returns the value.
+
+A parser that refuses raises Unfit with what it expected.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+Parser = Callable[[str], Any]
+
+TRUE, FALSE = ("true", "on", "1"), ("false", "off", "0")  # the words tritonserver takes
+PORT_MAX = 65535
+MIB = 1024 * 1024
+
+
+class Unfit(ValueError):
+    """A parser's refusal; its text is what was expected."""
+
+
+@dataclass(frozen=True)
+class PortRange:
+    """Ports from `low` to `high`, both included."""
+
+    low: int
+    high: int
+
+    def __contains__(self, port: object) -> bool:
+        return isinstance(port, int) and self.low <= port <= self.high
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.low, self.high + 1))
+
+    def __str__(self) -> str:
+        return f"{self.low}-{self.high}"
+
+
+def text(raw: str) -> str:
+    """Any words."""
+    return raw
+
+
+def absolute_path(raw: str) -> Path:
+    """A path that does not depend on the working directory."""
+    path = Path(raw)
+    if not path.is_absolute():
+        raise Unfit("an absolute path")
+    return path
+
+
+def boolean(raw: str) -> bool:
+    """true or false, in any of tritonserver's spellings and any case."""
+    if raw.lower() in (*TRUE, *FALSE):
+        return raw.lower() in TRUE
+    raise Unfit("true or false")
+
+
+def triton_boolean(raw: str) -> str:
+    """A boolean that is passed on as it was written."""
+    boolean(raw)
+    return raw
+
+
+def verbosity(raw: str) -> str:
+    """A level, or a boolean as upstream's script takes it; as tritonserver's number."""
+    if re.fullmatch(r"[0-9]{1,4}", raw):
+        return raw
+    try:
+        return str(int(boolean(raw)))
+    except Unfit:
+        raise Unfit("a level (0 and up), true or false") from None
+
+
+def whole(low: int, high: int | None = None) -> Parser:
+    """An integer between the limits, both included."""
+    expected = f"a whole number from {low}" + (f" to {high}" if high is not None else " up")
+
+    def parse(raw: str) -> int:
+        if not re.fullmatch(r"[0-9]{1,18}", raw):
+            raise Unfit(expected)
+        number = int(raw)
+        if number < low or (high is not None and number > high):
+            raise Unfit(expected)
+        return number
+
+    return parse
+
+
+def seconds(raw: str) -> float:
+    """A length of time above zero."""
+    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", raw) or float(raw) <= 0:
+        raise Unfit("a number of seconds above 0")
+    return float(raw)
+
+
+def fraction(raw: str) -> float:
+    """A share from 0 to 1."""
+    if not re.fullmatch(r"[0-9]{0,9}\.?[0-9]{1,9}", raw) or float(raw) > 1:
+        raise Unfit("a fraction from 0 to 1")
+    return float(raw)
+
+
+def one_of(*words: str) -> Parser:
+    """One of the words, exactly."""
+
+    def parse(raw: str) -> str:
+        if raw not in words:
+            raise Unfit("one of " + ", ".join(words))
+        return raw
+
+    return parse
+
+
+def level(raw: str) -> str:
+    """A log level in any case."""
+    return str(one_of("debug", "info", "warning", "error")(raw.lower()))
+
+
+def port_range(raw: str) -> PortRange:
+    """Two ports with a hyphen between them."""
+    expected = f"two ports as low-high, from 1 to {PORT_MAX}"
+    match = re.fullmatch(r"\s*([0-9]{1,5})\s*-\s*([0-9]{1,5})\s*", raw)
+    if not match:
+        raise Unfit(expected)
+    low, high = int(match[1]), int(match[2])
+    if not 1 <= low <= high <= PORT_MAX:
+        raise Unfit(expected)
+    return PortRange(low, high)
+
+
+def arguments(raw: str) -> tuple[str, ...]:
+    """Words as a POSIX shell splits them."""
+    try:
+        return tuple(shlex.split(raw))
+    except ValueError as error:
+        raise Unfit(f"arguments with complete shell quoting ({error})") from error
+
+
+port = whole(1, PORT_MAX)

@@ -1,0 +1,218 @@
+"""Settings into tritonserver's command line and environment. Pure.
+
+Models run beside tritonserver and can reach its ports, so what steers it is shut to everybody but
+this container (serve/triton/access.py), as far as its version can shut it.
+
+Only flags that 2.35 (Merlin's image) knows are used. There is no --metrics-address among them:
+where it exists it defaults to --http-address, which is loopback.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+from container.model_environment import seen_by_models
+from container.ports import LOOPBACK, Ports
+from container.settings import Settings
+from container.tritonserver.runtime import GRPC_RESTRICTED, HTTP_RESTRICTED, TritonRuntime
+from serve.triton.access import GRPC_KEY, HTTP_HEADER, TritonAccess
+
+# Of the time from SIGTERM to exit, the share that tritonserver may wait for requests in flight.
+# They have been answered or given up before it is asked to stop; one that hangs costs this much.
+EXIT_SHARE = 0.2
+
+# Meant for our own interpreter; in a stub they would mix our packages or its library with the
+# models'.
+OUR_PYTHON = (
+    "VIRTUAL_ENV",
+    "VIRTUAL_ENV_PROMPT",
+    "PYTHONHOME",
+    "PYTHONPATH",
+    "__PYVENV_LAUNCHER__",
+)
+
+
+#: The APIs that steer tritonserver or tell of its models; health stays open.
+CONTROL = (
+    "model-repository",
+    "shared-memory",
+    "model-config",
+    "statistics",
+    "trace",
+    "logging",
+    "metadata",
+)
+_FORWARDED = "--http-header"  # --http-header-forward-pattern
+
+
+@dataclass(frozen=True)
+class TritonCommand:
+    """What is to be executed; `shm_prefix` begins the name of every region it makes in /dev/shm.
+
+    `secrets` are words of argv that nobody else is to read.
+    """
+
+    argv: tuple[str, ...] = field(repr=False)
+    env: Mapping[str, str] = field(repr=False)
+    shm_prefix: str
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+
+
+def build_command(
+    settings: Settings,
+    runtime: TritonRuntime,
+    ports: Ports,
+    serving_repository: Path,
+    environment: Mapping[str, str],
+    *,
+    gpu_count: int,
+    shm_prefix: str,
+    access: TritonAccess | None = None,
+) -> TritonCommand:
+    """The command for this container.
+
+    `environment` is what tritonserver and the models inherit, as far as they may; `shm_prefix`
+    must be this container's alone among all that share a /dev/shm. access: what opens its APIs;
+    none leaves them open.
+    """
+    argv = (
+        str(runtime.executable),
+        f"--model-repository={serving_repository}",
+        *_control(settings),
+        *_listening(settings, ports),
+        *_backends(settings, runtime, shm_prefix),
+        *_logging(settings),
+        *_gpu_limits(settings.model_load_gpu_limit, gpu_count),
+        *(_restrictions(settings, runtime, access) if access else ()),
+        *settings.additional_args,
+    )
+    seen = seen_by_models(environment, settings.model_environment)
+    hidden = (access.control, access.inference) if access else ()
+    return TritonCommand(argv, _environment(runtime, seen), shm_prefix, hidden)
+
+
+def exit_timeout_s(shutdown_timeout: float) -> int:
+    """Whole seconds that tritonserver itself waits for requests when it is told to stop."""
+    return max(1, int(shutdown_timeout * EXIT_SHARE))
+
+
+def shm_prefix_for(process_id: int, token: str) -> str:
+    """A name that no other container on this machine has; the token tells apart equal ids."""
+    return f"serve_{process_id}_{token}_"
+
+
+def _control(settings: Settings) -> Iterator[str]:
+    yield "--model-control-mode=explicit"
+    yield f"--model-namespacing={settings.model_namespacing}"
+    yield "--strict-readiness=false"  # one model that failed must not make the server unready
+    if not settings.auto_complete:
+        yield "--disable-auto-complete-config"
+    yield f"--exit-timeout-secs={exit_timeout_s(settings.shutdown_timeout)}"
+
+
+def _listening(settings: Settings, ports: Ports) -> Iterator[str]:
+    yield f"--http-address={LOOPBACK}"
+    yield f"--http-port={ports.http}"
+    yield f"--http-thread-count={settings.thread_count}"
+    yield "--allow-grpc=true"  # model control: over HTTP a load blocks a thread of the invocations
+    yield f"--grpc-address={LOOPBACK}"
+    yield f"--grpc-port={ports.grpc}"
+    yield f"--allow-metrics={str(ports.metrics is not None).lower()}"
+    if ports.metrics is not None:
+        yield f"--metrics-port={ports.metrics}"
+
+
+def _backends(settings: Settings, runtime: TritonRuntime, shm_prefix: str) -> Iterator[str]:
+    yield f"--backend-directory={runtime.backend_directory}"
+    if runtime.cache_directory:
+        yield f"--cache-directory={runtime.cache_directory}"
+    yield f"--backend-config=python,shm-default-byte-size={settings.shm_default_byte_size}"
+    yield f"--backend-config=python,shm-growth-byte-size={settings.shm_growth_byte_size}"
+    yield f"--backend-config=python,shm-region-prefix-name={shm_prefix}"
+    yield f"--backend-config=python,thread-pool-size={settings.python_threads}"
+    if settings.tensorflow_version:
+        yield f"--backend-config=tensorflow,version={settings.tensorflow_version}"
+    if settings.buffer_manager_thread_count is not None:
+        yield f"--buffer-manager-thread-count={settings.buffer_manager_thread_count}"
+
+
+def _logging(settings: Settings) -> Iterator[str]:
+    for kind in ("verbose", "info", "warning", "error"):
+        value = getattr(settings, f"log_{kind}")
+        if value is not None:
+            yield f"--log-{kind}={value}"
+
+
+def _restrictions(
+    settings: Settings, runtime: TritonRuntime, access: TritonAccess
+) -> Iterator[str]:
+    """The APIs that are shut; tritonserver takes each in one group only.
+
+    A flag that is among the additional arguments is left to them. Over HTTP this container never
+    sends the secret of model control, so that there those APIs are shut to everybody.
+    """
+    left = [flag for flag in runtime.restricts if not _names(settings.additional_args, flag)]
+    control = ",".join(CONTROL)
+    if HTTP_RESTRICTED in left:
+        yield f"--{HTTP_RESTRICTED}={control}:{HTTP_HEADER}={access.control}"
+        if not _forwards_access(settings.additional_args):
+            yield f"--{HTTP_RESTRICTED}=inference:{HTTP_HEADER}={access.inference}"
+    if GRPC_RESTRICTED in left:
+        # SAGEMAKER_TRITON_ALLOW_GRPC is for others in the container, who are to ask the models.
+        shut = ",".join(CONTROL[:-1]) if settings.allow_grpc else f"{control},inference"
+        yield f"--{GRPC_RESTRICTED}={shut}:{GRPC_KEY}={access.control}"
+
+
+def _names(arguments: Sequence[str], flag: str) -> bool:
+    return any(argument.partition("=")[0] == f"--{flag}" for argument in arguments)
+
+
+def _forwards_access(arguments: Sequence[str]) -> bool:
+    """Whether tritonserver is told to give the models the header that opens inference.
+
+    A pattern need fit only a part of a header's name. It is RE2's, which Python reads but for rare
+    forms; one that it cannot read counts.
+    """
+    for argument, following in pairwise((*arguments, "")):
+        name, equals, value = argument.partition("=")
+        if name.startswith(_FORWARDED):  # tritonserver takes flags that are cut short, too
+            try:
+                return bool(re.search(value if equals else following, HTTP_HEADER, re.I))
+            except re.error:
+                return True
+    return False
+
+
+def _gpu_limits(limit: float | None, gpu_count: int) -> Iterator[str]:
+    if limit is not None:
+        for gpu in range(gpu_count):
+            yield f"--model-load-gpu-limit={gpu}:{limit:g}"
+
+
+def _environment(runtime: TritonRuntime, environment: Mapping[str, str]) -> dict[str, str]:
+    child = {name: value for name, value in environment.items() if name not in OUR_PYTHON}
+    _lead(child, "PATH", runtime.bin_path, without=_own_bins(runtime, environment))
+    _lead(child, "LD_LIBRARY_PATH", runtime.library_path)
+    return child
+
+
+def _own_bins(runtime: TritonRuntime, environment: Mapping[str, str]) -> frozenset[str]:
+    """Folders on PATH that belong to our server's virtual environment."""
+    active = environment.get("VIRTUAL_ENV")
+    bins = {str(Path(active, "bin"))} if active else set()
+    return frozenset(bins | ({str(runtime.server_bin)} if runtime.server_bin else set()))
+
+
+def _lead(
+    child: dict[str, str], name: str, first: Path | None, without: frozenset[str] = frozenset()
+) -> None:
+    """Puts a folder first in a path variable; an empty entry, the working directory, goes."""
+    rest = [folder for folder in child.pop(name, "").split(os.pathsep) if folder]
+    folders = [*([str(first)] if first else []), *(f for f in rest if f not in without)]
+    if folders:
+        child[name] = os.pathsep.join(dict.fromkeys(folders))

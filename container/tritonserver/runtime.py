@@ -1,0 +1,348 @@
+"""Finds tritonserver and makes it able to run the models' Python.
+
+Two layouts are met. NVIDIA's image holds `/opt/tritonserver/{bin,lib,backends,caches}`. The wheel
+nvidia-pytriton holds `pytriton/tritonserver/{bin,backends,caches,python_backend_stubs}` with its
+libraries in `nvidia_pytriton.libs` beside `pytriton`, which the RPATH of each file finds relative
+to the file. Site-packages stay as they are: what is missing is put into an overlay.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import mmap
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from container.errors import RuntimeNotFound, RuntimeUnusable
+from container.machine.die_with_parent import die_with_parent
+from container.settings import Settings
+
+log = logging.getLogger(__name__)
+
+IMAGE_SERVER = Path("/opt/tritonserver/bin/tritonserver")
+WHEEL_SERVER = Path("pytriton/tritonserver/bin/tritonserver")  # under site-packages
+WHEEL_LIBRARIES = "nvidia_pytriton.libs"
+STUB = "triton_python_backend_stub"
+STAND_INS = Path(__file__).parents[1] / "backends"
+DEFAULT_BACKEND_PYTHON = Path(__file__).parents[2] / ".venv-merlin/bin/python"
+QUESTION_TIMEOUT_S = 30.0  # an interpreter's first start from a cold disk
+
+# Names that only a tritonserver with Python-based backends has in its library (2.51 has both,
+# 2.36 neither).
+PYTHON_BASED = re.compile(rb"PythonBasedBackend|Python backend based backend")
+
+#: Flags that shut APIs: over HTTP from about 2.40 on (2.41 has it, 2.39 does not), over gRPC from
+#: 2.33 at the latest.
+HTTP_RESTRICTED, GRPC_RESTRICTED = "http-restricted-api", "grpc-restricted-protocol"
+
+_QUESTION = """
+import json, sys, sysconfig
+from importlib import metadata
+try:
+    nvtabular = metadata.version("nvtabular")
+except metadata.PackageNotFoundError:
+    nvtabular = ""
+print(json.dumps({
+    "version": "%d.%d" % sys.version_info[:2],
+    "library_directory": sysconfig.get_config_var("LIBDIR") or "",
+    "library": sysconfig.get_config_var("INSTSONAME") or "",
+    "prefix": sys.prefix,
+    "nvtabular": nvtabular,
+}))
+"""
+
+
+@dataclass(frozen=True)
+class BackendPython:
+    """The interpreter whose packages Python models get, as it describes itself.
+
+    `library_directory` holds its libpython; None where it has none of its own there. `nvtabular` is
+    the version that it has, empty for none.
+    """
+
+    executable: Path
+    version: str
+    prefix: Path
+    library_directory: Path | None
+    nvtabular: str = ""
+
+
+@dataclass(frozen=True)
+class ModelsPython:
+    """What tritonserver runs Python models with: the interpreter, and the environment.
+
+    python: None for the image's own arrangement, and as long as it is not known.
+    """
+
+    python: BackendPython | None
+    environment: Mapping[str, str]
+
+    @property
+    def nvtabular(self) -> str:
+        """The version that it has; empty for none and for one that is not known."""
+        return self.python.nvtabular if self.python is not None else ""
+
+
+@dataclass(frozen=True)
+class TritonRuntime:
+    """How tritonserver is to be run.
+
+    `bin_path` goes first on PATH and `library_path` first on LD_LIBRARY_PATH; `server_bin`, our
+    own server's virtual environment, leaves PATH. `stand_ins` are the backends that ours play.
+    `restricts`: the flags that shut APIs, as far as it has them.
+    """
+
+    executable: Path
+    backend_directory: Path
+    cache_directory: Path | None
+    bin_path: Path | None
+    library_path: Path | None
+    server_bin: Path | None
+    backend_python: BackendPython | None
+    stand_ins: tuple[str, ...]
+    restricts: frozenset[str] = frozenset()
+
+
+def find_runtime(
+    settings: Settings, work_dir: Path, environment: Mapping[str, str]
+) -> TritonRuntime:
+    """Finds tritonserver, and makes its overlay in `work_dir/runtime` where one is needed.
+
+    Blocks: it starts the backend's interpreter once. Raises RuntimeNotFound or RuntimeUnusable.
+    """
+    executable = locate_tritonserver(settings.triton_server, environment)
+    root = executable.parent.parent
+    from_wheel = (root / "python_backend_stubs").is_dir()
+    python = _backend_python(settings.backend_python, environment, needed=from_wheel)
+    stand_ins = _stand_ins(root)
+    overlay = work_dir / "runtime"
+    if from_wheel:
+        assert python is not None
+        backends = _wheel_overlay(overlay, root, python)
+    else:
+        _check_stub(root / "backends/python" / STUB, python)
+        backends = _plain_overlay(overlay, root) if stand_ins else root / "backends"
+    for name in stand_ins:
+        (backends / name).symlink_to(STAND_INS / name)
+    caches = root / "caches"
+    return TritonRuntime(
+        executable=executable,
+        backend_directory=backends,
+        cache_directory=caches if caches.is_dir() else None,
+        bin_path=python.executable.parent if python else None,
+        library_path=python.library_directory if python else None,
+        server_bin=own_environment_bin(),
+        backend_python=python,
+        stand_ins=stand_ins,
+        restricts=restricting_flags(executable),
+    )
+
+
+def locate_tritonserver(configured: Path | None, environment: Mapping[str, str]) -> Path:
+    """The program, with symbolic links resolved, so that its neighbours are found.
+
+    Raises RuntimeNotFound, which names every place.
+    """
+    searched: list[str] = []
+    for place, path in _places(configured, environment):
+        searched.append(place)
+        if path and path.is_file() and os.access(path, os.X_OK):
+            return path.resolve()
+    raise RuntimeNotFound(searched)
+
+
+def own_environment_bin() -> Path | None:
+    """The programs of the virtual environment that runs us; None outside of one."""
+    return Path(sys.prefix) / "bin" if sys.prefix != sys.base_prefix else None
+
+
+def count_gpus(devices: Path = Path("/dev")) -> int:
+    """How many GPUs this container was given, by their device files."""
+    return sum(1 for path in devices.glob("nvidia*") if re.fullmatch(r"nvidia\d+", path.name))
+
+
+def _places(
+    configured: Path | None, environment: Mapping[str, str]
+) -> Iterator[tuple[str, Path | None]]:
+    if configured:  # it was asked for: nothing else will do
+        yield f"SERVE_TRITON_SERVER={configured}", configured
+        return
+    yield str(IMAGE_SERVER), IMAGE_SERVER
+    found = shutil.which("tritonserver", path=environment.get("PATH", ""))
+    yield "PATH", Path(found) if found else None
+    for packages in dict.fromkeys(sysconfig.get_path(kind) for kind in ("platlib", "purelib")):
+        path = Path(packages) / WHEEL_SERVER
+        yield str(path), path
+
+
+def _backend_python(
+    configured: Path | None, environment: Mapping[str, str], *, needed: bool
+) -> BackendPython | None:
+    """The configured interpreter, else the default one.
+
+    None: the image's own arrangement is left alone.
+    """
+    if configured:
+        return ask_interpreter(configured)
+    if DEFAULT_BACKEND_PYTHON.exists():
+        return ask_interpreter(DEFAULT_BACKEND_PYTHON)
+    return ask_interpreter(python_on_path(environment)) if needed else None
+
+
+def python_on_path(environment: Mapping[str, str]) -> Path:
+    """python3 on PATH, but not our own server's; raises RuntimeUnusable."""
+    own = own_environment_bin()
+    folders = environment.get("PATH", os.defpath).split(os.pathsep)
+    path = os.pathsep.join(f for f in folders if f and (own is None or Path(f) != own))
+    found = shutil.which("python3", path=path)
+    if not found:
+        raise RuntimeUnusable(
+            "the models' Python", "no python3 on PATH", "set SERVE_BACKEND_PYTHON"
+        )
+    return Path(found)
+
+
+def ask_interpreter(executable: Path) -> BackendPython:
+    """Runs the interpreter once to learn what it is. Raises RuntimeUnusable."""
+    try:
+        done = subprocess.run(
+            [*die_with_parent(), str(executable), "-I", "-c", _QUESTION],
+            capture_output=True,
+            text=True,
+            timeout=QUESTION_TIMEOUT_S,
+            check=True,
+            start_new_session=True,  # Ctrl-C is for the container, which ends in order
+        )
+        facts = json.loads(done.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        raise RuntimeUnusable(
+            f"the models' Python {executable}",
+            f"it did not run ({_last_words(error)})",
+            "set SERVE_BACKEND_PYTHON to an interpreter",
+        ) from error
+    libraries = Path(facts["library_directory"])
+    shared = facts["library"].endswith((".so", ".so.1.0")) and (libraries / facts["library"])
+    return BackendPython(
+        executable=executable,
+        version=facts["version"],
+        prefix=Path(facts["prefix"]),
+        library_directory=libraries if shared and shared.exists() else None,
+        nvtabular=facts["nvtabular"],
+    )
+
+
+def _last_words(error: Exception) -> str:
+    if isinstance(error, subprocess.TimeoutExpired):
+        return f"no answer in {error.timeout:g} s"
+    if isinstance(error, subprocess.CalledProcessError):
+        said = (error.stderr or "").strip()
+        return said.splitlines()[-1] if said else f"exit code {error.returncode}"
+    return str(error) or type(error).__name__
+
+
+def _stand_ins(root: Path) -> tuple[str, ...]:
+    """Our backends that this runtime has no native one for, if it can run Python-based ones."""
+    ours = sorted(path.parent.name for path in STAND_INS.glob("*/model.py"))
+    missing = tuple(name for name in ours if not (root / "backends" / name).is_dir())
+    if missing and not supports_python_based_backends(root):
+        log.warning(
+            "this tritonserver is too old for Python-based backends; models of these backends"
+            " will be refused",
+            extra={"backends": ",".join(missing)},
+        )
+        return ()
+    return missing
+
+
+def supports_python_based_backends(root: Path) -> bool:
+    """Whether tritonserver takes `backends/<name>/model.py` for a backend (about 2.40 and up).
+
+    It tells its version only when it runs, so its library is searched (about 20 ms).
+    """
+    wheel, image = root.parent.parent / WHEEL_LIBRARIES, root / "lib"
+    found = [*wheel.glob("libtritonserver*.so*"), *image.glob("libtritonserver*.so*")]
+    return any(_contains(path, PYTHON_BASED) for path in found)
+
+
+def restricting_flags(executable: Path) -> frozenset[str]:
+    """Which flags that shut APIs this tritonserver has.
+
+    Asking it (`--help`) takes 0.1 s; its program holds the names of its flags, and is searched
+    in 10 ms. A program that is a script around tritonserver has none, and gets none.
+    """
+    flags = (HTTP_RESTRICTED, GRPC_RESTRICTED)
+    return frozenset(f for f in flags if _contains(executable, re.compile(f.encode())))
+
+
+def _contains(path: Path, pattern: re.Pattern[bytes]) -> bool:
+    if path.stat().st_size == 0:  # mmap refuses an empty file
+        return False
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return pattern.search(content) is not None
+
+
+def _wheel_overlay(overlay: Path, root: Path, python: BackendPython) -> Path:
+    """The wheel's backends with the stub of this Python beside them, in the wheel's own layout.
+
+    The python backend is copied (3 MB): newer tritonservers refuse a backend library that is a
+    symbolic link out of its directory, and importing it must not write `__pycache__` into
+    site-packages.
+    """
+    stub = root / "python_backend_stubs" / python.version / STUB
+    if not stub.is_file():
+        there = sorted(path.parent.name for path in stub.parent.parent.glob(f"*/{STUB}"))
+        raise RuntimeUnusable(
+            f"tritonserver's Python backend ({root})",
+            f"it has no stub for Python {python.version} of {python.executable}",
+            f"set SERVE_BACKEND_PYTHON to a Python of {', '.join(there)}",
+        )
+    backends = overlay / "pytriton/tritonserver/backends"
+    _fresh(overlay, backends)
+    (overlay / WHEEL_LIBRARIES).symlink_to(root.parent.parent / WHEEL_LIBRARIES)
+    _link_backends(root, backends, but="python")
+    (backends / "python").mkdir()
+    for name in ("libtriton_python.so", "triton_python_backend_utils.py"):
+        shutil.copy(root / "backends/python" / name, backends / "python" / name)
+    shutil.copy(stub, backends / "python" / STUB)
+    (backends / "python" / STUB).chmod(0o755)
+    return backends
+
+
+def _plain_overlay(overlay: Path, root: Path) -> Path:
+    """The runtime's own backends, each as a link, with room for ours beside them."""
+    backends = overlay / "backends"
+    _fresh(overlay, backends)
+    _link_backends(root, backends)
+    return backends
+
+
+def _fresh(overlay: Path, backends: Path) -> None:
+    shutil.rmtree(overlay, ignore_errors=True)  # left by a container that was killed
+    backends.mkdir(parents=True)
+
+
+def _link_backends(root: Path, backends: Path, but: str = "") -> None:
+    for path in sorted((root / "backends").iterdir()):
+        if path.is_dir() and path.name != but:
+            (backends / path.name).symlink_to(path)
+
+
+def _check_stub(stub: Path, python: BackendPython | None) -> None:
+    """The image's one stub runs one version of Python only: the one whose library it links."""
+    if python is None or not stub.is_file():
+        return
+    linked = re.search(rb"libpython(3\.\d+)\.so", stub.read_bytes())
+    if linked and linked[1].decode() != python.version:
+        raise RuntimeUnusable(
+            f"SERVE_BACKEND_PYTHON {python.executable}",
+            f"it is Python {python.version}, and {stub} runs {linked[1].decode()} only",
+            "use an interpreter of that version",
+        )

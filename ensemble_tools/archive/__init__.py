@@ -1,0 +1,1 @@
+"""What an archive holds: its files, models, graphs and pickles, read without running any of it."""

@@ -1,0 +1,67 @@
+"""PURE. Which models of its archive a python model calls by name.
+
+Triton's python backend lets a model call others (business logic scripting, BLS). Nothing declares
+such calls, and they are made at run time by names that only the archive knows. They are found by
+the traces that names leave:
+
+1. a string in the model's files that is exactly the name of another model of the archive, where
+   these files make requests, or
+2. a value of `parameters` in its config that is one, or that lists some;
+3. when the files make requests and neither of these finds a name, it may call any model of the
+   archive: all count that are no ensemble's steps.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from ensemble_tools.archive.model_config import ModelConfig
+from ensemble_tools.archive.python_files import PythonFiles
+
+#: What stands between the names of a list: written with commas or blanks, or as JSON.
+_BETWEEN_NAMES = re.compile(r"[\s,;\[\]{}()\"':]+")
+#: A longer value of `parameters` is data; a list of all models of a large archive is shorter.
+MAX_PARAMETER = 64 * 1024
+
+
+@dataclass(frozen=True)
+class Traces:
+    """Where a model could leave traces of names; python is None when it is no python model."""
+
+    config: ModelConfig | None
+    python: PythonFiles | None
+
+
+def find_calls(models: Mapping[str, Traces]) -> dict[str, tuple[str, ...]]:
+    """Model -> the models that it calls, in alphabetical order, for models that call or may call.
+
+    A model that makes requests and has nothing to call is listed with no names: its requests must
+    not reach another archive's models. A model's own name does not count.
+    """
+    steps = {
+        step.model_name for model in models.values() if model.config for step in model.config.steps
+    }
+    calls_by_caller: dict[str, tuple[str, ...]] = {}
+    for name, model in models.items():
+        if model.python is None:
+            continue
+        others = models.keys() - {name}
+        strings = model.python.strings if model.python.makes_requests else ()
+        calls = others & {*strings, *_parameter_items(model.config)}  # 1, 2
+        if not calls and model.python.makes_requests:  # 3
+            calls = others - steps
+        if calls or model.python.makes_requests:
+            calls_by_caller[name] = tuple(sorted(calls))
+    return calls_by_caller
+
+
+def _parameter_items(config: ModelConfig | None) -> Iterator[str]:
+    if config is None:
+        return
+    for parameter in config.message.parameters.values():
+        value = str(parameter.string_value)
+        if len(value) <= MAX_PARAMETER:
+            yield value.strip()
+            yield from _BETWEEN_NAMES.split(value)

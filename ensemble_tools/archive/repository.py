@@ -1,0 +1,123 @@
+"""A directory on disk -> ModelRepository: what an archive holds and which model is meant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ensemble_tools.archive.calls import Traces, find_calls
+from ensemble_tools.archive.entry_model import find_entry_model
+from ensemble_tools.archive.files import is_directory, names_in
+from ensemble_tools.archive.python_files import read_python_files
+from ensemble_tools.archive.source_model import (
+    MAX_CONFIG_BYTES,
+    SourceModel,
+    is_model_directory,
+    read_source_model,
+)
+from ensemble_tools.archive.walk import walk_archive
+from ensemble_tools.errors import RepositoryUnusable
+
+#: Of all models of an archive together.
+MAX_CONFIGS_BYTES = 2 * MAX_CONFIG_BYTES
+#: Model directories of an archive; exports have some ten.
+MAX_MODELS = 2_000
+
+#: What archivers and file systems leave beside the models.
+_LITTER = {"__MACOSX", "lost+found"}
+
+
+@dataclass(frozen=True)
+class ModelRepository:
+    """An archive's models and the one that invocations are meant for.
+
+    calls: which models the python models call by name, as find_calls tells; what Merlin's executor
+    calls is in its graph instead.
+    """
+
+    path: Path
+    models: Mapping[str, SourceModel]
+    entry: SourceModel
+    calls: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def graph_path(self) -> Path | None:
+        """The entry model's ensemble.pkl, when the entry model is Merlin's executor."""
+        return self.entry.graph_path
+
+
+def read_repository(path: Path, entry_name: str | None = None) -> ModelRepository:
+    """Read an extracted archive, after it was walked; nothing in it is changed or run.
+
+    Layouts: model directories at the top; a single model's config.pbtxt and version directories at
+    the top; either of them inside one extra directory. entry_name overrides the choice of the entry
+    model. Raises EntryRefused, RepositoryUnusable or ConfigUnreadable; ResourceLacking and
+    SourceUnreadable, which say nothing of the archive.
+    """
+    walk_archive(path)
+    top = _find_models_directory(path)
+    models = {model.name: model for model in _read_models(top)}
+    calls = find_calls({name: _read_traces(model) for name, model in models.items()})
+    return ModelRepository(path, models, find_entry_model(path, models, calls, entry_name), calls)
+
+
+def model_directories(path: Path) -> tuple[str, ...]:
+    """Names of the model directories directly under path, for messages and the single-model API."""
+    return tuple(child.name for child in _visible_entries(path) if is_model_directory(child))
+
+
+def _find_models_directory(path: Path) -> Path:
+    """The directory that holds the models, past one extra directory around everything."""
+    if not is_directory(path):
+        raise RepositoryUnusable(
+            path, "there is no such directory", "expected an extracted archive"
+        )
+    if is_model_directory(path) or model_directories(path):
+        return path
+    inner = [child for child in _visible_entries(path) if is_directory(child)]
+    if len(inner) == 1 and (is_model_directory(inner[0]) or model_directories(inner[0])):
+        return inner[0]
+    found = ", ".join(child.name for child in _visible_entries(path)[:10]) or "nothing"
+    raise RepositoryUnusable(
+        path,
+        f"no model directory in it (found {found})",
+        "expected directories that hold a config.pbtxt and a version directory such as 1/",
+    )
+
+
+def _read_models(top: Path) -> list[SourceModel]:
+    if is_model_directory(top):
+        return [read_source_model(top, own_name=False)]
+    directories = [child for child in _visible_entries(top) if is_model_directory(child)]
+    if len(directories) > MAX_MODELS:
+        raise RepositoryUnusable(
+            top, f"it holds {len(directories)} model directories", f"expected at most {MAX_MODELS}"
+        )
+    models, bytes_left = [], MAX_CONFIGS_BYTES
+    for directory in directories:
+        models.append(read_source_model(directory, own_name=True))
+        bytes_left -= len(models[-1].config.text) if models[-1].config else 0
+        if bytes_left < 0:
+            raise RepositoryUnusable(
+                top,
+                f"its configs have more than {MAX_CONFIGS_BYTES} bytes together",
+                "expected a part of the models in an archive of their own",
+            )
+    return models
+
+
+def _visible_entries(directory: Path) -> list[Path]:
+    return [
+        directory / name
+        for name in names_in(directory)
+        if not name.startswith(".") and name not in _LITTER
+    ]
+
+
+def _read_traces(model: SourceModel) -> Traces:
+    """Where to look for the names of models that it calls; an executor's are in its graph."""
+    version = model.served_version
+    if model.python_file is None or version is None or model.graph_path is not None:
+        return Traces(model.config, None)
+    return Traces(model.config, read_python_files(model.directory / str(version)))

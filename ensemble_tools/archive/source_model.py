@@ -1,0 +1,188 @@
+"""One model directory -> SourceModel: its config, its versions, and what lies in them."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ensemble_tools.archive.files import is_directory, is_file, kind, names_in, read_bounded
+from ensemble_tools.archive.model_config import ModelConfig, parse_model_config
+from ensemble_tools.archive.workflow_files import WorkflowFiles, read_workflow_files
+from ensemble_tools.errors import ConfigUnreadable
+
+CONFIG_FILE = "config.pbtxt"
+#: What merlin-systems writes into an executor's config, and where its graph lies in a version.
+EXECUTOR_PLATFORM = "merlin_executor"
+GRAPH_FILE = "ensemble/ensemble.pkl"
+#: Where a workflow step has its workflow, in a version.
+WORKFLOW = "workflow"
+#: What the python backend runs, unless default_model_filename says otherwise.
+PYTHON_FILE = "model.py"
+#: The name of a single model whose directory is the archive's top and whose config has no name.
+UNNAMED_MODEL = "model"
+#: A config.pbtxt is some KB; an ensemble of 10,000 steps has a MiB, which takes up to 4 s to parse.
+MAX_CONFIG_BYTES = 2 * 1024 * 1024
+
+#: Of a version's number; Triton reads it as 64 bits.
+_VERSION_DIGITS = 18
+
+
+@dataclass(frozen=True)
+class SourceModel:
+    """One model directory as delivered.
+
+    config is None when there is no config.pbtxt. entries are the names of all that is in the
+    directory. versions are the numeric ones, ascending; payload is what lies in each of them, a
+    directory's name ending in `/`; graph_path is the pickled graph of the served version, if the
+    model is Merlin's executor: its config says so, and the graph is there. workflow is what the
+    served version's NVTabular workflow says of itself, if there is one.
+    """
+
+    name: str
+    directory: Path
+    config: ModelConfig | None
+    entries: tuple[str, ...]
+    versions: tuple[int, ...]
+    payload: Mapping[int, frozenset[str]]
+    graph_path: Path | None
+    workflow: WorkflowFiles | None = None
+
+    @property
+    def config_path(self) -> Path:
+        """Where the config.pbtxt is, or would be."""
+        return self.directory / CONFIG_FILE
+
+    @property
+    def served_version(self) -> int | None:
+        """The version that a request without one goes to: the highest that the policy serves."""
+        return _served_version(self.config, self.versions)
+
+    @property
+    def is_ensemble(self) -> bool:
+        """Whether it is a Triton ensemble."""
+        return self.config is not None and self.config.is_ensemble
+
+    @property
+    def python_file(self) -> str | None:
+        """What the python backend runs in each version; None for a model of another backend."""
+        if self.config is None:
+            return (
+                PYTHON_FILE
+                if any(PYTHON_FILE in names for names in self.payload.values())
+                else None
+            )
+        if self.config.backend != "python":
+            return None
+        return str(self.config.message.default_model_filename) or PYTHON_FILE
+
+
+def is_model_directory(directory: Path) -> bool:
+    """Whether it holds a config.pbtxt or a version; raises as kind does."""
+    return is_directory(directory) and (
+        kind(directory / CONFIG_FILE) is not None or bool(_read_versions(directory))
+    )
+
+
+def read_source_model(directory: Path, *, own_name: bool) -> SourceModel:
+    """Read a model directory; nothing in it is changed or run.
+
+    own_name: the model is named after its directory, not by its config. Raises ConfigUnreadable,
+    EntryRefused, ResourceLacking, SourceUnreadable.
+    """
+    config = _read_config(directory / CONFIG_FILE)
+    numbers = _read_versions(directory)
+    versions = _drop_hollow(directory, config, numbers)
+    declared = config.name if config else ""
+    kept, numbered = {*map(str, versions)}, {*map(str, numbers)}
+    model = SourceModel(
+        name=directory.name if own_name else declared or UNNAMED_MODEL,
+        directory=directory,
+        config=config,
+        entries=tuple(name for name in names_in(directory) if name in kept or name not in numbered),
+        versions=versions,
+        payload={version: _read_payload(directory / str(version)) for version in versions},
+        graph_path=_find_graph(directory, config, versions),
+    )
+    return replace(model, workflow=_read_workflow(model))
+
+
+def _drop_hollow(
+    directory: Path, config: ModelConfig | None, versions: tuple[int, ...]
+) -> tuple[int, ...]:
+    """An executor's versions without hollow ones, which have neither its program nor its graph.
+
+    merlin-systems' export(version=3) leaves an empty 3/ensemble beside the graph, which is in 1/;
+    tritonserver would take 3/ and wait for its model.py for ever (seen with 2.51).
+    """
+    if config is None or config.platform != EXECUTOR_PLATFORM:
+        return versions
+    program = config.message.default_model_filename or "model.py"
+    whole = [
+        version
+        for version in versions
+        if any(is_file(directory / str(version) / name) for name in (program, GRAPH_FILE))
+    ]
+    return tuple(whole) or versions
+
+
+def _read_payload(version: Path) -> frozenset[str]:
+    """What lies in it; a link that leads nowhere is nothing that a model could be."""
+    kinds = {name: kind(version / name) for name in names_in(version)}
+    return frozenset(
+        f"{name}/" if mode == stat.S_IFDIR else name for name, mode in kinds.items() if mode
+    )
+
+
+def _read_config(path: Path) -> ModelConfig | None:
+    data = read_bounded(path, MAX_CONFIG_BYTES)
+    if data is None:
+        return None
+    if len(data) > MAX_CONFIG_BYTES:
+        raise ConfigUnreadable(path, f"it is larger than {MAX_CONFIG_BYTES} bytes")
+    try:
+        return parse_model_config(data.decode(), path)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigUnreadable(path, "it is not UTF-8 text", line) from error
+
+
+def _served_version(config: ModelConfig | None, versions: Iterable[int]) -> int | None:
+    """Triton's VersionsToLoad: of `specific` those that are there, otherwise from the highest."""
+    specific = config.specific_versions if config else None
+    served = versions if specific is None else set(specific).intersection(versions)
+    return max(served, default=None)
+
+
+def _read_workflow(model: SourceModel) -> WorkflowFiles | None:
+    if model.served_version is None:
+        return None
+    version, file = model.directory / str(model.served_version), model.python_file
+    return read_workflow_files(version / WORKFLOW, version / file if file else None)
+
+
+def _find_graph(
+    directory: Path, config: ModelConfig | None, versions: Iterable[int]
+) -> Path | None:
+    """The graph that Merlin's executor loads; a python model may have a file of that name too."""
+    version = _served_version(config, versions) or max(versions, default=None)
+    if config is None or config.platform != EXECUTOR_PLATFORM or version is None:
+        return None
+    path = directory / str(version) / GRAPH_FILE
+    return path if is_file(path) else None
+
+
+def _read_versions(directory: Path) -> tuple[int, ...]:
+    """Version directories: Triton takes names that are numbers without a leading zero."""
+    return tuple(
+        sorted(
+            int(name)
+            for name in names_in(directory)
+            if name.isascii()
+            and name.isdigit()
+            and not name.startswith("0")
+            and len(name) <= _VERSION_DIGITS
+            and is_directory(directory / name)
+        )
+    )

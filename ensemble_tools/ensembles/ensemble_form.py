@@ -1,0 +1,189 @@
+"""PURE. Wiring + configs -> the ensemble in the executor's place, with generated steps.
+
+Each stage makes a frozen result of those before it:
+
+    wiring      which column goes where                              wiring.py
+    plans       how each tensor of each reader is fed                edges.py, conversions.py
+    placement   which generated steps carry out what that needs      placement.py
+    reads       who reads what                                       reads.py
+    ordering    what waits for what                                  ordering.py
+    names       what tensors are called in the ensemble              naming.py
+    models      the protobufs and the generated sources              render.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tritonclient.grpc import model_config_pb2 as pb
+
+from ensemble_tools.archive.model_config import ModelConfig
+from ensemble_tools.archive.source_model import SourceModel
+from ensemble_tools.ensembles.conversions import Tensor
+from ensemble_tools.ensembles.edges import plan_inputs
+from ensemble_tools.ensembles.ordering import order_steps
+from ensemble_tools.ensembles.parts import Parts
+from ensemble_tools.ensembles.placement import drop_idle_calls, place
+from ensemble_tools.ensembles.producers import ANSWER, REQUEST, FromCall
+from ensemble_tools.ensembles.reads import Front, Reads, find_reads
+from ensemble_tools.ensembles.render import GeneratedModel, render_models
+from ensemble_tools.ensembles.wiring import Wiring
+from ensemble_tools.errors import GraphNotExpressible, GraphNotServable
+
+
+@dataclass(frozen=True)
+class EnsembleForm:
+    """What is published beside the children, the entry model last.
+
+    calls: the children that are taken over. step_alone: the child that is the entry model itself,
+    as in a graph of one workflow. called: models that generated ones call by name, in the order in
+    which they are to be loaded. waits: children -> an input that is added to their configs, so that
+    they wait for another step. reasons: why this is no pure ensemble.
+    """
+
+    calls: tuple[str, ...]
+    models: tuple[GeneratedModel, ...]
+    step_alone: str | None = None
+    called: tuple[str, ...] = ()
+    waits: Mapping[str, pb.ModelInput] = field(default_factory=dict)
+    reasons: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether it is a Triton ensemble of the children alone."""
+        return self.step_alone is None and len(self.models) == 1 and self.models[0].source is None
+
+
+def form_ensemble(
+    wiring: Wiring,
+    executor: SourceModel,
+    steps: Mapping[str, SourceModel],
+    triton_name: Callable[[str], str],
+    remedy: str,
+    called: frozenset[str] = frozenset(),
+) -> EnsembleForm:
+    """The models in the executor's place.
+
+    steps: the children by their names in the archive. triton_name: what such a name, a child's or a
+    generated model's, becomes in Triton. called: models that python models call by name, whose
+    inputs must stay what they are. Raises GraphNotServable where the executor fails as well,
+    GraphNotExpressible, with the remedy, where no ensemble does.
+    """
+    path = executor.graph_path or executor.directory
+    parts = _gather_parts(wiring, executor, steps, path, remedy)
+    reads = find_reads(parts)
+    step_alone = _find_step_alone(parts, reads)
+    if step_alone is not None:
+        reasons = reads.front.reasons if reads.front else ()
+        return EnsembleForm((step_alone,), (), step_alone, reasons=reasons, notes=wiring.notes)
+    if reads.front:
+        _check_behind_front(parts, reads, reads.front, path, remedy)
+    ordering = order_steps(parts, reads, called)
+    rendered = render_models(parts, reads, ordering, triton_name)
+    reasons = (*_list_reasons(parts), *(reads.front.reasons if reads.front else ()))
+    return EnsembleForm(
+        tuple(dict.fromkeys(call.model_name for call in parts.calls.values())),
+        rendered.models,
+        None,
+        rendered.called,
+        rendered.waits,
+        tuple(dict.fromkeys(reasons)),
+        wiring.notes,
+    )
+
+
+def _gather_parts(
+    wiring: Wiring,
+    executor: SourceModel,
+    steps: Mapping[str, SourceModel],
+    path: Path,
+    remedy: str,
+) -> Parts:
+    assert executor.config is not None
+    configs = {name: step.config for name, step in steps.items() if step.config is not None}
+    _check_batching(wiring, executor, executor.config, configs)
+    plans = plan_inputs(wiring, executor.config, configs, path)
+    wiring = drop_idle_calls(wiring, plans)
+    kept = {ANSWER, *(call.key for call in wiring.calls)}
+    plans = {key: plan for key, plan in plans.items() if key in kept}
+    placement = place(wiring, plans, frozenset(steps), path, remedy)
+    return Parts(wiring, executor.config, configs, plans, placement)
+
+
+def _check_batching(
+    wiring: Wiring, executor: SourceModel, config: ModelConfig, steps: Mapping[str, ModelConfig]
+) -> None:
+    """Raise GraphNotServable where Merlin's own python models would have to batch."""
+    batching = [("the executor", executor.name, config)] + [
+        (call.operator, call.model_name, steps[call.model_name])
+        for call in wiring.calls
+        if call.operator.startswith("TransformWorkflow")
+    ]
+    for operator, name, found in batching:
+        if found.max_batch_size > 0:
+            raise GraphNotServable(
+                executor.graph_path or executor.directory,
+                operator,
+                (),
+                f"max_batch_size of {name} is {found.max_batch_size}, which puts a dimension in "
+                "front of whole shapes; Merlin sends whole shapes, so its executor fails as well",
+                "export with max_batch_size unset",
+            )
+
+
+def _find_step_alone(parts: Parts, reads: Reads) -> str | None:
+    """The only call's model, when it has exactly the executor's inputs and outputs."""
+    if len(parts.calls) != 1 or parts.placement.steps or not reads.front:
+        return None
+    key, call = next(iter(parts.calls.items()))
+    config, executor = parts.steps[call.model_name], parts.executor
+    inputs = {name: Tensor(REQUEST, name) for name in executor.inputs}
+    outputs = {name: Tensor(FromCall(key), name) for name in executor.outputs}
+    has_the_executors_tensors = (
+        parts.plans[key].tensors == inputs
+        and reads.answer == outputs
+        and config.inputs.keys() == executor.inputs.keys()
+        and config.outputs.keys() == executor.outputs.keys()
+    )
+    if has_the_executors_tensors and config.backend == "python" and config.max_batch_size == 0:
+        return call.model_name
+    return None
+
+
+def _check_behind_front(parts: Parts, reads: Reads, front: Front, path: Path, remedy: str) -> None:
+    """Raise GraphNotExpressible where it would take two processes beside the children."""
+    if any(step.readers for step in reads.inner):
+        inline = next(iter(parts.wiring.inlines.values()))
+        raise GraphNotExpressible(
+            path,
+            inline.operator,
+            inline.columns,
+            "this inline operator needs a process "
+            f"with Merlin, and the ensemble another model in front ({front.reasons[0]}); the "
+            "executor is one process",
+            remedy,
+        )
+
+
+def _list_reasons(parts: Parts) -> list[str]:
+    """Why the children alone do not do: a sentence for each conversion, forest and operator."""
+    reasons = []
+    for key, plan in parts.plans.items():
+        who = "the answer" if key == ANSWER else parts.calls[key].model_name
+        reasons += [
+            f"{who}, column {', '.join(map(repr, each.columns[:10]))}: {each.why}"
+            for each in plan.conversions
+        ]
+    reasons += [
+        f"{call.model_name}: it takes one matrix in the place of {len(call.stacked)} columns"
+        for call in parts.calls.values()
+        if call.stacked
+    ]
+    reasons += [
+        f"{inline.operator}: it runs Python inside Merlin's executor and has no model directory"
+        for inline in parts.wiring.inlines.values()
+    ]
+    return reasons

@@ -1,0 +1,39 @@
+"""What an ensemble is made of: the stages that make it read this, and none changes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from ensemble_tools.archive.model_config import ModelConfig
+from ensemble_tools.ensembles.edges import InputPlan
+from ensemble_tools.ensembles.placement import Placement
+from ensemble_tools.ensembles.wiring import Call, Wiring
+
+
+@dataclass(frozen=True)
+class Parts:
+    """executor: its config. steps: the called models' configs by name. plans: as plan_inputs gives
+    them, of the wiring's calls and of the answer.
+    """
+
+    wiring: Wiring
+    executor: ModelConfig
+    steps: Mapping[str, ModelConfig]
+    plans: Mapping[str, InputPlan]
+    placement: Placement
+
+    @cached_property
+    def calls(self) -> Mapping[str, Call]:
+        """The calls by their keys, in the order in which each finds its sources."""
+        return {call.key: call for call in self.wiring.calls}
+
+    def find_config(self, key: str) -> ModelConfig:
+        """The config of the model that this call calls."""
+        return self.steps[self.calls[key].model_name]
+
+    def list_calls_up_to(self, level: int) -> tuple[Call, ...]:
+        """Those that have answered when a generated step of this level runs."""
+        depths = self.placement.depths
+        return tuple(call for key, call in self.calls.items() if depths[key] <= level)

@@ -1,0 +1,186 @@
+"""PURE. The first stage: who reads what, and whether a model must stand in front of the ensemble.
+
+Ensembles have one name space for tensors, and every input must be read by a step. Where the answer
+has a column under the name of a request's column, or leaves a column of the request unread, a
+generated model stands in front: it has the names that callers know, and the ensemble behind it has
+names of its own. It carries out the conversions at both ends of the graph as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Set
+from dataclasses import dataclass
+
+from ensemble_tools.archive.model_config import TensorSpec
+from ensemble_tools.ensembles.conversions import Tensor
+from ensemble_tools.ensembles.edges import find_whole_spec, shape_forest_output
+from ensemble_tools.ensembles.parts import Parts
+from ensemble_tools.ensembles.placement import GeneratedStep
+from ensemble_tools.ensembles.producers import ANSWER, REQUEST, FromCall, FromRequest, FromStep
+
+
+@dataclass(frozen=True)
+class Front:
+    """A model in front of the ensemble.
+
+    reasons: why it must be, a sentence each. before, behind: the steps that it carries out itself,
+    at the two ends of the graph.
+    """
+
+    reasons: tuple[str, ...]
+    before: tuple[GeneratedStep, ...]
+    behind: tuple[GeneratedStep, ...]
+
+
+@dataclass(frozen=True)
+class Reads:
+    """Who reads what, and puts out what. Orders are those in which tensors come to their names.
+
+    calls: a call's key -> its inputs, and the tensors that they are fed with. steps, outputs: a
+    generated step -> what it reads, what it puts out; those of the front as well. answer: the
+    executor's outputs. specs: every tensor with its whole shape. inner: the generated steps inside
+    the ensemble. entering, leaving: the ensemble's own inputs and outputs.
+    """
+
+    calls: Mapping[str, Mapping[str, Tensor]]
+    steps: Mapping[str, tuple[Tensor, ...]]
+    outputs: Mapping[str, tuple[Tensor, ...]]
+    answer: Mapping[str, Tensor]
+    specs: Mapping[Tensor, TensorSpec]
+    inner: tuple[GeneratedStep, ...]
+    front: Front | None
+    entering: tuple[Tensor, ...]
+    leaving: tuple[Tensor, ...]
+
+
+#: (reader, its name of a tensor) -> the tensor: what comes unchanged first, then what is made.
+_Sources = Mapping[tuple[str, str], Tensor]
+
+
+def find_reads(parts: Parts) -> Reads:
+    """The tensors of the ensemble in the executor's place, and who reads them."""
+    sources = _find_sources(parts)
+    steps = {step.name: _find_step_reads(parts, step) for step in parts.placement.steps}
+    by_calls = _drop_repeats(tensor for (reader, _), tensor in sources.items() if reader != ANSWER)
+    answer = {name: sources[ANSWER, name] for name in parts.executor.outputs}
+    front = _find_front(parts, answer, {*by_calls}.union(*steps.values()))
+    at_ends = (*front.before, *front.behind) if front else ()
+    inner = tuple(step for step in parts.placement.steps if step not in at_ends)
+
+    inside = {*parts.calls, *(step.name for step in inner)}
+    read = _drop_repeats([*by_calls, *(tensor for step in inner for tensor in steps[step.name])])
+    wanted = _drop_repeats([*answer.values(), *(t for step in at_ends for t in steps[step.name])])
+    return Reads(
+        _group_inputs(parts, sources),
+        steps,
+        _group_outputs(parts, sources),
+        answer,
+        _find_specs(parts, sources),
+        inner,
+        front,
+        entering=tuple(tensor for tensor in read if not _is_made_by(tensor, inside)),
+        leaving=tuple(tensor for tensor in wanted if _is_made_by(tensor, inside)),
+    )
+
+
+def _find_sources(parts: Parts) -> _Sources:
+    sources = {
+        (reader, name): tensor
+        for reader, plan in parts.plans.items()
+        for name, tensor in plan.tensors.items()
+    }
+    for step in parts.placement.steps:
+        for conversion in step.conversions:
+            producer = FromStep(step.name, conversion.reader)
+            for spec in conversion.writes:
+                sources[conversion.reader, spec.name] = Tensor(producer, spec.name)
+        for reader in step.readers:
+            for spec in parts.plans[reader].specs:
+                sources[reader, spec.name] = Tensor(FromStep(step.name, reader), spec.name)
+    return sources
+
+
+def _find_step_reads(parts: Parts, step: GeneratedStep) -> tuple[Tensor, ...]:
+    """What conversions read; or, where Merlin's code runs, all that there is by then."""
+    if not step.readers:
+        return _drop_repeats(tensor for each in step.conversions for tensor in each.reads)
+    request = [Tensor(REQUEST, name) for name in parts.executor.inputs]
+    answered = [
+        Tensor(FromCall(call.key), name)
+        for call in parts.list_calls_up_to(step.level)
+        for name in parts.steps[call.model_name].outputs
+    ]
+    return (*request, *answered)
+
+
+def _find_front(parts: Parts, answer: Mapping[str, Tensor], read: Set[Tensor]) -> Front | None:
+    """None where an ensemble can have the executor's inputs and outputs under their names."""
+    request = parts.executor.inputs
+    clashing = [
+        f"the answer, column {name!r}: it has the name of a column of the request, and in an "
+        "ensemble a name is one tensor"
+        for name, tensor in answer.items()
+        if name in request and tensor != Tensor(REQUEST, name)
+    ]
+    unread = [
+        f"the request, column {name!r}: no step reads it, and Triton's ensembles do not allow that"
+        for name in request
+        if Tensor(REQUEST, name) not in read
+    ]
+    if not clashing and not unread:
+        return None
+    deepest = parts.placement.deepest
+    plain = [step for step in parts.placement.steps if not step.readers]
+    return Front(
+        (*clashing, *unread),
+        before=tuple(step for step in plain if step.level == 0),
+        behind=tuple(step for step in plain if step.level == deepest != 0),
+    )
+
+
+def _find_specs(parts: Parts, sources: _Sources) -> Mapping[Tensor, TensorSpec]:
+    """Of the request, of what each call answers, and of what is made for each reader."""
+    executor = parts.executor
+    specs = {
+        Tensor(REQUEST, name): find_whole_spec(executor, spec)
+        for name, spec in executor.inputs.items()
+    }
+    for key, call in parts.calls.items():
+        config = parts.steps[call.model_name]
+        find_spec = shape_forest_output if call.stacked else find_whole_spec
+        for name, spec in config.outputs.items():
+            specs[Tensor(FromCall(key), name)] = find_spec(config, spec)
+    written = {
+        (reader, spec.name): spec
+        for reader, plan in parts.plans.items()
+        for spec in (*plan.specs, *(s for each in plan.conversions for s in each.writes))
+    }
+    for read, tensor in sources.items():
+        if isinstance(tensor.producer, FromStep):
+            specs[tensor] = written[read]
+    return specs
+
+
+def _group_inputs(parts: Parts, sources: _Sources) -> dict[str, dict[str, Tensor]]:
+    inputs: dict[str, dict[str, Tensor]] = {key: {} for key in parts.calls}
+    for (reader, name), tensor in sources.items():
+        if reader != ANSWER:
+            inputs[reader][name] = tensor
+    return inputs
+
+
+def _group_outputs(parts: Parts, sources: _Sources) -> dict[str, tuple[Tensor, ...]]:
+    outputs: dict[str, list[Tensor]] = {step.name: [] for step in parts.placement.steps}
+    for tensor in _drop_repeats(sources.values()):
+        if isinstance(tensor.producer, FromStep):
+            outputs[tensor.producer.step].append(tensor)
+    return {step: tuple(tensors) for step, tensors in outputs.items()}
+
+
+def _drop_repeats(tensors: Iterable[Tensor]) -> tuple[Tensor, ...]:
+    return tuple(dict.fromkeys(tensors))
+
+
+def _is_made_by(tensor: Tensor, steps: Collection[str]) -> bool:
+    """Whether one of these, calls' keys or names of generated steps, puts it out."""
+    return not isinstance(tensor.producer, FromRequest) and tensor.producer.step in steps

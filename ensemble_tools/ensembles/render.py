@@ -1,0 +1,306 @@
+"""PURE. The third stage: the models that are generated, as configs and sources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from tritonclient.grpc import model_config_pb2 as pb
+
+from ensemble_tools.archive.model_config import ModelConfig, TensorSpec, data_type_number
+from ensemble_tools.ensembles.conversions import Conversion, Kind, Tensor
+from ensemble_tools.ensembles.naming import name_tensors
+from ensemble_tools.ensembles.ordering import Ordering, find_asked
+from ensemble_tools.ensembles.parts import Parts
+from ensemble_tools.ensembles.placement import GeneratedStep, choose_free_name
+from ensemble_tools.ensembles.producers import ANSWER, FromCall, FromStep
+from ensemble_tools.ensembles.reads import Front, Reads
+from ensemble_tools.ensembles.wiring import Place
+from ensemble_tools.steps.sources import (
+    ConversionRow,
+    convert_source,
+    forest_source,
+    front_source,
+    merlin_source,
+)
+
+#: The name of the ensemble behind a front model, as if it were a model of the archive.
+_INNER = "ensemble"
+#: The name of the step that stacks a forest's columns and calls it.
+_FOREST = "forest"
+#: The name of the input by which a child waits.
+_AFTER = "after"
+#: What the templates call the conversions.
+_KINDS = {
+    Kind.CAST: "cast",
+    Kind.PASS_ON: "cast",
+    Kind.DENSE: "dense",
+    Kind.RAGGED: "ragged",
+}
+
+
+@dataclass(frozen=True)
+class GeneratedModel:
+    """A model that is made: its name in the archive's name space, None for the entry model.
+
+    source: the text of its model.py, None for an ensemble. with_graph: what lies beside the
+    executor's own model.py belongs beside it.
+    """
+
+    name: str | None
+    config: pb.ModelConfig
+    source: str | None = None
+    with_graph: bool = False
+
+
+@dataclass(frozen=True)
+class RenderedModels:
+    """models: the entry model last. called: models that generated ones call by name, in the order
+    in which they are to be loaded. waits: children -> an input that is added to their configs.
+    """
+
+    models: tuple[GeneratedModel, ...]
+    called: tuple[str, ...]
+    waits: Mapping[str, pb.ModelInput]
+
+
+def render_models(
+    parts: Parts, reads: Reads, ordering: Ordering, triton_name: Callable[[str], str]
+) -> RenderedModels:
+    """Everything that is generated. triton_name: what a name in the archive becomes in Triton."""
+    forests = _name_forests(parts)
+    names = name_tensors(parts, reads, ordering)
+    renderer = _Renderer(parts, reads, ordering, names, forests, triton_name)
+    models = [renderer.render_step(step) for step in reads.inner]
+    models += [renderer.render_forest(key, name) for key, name in forests.items()]
+    called = [parts.calls[key].model_name for key in forests]
+    ensemble = renderer.render_ensemble()
+    if reads.front is None:
+        models.append(GeneratedModel(None, ensemble))
+    elif not parts.calls:
+        models.append(renderer.render_front(reads.front, "", pb.ModelConfig()))
+    else:
+        inner = choose_free_name(_INNER, {*_list_step_names(parts), *forests.values()})
+        called.append(inner)
+        models.append(GeneratedModel(inner, ensemble))
+        models.append(renderer.render_front(reads.front, inner, ensemble))
+    return RenderedModels(tuple(models), tuple(dict.fromkeys(called)), renderer.render_waits())
+
+
+def _list_step_names(parts: Parts) -> set[str]:
+    return {*parts.steps, *(step.name for step in parts.placement.steps)}
+
+
+def _name_forests(parts: Parts) -> dict[str, str]:
+    """A call of a forest -> the generated step that makes it."""
+    taken = _list_step_names(parts)
+    names: dict[str, str] = {}
+    for key, call in parts.calls.items():
+        if call.stacked:
+            names[key] = choose_free_name(_FOREST, taken)
+            taken.add(names[key])
+    return names
+
+
+@dataclass(frozen=True)
+class _Renderer:
+    """names: of tensors in the ensemble. forests: calls of forests -> the steps that make them."""
+
+    parts: Parts
+    reads: Reads
+    ordering: Ordering
+    names: Mapping[Tensor, str]
+    forests: Mapping[str, str]
+    triton_name: Callable[[str], str]
+
+    # -- the ensemble
+
+    def render_ensemble(self) -> pb.ModelConfig:
+        """The executor's inputs and outputs, or behind a front model what that sends and wants."""
+        message = pb.ModelConfig(platform="ensemble")
+        if self.reads.front:
+            message.input.extend(map(self._make_input, self.reads.entering))
+            message.output.extend(map(self._make_output, self.reads.leaving))
+        else:
+            message.input.extend(self.parts.executor.message.input)
+            for tensor in message.input:
+                tensor.optional = False  # the executor asks each request for all of its columns
+            message.output.extend(self._declare_outputs())
+        asked = find_asked(self.reads, self.ordering)
+        steps = [self._render_call(key, asked[key]) for key in self.parts.calls]
+        steps += [self._render_inner(step, asked[step.name]) for step in self.reads.inner]
+        message.ensemble_scheduling.step.extend(steps)
+        return message
+
+    def _render_call(self, key: str, asked: list[Tensor]) -> pb.ModelEnsembling.Step:
+        model = self.forests.get(key, self.parts.calls[key].model_name)
+        inputs = {own: self.names[tensor] for own, tensor in self.reads.calls[key].items()}
+        if key in self.ordering.waits:
+            inputs[self._choose_after(key)] = self.names[self.ordering.waits[key]]
+        outputs = {tensor.name: self.names[tensor] for tensor in asked}
+        return self._make_ensemble_step(model, inputs, outputs)
+
+    def _render_inner(self, step: GeneratedStep, asked: list[Tensor]) -> pb.ModelEnsembling.Step:
+        """A generated step knows its tensors by their names in the ensemble."""
+        inputs = {self.names[tensor]: self.names[tensor] for tensor in self._list_inputs(step)}
+        outputs = {self.names[tensor]: self.names[tensor] for tensor in asked}
+        return self._make_ensemble_step(step.name, inputs, outputs)
+
+    def _make_ensemble_step(
+        self, model: str, inputs: Mapping[str, str], outputs: Mapping[str, str]
+    ) -> pb.ModelEnsembling.Step:
+        return pb.ModelEnsembling.Step(
+            model_name=self.triton_name(model),
+            model_version=-1,
+            input_map=inputs,
+            output_map=outputs,
+        )
+
+    # -- what waits
+
+    def render_waits(self) -> dict[str, pb.ModelInput]:
+        """Children that wait -> the input that is added to their configs."""
+        return {
+            self.parts.calls[key].model_name: _make_input(
+                self._choose_after(key), self.reads.specs[tensor]
+            )
+            for key, tensor in self.ordering.waits.items()
+            if key in self.parts.calls
+        }
+
+    def _choose_after(self, key: str) -> str:
+        name, taken = _AFTER, self.parts.find_config(key).inputs
+        while name in taken:
+            name += "."
+        return name
+
+    def _list_inputs(self, step: GeneratedStep) -> tuple[Tensor, ...]:
+        """What it reads, and what it waits for."""
+        wait = self.ordering.waits.get(step.name)
+        read = self.reads.steps[step.name]
+        return read if wait is None else tuple(dict.fromkeys((*read, wait)))
+
+    # -- generated steps
+
+    def render_step(self, step: GeneratedStep) -> GeneratedModel:
+        """A step that carries out conversions, or runs inline operators with Merlin."""
+        config = _make_python_config(self.parts.executor)
+        config.input.extend(map(self._make_input, self._list_inputs(step)))
+        config.output.extend(map(self._make_output, self.reads.outputs[step.name]))
+        if not step.readers:
+            rows = [self._render_conversion(step, each) for each in step.conversions]
+            return GeneratedModel(step.name, config, convert_source(rows))
+        for key, parameter in self.parts.executor.message.parameters.items():
+            config.parameters[key].CopyFrom(parameter)  # such as the executor's Python environment
+        calls = {
+            call.model_name: {
+                name: self.names[Tensor(FromCall(call.key), name)]
+                for name in self.parts.steps[call.model_name].outputs
+            }
+            for call in self.parts.list_calls_up_to(step.level)
+        }
+        readers = dict(self._render_reader(step, reader) for reader in step.readers)
+        return GeneratedModel(step.name, config, merlin_source(calls, readers), with_graph=True)
+
+    def _render_reader(
+        self, step: GeneratedStep, reader: str
+    ) -> tuple[str, tuple[Place, dict[str, str]]]:
+        outputs = {
+            spec.name: self.names[Tensor(FromStep(step.name, reader), spec.name)]
+            for spec in self.parts.plans[reader].specs
+        }
+        if reader == ANSWER:
+            return "answer", ((), outputs)
+        return reader, (self.parts.calls[reader].place, outputs)
+
+    def render_forest(self, key: str, name: str) -> GeneratedModel:
+        """A step that stacks what the forest operator is fed with and calls the forest.
+
+        As an ensemble's step the forest, which batches, would be given back without its first
+        dimension for a single row (Triton's ReshapeTensorDims); a call leaves shapes alone.
+        """
+        call, plan = self.parts.calls[key], self.parts.plans[key]
+        outputs = [*self.parts.find_config(key).outputs]
+        specs = self.reads.specs
+        config = _make_python_config(self.parts.executor)
+        config.input.extend(_make_input(spec.name, spec) for spec in plan.specs)
+        config.output.extend(
+            _make_output(output, specs[Tensor(FromCall(key), output)]) for output in outputs
+        )
+        columns = [] if plan.merlin else [spec.name for spec in plan.specs]
+        source = forest_source(self.triton_name(call.model_name), columns, outputs)
+        return GeneratedModel(name, config, source)
+
+    def _render_conversion(self, step: GeneratedStep, conversion: Conversion) -> ConversionRow:
+        producer = FromStep(step.name, conversion.reader)
+        writes = [Tensor(producer, spec.name) for spec in conversion.writes]
+        return {
+            "kind": _KINDS[conversion.kind],
+            "columns": list(conversion.columns),
+            "reads": [self.names[tensor] for tensor in conversion.reads],
+            "writes": [self.names[tensor] for tensor in writes],
+            "dtype": conversion.dtype,
+            "shape": list(conversion.writes[0].dims),
+            "why": conversion.why,
+        }
+
+    # -- the model in front
+
+    def render_front(self, front: Front, inner: str, ensemble: pb.ModelConfig) -> GeneratedModel:
+        """The entry model before an ensemble of that name; without one where the name is empty."""
+        config = _make_python_config(self.parts.executor)
+        config.input.extend(self.parts.executor.message.input)
+        config.output.extend(self._declare_outputs())
+        source = front_source(
+            self.triton_name(inner) if inner else "",
+            [tensor.name for tensor in ensemble.input],
+            [tensor.name for tensor in ensemble.output],
+            self._render_conversions(front.before),
+            self._render_conversions(front.behind),
+            [(name, self.names[tensor]) for name, tensor in self.reads.answer.items()],
+        )
+        return GeneratedModel(None, config, source)
+
+    def _render_conversions(self, steps: Iterable[GeneratedStep]) -> list[ConversionRow]:
+        return [self._render_conversion(step, each) for step in steps for each in step.conversions]
+
+    def _declare_outputs(self) -> list[pb.ModelOutput]:
+        """The executor's outputs, with the shapes that they really have.
+
+        Nobody holds a python model's answer to its declared shape; Triton does an ensemble's.
+        """
+        declared = []
+        for output in self.parts.executor.message.output:
+            copy = pb.ModelOutput()
+            copy.CopyFrom(output)
+            spec = self.reads.specs[self.reads.answer[output.name]]
+            del copy.dims[:]
+            copy.dims.extend(spec.dims)
+            copy.data_type = data_type_number(spec.data_type)
+            declared.append(copy)
+        return declared
+
+    def _make_input(self, tensor: Tensor) -> pb.ModelInput:
+        return _make_input(self.names[tensor], self.reads.specs[tensor])
+
+    def _make_output(self, tensor: Tensor) -> pb.ModelOutput:
+        return _make_output(self.names[tensor], self.reads.specs[tensor])
+
+
+def _make_python_config(executor: ModelConfig) -> pb.ModelConfig:
+    """A generated model's, with as many instances as the executor has: they take its requests."""
+    count = max((group.count for group in executor.message.instance_group), default=0)
+    group = pb.ModelInstanceGroup(kind=pb.ModelInstanceGroup.Kind.KIND_CPU, count=count)
+    return pb.ModelConfig(backend="python", instance_group=[group])
+
+
+def _make_input(name: str, spec: TensorSpec) -> pb.ModelInput:
+    return pb.ModelInput(
+        name=name, data_type=data_type_number(spec.data_type), dims=list(spec.dims)
+    )
+
+
+def _make_output(name: str, spec: TensorSpec) -> pb.ModelOutput:
+    return pb.ModelOutput(
+        name=name, data_type=data_type_number(spec.data_type), dims=list(spec.dims)
+    )

@@ -1,0 +1,1 @@
+"""The picture as SVG and PNG: where boxes and lettering stand."""

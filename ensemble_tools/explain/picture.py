@@ -1,0 +1,150 @@
+"""What `explain` shows, as plain data: every writer draws this and nothing else.
+
+Two sides: Merlin's graph, and what Triton serves. A side is nodes and edges; a node stands in one
+side, with the tensors that it puts out; an edge says which of them it carries and under which names
+they arrive. Correspondences join the sides; reasons say, at numbered places, why they differ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+REQUEST, ANSWER = "request", "answer"
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A column of Merlin's, or a tensor of Triton's.
+
+    dtype: in the words of its side ("int64", "INT64"), None where it is open. shape: with the batch
+    dimension, -1 for any size, None where it is not declared. ragged: a column of lists of any
+    length, which travels as two tensors.
+    """
+
+    name: str
+    dtype: str | None = None
+    shape: tuple[int, ...] | None = None
+    ragged: bool = False
+
+
+@dataclass(frozen=True)
+class Flow:
+    """One tensor on an edge: its name where it comes from and where it arrives, and both types."""
+
+    source_name: str
+    target_name: str
+    source_dtype: str | None = None
+    target_dtype: str | None = None
+
+    @property
+    def is_cast(self) -> bool:
+        """Whether the types at both ends are known and differ."""
+        known = None not in (self.source_dtype, self.target_dtype)
+        return known and self.source_dtype != self.target_dtype
+
+
+@dataclass(frozen=True)
+class Edge:
+    """From node to node, by their ids. calls: a call made at run time, instead of a flow."""
+
+    source: str
+    target: str
+    flows: tuple[Flow, ...] = ()
+    calls: bool = False
+
+
+@dataclass(frozen=True)
+class Workflow:
+    """How a step that is an NVTabular workflow is served: compiled, unless there is a reason.
+
+    operators: kinds of compiled operators, and how many of each. kept: why NVTabular runs the
+    others, a sentence for each; empty where all are compiled.
+    """
+
+    operators: tuple[tuple[str, int], ...] = ()
+    not_compiled: str = ""
+    kept: tuple[str, ...] = ()
+
+    @property
+    def mark(self) -> str:
+        """A box's line that says which."""
+        if self.not_compiled:
+            return "not compiled"
+        return "compiled in part: numpy" if self.kept else "compiled: numpy"
+
+
+@dataclass(frozen=True)
+class Node:
+    """One box.
+
+    kind, Merlin's: request, selection, call, inline, subgraph, answer; Triton's: request, step,
+    generated, ensemble, executor, model, answer. model: the model directory that it calls or is.
+    within: the Subgraph operators that it lies in, outermost first. folded: of a box that stands
+    for several, how many; holds: what they are called, and how many of each. workflow: for a step
+    that is one.
+    """
+
+    id: str
+    kind: str
+    title: str
+    detail: str = ""
+    model: str | None = None
+    outputs: tuple[Tensor, ...] = ()
+    within: tuple[str, ...] = ()
+    folded: int = 1
+    holds: tuple[tuple[str, int], ...] = ()
+    workflow: Workflow | None = None
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two graphs; nodes come after those that feed them."""
+
+    title: str
+    nodes: tuple[Node, ...] = ()
+    edges: tuple[Edge, ...] = ()
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why the sides differ at these nodes (none: all over)."""
+
+    text: str
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Tensors that a node puts out and nobody reads."""
+
+    node: str
+    tensors: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Both sides, and how they belong together.
+
+    form: the plan's, None when the archive is refused; then refusal says why, and refused_at names
+    the nodes that it speaks of, where it speaks of any.
+    """
+
+    archive: str
+    model_name: str
+    form: str | None
+    entry: str | None
+    merlin: Side | None = None
+    triton: Side | None = None
+    correspondences: tuple[tuple[str, str], ...] = ()
+    reasons: tuple[Reason, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    notes: tuple[str, ...] = ()
+    refusal: str | None = None
+    refused_at: tuple[str, ...] = ()
+    request: tuple[Tensor, ...] = field(default=())
+    answer: tuple[Tensor, ...] = field(default=())
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """Those that there are."""
+        return tuple(side for side in (self.merlin, self.triton) if side is not None)

@@ -1,0 +1,1 @@
+"""What a load does with an archive: plans its form, holds it against limits, publishes it."""

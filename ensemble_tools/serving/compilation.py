@@ -1,0 +1,148 @@
+"""ServingPlan -> ServingPlan in which NVTabular workflows are programs that need numpy alone.
+
+Only Merlin's own workflow step is replaced, as nvtabular and merlin-systems 23.08 export it; a
+model directory of another kind, or of another release, stays as it is, and the plan says why.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from enum import Enum
+
+from ensemble_tools.archive.executor_template import is_workflow_model
+from ensemble_tools.archive.files import read_bounded
+from ensemble_tools.archive.graph_reader import read_graph_file
+from ensemble_tools.archive.inert_pickle import MAX_PICKLE_BYTES
+from ensemble_tools.archive.model_config import ModelConfig
+from ensemble_tools.archive.repository import ModelRepository
+from ensemble_tools.archive.source_model import WORKFLOW, SourceModel
+from ensemble_tools.archive.workflow_files import PICKLE
+from ensemble_tools.errors import (
+    GraphUnreadable,
+    ResourceLacking,
+    SourceUnreadable,
+    quoted,
+    shortened,
+)
+from ensemble_tools.serving.serving_plan import Compiled, PublishedModel, ServingPlan
+from ensemble_tools.workflows.compiler import compile_workflow
+from ensemble_tools.workflows.errors import NotCompiled
+from ensemble_tools.workflows.program import Input, Program
+
+#: The NVTabular whose operators the compiler knows: the last one.
+_NVTABULAR = ("23.8.0", "23.08.00")
+#: Of the reason why a workflow is not compiled, in characters: it stands in the log.
+_LONGEST_REASON = 1_000
+#: How a pickle names the operator whose table no reader of ours takes apart.
+_JOIN_EXTERNAL = b"nvtabular.ops.join_external"
+
+
+class Compile(Enum):
+    """What becomes of NVTabular workflows.
+
+    AUTO: compiled where the result is certain to be the same. OFF: as they were delivered.
+    """
+
+    AUTO = "auto"
+    OFF = "off"
+
+
+def compile_plan(plan: ServingPlan, repository: ModelRepository) -> ServingPlan:
+    """The plan, with each workflow compiled or the reason why it is not.
+
+    Raises ResourceLacking, SourceUnreadable and MemoryError: they are no reasons to serve another
+    form.
+    """
+    models = tuple(
+        _compile(model, repository.models[model.source_name])
+        if model.source_name in repository.models
+        and repository.models[model.source_name].workflow is not None
+        else model
+        for model in plan.models
+    )
+    return replace(plan, models=models)
+
+
+def _compile(model: PublishedModel, source: SourceModel) -> PublishedModel:
+    try:
+        program, place = _compile_source(source)
+    except NotCompiled as error:
+        return replace(model, not_compiled=_shorten(str(error)))
+    except GraphUnreadable as error:
+        return replace(model, not_compiled=_explain_unreadable(error))
+    except (ResourceLacking, SourceUnreadable, MemoryError):
+        raise
+    except Exception as error:  # what a hostile pickle holds can make anything raise
+        reason = shortened(f"{type(error).__name__}: {error}")
+        return replace(model, not_compiled=f"it cannot be compiled ({reason})")
+    return replace(model, compiled=Compiled(program, place))
+
+
+def _shorten(reason: str) -> str:
+    """A reason can quote what a pickle says, which may be megabytes."""
+    return reason if len(reason) <= _LONGEST_REASON else f"{reason[:_LONGEST_REASON]}…"
+
+
+def _explain_unreadable(error: GraphUnreadable) -> str:
+    """Why the workflow is NVTabular's, which runs what the pickle says and may well read it."""
+    if _JOIN_EXTERNAL in (read_bounded(error.path, MAX_PICKLE_BYTES) or b""):
+        return (
+            "JoinExternal: its table is pickled inside of the workflow, with pandas and dask "
+            f"({error.reason})"
+        )
+    return f"{error.path.name} cannot be read without running it: {error.reason}"
+
+
+def _compile_source(source: SourceModel) -> tuple[Program, str]:
+    assert source.workflow is not None
+    config, version, file = source.config, source.served_version, source.python_file
+    if config is None or version is None or file is None:
+        raise NotCompiled("", (), "the model is not one of the python backend with a config.pbtxt")
+    place = f"{version}/{file}"
+    for path, found in source.workflow.broken:
+        raise NotCompiled("", (), f"{path.name}: {found}")
+    if source.workflow.nvtabular not in _NVTABULAR:
+        raise NotCompiled(
+            "",
+            (),
+            f"it was written by NVTabular {source.workflow.nvtabular or '(not said)'}, and "
+            f"{_NVTABULAR[1]} is what is compiled: export it again with Merlin 23.08",
+        )
+    if not is_workflow_model(source.directory / place):
+        raise NotCompiled("", (), f"{place} is not the one that merlin-systems exports")
+    if config.message.max_batch_size:
+        raise NotCompiled("", (), "its max_batch_size is not 0")
+    if len(source.versions) != 1:
+        raise NotCompiled("", (), "it has several versions")
+    directory = source.directory / str(version) / WORKFLOW
+    program = compile_workflow(read_graph_file(directory / PICKLE), _read_inputs(config), directory)
+    _check_outputs(config, program)
+    return program, place
+
+
+def _read_inputs(config: ModelConfig) -> dict[str, Input]:
+    return {
+        name: Input(tensor.data_type, tuple(tensor.dims)) for name, tensor in config.inputs.items()
+    }
+
+
+def _check_outputs(config: ModelConfig, program: Program) -> None:
+    """The original does not load without them (TritonPythonModel._set_output_dtype)."""
+    names = [output.name for output in program.outputs]
+    tensors = [tensor for output in program.outputs for tensor in output.tensors]
+    absent = [name for name in tensors if name not in config.outputs]
+    if absent:
+        raise NotCompiled("", (), f"config.pbtxt declares no output {quoted(absent[0])}")
+    for parameter in ("cats", "conts"):
+        text = (
+            config.message.parameters[parameter].string_value
+            if (parameter in config.message.parameters)
+            else ""
+        )
+        try:
+            wanted = json.loads(text or "[]")
+        except ValueError as error:
+            raise NotCompiled("", (), f"its parameter {parameter} is no JSON") from error
+        if not isinstance(wanted, list) or any(name not in names for name in wanted):
+            raise NotCompiled("", (), f"its parameter {parameter} names other columns")

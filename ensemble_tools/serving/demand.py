@@ -1,0 +1,149 @@
+"""ServingPlan -> Demand: what its models are, how many instances they have, how large they are.
+
+What a load will take of a machine depends on that. Only this library knows configs and the files
+behind a plan; what such a model takes on this machine is for others to measure. Sizes are asked of
+the file system; no file is opened. The walk is bounded: what is beyond the bound does not count.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from stat import S_ISDIR, S_ISREG
+
+from google.protobuf import text_format
+from tritonclient.grpc import model_config_pb2 as pb
+
+from ensemble_tools.archive.files import SHORTAGES
+from ensemble_tools.archive.model_config import instance_count, served_versions
+from ensemble_tools.serving.serving_plan import PublishedModel, ServingPlan
+
+#: Entries of one plan that are looked at; a SavedModel or an NVTabular workflow has some hundred.
+MAX_ENTRIES = 10_000
+#: Directories in one another; links may lead back.
+MAX_DEPTH = 20
+#: A backend that is a Python program may be named otherwise; an ensemble has no backend.
+ENSEMBLE, PYTHON = "ensemble", "python"
+GENERATED, COMPILED, WORKFLOW = "generated step", "compiled workflow", "workflow"
+EXECUTOR = "executor"
+#: Kinds that are Python programs in processes of their own, whatever the machine's backends are.
+PYTHON_KINDS = frozenset({PYTHON, GENERATED, COMPILED, WORKFLOW, EXECUTOR})
+
+_PLATFORMS = {
+    "pytorch_libtorch": "pytorch",
+    "onnxruntime_onnx": "onnxruntime",
+    "tensorrt_plan": "tensorrt",
+    "tensorflow_savedmodel": "tensorflow",
+    "tensorflow_graphdef": "tensorflow",
+    "ensemble": ENSEMBLE,
+    "merlin_executor": EXECUTOR,
+}
+_GPU, _CPU = pb.ModelInstanceGroup.KIND_GPU, pb.ModelInstanceGroup.KIND_CPU
+
+
+@dataclass(frozen=True)
+class ModelDemand:
+    """One Triton model of a plan.
+
+    kind: one of the names above, or the backend. instances: how many of it tritonserver makes.
+    payload_bytes: of the files in its largest version. gpus: the GPUs that it may use, None for any
+    of them, empty for none.
+    """
+
+    triton_name: str
+    kind: str
+    instances: int
+    payload_bytes: int
+    gpus: tuple[int, ...] | None
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What a plan asks for. identity: the same for copies of an archive, whatever their names."""
+
+    identity: str
+    models: tuple[ModelDemand, ...]
+
+
+def measure_demand(plan: ServingPlan) -> Demand:
+    """What the plan's models are. Blocking for as long as some hundred stat() take.
+
+    The identity is made of forms, names in the archive, and file names with their sizes; contents
+    are not read. What cannot be looked at has no size; raises OSError where that is for a lack of
+    the machine.
+    """
+    digest = hashlib.sha256(plan.form.value.encode())
+    budget = iter(range(MAX_ENTRIES))
+    models = []
+    for model in plan.models:
+        config = _parse_config(model.config_text)
+        kind = _find_kind(model, config)
+        sizes: dict[str, int] = {}
+        instances = instance_count(config)
+        digest.update(f"\n{model.source_name}\0{kind}\0{instances}".encode(errors="replace"))
+        for name, target in model.links:
+            for path, size in _walk_files(target, name, budget):
+                version = path.partition("/")[0]
+                sizes[version] = sizes.get(version, 0) + size
+                digest.update(f"\n{path}\0{size}".encode(errors="replace"))
+        versions = {int(name): size for name, size in sizes.items() if _is_version(name)}
+        instances *= max(1, served_versions(config, versions))
+        largest = max(versions.values(), default=0)
+        models.append(
+            ModelDemand(model.triton_name, kind, instances, largest, _find_gpus(kind, config))
+        )
+    return Demand(digest.hexdigest(), tuple(models))
+
+
+def _is_version(name: str) -> bool:
+    return name.isascii() and name.isdigit()
+
+
+def _parse_config(text: str | None) -> pb.ModelConfig:
+    try:
+        return text_format.Parse(text or "", pb.ModelConfig(), allow_unknown_field=True)
+    except (text_format.ParseError, RecursionError):
+        return pb.ModelConfig()  # tritonserver will say what is wrong with it
+
+
+def _find_kind(model: PublishedModel, config: pb.ModelConfig) -> str:
+    if model.compiled is not None:
+        return WORKFLOW if model.compiled.program.kept else COMPILED
+    if model.not_compiled:
+        return WORKFLOW
+    kind = _PLATFORMS.get(config.platform) or config.backend or PYTHON
+    if config.HasField("ensemble_scheduling"):
+        return ENSEMBLE
+    return GENERATED if kind == PYTHON and model.files and not model.links else kind
+
+
+def _find_gpus(kind: str, config: pb.ModelConfig) -> tuple[int, ...] | None:
+    """A Python model is on the CPU unless its config says otherwise; other backends choose."""
+    groups = [group for group in config.instance_group if group.kind != _CPU]
+    if kind == ENSEMBLE or (config.instance_group and not groups):
+        return ()
+    if kind in PYTHON_KINDS and not any(group.kind == _GPU for group in groups):
+        return ()
+    named = {gpu for group in groups for gpu in group.gpus}
+    return tuple(sorted(named)) if groups and all(group.gpus for group in groups) else None
+
+
+def _walk_files(top: Path, name: str, budget: Iterator[int]) -> Iterator[tuple[str, int]]:
+    """(path in the model's directory, bytes) of the regular files, in order; links are followed."""
+    waiting = [(top, name, 0)]
+    while waiting and next(budget, None) is not None:
+        path, name, depth = waiting.pop()
+        try:
+            found = path.stat()
+            if S_ISREG(found.st_mode):
+                yield name, found.st_size
+            elif S_ISDIR(found.st_mode) and depth < MAX_DEPTH:
+                inside = sorted(os.listdir(path), reverse=True)[-MAX_ENTRIES:]
+                waiting += [(path / child, f"{name}/{child}", depth + 1) for child in inside]
+        except OSError as error:
+            if error.errno in SHORTAGES:
+                raise
+            continue

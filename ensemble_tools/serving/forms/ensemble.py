@@ -1,0 +1,196 @@
+"""PURE. An executor model whose children are served, in the ensemble that takes its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from ensemble_tools.archive.executor_graph import ExecutorGraph
+from ensemble_tools.archive.model_config import print_model_config
+from ensemble_tools.archive.repository import ModelRepository
+from ensemble_tools.archive.source_model import CONFIG_FILE, SourceModel
+from ensemble_tools.ensembles.edges import list_answer_columns, list_request_columns
+from ensemble_tools.ensembles.ensemble_form import EnsembleForm, form_ensemble
+from ensemble_tools.ensembles.operator_kinds import has_foreign_operators
+from ensemble_tools.ensembles.render import GeneratedModel
+from ensemble_tools.ensembles.wiring import Wiring, wire
+from ensemble_tools.errors import GraphNotExpressible
+from ensemble_tools.serving.children import find_called_by_name, find_child, gather_steps
+from ensemble_tools.serving.forms.overlay import (
+    add_input,
+    describe_doubts,
+    describe_left_out,
+    overlay_model,
+)
+from ensemble_tools.serving.namespace import Namespace
+from ensemble_tools.serving.servability import Rules, check_ensemble, check_servable
+from ensemble_tools.serving.serving_plan import Form, PublishedModel, ServingPlan
+from ensemble_tools.serving.setting_names import SettingNames
+
+
+def plan_as_ensemble(
+    repository: ModelRepository, graph: ExecutorGraph, namespace: Namespace, rules: Rules
+) -> ServingPlan:
+    """The children, and what is generated around them.
+
+    Raises GraphNotExpressible where only the executor itself gives its numbers, ArchiveError and
+    IllegalName.
+    """
+    form = _form(repository, graph, namespace, rules)
+    executor = repository.entry
+    children = [repository.models[name] for name in form.calls]
+    steps = gather_steps(children, repository.models, repository.calls)
+    names = {step.name: namespace.step(step.name) for step in steps}
+    if form.step_alone is not None:
+        names[form.step_alone] = namespace.entry
+    published = [overlay_model(step, names, repository.calls) for step in steps]
+    published = [add_input(model, form.waits.get(model.source_name)) for model in published]
+    published += [_publish_generated(model, executor, namespace) for model in form.models]
+    called = (*find_called_by_name((*steps, executor), repository.calls), *form.called)
+    return ServingPlan(
+        namespace.model_name,
+        _name_form(form),
+        namespace.entry,
+        tuple(published),
+        called=tuple(namespace.step(name) for name in called),
+        reasons=form.reasons,
+        notes=(
+            *form.notes,
+            *_describe_waits(form),
+            *describe_left_out(repository, {**names, executor.name: namespace.entry}),
+        ),
+        doubts=(
+            *describe_doubts(steps),
+            *describe_doubts([executor], "it is not passed on to the ensemble"),
+        ),
+    )
+
+
+def _form(
+    repository: ModelRepository, graph: ExecutorGraph, namespace: Namespace, rules: Rules
+) -> EnsembleForm:
+    """The ensemble, once the archive has been found to be all that it depends on."""
+    executor, names = repository.entry, rules.names
+    assert executor.config is not None
+    assert executor.graph_path is not None
+    _check_template(graph, executor.graph_path.parent.parent, names)
+    wiring = wire(
+        graph,
+        list_request_columns(executor.config),
+        list_answer_columns(executor.config),
+        executor.graph_path,
+    )
+    called = [find_child(repository, call.model_name) for call in wiring.calls]
+    steps = gather_steps(called, repository.models, repository.calls)
+    for step in steps:
+        check_servable(step, rules)
+        check_ensemble(step)
+    _check_all_known(wiring, graph, repository, steps, names)
+    form = form_ensemble(
+        wiring,
+        executor,
+        {step.name: step for step in steps},
+        namespace.step,
+        names.executor_remedy,
+        frozenset(name for called in repository.calls.values() for name in called),
+    )
+    _check_release(form, graph, executor.graph_path, names)
+    return form
+
+
+def _name_form(form: EnsembleForm) -> Form:
+    if form.step_alone is not None:
+        return Form.STEP_ALONE
+    return Form.PURE_ENSEMBLE if form.is_pure else Form.STEPPED_ENSEMBLE
+
+
+def _check_template(graph: ExecutorGraph, version: Path, names: SettingNames) -> None:
+    if graph.customised:
+        raise GraphNotExpressible(
+            version / "model.py",
+            "the executor",
+            (),
+            f"model.py is not the one that merlin-systems exports ({graph.customised}): what it "
+            "adds would be lost in an ensemble",
+            names.executor_remedy,
+        )
+
+
+def _check_all_known(
+    wiring: Wiring,
+    graph: ExecutorGraph,
+    repository: ModelRepository,
+    steps: Iterable[SourceModel],
+    names: SettingNames,
+) -> None:
+    """A user's own operator may call models by itself: then only the executor knows the calls."""
+    others = repository.models.keys() - {step.name for step in steps} - {repository.entry.name}
+    if not wiring.inlines or not (others or (has_foreign_operators(graph) and wiring.calls)):
+        return
+    inlines = [*wiring.inlines.values()]
+    foreign = [inline for inline in inlines if inline.foreign] or inlines
+    may_call = min(others) if others else wiring.calls[0].model_name
+    raise GraphNotExpressible(
+        repository.graph_path or repository.path,
+        foreign[0].operator,
+        foreign[0].columns,
+        f"this inline operator may call the model {may_call} by itself, which only the executor "
+        "lets it do",
+        names.executor_remedy,
+    )
+
+
+def _check_release(
+    form: EnsembleForm, graph: ExecutorGraph, path: Path, names: SettingNames
+) -> None:
+    """Generated steps do what the executor does since 23.06; what an older one does, it knows."""
+    if graph.outdated and any(model.source is not None for model in form.models):
+        raise GraphNotExpressible(
+            path,
+            "the executor",
+            (),
+            f"merlin-systems {graph.outdated} wrote it, whose executor converts columns in another "
+            f"way than those since 23.06 ({form.reasons[0]})",
+            "export it again with merlin-systems 23.08, or "
+            f"{names.rewrite}=auto serves the executor",
+        )
+
+
+def _publish_generated(
+    model: GeneratedModel, executor: SourceModel, namespace: Namespace
+) -> PublishedModel:
+    name = namespace.entry if model.name is None else namespace.step(model.name)
+    assert executor.graph_path is not None
+    return PublishedModel(
+        name,
+        model.name or executor.name,
+        print_model_config(model.config),
+        _link_beside_program(executor, executor.graph_path) if model.with_graph else (),
+        (1,) if model.source is None else (),
+        (("1/model.py", model.source),) if model.source is not None else (),
+    )
+
+
+def _link_beside_program(executor: SourceModel, graph: Path) -> tuple[tuple[str, Path], ...]:
+    """Links to what the executor has: the graph, modules of its operators, its environment."""
+    version = graph.parent.parent
+    inside = sorted(name.rstrip("/") for name in executor.payload[int(version.name)])
+    around = (
+        name
+        for name in executor.entries
+        if name != CONFIG_FILE and name not in map(str, executor.versions)
+    )
+    left_out = {executor.python_file, "__pycache__"}
+    return (
+        *((f"1/{name}", version / name) for name in inside if name not in left_out),
+        *((name, executor.directory / name) for name in around),
+    )
+
+
+def _describe_waits(form: EnsembleForm) -> tuple[str, ...]:
+    """A sentence for each child that is given one input more."""
+    return tuple(
+        f"{name} waits for another step by its input {after.name!r}, which it does not read: "
+        "tritonserver never releases a request in which a step errs while another one runs"
+        for name, after in form.waits.items()
+    )

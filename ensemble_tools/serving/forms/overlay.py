@@ -1,0 +1,83 @@
+"""PURE. A delivered model -> what is published of it, and sentences about what is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from tritonclient.grpc import model_config_pb2 as pb
+
+from ensemble_tools.archive.model_config import print_model_config
+from ensemble_tools.archive.repository import ModelRepository
+from ensemble_tools.archive.source_model import CONFIG_FILE, SourceModel
+from ensemble_tools.serving.serving_plan import PublishedModel
+from ensemble_tools.steps.sources import named_calls_source
+
+
+def overlay_model(
+    model: SourceModel, names: Mapping[str, str], calls: Mapping[str, Iterable[str]] | None = None
+) -> PublishedModel:
+    """An overlay of the model's directory: everything in it linked, the names replaced.
+
+    calls: models that are in it call others by names, which are mapped for them.
+    """
+    versions = (model.config.specific_versions if model.config else None) or (1,)
+    missing = versions if model.is_ensemble and not model.versions else ()
+    links = tuple((name, model.directory / name) for name in model.entries if name != CONFIG_FILE)
+    aside, files = _map_calls(model, names) if calls and model.name in calls else ((), ())
+    return PublishedModel(
+        names[model.name],
+        model.name,
+        model.config.renamed(names[model.name], names) if model.config else None,
+        (*links, *aside),
+        missing,
+        files,
+    )
+
+
+def add_input(model: PublishedModel, after: pb.ModelInput | None) -> PublishedModel:
+    """The model with one input more, which it does not read: it runs once that is there."""
+    if after is None:
+        return model
+    added = print_model_config(pb.ModelConfig(input=[after]))
+    return replace(model, config_text=f"{(model.config_text or '').rstrip()}\n{added}")
+
+
+def describe_doubts(
+    models: Iterable[SourceModel], what_becomes_of_it: str = "it is passed on as it is"
+) -> tuple[str, ...]:
+    """A sentence for each config with a field that is passed on without being understood."""
+    return tuple(
+        f"{model.name}/{CONFIG_FILE} has a field that this container does not know "
+        f"({model.config.unknown_field}); {what_becomes_of_it}"
+        for model in models
+        if model.config and model.config.unknown_field
+    )
+
+
+def describe_left_out(repository: ModelRepository, names: Mapping[str, str]) -> tuple[str, ...]:
+    """A sentence for each model of the archive that is not among the names."""
+    return tuple(
+        f"{name} is not served: the entry model {repository.entry.name} does not use it"
+        for name in sorted(repository.models.keys() - names.keys())
+    )
+
+
+def _map_calls(
+    model: SourceModel, names: Mapping[str, str]
+) -> tuple[tuple[tuple[str, Path], ...], tuple[tuple[str, str], ...]]:
+    """Links and files that put a generated file in front of what the python backend runs.
+
+    In every version that has such a file; it is linked beside the generated one, which runs it.
+    """
+    file = model.python_file or ""
+    links, files = [], []
+    for version, found in model.payload.items():
+        if file in found and file.endswith(".py"):
+            aside = f"{file.removesuffix('.py')}_as_delivered.py"
+            while aside in found:
+                aside = f"_{aside}"
+            links.append((f"{version}/{aside}", model.directory / str(version) / file))
+            files.append((f"{version}/{file}", named_calls_source(aside, names)))
+    return tuple(links), tuple(files)

@@ -1,0 +1,97 @@
+"""What each command begins with: an extracted archive, its graph, and its plan or the refusal."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ensemble_tools.archive.executor_graph import ExecutorGraph
+from ensemble_tools.archive.graph_reader import read_executor_graph
+from ensemble_tools.archive.repository import ModelRepository, read_repository
+from ensemble_tools.errors import ArchiveError, PackedArchive
+from ensemble_tools.serving.compilation import Compile, compile_plan
+from ensemble_tools.serving.namespace import Namespace
+from ensemble_tools.serving.plan import plan
+from ensemble_tools.serving.publish import publish
+from ensemble_tools.serving.serving_plan import Rewrite, ServingPlan
+from ensemble_tools.serving.setting_names import SettingNames
+
+
+@dataclass(frozen=True)
+class Archive:
+    """One archive as the container sees it: exactly one of plan and refusal is there.
+
+    graph is None when the entry model is no executor, or when its graph could not be read.
+    """
+
+    repository: ModelRepository
+    graph: ExecutorGraph | None = None
+    plan: ServingPlan | None = None
+    refusal: ArchiveError | None = None
+
+
+def open_repository(path: Path) -> ModelRepository:
+    """read_repository, with a hint for who gives the packed archive itself."""
+    if path.is_file():
+        raise PackedArchive(path)
+    return read_repository(path)
+
+
+def read_archive(
+    path: Path,
+    model_name: str,
+    *,
+    strict: bool = True,
+    rewrite: Rewrite = Rewrite.AUTO,
+    workflows: Compile = Compile.OFF,
+    names: SettingNames | None = None,
+) -> Archive:
+    """Read and plan as a load would. Nothing is run, nothing is changed.
+
+    workflows: whether those of NVTabular are compiled; then their category files are read, too.
+    names: what messages call the settings.
+    Raises EnsembleToolsError for what cannot even be looked at; a refusal of the archive's content
+    is part of the answer.
+    """
+    namespace = Namespace(model_name)
+    repository = open_repository(path)
+    graph = None
+    try:
+        graph = read_executor_graph(repository)
+        serving = plan(repository, graph, namespace, strict=strict, rewrite=rewrite, names=names)
+        if workflows is Compile.AUTO:
+            serving = try_compilation(serving, repository)
+    except ArchiveError as error:
+        return Archive(repository, graph, refusal=error)
+    return Archive(repository, graph, plan=serving)
+
+
+def try_compilation(serving: ServingPlan, repository: ModelRepository) -> ServingPlan:
+    """The plan as it would be published with compiled workflows.
+
+    A category file may be unusable, and only reading it tells: what is compiled is published into a
+    temporary directory, which is then thrown away. Raises OSError when that cannot be written,
+    PayloadBroken for a category file that nothing can read.
+    """
+    serving = compile_plan(serving, repository)
+    compiled = tuple(model for model in serving.models if model.compiled)
+    with tempfile.TemporaryDirectory(prefix="compiled-") as directory:
+        published = publish(replace(serving, models=compiled), Path(directory))
+    tried = {model.triton_name: model for model in published.models}
+    models = tuple(tried.get(model.triton_name, model) for model in serving.models)
+    return replace(serving, models=models)
+
+
+def describe_operators(operators: Mapping[str, int]) -> str:
+    """How many operators of which kind a program has, for people."""
+    return ", ".join(f"{count} {kind}" for kind, count in operators.items()) or "no operators"
+
+
+def require_plan(archive: Archive) -> ServingPlan:
+    """The plan; raises the refusal where there is none."""
+    if archive.plan is None:
+        assert archive.refusal is not None, "an archive has a plan or a refusal"
+        raise archive.refusal
+    return archive.plan

@@ -1,0 +1,202 @@
+"""ServingPlan -> directories in the serving repository, by rename; retract takes them away.
+
+Each published model is an overlay: its config.pbtxt is ours, every other file is a symbolic link to
+what SageMaker delivered, which is never changed. Directories are made anew: Triton's python stubs
+write `__pycache__` beside what they import, whatever PYTHONDONTWRITEBYTECODE says (seen with 2.36
+and 2.51). A model is made whole under a hidden name and then renamed, so tritonserver never sees
+half of one. A compiled workflow's tables are written where they will lie; if its category files
+turn out to be unusable, or a check finds that it is not NVTabular's equal, the workflow is
+published as it was delivered. A check runs the archive's own code, so it comes when nothing else is
+left that could refuse the archive.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+from ensemble_tools.archive.source_model import CONFIG_FILE
+from ensemble_tools.errors import PayloadBroken, shortened
+from ensemble_tools.serving.serving_plan import PublishedModel, ServingPlan
+from ensemble_tools.workflows.program import Plain, Table, program_text
+from ensemble_tools.workflows.tables import TableBroken, TableUnusable, write_tables
+
+_STAGING_PREFIX = ".staging-"
+#: Directories in one another, in a model directory; a SavedModel or a python package has some ten.
+MAX_DEPTH = 100
+#: Entries that are reached through links to directories: a few such links can multiply without end.
+MAX_BELOW_LINKS = 10_000
+
+_Identity = tuple[int, int]
+
+
+#: Writes tables into a directory; the rows of program.json. Raises TableUnusable.
+TableWriter = Callable[[Sequence[Table], Path], list[dict[str, Plain]]]
+#: A compiled model and its directory -> why it may not be served compiled, empty for nothing.
+WorkflowCheck = Callable[[PublishedModel, Path], str]
+#: What a compiled workflow is published as, beside the file that Triton runs.
+_WHOLE, _PART = "compiled_model.py", "partly_compiled_model.py"
+_RUNTIME, _TABLES, _PROGRAM = "compiled_workflow", "tables", "program.json"
+
+
+def publish(
+    plan: ServingPlan,
+    serving_repository: Path,
+    write: TableWriter = write_tables,
+    check: WorkflowCheck | None = None,
+) -> ServingPlan:
+    """Write the plan's model directories; on an error nothing of the plan is left behind.
+
+    Answers with the plan as it was published: a workflow whose category files are unusable, or that
+    fails the check, is not compiled in it. Blocking. Raises OSError (no space, name taken):
+    FileExistsError means that a name is in use. Raises PayloadBroken for a category file that
+    NVTabular cannot read either.
+    """
+    staging = Path(tempfile.mkdtemp(prefix=_STAGING_PREFIX, dir=serving_repository))
+    published: list[Path] = []
+    try:
+        models = [_write_whole(model, staging / model.triton_name, write) for model in plan.models]
+        for model in models:
+            _check_name_free(serving_repository / model.triton_name)
+        models = [_check(model, staging / model.triton_name, check) for model in models]
+        for model in models:
+            target = serving_repository / model.triton_name
+            _check_name_free(target)
+            (staging / model.triton_name).rename(target)
+            published.append(target)
+    except BaseException:
+        for target in published:
+            shutil.rmtree(target, ignore_errors=True)
+        raise
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    return replace(plan, models=tuple(models))
+
+
+def retract(plan: ServingPlan, serving_repository: Path) -> None:
+    """Remove the plan's model directories; those already gone are no error. Blocking."""
+    for model in plan.models:
+        shutil.rmtree(serving_repository / model.triton_name, ignore_errors=True)
+
+
+def _check_name_free(target: Path) -> None:
+    if target.exists():
+        raise FileExistsError(errno.EEXIST, "the name is in use", str(target))
+
+
+def _write_whole(model: PublishedModel, directory: Path, write: TableWriter) -> PublishedModel:
+    _write_overlay(model, directory)
+    return put_compiled(model, directory, write)
+
+
+def _check(model: PublishedModel, directory: Path, check: WorkflowCheck | None) -> PublishedModel:
+    reason = check(model, directory) if check is not None and model.compiled is not None else ""
+    if not reason:
+        return model
+    shutil.rmtree(directory)
+    _write_overlay(model, directory)
+    return replace(model, compiled=None, not_compiled=reason)
+
+
+def put_compiled(
+    model: PublishedModel, directory: Path, write: TableWriter = write_tables
+) -> PublishedModel:
+    """Put the model's compiled workflow into its directory, in the place of what is there.
+
+    Answers with the model as it then is: not compiled where its category files are unusable. Raises
+    PayloadBroken.
+    """
+    if model.compiled is None:
+        return model
+    version = directory / Path(model.compiled.place).parts[0]
+    tables = version / _TABLES
+    try:
+        _check_free(version)
+        tables.mkdir()
+        rows = write(model.compiled.program.tables, tables)
+    except TableBroken as error:
+        raise PayloadBroken(error.path, error.found, "export it again") from error
+    except TableUnusable as error:
+        shutil.rmtree(tables, ignore_errors=True)
+        return replace(model, compiled=None, not_compiled=str(error))
+    (tables / _PROGRAM).write_text(program_text(model.compiled.program, rows), encoding="utf-8")
+    for name, text in _read_runtime().items():
+        _put(directory / Path(model.compiled.place).parent / _RUNTIME / name, text)
+    whole = not model.compiled.program.kept
+    _put(directory / model.compiled.place, _read_model_file(_WHOLE if whole else _PART))
+    return model
+
+
+def _check_free(version: Path) -> None:
+    for name in (_TABLES, _RUNTIME):
+        if os.path.lexists(version / name):
+            raise TableUnusable(f"it has a {name}/ of its own")
+
+
+@cache
+def _read_runtime() -> dict[str, str]:
+    """Its files' texts, by their places in it."""
+    root = Path(str(files("ensemble_tools.workflows").joinpath("runtime")))
+    return {str(path.relative_to(root)): path.read_text("utf-8") for path in root.rglob("*.py")}
+
+
+@cache
+def _read_model_file(name: str) -> str:
+    return files("ensemble_tools.workflows").joinpath(name).read_text("utf-8")
+
+
+def _put(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)  # a link: writing to it would change what was delivered
+    path.write_text(text, encoding="utf-8")
+
+
+def _write_overlay(model: PublishedModel, directory: Path) -> None:
+    directory.mkdir()
+    if model.config_text is not None:
+        (directory / CONFIG_FILE).write_text(model.config_text, encoding="utf-8")
+    for name, target in model.links:
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        _link(target.parent.resolve() / target.name, directory / name)
+    for version in model.empty_versions:
+        (directory / str(version)).mkdir()
+    for name, text in model.files:
+        _put(directory / name, text)
+
+
+def _link(source: Path, place: Path) -> None:
+    """Links to files in directories of our own; a link to a directory is followed.
+
+    A link that leads nowhere, or back to a directory that it is in, is linked to as it is. Raises
+    OSError for what goes on for ever, or nearly.
+    """
+    made_below_links = 0
+    waiting: list[tuple[Path, Path, tuple[_Identity, ...], bool]] = [(source, place, (), False)]
+    while waiting:
+        source, place, above, below_link = waiting.pop()
+        made_below_links += below_link
+        if made_below_links > MAX_BELOW_LINKS:
+            reason = f"its links to directories lead to more than {MAX_BELOW_LINKS} entries"
+            raise OSError(errno.ELOOP, reason, shortened(str(source)))
+        if not source.is_dir() or _identify(source) in above:
+            place.symlink_to(source)
+            continue
+        if len(above) >= MAX_DEPTH:
+            reason = f"directories are nested more than {MAX_DEPTH} deep"
+            raise OSError(errno.ENAMETOOLONG, reason, shortened(str(source)))
+        place.mkdir()
+        inside = (*above, _identify(source))
+        below = below_link or source.is_symlink()
+        waiting += [(child, place / child.name, inside, below) for child in source.iterdir()]
+
+
+def _identify(path: Path) -> _Identity:
+    found = path.stat()
+    return found.st_dev, found.st_ino

@@ -1,0 +1,281 @@
+"""PURE. What Triton must find in a delivered model, checked before Triton is asked.
+
+tritonserver's own messages for these speak of its internals; some of these faults it accepts, and
+then answers nothing for ever (an ensemble whose tensors go in a circle).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ensemble_tools.archive.config_files import check_names
+from ensemble_tools.archive.model_config import EnsembleStep, ModelConfig
+from ensemble_tools.archive.source_model import SourceModel
+from ensemble_tools.archive.workflow_files import WorkflowFiles
+from ensemble_tools.errors import (
+    ConfigIncomplete,
+    EnsembleInvalid,
+    PayloadBroken,
+    PayloadMissing,
+    ReleaseUnfit,
+)
+from ensemble_tools.serving.setting_names import SettingNames
+
+#: Platform (the older word) -> backend, as Triton's model_config_utils derives it.
+_PLATFORM_BACKENDS = {
+    "pytorch_libtorch": "pytorch",
+    "onnxruntime_onnx": "onnxruntime",
+    "tensorrt_plan": "tensorrt",
+    "tensorflow_savedmodel": "tensorflow",
+    "tensorflow_graphdef": "tensorflow",
+}
+#: Backend -> the file that it loads from a version directory, unless default_model_filename is set.
+_PAYLOADS = {
+    "python": ("model.py",),
+    "pytorch": ("model.pt",),
+    "onnxruntime": ("model.onnx", "model.onnx/"),
+    "tensorrt": ("model.plan",),
+    "tensorflow": ("model.savedmodel/", "model.graphdef"),
+    "openvino": ("model.xml",),
+}
+#: Workflows from before it load in later releases and fail at each request (seen: 23.05 in 23.08).
+_CHANGED = (23, 6)
+_DECLARE = "declare it: Triton does not complete the config of an ensemble"
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What models are held against.
+
+    strict: inputs and outputs must be declared, as without auto-completion. nvtabular: the version
+    that the models' Python has, empty when it is not known. names: what messages call the settings.
+    under_executor: the models belong to an executor's graph, where strictness is a must: the edges
+    of its ensemble are checked before any backend could be asked.
+    """
+
+    strict: bool
+    nvtabular: str
+    names: SettingNames
+    under_executor: bool = False
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether configs must be whole."""
+        return self.strict or self.under_executor
+
+
+def check_servable(model: SourceModel, rules: Rules) -> None:
+    """Raise ConfigIncomplete, PayloadMissing, PayloadBroken or ReleaseUnfit when it cannot answer,
+    NamesOutside when it names what is not its own.
+    """
+    config = model.config
+    if config is not None:
+        check_names(model.config_path, config)
+        _check_config(model, config, rules)
+    elif rules.is_strict:
+        raise ConfigIncomplete(model.config_path, "the whole file", _advise_writing(rules))
+    if not model.is_ensemble:
+        _check_payload(model, config)
+    if model.workflow is not None:
+        _check_workflow(model, model.workflow, rules.nvtabular)
+
+
+def _advise_writing(rules: Rules) -> str:
+    if rules.under_executor:
+        return _advise_export(rules.names)
+    setting = rules.names.auto_complete
+    return f"write a config.pbtxt, or set {setting}=true to let Triton make one"
+
+
+def _advise(model: SourceModel, rules: Rules) -> str:
+    """What to do about a field that is missing."""
+    if rules.under_executor:
+        return _advise_export(rules.names)
+    if model.is_ensemble:  # an ensemble is never completed
+        return _DECLARE
+    setting = rules.names.auto_complete
+    return f"add it, or set {setting}=true to let Triton ask the backend for it"
+
+
+def _advise_export(names: SettingNames) -> str:
+    return (
+        "export the model again, or declare it: the ensemble in the executor's place is made of "
+        f"what configs say, whatever {names.auto_complete} is"
+    )
+
+
+def _check_config(model: SourceModel, config: ModelConfig, rules: Rules) -> None:
+    if model.is_ensemble:
+        if not config.steps:
+            raise ConfigIncomplete(
+                model.config_path, "ensemble_scheduling.step", "name at least one step"
+            )
+    elif not rules.is_strict:
+        return
+    remedy = _advise(model, rules)
+    for field, tensors in (("input", config.inputs), ("output", config.outputs)):
+        if not tensors:
+            raise ConfigIncomplete(model.config_path, field, remedy)
+        for name, tensor in tensors.items():
+            if not name:
+                raise ConfigIncomplete(model.config_path, f"{field}.name", "name every tensor")
+            if tensor.data_type == "TYPE_INVALID":
+                raise ConfigIncomplete(model.config_path, f"{field}[{name!r}].data_type", remedy)
+
+
+def _check_payload(model: SourceModel, config: ModelConfig | None) -> None:
+    if not model.versions:
+        raise PayloadMissing(
+            model.directory,
+            "no version directory in it; expected one such as 1/ that holds what is to be loaded",
+        )
+    version = _find_served_version(model, config)
+    found = model.payload[version]
+    directory = model.directory / str(version)
+    expected = _find_expected_payload(config)
+    if "model.pt/" in found and expected == ("model.pt",):
+        raise PayloadMissing(
+            directory / "model.pt",
+            "it is a directory, as merlin saves a model that was not traced; expected the file "
+            "that torch.jit.save writes: trace the model (torch.jit.trace) before it is exported",
+        )
+    if not found or (expected and not found.intersection(expected)):
+        wanted = " or ".join(expected) or "the model's files"
+        shown = ", ".join(sorted(found)[:10]) or "nothing"
+        raise PayloadMissing(directory, f"expected {wanted} in it, found {shown}")
+
+
+def _check_workflow(model: SourceModel, workflow: WorkflowFiles, nvtabular: str) -> None:
+    """Raise PayloadMissing, PayloadBroken or ReleaseUnfit where a workflow could not answer."""
+    if workflow.missing:
+        raise PayloadMissing(
+            workflow.missing[0],
+            "there is no such file, and it is part of the workflow; export it again, or add it",
+        )
+    for path, found in workflow.broken:
+        raise PayloadBroken(path, found, "export it again")
+    written, installed = _parse_release(workflow.nvtabular), _parse_release(nvtabular)
+    if written and installed and written < _CHANGED <= installed:
+        raise ReleaseUnfit(
+            model.directory,
+            f"its workflow was written by nvtabular {workflow.nvtabular}, and the models' Python "
+            f"has {nvtabular}, which cannot run workflows from before 23.06",
+            "export it again with Merlin 23.08, or use an image of its own release",
+        )
+
+
+def _parse_release(version: str) -> tuple[int, ...]:
+    """Of a version the numbers of its release, such as (23, 6); none when it is no such version."""
+    found = re.match(r"([0-9]{1,6})(?:\.([0-9]{1,6})(?![0-9])|$)", version)
+    return tuple(int(part) for part in found.groups() if part) if found else ()
+
+
+def _find_served_version(model: SourceModel, config: ModelConfig | None) -> int:
+    """The version that answers; raises PayloadMissing when the policy names one that is not there.
+
+    Triton writes a line about it and serves the others, so another model than meant may answer.
+    """
+    specific = config.specific_versions if config else None
+    missing = sorted(set(specific or ()) - set(model.versions))
+    if missing or model.served_version is None:
+        wanted = ", ".join(str(version) for version in missing[:10]) or "no version"
+        there = ", ".join(str(version) for version in model.versions[:10])
+        raise PayloadMissing(
+            model.config_path,
+            f"its version_policy names {wanted}, and the version directories are {there}; add "
+            "what is missing, or change the policy",
+        )
+    return model.served_version
+
+
+def _find_expected_payload(config: ModelConfig | None) -> tuple[str, ...]:
+    if config is None:
+        return ()
+    if config.message.default_model_filename:
+        name = str(config.message.default_model_filename)
+        return (name, f"{name}/")
+    if config.message.cc_model_filenames:
+        return ()
+    return _PAYLOADS.get(config.backend or _PLATFORM_BACKENDS.get(config.platform, ""), ())
+
+
+def check_ensemble(model: SourceModel) -> None:
+    """Raise EnsembleInvalid unless every tensor of the ensemble comes to exist.
+
+    A model that is no ensemble passes.
+    """
+    if not model.is_ensemble or model.config is None:
+        return
+    produced = _check_producers(model, model.config)
+    known = _find_existing(model, model.config, produced)
+    for name in model.config.outputs:
+        if name not in known:
+            raise EnsembleInvalid(
+                model.config_path,
+                f"no step puts out the ensemble's output {name!r}",
+                "map a step's output to it",
+            )
+
+
+def _find_existing(
+    model: SourceModel, config: ModelConfig, produced: Mapping[str, str]
+) -> set[str]:
+    """All tensors, by running each step once what it reads is there; raises EnsembleInvalid."""
+    readers: dict[str, list[int]] = {}
+    missing = [set(step.inputs.values()) for step in config.steps]
+    for number, tensors in enumerate(missing):
+        for tensor in tensors:
+            readers.setdefault(tensor, []).append(number)
+    new = [*config.inputs]
+    for number, tensors in enumerate(missing):
+        if not tensors:
+            new.extend(config.steps[number].outputs.values())
+    known: set[str] = set()
+    while new:
+        tensor = new.pop()
+        known.add(tensor)
+        for number in readers.pop(tensor, ()):
+            missing[number].discard(tensor)
+            if not missing[number]:
+                new.extend(config.steps[number].outputs.values())
+    for step, tensors in zip(config.steps, missing, strict=True):
+        if tensors:
+            raise _refuse_never_ready(model, step, produced, known)
+    return known
+
+
+def _check_producers(model: SourceModel, config: ModelConfig) -> dict[str, str]:
+    """Ensemble tensor -> the step that puts it out; each may have only one."""
+    produced: dict[str, str] = {}
+    for step in config.steps:
+        for tensor in step.outputs.values():
+            if tensor in produced or tensor in config.inputs:
+                other = produced.get(tensor, "the request")
+                raise EnsembleInvalid(
+                    model.config_path,
+                    f"the ensemble tensor {tensor!r} comes from {other} and from {step.model_name}",
+                    "give each of them a name of its own in output_map",
+                )
+            produced[tensor] = step.model_name
+    return produced
+
+
+def _refuse_never_ready(
+    model: SourceModel, step: EnsembleStep, produced: Mapping[str, str], known: set[str]
+) -> EnsembleInvalid:
+    tensor = next(tensor for tensor in step.inputs.values() if tensor not in known)
+    if tensor in produced:
+        return EnsembleInvalid(
+            model.config_path,
+            f"the steps go in a circle: {step.model_name} needs the tensor {tensor!r} of "
+            f"{produced[tensor]}, which waits for it",
+            "break the circle in input_map",
+        )
+    return EnsembleInvalid(
+        model.config_path,
+        f"the step {step.model_name} needs the tensor {tensor!r}, which no step and no input "
+        "provides",
+        "map it to an input or to another step's output",
+    )

@@ -1,0 +1,121 @@
+"""How an archive is served: the model directories that Triton will be given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from ensemble_tools.workflows.program import Program
+
+
+class Form(Enum):
+    """How a model is served."""
+
+    PURE_ENSEMBLE = "pure ensemble"
+    STEP_ALONE = "the only step itself"
+    STEPPED_ENSEMBLE = "ensemble with generated steps"
+    EXECUTOR = "executor"
+    AS_DELIVERED = "as delivered"
+
+
+class Rewrite(Enum):
+    """What may become of an executor model.
+
+    AUTO: the first form that gives the executor's numbers. ENSEMBLE: an ensemble or nothing.
+    EXECUTOR: the executor itself, whatever the graph.
+    """
+
+    AUTO = "auto"
+    ENSEMBLE = "ensemble"
+    EXECUTOR = "executor"
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """An NVTabular workflow as a program that needs numpy alone.
+
+    place: the model's program file, in its directory, whose place the compiled one takes.
+    """
+
+    program: Program
+    place: str
+
+
+@dataclass(frozen=True)
+class PublishedModel:
+    """One model directory of the serving repository.
+
+    source_name: the model it was in the archive. config_text: its config.pbtxt, None for none.
+    links: names in the directory and what each stands for, files by links.
+    files: paths in the directory, such as `1/model.py`, and the text of each: generated ones, which
+    take the place of what is linked there.
+    empty_versions: version directories that are made because Triton wants one and there is nothing
+    to put into it. compiled: what is published in the place of its workflow; not_compiled: why a
+    workflow is published as delivered, empty for other models.
+    """
+
+    triton_name: str
+    source_name: str
+    config_text: str | None
+    links: tuple[tuple[str, Path], ...] = ()
+    empty_versions: tuple[int, ...] = ()
+    files: tuple[tuple[str, str], ...] = ()
+    compiled: Compiled | None = None
+    not_compiled: str = ""
+
+
+@dataclass(frozen=True)
+class ServingPlan:
+    """Everything that serves one SageMaker model; steps before the models that need them.
+
+    called: Triton names of models that python models call by name, in the order in which they are
+    loaded; tritonserver loads an ensemble's steps with it, but knows nothing of such calls.
+    reasons: why the forms that come before this one were not taken, a sentence for each place.
+    notes are sentences for people: what was left out and why. doubts are sentences about what was
+    passed on without being understood, for the message of a load that then fails.
+    """
+
+    model_name: str
+    form: Form
+    entry: str
+    models: tuple[PublishedModel, ...]
+    called: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def triton_names(self) -> tuple[str, ...]:
+        """Every Triton model of the plan, the entry model last."""
+        return tuple(model.triton_name for model in self.models)
+
+    @property
+    def source_names(self) -> Mapping[str, str]:
+        """Triton name -> the model's name in the archive, for messages."""
+        return {model.triton_name: model.source_name for model in self.models}
+
+    @property
+    def compiled(self) -> int:
+        """How many of its models are compiled workflows."""
+        return sum(model.compiled is not None for model in self.models)
+
+    @property
+    def not_compiled(self) -> tuple[str, ...]:
+        """Why NVTabular itself serves a workflow; a sentence for each."""
+        return tuple(
+            f"{model.source_name}: {model.not_compiled}"
+            for model in self.models
+            if model.not_compiled
+        )
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """Which operators of compiled workflows NVTabular runs, and why; a sentence for each."""
+        return tuple(
+            f"{model.source_name}: {kept.reason}"
+            for model in self.models
+            if model.compiled is not None
+            for kept in model.compiled.program.kept
+        )

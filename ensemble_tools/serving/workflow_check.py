@@ -1,0 +1,72 @@
+"""PURE: what the program that compares a compiled workflow with NVTabular reads, and its verdict.
+
+`workflows/check_model.py` is that program; who has a process for it joins the two.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from google.protobuf import json_format, text_format
+from tritonclient.grpc import model_config_pb2 as pb
+
+from ensemble_tools.serving.serving_plan import PublishedModel
+
+#: Of a difference, what a log shows, in characters: it names what others chose.
+_LONGEST_DIFFERENCE = 300
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a check found. reason: why the workflow is not served compiled, empty for equal.
+
+    asked: how many requests both were asked; answered: how many of them NVTabular answered.
+    """
+
+    reason: str
+    asked: int = 0
+    answered: int = 0
+
+
+def find_check_program() -> Path:
+    """The program, which the models' Python runs by its path."""
+    return Path(str(files("ensemble_tools.workflows").joinpath("check_model.py")))
+
+
+def describe_check(model: PublishedModel, directory: Path) -> str:
+    """What the program reads: the compiled model in its directory, and the delivered one."""
+    assert model.compiled is not None
+    assert model.config_text is not None
+    version, file = Path(model.compiled.place).parts[0], Path(*Path(model.compiled.place).parts[1:])
+    message = text_format.Parse(model.config_text, pb.ModelConfig(), allow_unknown_field=True)
+    config = json_format.MessageToDict(message, preserving_proto_field_name=True)
+    config.setdefault("parameters", {})  # Triton's JSON has all fields
+    return json.dumps(
+        {
+            "directory": str(directory.absolute() / version),
+            "compiled": str(directory.absolute() / model.compiled.place),
+            "original": str(dict(model.links)[version].absolute() / file),
+            "config": config,
+        }
+    )
+
+
+def read_verdict(text: str) -> Verdict:
+    """What the program wrote. What is not certain is a reason, too."""
+    try:
+        found = json.loads(text)
+        asked, answered, difference = found["asked"], found["answered"], found["difference"]
+        if not (isinstance(asked, int) and isinstance(answered, int)):
+            raise TypeError
+    except (ValueError, KeyError, TypeError):
+        return Verdict("the comparison with NVTabular ended without a result")
+    if difference:
+        shown = " ".join(str(difference).split())[:_LONGEST_DIFFERENCE]
+        return Verdict(f"compiled, it differs from NVTabular ({shown})", asked, answered)
+    if not answered:
+        reason = f"NVTabular answered none of {asked} generated requests, so it was not compared"
+        return Verdict(reason, asked, answered)
+    return Verdict("", asked, answered)

@@ -1,0 +1,56 @@
+"""What becomes of missing values: FillMissing, FillMedian and Dropna."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ensemble_tools.workflows import parameters as read
+from ensemble_tools.workflows.frames import Frame, Kind
+from ensemble_tools.workflows.rules import Call, KeptColumns, Rule, nvtabular
+from ensemble_tools.workflows.runtime.operations.filling import DropMissing, Fill, IsMissing
+
+
+def fill_missing(call: Call) -> Frame:
+    """FillMissing."""
+    return _fill(call, dict.fromkeys(call.names, call.parameter("fill_val")))
+
+
+def fill_median(call: Call) -> Frame:
+    """FillMedian."""
+    medians = read.mapping(call.parameter("medians"), "medians")
+    return _fill(call, {name: medians.get(name) for name in call.names})
+
+
+def _fill(call: Call, values: Mapping[str, Any]) -> Frame:
+    frame = dict(call.frame)
+    with_flags = read.flag(call.parameter("add_binary_cols"), "add_binary_cols")
+    for name, column in call.each(call.columns(call.names)):
+        if with_flags:
+            out = f"{name}_filled"
+            flag = replace(column, kind=Kind.BOOL, width=1, is_list=False, python_rows=False)
+            frame[out] = call.emit(IsMissing(), [column], flag, out)
+        if column.kind is Kind.FLOAT and not column.is_list:
+            value = read.number(values[name], f"the value for {name}")
+            filled = replace(column, width=column.width if read.fits_all_types(value) else 0)
+            frame[name] = call.emit(Fill(value), [column], filled, name)
+    return frame
+
+
+def drop_missing(call: Call) -> Frame:
+    """Dropna: all columns lose the rows in which a selected one is missing; none: any."""
+    watched = call.names or tuple(call.frame)
+    order = [*watched, *(name for name in call.frame if name not in watched)]
+    columns = call.columns(order)
+    rows = call.emitter.new_rows()
+    left = [replace(column, rows=rows) for column in columns]
+    written = call.emit_several(DropMissing(len(watched)), columns, left, watched)
+    return dict(zip(order, written, strict=True))
+
+
+RULES = (
+    Rule(nvtabular("fill", "FillMissing"), fill_missing, KeptColumns.BESIDE_INPUT),
+    Rule(nvtabular("fill", "FillMedian"), fill_median, KeptColumns.BESIDE_INPUT),
+    Rule(nvtabular("dropna", "Dropna"), drop_missing),
+)

@@ -1,0 +1,157 @@
+"""Rows that belong together by their keys: Groupby and DifferenceLag."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+from ensemble_tools.errors import quoted
+from ensemble_tools.workflows import parameters as read
+from ensemble_tools.workflows.frames import ColumnType, Frame, Kind
+from ensemble_tools.workflows.parameters import Unknown
+from ensemble_tools.workflows.rules import Call, KeptColumns, Rule, nvtabular
+from ensemble_tools.workflows.runtime.operations.grouping import DifferenceLag, Group
+
+#: NVTabular takes it for a regular expression; these signs make none that could take for ever.
+_SEPARATOR = re.compile(r"[A-Za-z0-9_. -]{1,16}")
+#: What stands first in a list that is sorted downwards is called the last.
+_TURNED = {"first": "last", "last": "first"}
+_COUNTS, _AVERAGES = ("count", "nunique"), ("mean", "median", "std", "var", "sum")
+#: What rows are grouped by, and what is aggregated of them.
+_GROUPED = (Kind.INT, Kind.FLOAT, Kind.TEXT)
+
+
+def group(call: Call) -> Frame:
+    """Groupby: the keys in their widest type, then each aggregation of each column."""
+    keys = read.names(call.parameter("groupby_cols"), "groupby_cols")
+    sorts = read.names(call.parameter("sort_cols"), "sort_cols")
+    separator, ascending = _read_form(call, keys)
+    sort_columns = call.scalars(sorts)
+    if len(sort_columns) == 1 and sort_columns[0].kind is Kind.TEXT:
+        raise call.refuse(sorts, "the order in which it leaves equal texts is not certain")
+    key_columns = call.scalars(keys, *_GROUPED)
+    chosen = _read_aggregations(call, keys)
+    columns = call.scalars(chosen, *_GROUPED)
+    outputs = [
+        (name, replace(column, width=8)) for name, column in zip(keys, key_columns, strict=True)
+    ]
+    aggregations: list[tuple[int, str]] = []
+    for number, name in enumerate(chosen):
+        for aggregation in chosen[name]:
+            aggregated = _aggregate(call, name, aggregation, columns[number])
+            outputs.append((f"{name}{separator}{aggregation}", aggregated))
+            turned = aggregation if ascending else _TURNED.get(aggregation, aggregation)
+            aggregations.append((number, turned))
+    casts = _casts(call, keys, outputs, separator)
+    names = tuple(name for name, _ in outputs)
+    rows = call.emitter.new_rows()
+    written = call.emit_several(
+        Group(len(keys), len(sorts), ascending, tuple(aggregations), casts, names),
+        [*key_columns, *sort_columns, *columns],
+        [
+            replace(column if dtype is None else column.cast(dtype), rows=rows)
+            for (_, column), dtype in zip(outputs, casts, strict=True)
+        ],
+        keys,
+    )
+    return dict(zip(names, written, strict=True))
+
+
+def _read_form(call: Call, keys: tuple[str, ...]) -> tuple[str, bool]:
+    """What stands between a column's name and an aggregation's; whether rows are sorted upwards."""
+    separator, ascending = call.parameter("name_sep"), call.parameter("ascending")
+    if not isinstance(ascending, bool):
+        raise Unknown("ascending is not a boolean")
+    if not isinstance(separator, str) or not _SEPARATOR.fullmatch(separator):
+        raise Unknown("name_sep has other signs than letters, digits, blanks and -_.")
+    if not keys or len(set(keys)) != len(keys):
+        raise Unknown("groupby_cols are none, or one twice")
+    return separator, ascending
+
+
+def _read_aggregations(call: Call, keys: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """What is made of each column of which something is made."""
+    chosen = {}
+    for name in call.names:
+        if name not in keys:
+            lists = _aggregations_of(name, call.parameter("list_aggs"), "list_aggs")
+            others = _aggregations_of(name, call.parameter("conv_aggs"), "conv_aggs")
+            if lists or others:
+                chosen[name] = tuple(dict.fromkeys((*lists, *others)))
+    if not chosen:
+        raise call.refuse(keys, "it aggregates nothing")
+    return chosen
+
+
+def _aggregations_of(name: str, value: Any, parameter: str) -> tuple[str, ...]:
+    """groupby._ensure_agg_dict, without the function `list`, which is in list_aggs as well."""
+    by_name = read.mapping(value, parameter)
+    found = by_name.get("__all__", by_name.get(name, ()))
+    if not isinstance(found, list | tuple):
+        raise Unknown(f"{parameter} of {name} is not a list")
+    names = [entry for entry in found if not isinstance(entry, type)]
+    classes = [getattr(entry, "qualified_name", "") for entry in found if isinstance(entry, type)]
+    if classes not in ([], ["builtins.list"]):
+        raise Unknown(f"{parameter} of {name} has a class that is not list")
+    return read.names(names, f"{parameter} of {name}")
+
+
+def _aggregate(call: Call, name: str, aggregation: str, column: ColumnType) -> ColumnType:
+    """What an aggregation makes, before casts by name."""
+    if aggregation == "list":
+        return replace(column, is_list=True, python_rows=True)
+    if aggregation in ("first", "last"):
+        return replace(column, width=0 if column.kind is Kind.TEXT else 8)
+    if aggregation in _COUNTS:
+        return replace(column, kind=Kind.INT, width=8)
+    if column.kind is Kind.TEXT:
+        raise call.refuse([name], f"{aggregation} of texts")
+    if aggregation in ("min", "max"):
+        return column
+    if aggregation in _AVERAGES:
+        return replace(column, kind=Kind.FLOAT, width=0)
+    raise call.refuse([name], f"the aggregation {quoted(aggregation)} is not known")
+
+
+def _casts(
+    call: Call, keys: tuple[str, ...], outputs: list[tuple[str, ColumnType]], separator: str
+) -> tuple[str | None, ...]:
+    """What groupby._apply_aggs casts each column to for its name's sake, keys included."""
+    if len({name for name, _ in outputs}) != len(outputs):
+        raise call.refuse(keys, "it gives two columns one name")
+    casts = tuple(_cast_by_name(name, separator) for name, _ in outputs)
+    for (name, column), dtype in zip(outputs, casts, strict=True):
+        if dtype and (column.is_list or column.kind is Kind.TEXT):
+            raise call.refuse([name], "its name ends as that of an aggregation of numbers")
+    return casts
+
+
+def _cast_by_name(name: str, separator: str) -> str | None:
+    if re.search(f"{separator}({'|'.join(_COUNTS)})$", name):
+        return "int32"
+    if re.search(f"{separator}({'|'.join(_AVERAGES)})$", name):
+        return "float32"
+    return None
+
+
+def take_differences(call: Call) -> Frame:
+    """DifferenceLag: each shift of each column, within partitions."""
+    partition = read.names(call.parameter("partition_cols"), "partition_cols")
+    shifts = call.parameter("shifts")
+    if not isinstance(shifts, list | tuple):
+        raise Unknown("shifts is not a list")
+    parts = call.scalars(partition)
+    frame: Frame = {}
+    for shift in (read.whole(shift, "a shift") for shift in shifts):
+        for name, column in call.each(call.scalars(call.names, Kind.INT, Kind.FLOAT)):
+            out = f"{name}_difference_lag_{shift}"
+            reads, writes = [column, *parts], column.cast("float32")
+            frame[out] = call.emit(DifferenceLag(shift), reads, writes, out)
+    return frame
+
+
+RULES = (
+    Rule(nvtabular("groupby", "Groupby"), group),
+    Rule(nvtabular("difference_lag", "DifferenceLag"), take_differences, KeptColumns.ALONE),
+)

@@ -1,0 +1,180 @@
+"""What a rule is: how one of NVTabular's operators is compiled, and what it is handed for that.
+
+The rules are those of nvtabular 23.8.0 (nvtabular/ops/) with pandas 1.5, on the path on which a
+model serves: a DataFrame of one request, made of numpy arrays, on the CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, Protocol
+
+from ensemble_tools.archive.executor_graph import Node
+from ensemble_tools.workflows.errors import NotCompiled
+from ensemble_tools.workflows.frames import ColumnType, Frame, Kind
+from ensemble_tools.workflows.parameters import Unknown
+from ensemble_tools.workflows.program import Table
+from ensemble_tools.workflows.runtime.records import Parameters
+
+#: Kinds of keys that pandas merges by -> how a table compares them.
+_MERGED_BY = {Kind.INT: "whole", Kind.FLOAT: "real", Kind.TEXT: "text"}
+#: PATH_MAX.
+_LONGEST_PATH = 4096
+
+
+class KeptColumns(Enum):
+    """What an operator that NVTabular runs for a program puts out."""
+
+    #: The columns of its output schema, and nothing else.
+    ALONE = "alone"
+    #: The same beside all that it was given.
+    BESIDE_INPUT = "beside its input"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What is known of some classes of operators.
+
+    classes: their paths, as pickles name them. compile: a call -> the frame that the operator puts
+    out, with its steps emitted; raises NotCompiled and Unknown; None where it is never compiled,
+    and why_not says why. kept: what it puts out where NVTabular runs it for a program; None where
+    that is not done, since it changes rows, puts out what its schema does not say, or reads a
+    category file (all that do share NVTabular's cache of them). label: what users call it, where
+    that is not the name of the class.
+    """
+
+    classes: tuple[str, ...]
+    compile: Callable[[Call], Frame] | None = None
+    kept: KeptColumns | None = None
+    why_not: str = "this operator is not known"
+    label: str = ""
+
+
+def nvtabular(module: str, *names: str) -> tuple[str, ...]:
+    """The paths of some classes of NVTabular."""
+    return tuple(f"nvtabular.ops.{module}.{name}" for name in names)
+
+
+class Emitter(Protocol):
+    """Where steps and tables are put."""
+
+    def emit(
+        self,
+        call: Call,
+        operation: Parameters,
+        reads: Iterable[ColumnType],
+        writes: Iterable[ColumnType],
+        columns: tuple[str, ...],
+    ) -> list[ColumnType]:
+        """A step; the columns that it writes, in registers of their own. columns: its subject."""
+
+    def table(self, table: Table) -> int:
+        """The table's number in the program; raises Unknown where its file is read otherwise."""
+
+    def new_rows(self) -> int:
+        """A number for rows that are not those of the request."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One operator of the graph, the columns it is handed, and the workflow's directory."""
+
+    node: Node
+    frame: Frame
+    directory: Path
+    emitter: Emitter
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns that are selected for it."""
+        return self.node.selection
+
+    @property
+    def groups(self) -> list[tuple[str, ...]]:
+        """The same, those that are selected together in one tuple."""
+        return [(group,) if isinstance(group, str) else group for group in self.node.groups]
+
+    def parameter(self, name: str) -> Any:
+        """An attribute of the fitted operator."""
+        state = self.node.operator.state
+        if name not in state:
+            raise Unknown(f"it has no {name}: another NVTabular than 23.8 wrote it")
+        return state[name]
+
+    def refuse(self, columns: Iterable[str], why: str) -> NotCompiled:
+        """The error that says why it is not compiled."""
+        return NotCompiled(self.node.operator.label, columns, why)
+
+    # -- columns that it reads
+
+    def scalars(self, names: Iterable[str], *kinds: Kind) -> list[ColumnType]:
+        """Those columns; refused where one has lists, or values of another kind."""
+        return [self._check(name, kinds, False) for name in names]
+
+    def columns(self, names: Iterable[str], *kinds: Kind) -> list[ColumnType]:
+        """Those columns, with lists or without."""
+        return [self._check(name, kinds, None) for name in names]
+
+    def lists(self, names: Iterable[str], *kinds: Kind) -> list[ColumnType]:
+        """Those columns; refused where one has no lists."""
+        return [self._check(name, kinds, True) for name in names]
+
+    def each(self, columns: Iterable[ColumnType]) -> Iterable[tuple[str, ColumnType]]:
+        """The selected columns' names and types, in pairs."""
+        return zip(self.names, columns, strict=True)
+
+    def keys(self, names: Iterable[str]) -> tuple[list[ColumnType], tuple[str, ...]]:
+        """Columns that pandas merges by, and how a table compares each of them (Table.kinds)."""
+        columns = self.scalars(names, *_MERGED_BY)
+        return columns, tuple(_MERGED_BY[column.kind] for column in columns)
+
+    def category_file(self, path: Any) -> Path:
+        """Where Workflow.load reads it: the exporter's directory replaced by ours."""
+        exported = self.parameter("out_path")
+        if not isinstance(path, str) or not isinstance(exported, str) or not exported:
+            raise Unknown("its categories are not in a file")
+        if max(len(path), len(exported)) > _LONGEST_PATH:
+            raise Unknown("the path of its category file is longer than any")
+        place = path.replace(exported, str(self.directory))
+        if len(place) > _LONGEST_PATH or not Path(place).is_relative_to(self.directory):
+            raise Unknown(
+                f"its category file {Path(place[-80:]).name} is not among the workflow's files"
+            )
+        inside = Path(place).relative_to(self.directory)
+        if ".." in inside.parts:
+            raise Unknown(f"its category file {inside.name} is not among the workflow's files")
+        return self.directory / inside
+
+    # -- what it is compiled to
+
+    def emit(
+        self, operation: Parameters, reads: list[ColumnType], writes: ColumnType, name: str
+    ) -> ColumnType:
+        """A step that makes one column."""
+        (column,) = self.emitter.emit(self, operation, reads, [writes], (name,))
+        return column
+
+    def emit_several(
+        self,
+        operation: Parameters,
+        reads: list[ColumnType],
+        writes: Iterable[ColumnType],
+        columns: tuple[str, ...],
+    ) -> list[ColumnType]:
+        """A step that makes several columns. columns: what the operator is applied to."""
+        return self.emitter.emit(self, operation, reads, writes, columns)
+
+    def _check(self, name: str, kinds: tuple[Kind, ...], lists: bool | None) -> ColumnType:
+        if name not in self.frame:
+            raise self.refuse([name], "the column is not there")
+        column = self.frame[name]
+        if kinds and column.kind not in kinds:
+            raise self.refuse([name], f"it is applied to {column.kind.value} values")
+        if lists is not None and column.is_list is not lists:
+            raise self.refuse(
+                [name], "it is applied to lists" if column.is_list else "it has no lists"
+            )
+        return column

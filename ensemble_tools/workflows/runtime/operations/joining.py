@@ -1,0 +1,54 @@
+"""What was counted of a category: JoinGroupby."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..columns import INTEGERS, Column, RequestError
+from ..lookups import Lookup
+from .operation import Operation, Transform
+
+
+@dataclass(frozen=True)
+class Join(Operation):
+    """What stands beside the keys in a table, NaN where they are not in it.
+
+    table: its number. wanted: names of what stands beside, and the type that each is cast to, None
+    for its own. columns: the names of the keys.
+    """
+
+    name = "join"
+    table: int
+    wanted: tuple[tuple[str, str | None], ...]
+    columns: tuple[str, ...]
+
+    def prepare(self, tables: Sequence[Lookup]) -> Transform:
+        table = tables[self.table]
+
+        def join(*columns: Column) -> list[Column]:
+            found, places = table.find([column.values for column in columns])
+            return [
+                Column(self._statistic(name, dtype, table.beside(name, places), found))
+                for name, dtype in self.wanted
+            ]
+
+        return join
+
+    def _statistic(self, name: str, dtype: str | None, values: Any, found: Any) -> Any:
+        if not found.all():
+            if values.dtype.kind in INTEGERS:
+                values = values.astype(np.float64)
+            values = np.where(found, values, values.dtype.type(np.nan))
+        if dtype is None:
+            return values
+        whole = np.dtype(dtype).kind in INTEGERS and values.dtype.kind == "f"
+        if whole and not np.isfinite(values).all():
+            raise RequestError(
+                f"column {', '.join(map(repr, self.columns))}: a value was not seen when the "
+                f"workflow was fitted, and has no {name!r}"
+            )
+        return values.astype(dtype)

@@ -1,0 +1,58 @@
+"""Categories to smoothed means of the targets: TargetEncoding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..columns import Column
+from ..lookups import Lookup
+from .operation import Operation, Transform
+
+
+@dataclass(frozen=True)
+class TargetEncode(Operation):
+    """What a table says of a category, or the mean of all where it says nothing.
+
+    With folds each row is in one, by its place in the request or at random with a fixed seed, and
+    gets the mean of the others. Makes one column a target, then the folds if it keeps them.
+
+    table: its number. means: each target's. seed: of the folds, None for by place. dtypes: casts of
+    a target's column, in order.
+    """
+
+    name = "target_encode"
+    table: int
+    means: tuple[int | float, ...]
+    folds: int
+    seed: int | None
+    dtypes: tuple[str, ...]
+    keeps: bool
+
+    def prepare(self, tables: Sequence[Lookup]) -> Transform:
+        table = tables[self.table]
+
+        def encode(*columns: Column) -> list[Column]:
+            keys = [column.values for column in columns]
+            if self.folds > 1:
+                keys.insert(0, self._folds(columns[0].rows))
+            found, places = table.find(keys)
+            encoded = []
+            for target, mean in enumerate(self.means):
+                values = np.where(found, table.beside(str(target), places), np.nan)
+                values = np.where(np.isnan(values), mean, values)
+                for dtype in self.dtypes:
+                    values = values.astype(dtype)
+                encoded.append(Column(values))
+            return [*encoded, Column(keys[0])] if self.keeps else encoded
+
+        return encode
+
+    def _folds(self, rows: int) -> Any:
+        dtype = np.min_scalar_type(self.folds * 2)
+        if self.seed is None:
+            return np.mod(np.arange(rows, dtype=dtype), self.folds)
+        return np.random.RandomState(self.seed).choice(np.arange(self.folds, dtype=dtype), rows)

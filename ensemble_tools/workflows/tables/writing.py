@@ -1,0 +1,86 @@
+"""A program's tables, written from the workflow's category files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..program import Plain, Table
+from .category_files import INDEX, CategoryFiles
+from .errors import TableUnusable
+from .lookup_files import LookupFiles
+from .target_means import smooth_means
+
+#: Which keys values of a kind can be compared with, as pandas' astype and merge do it.
+_KEYS = {"int": "iuf", "float": "f", "bool": "b", "text": "S", "whole": "iu", "real": "f"}
+_NAMES = {"whole": "int", "real": "float"}
+#: pandas makes floats of labels as soon as one value of a request has none; up to here they are
+#: exact.
+_EXACT = 2**53
+
+
+def write_tables(
+    tables: Sequence[Table],
+    directory: Path,
+    files: CategoryFiles | None = None,
+    lookups: LookupFiles | None = None,
+) -> list[dict[str, Plain]]:
+    """Write all tables of a program; the rows of program.json that tell of them.
+
+    files: what reads. lookups: what writes, into the directory if it is not given. Raises
+    TableUnusable, which names the file, and OSError when nothing can be written.
+    """
+    files, lookups = files or CategoryFiles(), lookups or LookupFiles(directory)
+    return [_write(table, str(number), files, lookups) for number, table in enumerate(tables)]
+
+
+def _write(table: Table, file: str, files: CategoryFiles, lookups: LookupFiles) -> dict[str, Plain]:
+    name = table.path.name
+    try:
+        if table.means is not None:
+            keys, beside = smooth_means(files, table.path, len(table.columns), table.means)
+        else:
+            keys, beside = _read(table, files)
+        keys = [
+            _key_values(values, kind, column, name)
+            for values, kind, column in zip(keys, table.kinds, table.columns, strict=True)
+        ]
+        return lookups.write(file, keys, beside, name)
+    except MemoryError as error:
+        raise TableUnusable(f"the category file {name} takes more memory than there is") from error
+
+
+def _read(table: Table, files: CategoryFiles) -> tuple[list[Any], dict[str, Any]]:
+    """The keys, and what stands beside them: other columns, and the labels."""
+    name, with_labels = table.path.name, table.shift is not None
+    data = files.read(table.path, table.columns, table.beside, with_labels)
+    beside = {column: data[column] for column in table.beside}
+    for column, values in beside.items():
+        if values.dtype.kind not in "iuf":
+            raise TableUnusable(f"the category file {name} has text in {column!r}")
+    if table.shift is not None:
+        beside["label"] = _labels(data[INDEX], table.shift, name)
+    return [data[column] for column in table.columns], beside
+
+
+def _key_values(values: Any, kind: str, column: str, file: str) -> Any:
+    if values.dtype.kind not in _KEYS[kind]:
+        raise TableUnusable(
+            f"the category file {file} has {values.dtype.name} in {column!r}, and the "
+            f"workflow looks up {_NAMES.get(kind, kind)} values"
+        )
+    if kind == "whole" and values.dtype != np.uint64:
+        return values.astype(np.int64)
+    return values.astype(np.float64) if kind == "real" else values
+
+
+def _labels(index: Any, shift: int, file: str) -> Any:
+    if index.dtype.kind not in "iu":
+        raise TableUnusable(f"the category file {file} has no whole numbers as its index")
+    if len(index) and max(-int(index.min()), int(index.max())) + abs(shift) >= _EXACT:
+        raise TableUnusable(f"the category file {file} has numbers in its index that are too large")
+    labels = index.astype(np.int64)
+    return labels + shift if len(labels) and labels[0] < shift else labels

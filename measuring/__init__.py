@@ -1,0 +1,1 @@
+"""The ground floor of what measures: /proc, the machine, numbers, plots and the report's page."""

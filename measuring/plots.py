@@ -1,0 +1,257 @@
+"""Plots as SVG for a page, of any numbers: nothing here knows what they mean.
+
+Text stays text in the page's own font; colours are the page's: text is currentColor, the rest CSS
+variables (page.css has them, for light and dark). Series differ by colour, and by line style or
+mark as well.
+"""
+
+from __future__ import annotations
+
+import html
+import io
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.ticker import AutoLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+#: Stand-ins that matplotlib draws with, and what they become.
+_TEXT = "#010203"
+_COLOURS = {
+    _TEXT: "currentColor",
+    "#040506": "var(--grid)",
+    "#0a0001": "var(--s1)",
+    "#0a0002": "var(--s2)",
+    "#0a0003": "var(--s3)",
+    "#0a0004": "var(--s4)",
+    "#0a0005": "var(--s5)",
+}
+_SERIES = [colour for colour in _COLOURS if colour.startswith("#0a")]
+_DASHES: list[Any] = ["-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)), (0, (8, 3))]
+
+_LEVEL_DASHES: Any = (0, (2, 2))
+
+#: Inches at 72 points: letters stay readable where a phone shows it 370 pixels wide.
+_WIDTH, _HEIGHT = 5.0, 3.0
+#: Points of one series beyond which some are left out, evenly; pages of megabytes help nobody.
+MOST_POINTS = 6000
+
+Format = Callable[[float], str]
+
+
+@dataclass(frozen=True)
+class Series:
+    """One row of numbers; colour is 1 to 5, the place in the palette; dashes 0 (none) to 4."""
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+    colour: int
+    crosses: bool = False
+    dashes: int = 0
+
+
+@dataclass(frozen=True)
+class Level:
+    """A horizontal line to compare with."""
+
+    label: str
+    y: float
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What surrounds a plot: title is for people who cannot see it."""
+
+    title: str
+    x_label: str
+    y_label: str
+    x_format: Format | None = None
+    y_format: Format | None = None
+    whole_y: bool = False
+
+
+def draw_scatter(frame: Frame, series: Sequence[Series]) -> str:
+    """Points with a logarithmic y axis; y values must be positive."""
+
+    def fill(axes: Axes) -> None:
+        axes.set_yscale("log")
+        for row in series:
+            x, y = _thinned(row.x), _thinned(row.y)
+            if row.crosses:
+                axes.plot(x, y, "x", color=_colour(row), markersize=5, label=row.label)
+            else:
+                _dots(axes, x, y, row)
+
+    return _drawn(frame, fill)
+
+
+def draw_cumulative(frame: Frame, series: Sequence[Series]) -> str:
+    """For each series the share of its x values at or below x, on a logarithmic x axis."""
+
+    def fill(axes: Axes) -> None:
+        axes.set_xscale("log")
+        for row in series:
+            ordered = _thinned(sorted(row.x))
+            shares = [(place + 1) / len(ordered) for place in range(len(ordered))]
+            axes.plot(ordered, shares, drawstyle="steps-post", **_line(row))
+        axes.set_ylim(0, 1.02)
+        axes.set_yticks([0, 0.25, 0.5, 0.75, 0.9, 1])
+
+    return _drawn(frame, fill)
+
+
+def draw_lines(
+    frame: Frame,
+    series: Sequence[Series],
+    levels: Sequence[Level] = (),
+    *,
+    steps: bool = False,
+    highest: float | None = None,
+) -> str:
+    """Lines from zero up; steps: each value holds until the next one."""
+
+    def fill(axes: Axes) -> None:
+        style = "steps-post" if steps else "default"
+        for row in series:
+            axes.plot(_thinned(row.x), _thinned(row.y), drawstyle=style, **_line(row))
+        for level in levels:
+            axes.axhline(
+                level.y, color=_TEXT, linewidth=1, linestyle=_LEVEL_DASHES, label=level.label
+            )
+        axes.set_ylim(bottom=0, top=highest)
+        axes.margins(x=0)
+
+    return _drawn(frame, fill)
+
+
+def draw_ranked(frame: Frame, series: Sequence[Series], expected: Series) -> str:
+    """Points over ranks and an expected line, both axes logarithmic; zeros are not drawn."""
+
+    def fill(axes: Axes) -> None:
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.plot(expected.x, expected.y, **_line(expected))
+        for row in series:
+            seen = [(x, y) for x, y in zip(row.x, row.y, strict=True) if y > 0]
+            _dots(axes, [x for x, _ in seen], [y for _, y in seen], row)
+
+    return _drawn(frame, fill)
+
+
+def _drawn(frame: Frame, fill: Callable[[Axes], None]) -> str:
+    """Axes filled and turned into SVG; matplotlib's settings are read at every step of that."""
+    file = io.StringIO()
+    with mpl.rc_context({**_STYLE, "svg.hashsalt": frame.title}):
+        figure = Figure(figsize=(_WIDTH, _HEIGHT), layout="constrained")
+        axes = figure.add_subplot()
+        fill(axes)
+        _finish(axes, frame)
+        FigureCanvasSVG(figure).print_svg(file, metadata={"Date": None, "Creator": None})
+    return _for_page(file.getvalue(), frame.title)
+
+
+_STYLE: dict[str, Any] = {
+    "svg.fonttype": "none",
+    "path.simplify": False,
+    "font.family": "DejaVu Sans",
+    "font.size": 10.5,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "axes.formatter.useoffset": False,
+    "text.color": _TEXT,
+    "axes.labelcolor": _TEXT,
+    "axes.edgecolor": _TEXT,
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.color": _TEXT,
+    "ytick.color": _TEXT,
+}
+
+
+def _colour(series: Series) -> str:
+    return _SERIES[series.colour - 1]
+
+
+def _line(series: Series) -> dict[str, Any]:
+    return {
+        "color": _colour(series),
+        "linewidth": 1.6,
+        "linestyle": _DASHES[series.dashes],
+        "label": series.label,
+    }
+
+
+def _dots(axes: Axes, x: Sequence[float], y: Sequence[float], series: Series) -> None:
+    """One path of round dots, a line of no length each: a tenth of what markers take in SVG."""
+    gaps = float("nan")
+    xs = [number for value in x for number in (value, value, gaps)]
+    ys = [number for value in y for number in (value, value, gaps)]
+    axes.plot(xs, ys, color=_colour(series), linewidth=3.2, alpha=0.6, solid_capstyle="round")
+    axes.plot([], [], "o", color=_colour(series), markersize=5, label=series.label)
+
+
+def _thinned(values: Sequence[float]) -> Sequence[float]:
+    every = -(-len(values) // MOST_POINTS)
+    return values[::every] if every > 1 else values
+
+
+def _finish(axes: Axes, frame: Frame) -> None:
+    axes.set_xlabel(frame.x_label)
+    axes.set_ylabel(frame.y_label)
+    axes.grid(color="#040506", linewidth=0.8)
+    axes.set_axisbelow(True)
+    if frame.whole_y and axes.get_yscale() == "linear":
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=6, steps=[1, 2, 5, 10]))
+    for axis, wording in ((axes.xaxis, frame.x_format), (axes.yaxis, frame.y_format)):
+        if wording:
+            axis.set_major_formatter(FuncFormatter(lambda value, _, words=wording: words(value)))
+        _place_ticks(axis)
+    axes.tick_params(which="minor", length=0)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(
+            loc="lower left",
+            bbox_to_anchor=(0, 1),
+            ncols=4,
+            frameon=False,
+            borderaxespad=0.2,
+            handlelength=1.8,
+            columnspacing=1.2,
+            fontsize=10,
+        )
+
+
+def _place_ticks(axis: Axis) -> None:
+    """At 1, 2 and 5 times powers of ten; powers alone where a logarithmic axis has enough."""
+    if axis.get_scale() == "log":
+        low, high = axis.get_view_interval()
+        subs = (1.0, 2.0, 5.0) if high / low < 50 else (1.0,)
+        axis.set_major_locator(LogLocator(subs=subs))
+        axis.set_minor_formatter(NullFormatter())
+    elif isinstance(axis.get_major_locator(), AutoLocator):
+        axis.set_major_locator(MaxNLocator(nbins=7, steps=[1, 2, 5, 10]))
+
+
+def _for_page(svg: str, title: str) -> str:
+    """Inline SVG: the page's colours and font, fewer digits, ids that no other figure has."""
+    svg = svg[svg.index("<svg") :]
+    for stand_in, colour in _COLOURS.items():
+        svg = svg.replace(stand_in, colour)
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"(\d\.\d{2})\d+", r"\1", svg)
+    # Dots: Chromium draws a line of no length only at the end of a path.
+    svg = re.sub(r"M ([\d.]+ [\d.]+) ?\nL \1 ?\n", r"M\1h.01", svg)
+    svg = re.sub(r"'DejaVu Sans'", "inherit", svg)
+    prefix = re.sub(r"\W+", "-", title.lower())
+    svg = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}-", svg)
+    # The page scales it: the view box keeps the proportions.
+    svg = re.sub(r'(<svg[^>]*?) (?:width|height)="[^"]*"', r"\1", svg, count=1)
+    svg = re.sub(r'(<svg[^>]*?) (?:width|height)="[^"]*"', r"\1", svg, count=1)
+    return svg.replace("<svg", f'<svg role="img" aria-label="{html.escape(title)}"', 1)

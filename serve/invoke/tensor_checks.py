@@ -1,0 +1,232 @@
+"""PURE. What a request's inputs, outputs and parameters say, held against each other.
+
+Shapes against data, above all: tritonserver believes them. Sources: envelope.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+from msgspec import UNSET
+
+from serve.errors import BadRequest, shortened
+from serve.invoke.request_types import (
+    BINARY_ONLY,
+    ELEMENT_SIZES,
+    LARGEST_DIMENSION,
+    LongInput,
+    Named,
+    Output,
+)
+from serve.invoke.unique_members import find_twice
+
+#: Bytes of a list of lists that has no values.
+_OF_EMPTY_LISTS = b" \t\r\n,[]"
+#: Characters of a correlation id (core's STRING_CORRELATION_ID_MAX_LENGTH_BYTES).
+_LONGEST_SEQUENCE_ID = 128
+_LARGEST_INTEGER = (1 << 64) - 1
+_SHARED_MEMORY = "shared_memory_"
+
+
+# -- inputs
+
+
+def check_data(tensor: LongInput, data: bytes) -> None:
+    """Hold the shape against data in JSON."""
+    elements = 1
+    for size in tensor.shape:
+        elements *= size
+    datatype = tensor.datatype
+    if datatype == "BYTES":
+        found = _count_strings(data)
+    elif datatype in ELEMENT_SIZES:
+        # A list has one comma less than values, however it is nested; tritonserver counts anew.
+        found = data.count(b",") + 1 if data else 0
+    else:
+        raise _complain_of_type(tensor)
+    if datatype in BINARY_ONLY and data:
+        raise BadRequest(
+            f"the input {shortened(tensor.name)}",
+            f"{datatype} in JSON",
+            f"{datatype} as a binary tensor, or FP32",
+        )
+    if found != elements or elements < 2:  # no value has as many commas as one
+        _check_count(tensor, elements, found, data)
+
+
+def _check_count(tensor: LongInput, elements: int, found: int, data: bytes) -> None:
+    if tensor.datatype != "BYTES" and data:  # an empty list has one comma more than values
+        found -= data.translate(None, b" \t\r\n").count(b"[]")
+    if not elements:
+        _check_empty(tensor)
+        if not found and data.translate(None, _OF_EMPTY_LISTS):  # numbers where strings belong
+            found = 1
+    if found != elements:
+        raise BadRequest(
+            f"the input {shortened(tensor.name)}",
+            f"{found} values",
+            f"{elements}, which its shape {_show_shape(tensor.shape)} has",
+        )
+
+
+def _count_strings(data: bytes) -> int:
+    if b"\\" in data:
+        data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+    return data.count(b'"') // 2
+
+
+def read_binary_size(tensor: LongInput, parameters: Mapping[str, Any]) -> int | None:
+    """Of a binary tensor, in bytes; None for data in JSON."""
+    _refuse_shared_memory("input", tensor.name, parameters)
+    size = parameters.get("binary_data_size", UNSET)
+    if size is UNSET:
+        return None
+    if type(size) is not int or not 0 <= size <= _LARGEST_INTEGER:
+        raise BadRequest(
+            f"the input {shortened(tensor.name)}: the parameter `binary_data_size`",
+            _describe(size),
+            "a whole number of bytes",
+        )
+    if tensor.data:
+        raise BadRequest(
+            f"the input {shortened(tensor.name)}",
+            "`data` and `binary_data_size`",
+            "one of them",
+        )
+    return size
+
+
+def check_binary(tensor: LongInput, size: int) -> None:
+    """Hold the shape against the bytes that are said to lie behind the JSON."""
+    if tensor.datatype not in ELEMENT_SIZES:
+        raise _complain_of_type(tensor)
+    elements = prod(tensor.shape)
+    if not elements:
+        _check_empty(tensor)
+    least_bytes = elements * ELEMENT_SIZES[tensor.datatype]
+    if size != least_bytes and (tensor.datatype != "BYTES" or size < least_bytes or not elements):
+        kind = "at least " if tensor.datatype == "BYTES" and elements else ""
+        shape = _show_shape(tensor.shape)
+        raise BadRequest(
+            f"the input {shortened(tensor.name)}: the parameter `binary_data_size`",
+            f"{size} bytes",
+            f"{kind}{least_bytes}, which {tensor.datatype} of its shape {shape} has",
+        )
+
+
+def _check_empty(tensor: LongInput) -> None:
+    """The other dimensions of an empty tensor are believed by whoever reads it."""
+    if prod(size or 1 for size in tensor.shape) > LARGEST_DIMENSION:
+        raise BadRequest(
+            f"the input {shortened(tensor.name)}",
+            f"the shape {_show_shape(tensor.shape)}",
+            f"dimensions beside the empty one of at most {LARGEST_DIMENSION} together",
+        )
+
+
+def are_unique(tensors: Sequence[Named]) -> bool:
+    """Whether each has a name of its own."""
+    return len(tensors) < 2 or len({tensor.name for tensor in tensors}) == len(tensors)
+
+
+def check_names(what: str, tensors: Sequence[Named]) -> None:
+    """Raise BadRequest for two of one name; what: `inputs` or `outputs`."""
+    if not are_unique(tensors):
+        twice = shortened(find_twice(tensor.name for tensor in tensors))
+        raise BadRequest(f"the {what}", f"{twice} twice", "each name once")
+
+
+# -- outputs and parameters
+
+
+def check_outputs(outputs: Sequence[Output]) -> int:
+    """How many members all of them have."""
+    members = 0
+    for output in outputs:
+        members += 1
+        if output.parameters is not UNSET:
+            members += 1 + len(output.parameters)
+            _check_output(output.name, output.parameters)
+    check_names("outputs", outputs)
+    return members
+
+
+def _check_output(name: str, parameters: Mapping[str, Any]) -> None:
+    _refuse_shared_memory("output", name, parameters)
+    binary = parameters.get("binary_data", False)
+    if type(binary) is not bool:
+        raise BadRequest(
+            f"the output {shortened(name)}: the parameter `binary_data`",
+            _describe(binary),
+            "true or false",
+        )
+    if "classification" in parameters:
+        # tritonserver dies of classes of strings, and of those of an output that happens to be
+        # empty (seen on 2.36 and 2.51); what a Python model answers, no config promises.
+        raise BadRequest(
+            f"the output {shortened(name)}: the parameter `classification`",
+            "a wish that can end tritonserver",
+            "no such parameter: ask for the scores, and sort them",
+        )
+
+
+def check_parameters(parameters: Mapping[str, Any]) -> None:
+    """The request's own (ParseJsonTritonParams); names that are the model's may hold any scalar."""
+    for name, value in parameters.items():
+        expected = _judge_fit(name, value)
+        if expected:
+            raise BadRequest(f"the parameter {shortened(name)}", _describe(value), expected)
+
+
+def _judge_fit(name: str, value: object) -> str:
+    """What was expected where the value does not fit; empty where it does."""
+    kind = type(value)
+    if name in ("sequence_start", "sequence_end", "binary_data_output"):
+        return "" if kind is bool else "true or false"
+    if name == "sequence_id" and kind is str:
+        fits = len(str(value).encode(errors="surrogatepass")) <= _LONGEST_SEQUENCE_ID
+        return "" if fits else f"at most {_LONGEST_SEQUENCE_ID} bytes"
+    if name in ("priority", "timeout", "sequence_id"):
+        fits = isinstance(value, int) and kind is int and 0 <= value <= _LARGEST_INTEGER
+        return "" if fits else f"a whole number from 0 to {_LARGEST_INTEGER}"
+    if name.startswith(_SHARED_MEMORY):
+        return "tensors in the body: shared memory is not for callers"
+    return "" if kind in (str, int, float, bool) else "a string, a number, true or false"
+
+
+def _refuse_shared_memory(what: str, name: str, parameters: Mapping[str, Any]) -> None:
+    for key in parameters:
+        if key.startswith(_SHARED_MEMORY):
+            raise BadRequest(
+                f"the {what} {shortened(name)}",
+                f"the parameter {shortened(key)}",
+                "its tensor in the body: shared memory is not for callers",
+            )
+
+
+# -- words
+
+
+def _complain_of_type(tensor: LongInput) -> BadRequest:
+    return BadRequest(
+        f"the input {shortened(tensor.name)}: the field `datatype`",
+        shortened(tensor.datatype),
+        f"one of {', '.join(ELEMENT_SIZES)}",
+    )
+
+
+def _describe(value: object) -> str:
+    if isinstance(value, str):
+        return shortened(value)
+    if isinstance(value, bool) or value is None:
+        return json.dumps(value)
+    if isinstance(value, int | float):
+        return repr(value)[:40]
+    return "an object" if isinstance(value, dict) else "a list"
+
+
+def _show_shape(shape: Sequence[int]) -> str:
+    return f"[{', '.join(map(str, shape))}]"[:200]

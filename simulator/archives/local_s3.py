@@ -1,0 +1,159 @@
+"""A local S3 for docker compose, tests and replays: moto's S3 behind a small front, no account.
+
+moto keeps its buckets once per process, so one server at a time: what it held is gone with it.
+Objects above 16 MiB lie in temporary files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import boto3
+from boto3.exceptions import S3UploadFailedError
+from boto3.s3.transfer import TransferConfig
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from simulator.archives.sources import FolderArchives
+from simulator.errors import PlatformFailed
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+    from werkzeug.serving import BaseWSGIServer
+
+#: 200 once the server is filled, 503 before. No bucket has this path: names have 3 characters.
+READY_PATH = "/-/ready"
+_ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+_BACKLOG = 128
+#: How often the server looks whether it shall stop, seconds.
+_POLL_S = 0.05
+_ALL = 1_000_000
+
+
+@contextmanager
+def run_local_s3(
+    host: str = "127.0.0.1", port: int = 0, filled: threading.Event | None = None
+) -> Iterator[str]:
+    """A running S3 and its url; port 0 takes a free one. Every access key is let in, and none.
+
+    READY_PATH answers 200 once filled is set, without one from the start. Raises PlatformFailed
+    when the address cannot be had.
+    """
+    with _listening(host, port) as listening:
+        server = _server(listening, filled)
+    # A daemon: a signal before the next line must not leave a thread that never ends.
+    thread = threading.Thread(target=server.serve_forever, args=(_POLL_S,), daemon=True)
+    thread.start()
+    try:
+        yield _url(host, server.port)
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+        _forget_buckets()
+
+
+def fill(url: str, bucket: str, folder: Path, prefix: str = "") -> Iterator[tuple[str, int]]:
+    """Make the bucket and put the folder's *.tar.gz below prefix: each key and its bytes, once put.
+
+    Raises PlatformFailed when there is no such folder, or the bucket cannot have that name.
+    """
+    archives, client = FolderArchives(folder), make_local_client(url)
+    make_bucket(url, bucket)
+    below = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+    # In this thread, so that a signal ends it at once.
+    config = TransferConfig(use_threads=False)
+    for name in archives.names(_ALL):
+        file = folder / name
+        try:
+            client.upload_file(str(file), bucket, below + name, Config=config)
+        except (OSError, S3UploadFailedError, BotoCoreError) as error:
+            raise PlatformFailed(f"{file} cannot be put into the local S3: {error}") from error
+        yield below + name, file.stat().st_size
+
+
+def make_bucket(url: str, bucket: str) -> None:
+    """Make an empty bucket in the local S3, or raise PlatformFailed."""
+    try:
+        make_local_client(url).create_bucket(Bucket=bucket)
+    except (ClientError, BotoCoreError) as error:
+        raise PlatformFailed(
+            f"No bucket {bucket!r} can be made in the local S3: {error}"
+        ) from error
+
+
+def make_local_client(url: str) -> Any:
+    """boto3's client of the local S3; none of the user's AWS settings or proxies matter."""
+    return boto3.client(
+        "s3",
+        endpoint_url=url,
+        region_name="us-east-1",
+        aws_access_key_id="local",
+        aws_secret_access_key="local",
+        config=Config(s3={"addressing_style": "path"}, proxies={}),
+    )
+
+
+@contextmanager
+def _listening(host: str, port: int) -> Iterator[socket.socket]:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except (OSError, OverflowError) as error:
+        raise PlatformFailed(
+            f"The local S3 cannot listen on {host}:{port} ({error}): name another port or host."
+        ) from error
+    with contextlib.closing(listening):
+        yield listening
+
+
+def _server(listening: socket.socket, filled: threading.Event | None) -> BaseWSGIServer:
+    """A server on its own copy of the socket; werkzeug would end the process on a taken port."""
+    from moto.moto_server.werkzeug_app import MotoRequestHandler, create_backend_app
+    from werkzeug.serving import make_server
+
+    # No line per request on stderr.
+    quiet = type("Quiet", (MotoRequestHandler,), {"log_request": lambda *_: None})
+    app = _front(create_backend_app("s3"), filled)
+    host, port = listening.getsockname()[:2]
+    return make_server(host, port, app, True, request_handler=quiet, fd=listening.fileno())
+
+
+def _front(s3: WSGIApplication, filled: threading.Event | None) -> WSGIApplication:
+    """moto's S3 with the ready path before it; buckets are always in the path."""
+
+    def front(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        if environ.get("PATH_INFO") == READY_PATH:
+            return _readiness(filled is None or filled.is_set(), start_response)
+        # moto takes a.b:9000 for bucket a of host b.
+        environ["HTTP_HOST"] = f"localhost:{environ['SERVER_PORT']}"
+        # moto looks whether a request is signed, not how: unsigned ones are let in here, too.
+        environ.setdefault("HTTP_AUTHORIZATION", "unsigned")
+        return s3(environ, start_response)
+
+    return front
+
+
+def _readiness(ready: bool, start_response: StartResponse) -> Iterable[bytes]:
+    status = "200 OK" if ready else "503 Service Unavailable"
+    start_response(status, [("Content-Type", "text/plain")])
+    return [b"ready\n" if ready else b"being filled\n"]
+
+
+def _url(host: str, port: int) -> str:
+    reached = _ANY_ADDRESS.get(host, host)
+    return f"http://[{reached}]:{port}" if ":" in reached else f"http://{reached}:{port}"
+
+
+def _forget_buckets() -> None:
+    from moto.backends import get_backend
+
+    for account in get_backend("s3").values():
+        for backend in account.values():
+            backend.reset()

@@ -1,0 +1,1 @@
+"""One instance: which models it holds, what leaves when memory runs short, and its container."""

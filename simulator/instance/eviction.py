@@ -1,0 +1,68 @@
+"""Which model leaves, and when: pure decisions over what an instance holds.
+
+AWS ("How multi-model endpoints work"): when memory is used up and another model is needed, unused
+models are unloaded; their archives stay on the disk until that is full. In which order it does not
+say: here the least recently used goes first, and never one that somebody waits for or asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from statistics import median
+
+from simulator.watch.view import ModelState
+
+
+@dataclass(frozen=True)
+class HeldModel:
+    """A model that an instance holds. wanted: callers wait for it or ask it now. Bytes, seconds."""
+
+    target_model: str
+    state: ModelState
+    wanted: bool
+    last_used: float
+    memory: int | None
+    disk: int
+
+
+def choose_unload(held: Iterable[HeldModel], keep: Collection[str] = ()) -> str | None:
+    """The least recently used of the loaded models that nobody wants."""
+    return _least_recent(
+        model
+        for model in held
+        if model.state is ModelState.LOADED and not model.wanted and model.target_model not in keep
+    )
+
+
+def choose_delete(held: Iterable[HeldModel], keep: Collection[str] = ()) -> str | None:
+    """The least recently used of the archives on disk that are not loaded and nobody wants."""
+    return _least_recent(
+        model
+        for model in held
+        if model.state is ModelState.ON_DISK and not model.wanted and model.target_model not in keep
+    )
+
+
+def may_become_free(held: Iterable[HeldModel], keep: Collection[str] = ()) -> bool:
+    """Whether waiting can help: another model is asked, loading or leaving now."""
+    moving = (ModelState.LOADED, ModelState.LOADING, ModelState.UNLOADING)
+    return any(model.state in moving and model.target_model not in keep for model in held)
+
+
+def has_room(used: int, limit: int, threshold: float, coming: int) -> bool:
+    """Whether models that will need coming bytes may be loaded beside what is used."""
+    return used + coming <= limit * threshold
+
+
+def expect_memory(known: int | None, held: Iterable[HeldModel]) -> int:
+    """What a model will need: what it needed before, else the others' median, else nothing."""
+    if known is not None:
+        return known
+    sizes = [model.memory for model in held if model.memory is not None]
+    return int(median(sizes)) if sizes else 0
+
+
+def _least_recent(models: Iterable[HeldModel]) -> str | None:
+    oldest = min(models, key=lambda model: (model.last_used, model.target_model), default=None)
+    return oldest.target_model if oldest else None

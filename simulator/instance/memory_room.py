@@ -1,0 +1,116 @@
+"""Room in the memory of one instance: models that nobody wants leave it for others."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from simulator.instance.decisions import (
+    EvictionTurn,
+    MemoryTurn,
+    Step,
+    Unload,
+    decide_eviction,
+    decide_memory,
+)
+from simulator.instance.loaded_memory import LoadedMemory
+from simulator.instance.resident import Resident, Residents
+from simulator.rules import Rules
+from simulator.watch.view import ModelState
+
+#: How long a wish waits for a model in use to become idle: the threshold of the memory, the budget
+#: of the disk. What cannot do without waits for load_timeout_s.
+WISH_S = 0.5
+
+
+class MemoryRoom:
+    """Who makes room holds `turn`, and new loads wait behind it.
+
+    evictions counts the models that have left the memory, lost ones too: another number later means
+    that there was room. limit: bytes, None: none that the platform looks at. unload(resident,
+    reason) does its best; whether a model has left is seen by the count.
+    """
+
+    def __init__(
+        self,
+        residents: Residents,
+        memory: LoadedMemory,
+        limit: int | None,
+        rules: Rules,
+        unload: Callable[[Resident, str], Awaitable[None]],
+    ) -> None:
+        self._residents, self._memory, self._limit = residents, memory, limit
+        self._rules, self._unload = rules, unload
+        self.turn = asyncio.Lock()
+        self.evictions = 0
+        self._changed = asyncio.Event()
+
+    def count_eviction(self) -> None:
+        """A model has left the memory."""
+        self.evictions += 1
+        self._memory.outdate()
+        self.tell_change()
+
+    def tell_change(self) -> None:
+        """Something came, left or failed: who waits looks again."""
+        self._changed.set()
+
+    async def wait_for_change(self, deadline: float) -> None:
+        """Until something came, left or failed, or until the deadline."""
+        self._changed.clear()
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), max(0.0, deadline - time.monotonic()))
+
+    async def make(self, resident: Resident) -> None:
+        """Down to the threshold, as far as what is idle goes; the container has the last word."""
+        if self._limit is None:
+            return
+        deadline = time.monotonic() + WISH_S
+        for _ in range(self._rules.evictions_per_call):
+            since = self.evictions
+            await self._memory.read()
+            if decide_memory(self._memory_turn(resident, self._limit)) is Step.DONE:
+                return
+            if not await self.evict_another("memory", resident, since, deadline):
+                return
+
+    def _memory_turn(self, resident: Resident, limit: int) -> MemoryTurn:
+        loading = [r.needed for r in self._residents if r.state is ModelState.LOADING]
+        held, used = self._residents.held_models(), self._memory.reading.used
+        return MemoryTurn(held, resident.needed, loading, used, limit, self._rules.memory_threshold)
+
+    async def make_beside(self, resident: Resident, since: int) -> bool:
+        """For an invocation that lacked memory: whether another model has left since then.
+
+        While its caller waits here, the model may itself be what leaves for another one, and is
+        then brought again: two that have no room beside each other would else wait for ever.
+        """
+        deadline = time.monotonic() + self._rules.load_timeout_s
+        resident.waiting += 1
+        self.tell_change()
+        try:
+            async with self.turn:
+                return await self.evict_another("507", resident, since, deadline)
+        finally:
+            resident.waiting -= 1
+
+    async def evict_another(self, reason: str, keep: Resident, since: int, deadline: float) -> bool:
+        """Whether a model has left the memory since then: the least recently used is made to.
+
+        Waits until the deadline for one that is in use; False where there is none, or none leaves.
+        The caller has the turn.
+        """
+        spared = {keep.target_model}
+        while True:
+            has_left, over = self.evictions != since, time.monotonic() >= deadline
+            held = self._residents.held_models()
+            step = decide_eviction(EvictionTurn(held, spared, has_left, over))
+            if isinstance(step, Unload):
+                spared.add(step.target_model)  # where it fails to leave, the next one is tried
+                await self._unload(self._residents.of(step.target_model), reason)
+            elif step is Step.WAIT:
+                await self.wait_for_change(deadline)
+            else:
+                return step is Step.DONE

@@ -1,0 +1,1 @@
+"""What a replay tells: a line while it runs, figures, a summary and a page."""

@@ -1,0 +1,1 @@
+"""What a replay sends: copies of archives, who is asked when, and the requests."""

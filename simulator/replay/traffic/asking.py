@@ -1,0 +1,130 @@
+"""What is sent to each model, and whether what comes back is that model's answer.
+
+Two ways: the model of this package answers its own name and what it was asked, so that each answer
+is checked against its request; any other model is asked one thing, and each answer is compared with
+the expected one, or with the model's first.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+#: Float sums in another order differ in the last digits of a float32; another model's in the first.
+RELATIVE = 1e-4
+ABSOLUTE = 1e-6
+#: Characters of a wrong answer that a report shows.
+_SHOWN = 200
+
+
+class Asking(Protocol):
+    """The requests of one replay and the judgement of their answers."""
+
+    def body(self, model: int, number: int) -> bytes:
+        """The request with this number, to the model of this rank: JSON of the v2 protocol."""
+        ...
+
+    def fault(self, model: int, number: int, answer: bytes) -> str | None:
+        """What is wrong with the answer, as one sentence; None when it is right."""
+        ...
+
+
+class NamedAsking:
+    """For the model of this package: names has what each rank's archive answers."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+
+    def body(self, model: int, number: int) -> bytes:
+        """Ids that no other request of this replay has."""
+        ids = {"name": "IDS", "datatype": "INT64", "shape": [2], "data": [number, model]}
+        return json.dumps({"inputs": [ids]}).encode()
+
+    def fault(self, model: int, number: int, answer: bytes) -> str | None:
+        """The name must be the model's, the echo the request's."""
+        found = _outputs(answer)
+        if found is None:
+            return f"found {_start(answer)}, expected outputs NAME and ECHO"
+        name, echo = found.get("NAME", {}).get("data"), found.get("ECHO", {}).get("data")
+        if name != [self._names[model]]:
+            return f"found an answer of {name}, expected one of {self._names[model]}"
+        if echo != [number, model]:
+            return f"found the answer to {echo}, expected that to {[number, model]}"
+        return None
+
+
+class RepeatedAsking:
+    """For any model: one request and, by rank, the expected answers, as far as they are known."""
+
+    def __init__(self, requests: Sequence[bytes], expected: Mapping[int, Any]) -> None:
+        self._requests, self._right = requests, dict(expected)
+
+    def body(self, model: int, number: int) -> bytes:
+        """The same at all times."""
+        return self._requests[model]
+
+    def fault(self, model: int, number: int, answer: bytes) -> str | None:
+        """Compared with the expected answer, or with the first one, which is taken as right."""
+        found = _outputs(answer)
+        if found is None:
+            return f"found {_start(answer)}, expected outputs"
+        right = self._right.setdefault(model, found)
+        return find_difference(found, right)
+
+
+def read_expected(text: str) -> dict[str, Any]:
+    """The outputs of an expected answer; raises ValueError for what has none."""
+    outputs = _outputs(text.encode())
+    if outputs is None:
+        raise ValueError("no outputs")
+    return outputs
+
+
+def find_difference(found: Mapping[str, Any], right: Mapping[str, Any]) -> str | None:
+    """The first place where two answers' outputs differ, floats beyond rounding."""
+    if missing := sorted(right.keys() - found.keys()):
+        return f"found outputs {sorted(found)}, expected {', '.join(missing)} too"
+    for name, expected in right.items():
+        got = found[name]
+        for field in ("datatype", "shape"):
+            if got.get(field) != expected.get(field):
+                return f"{name}: found {field} {got.get(field)}, expected {expected.get(field)}"
+        if unlike := _unlike(got.get("data"), expected.get("data")):
+            return f"{name}{unlike}"
+    return None
+
+
+def _unlike(found: Any, right: Any, place: str = "") -> str | None:
+    if isinstance(found, list) and isinstance(right, list):
+        if len(found) != len(right):
+            return f"{place}: found {len(found)} values, expected {len(right)}"
+        pairs = enumerate(zip(found, right, strict=True))
+        unlike = (_unlike(value, other, f"{place}[{index}]") for index, (value, other) in pairs)
+        return next(filter(None, unlike), None)
+    return None if _alike(found, right) else f"{place}: found {found}, expected {right}"
+
+
+def _alike(found: Any, right: Any) -> bool:
+    if isinstance(found, float) or isinstance(right, float):
+        try:
+            return math.isclose(found, right, rel_tol=RELATIVE, abs_tol=ABSOLUTE) or (
+                math.isnan(found) and math.isnan(right)
+            )
+        except TypeError:
+            return False
+    return bool(found == right)
+
+
+def _outputs(answer: bytes) -> dict[str, Any] | None:
+    """Outputs by name; None for what is no answer of the v2 protocol."""
+    try:
+        outputs = json.loads(answer)["outputs"]
+        return {output["name"]: output for output in outputs}
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _start(answer: bytes) -> str:
+    return repr(answer[:_SHOWN].decode(errors="replace"))

@@ -1,0 +1,139 @@
+"""The archives of a replay: N of them under names of their own, from one model or from several.
+
+Without a model folder each archive holds this package's model with the archive's name in it. With
+one, archives of the same content are hard links to one file where the file system has them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from simulator.replay.errors import UnusableModel
+from simulator.replay.traffic.asking import Asking, NamedAsking, RepeatedAsking, read_expected
+from simulator.replay.traffic.gzipped_tar import common_entries, write_continued, write_folder
+
+#: The model that answers its own name.
+NAMED_MODEL = Path(__file__).with_name("named")
+SUFFIX = ".tar.gz"
+
+Advance = Callable[[int], object]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One model repository with the request for it; expected is its outputs by name, if known."""
+
+    repository: Path
+    request: bytes
+    expected: Mapping[str, Any] | None
+
+
+def make_names(models: int) -> tuple[str, ...]:
+    """model-001, model-002, ...: as many digits as the last one has; rank 0 is the first."""
+    digits = len(str(models))
+    return tuple(f"model-{number:0{digits}d}" for number in range(1, models + 1))
+
+
+def find_variants(folder: Path, request: Path | None) -> tuple[Variant, ...]:
+    """The models of a folder. Raises UnusableModel.
+
+    The folder is, for the first rule that fits
+        1. an export: it has repository/, with request.json beside that
+        2. a model repository, or a single model: request.json lies beside the folder
+        3. several exports, each in a folder of its own: copies take turns with them
+    expected.json beside the request is compared with, where there is one. A request given by name
+    is sent to all of them.
+    """
+    if (folder / "repository").is_dir():
+        return (_variant(folder / "repository", folder, request),)
+    if list(folder.glob("config.pbtxt")) or list(folder.glob("*/config.pbtxt")):
+        return (_variant(folder, folder.resolve().parent, request),)
+    exports = sorted(path.parent for path in folder.glob("*/repository"))
+    if not exports:
+        raise UnusableModel(
+            f"{folder}: found neither config.pbtxt nor */config.pbtxt nor repository/, expected a "
+            "Triton model repository or an export; give the folder that holds one with --model."
+        )
+    return tuple(_variant(export / "repository", export, request) for export in exports)
+
+
+def make_asking(names: tuple[str, ...], variants: tuple[Variant, ...]) -> Asking:
+    """What the copies are asked: the package's model where there are no variants."""
+    if not variants:
+        return NamedAsking(names)
+    turns = [variants[rank % len(variants)] for rank in range(len(names))]
+    expected = {
+        rank: variant.expected for rank, variant in enumerate(turns) if variant.expected is not None
+    }
+    return RepeatedAsking([variant.request for variant in turns], expected)
+
+
+def write_copies(
+    names: tuple[str, ...], variants: tuple[Variant, ...], folder: Path, advance: Advance
+) -> None:
+    """All archives, NAME.tar.gz in the folder, which exists; advance is told of each one."""
+    if not variants:
+        _write_named(names, folder, advance)
+        return
+    for rank, name in enumerate(names):
+        archive = folder / (name + SUFFIX)
+        if rank < len(variants):
+            write_folder(archive, variants[rank].repository)
+        else:
+            _same(folder / (names[rank % len(variants)] + SUFFIX), archive)
+        advance(1)
+
+
+def _write_named(names: tuple[str, ...], folder: Path, advance: Advance) -> None:
+    common = common_entries(NAMED_MODEL, "named/")
+    for name in names:
+        write_continued(folder / (name + SUFFIX), common, {"named/1/name.txt": name.encode()})
+        advance(1)
+
+
+def _same(archive: Path, copy: Path) -> None:
+    copy.unlink(missing_ok=True)
+    try:
+        os.link(archive, copy)
+    except OSError:  # a file system without links
+        shutil.copyfile(archive, copy)
+
+
+def _variant(repository: Path, beside: Path, request: Path | None) -> Variant:
+    path = request or beside / "request.json"
+    return Variant(repository, _request(path), _expected(path.with_name("expected.json")))
+
+
+def _request(path: Path) -> bytes:
+    try:
+        body = path.read_bytes()
+        json.loads(body)
+    except OSError as error:
+        raise UnusableModel(
+            f"{path}: found no readable file ({error.strerror}), expected the request to send as "
+            "JSON of the v2 inference protocol; give one with --request."
+        ) from error
+    except ValueError as error:
+        raise UnusableModel(
+            f"{path}: found no JSON ({error}), expected a request of the v2 inference protocol; "
+            "correct the file or give another one with --request."
+        ) from error
+    return body
+
+
+def _expected(path: Path) -> Mapping[str, Any] | None:
+    if not path.exists():
+        return None
+    try:
+        return read_expected(path.read_text("utf-8"))
+    except ValueError as error:
+        raise UnusableModel(
+            f"{path}: found no outputs ({error}), expected an answer of the v2 inference "
+            "protocol; correct the file or remove it, and answers are compared with the first."
+        ) from error

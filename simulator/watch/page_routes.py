@@ -1,0 +1,202 @@
+"""The page's routes: the page itself, the endpoint's state, its events as they happen, its health.
+
+The page is static files and nothing in it is put together here; what archives, models and
+containers say reaches the browser only as JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import asdict
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from simulator.rules import Rules
+from simulator.watch.events import Event, EventLog
+from simulator.watch.view import EndpointView, InstanceState, Viewed
+
+#: Where the page's files lie.
+PAGE = Path(__file__).parent / "page"
+
+#: What a comment is sent after when nothing happens: proxies cut connections at 60 s and more.
+HEARTBEAT_S = 15.0
+
+#: Events that are written at once, so that a long backlog is some hundred kB at a time in memory.
+BATCH = 500
+
+#: What EventSource waits before it tries again, milliseconds.
+RETRY_MS = 1000
+
+#: The files that may be asked for, so that no path is ever put together from a request.
+MEDIA_TYPES: Mapping[str, str] = {
+    ".js": "text/javascript",
+    ".css": "text/css",
+    ".svg": "image/svg+xml",
+}
+
+#: Everything from here, nothing inline, nobody's frame.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+#: no-cache asks back each time, and gets the file that belongs to this version.
+PAGE_HEADERS: Mapping[str, str] = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+
+#: no-transform and X-Accel-Buffering keep proxies from holding events back.
+LIVE_HEADERS: Mapping[str, str] = {
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store, no-transform",
+    "X-Accel-Buffering": "no",
+}
+
+
+def make_page_routes(
+    endpoint: Viewed,
+    log: EventLog,
+    ending: asyncio.Event | None = None,
+    memory_threshold: float | None = Rules.memory_threshold,
+    heartbeat_s: float = HEARTBEAT_S,
+) -> list[Route]:
+    """Every route that the page needs, all of them GET.
+
+    Event streams have no end of their own, and a server that stops waits for its answers: whoever
+    runs the server sets ending when it begins to stop, and the streams finish at once. A reader
+    that takes nothing off its connection is left to the server's own time-out.
+    memory_threshold is drawn into the memory bars; None draws none.
+    """
+    run, ended = secrets.token_hex(4), ending or asyncio.Event()
+
+    async def state(_: Request) -> Response:
+        more = {"run": run, "at": time.time(), "memory_threshold": memory_threshold}
+        return _json({**to_json(endpoint.view()), **more})
+
+    async def events(request: Request) -> Response:
+        position = _position(request, run, log.last)
+        frames = _frames(log, position, run, ended, heartbeat_s)
+        return StreamingResponse(frames, media_type="text/event-stream", headers=LIVE_HEADERS)
+
+    async def health(_: Request) -> Response:
+        answer = _health(endpoint.view())
+        served = answer["status"] == InstanceState.IN_SERVICE.value
+        return _json(answer, 200 if served else 503)
+
+    return [
+        Route("/", _index),
+        *_static_routes(),
+        Route("/simulator/state", state),
+        Route("/simulator/events", events),
+        Route("/simulator/health", health),
+    ]
+
+
+def to_json(view: EndpointView) -> dict[str, Any]:
+    """The view as JSON knows it: the dataclasses' field names, enums by value."""
+    return asdict(view, dict_factory=_plain)
+
+
+def _plain(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {key: value.value if isinstance(value, Enum) else value for key, value in pairs}
+
+
+def _json(content: dict[str, Any], status: int = 200) -> Response:
+    """As ASCII: output of processes that is no UTF-8 comes as surrogates, which have no UTF-8."""
+    body = json.dumps(content)
+    return Response(body, status, headers=LIVE_HEADERS, media_type="application/json")
+
+
+async def _index(_: Request) -> Response:
+    return FileResponse(PAGE / "index.html", media_type="text/html", headers=PAGE_HEADERS)
+
+
+def _static_routes() -> list[Route]:
+    files = sorted(path for path in PAGE.iterdir() if path.suffix in MEDIA_TYPES)
+    return [Route(f"/simulator/static/{path.name}", _file(path)) for path in files]
+
+
+def _file(path: Path) -> Callable[[Request], Awaitable[Response]]:
+    async def file(_: Request) -> Response:
+        media_type = MEDIA_TYPES[path.suffix]
+        return FileResponse(path, media_type=media_type, headers=PAGE_HEADERS)
+
+    return file
+
+
+def _health(view: EndpointView) -> dict[str, Any]:
+    """in service as soon as one instance is; what each of them does, and why."""
+    instances = {
+        instance.name: {"state": instance.state.value, "message": instance.message}
+        for instance in view.instances
+    }
+    served = any(instance.state is InstanceState.IN_SERVICE for instance in view.instances)
+    return {
+        "status": InstanceState.IN_SERVICE.value if served else "not in service",
+        "endpoint_name": view.endpoint_name,
+        "instances": instances,
+    }
+
+
+def _position(request: Request, run: str, last: int) -> int:
+    """The sequence number after which a reader goes on.
+
+    An id is SEQUENCE-RUN: numbers begin at 1 again when the simulator does, and a page that was
+    open meanwhile must not take the new run's first events for those it has. A bare number is
+    taken as it stands.
+    """
+    number, _, of_run = request.headers.get("last-event-id", "").partition("-")
+    if not (number.isascii() and number.isdigit() and len(number) < 20):
+        return 0
+    known = int(number) <= last and of_run in ("", run)
+    return int(number) if known else 0
+
+
+async def _frames(
+    log: EventLog, position: int, run: str, ended: asyncio.Event, heartbeat_s: float
+) -> AsyncIterator[str]:
+    """Events as server-sent events, a comment when it is quiet, until ended is set.
+
+    Nothing is queued for a reader: one that is slow is told later out of what the log keeps.
+    """
+    news = asyncio.Event()
+    stop = log.listen(lambda _: news.set())
+    try:
+        yield f"retry: {RETRY_MS}\n\n"
+        while not ended.is_set():
+            news.clear()
+            while events := log.since(position)[:BATCH]:
+                position = events[-1].sequence
+                yield "".join(_frame(event, run) for event in events)
+            if not await _either(news, ended, seconds=heartbeat_s):
+                yield ": nothing new\n\n"
+    finally:
+        stop()
+
+
+def _frame(event: Event, run: str) -> str:
+    data = json.dumps(event.as_json(), separators=(",", ":"))
+    return f"id: {event.sequence}-{run}\ndata: {data}\n\n"
+
+
+async def _either(*signals: asyncio.Event, seconds: float) -> bool:
+    """Whether one of the signals is set within that time."""
+    waiting = [asyncio.ensure_future(signal.wait()) for signal in signals]
+    try:
+        done, _ = await asyncio.wait(waiting, timeout=seconds, return_when="FIRST_COMPLETED")
+        return bool(done)
+    finally:
+        for future in waiting:
+            future.cancel()

@@ -1,0 +1,167 @@
+"""The pages, held against the tree: their names, links, listings, commands and width."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from container.settings import UNITS, settings_table
+from tests.architecture.listings import (
+    LISTINGS,
+    ROOT,
+    innermost_room,
+    modules,
+    summary,
+    with_listing,
+)
+
+WIDTH = 100
+DECISIONS = sorted((ROOT / "docs/decisions").glob("*.md"))
+DOCS = sorted((ROOT / "docs").glob("*.md"))
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *DOCS, *DECISIONS]
+#: What a name of a file in the tree ends with.
+SUFFIXES = {".md", ".py", ".sh", ".toml", ".txt", ".yml"}
+#: What programs write, and no file of the tree.
+WRITTEN = {"report.md"}
+#: A file of a decision's time, and the one that has its place now.
+RENAMED = re.compile(r"`[^`]+`\s+\(today\s+`([^`]+)`")
+
+
+def relative(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+each_page = pytest.mark.parametrize("page", PAGES, ids=relative)
+
+
+@pytest.mark.parametrize("page", LISTINGS, ids=relative)
+def test_listings_are_those_of_the_tree(page: Path) -> None:
+    """`make listings` would write what stands there."""
+    assert with_listing(page.read_text(), LISTINGS[page]()) == page.read_text()
+
+
+def test_listing_has_every_module() -> None:
+    """Each module is named in its innermost room, with its docstring's words."""
+    listing = modules()
+    paths = [
+        path for package in ROOT.glob("*/__init__.py") for path in package.parent.rglob("*.py")
+    ]
+    assert len(paths) > 200
+    for path in paths:
+        assert summary(path), f"{relative(path)} has no docstring"
+        room = innermost_room(path)
+        heading = f"# `{relative(room)}/`\n"
+        table = listing.partition(heading)[2].partition("\n#")[0]
+        assert path.name == "__init__.py" or f"| `{path.relative_to(room)}` |" in table, path
+
+
+def test_contributing_has_every_package() -> None:
+    """With what it is and may import."""
+    table = (ROOT / "CONTRIBUTING.md").read_text().partition("## How to add")[0]
+    packages = [init.parent.name for init in ROOT.glob("*/__init__.py")]
+    assert [name for name in packages if f"`{name}/`" not in table] == []
+
+
+@each_page
+def test_names_of_files_are_the_trees(page: Path) -> None:
+    """A page names no file and no folder that there is not; a decision says its name of today."""
+    text = page.read_text()
+    if page in DECISIONS:
+        text = RENAMED.sub(r"\1", text)
+    assert [name for name in _names(text) if not _exists(name)] == []
+
+
+def _names(text: str) -> Iterator[str]:
+    """What looks like a path from the root, or like the end of one."""
+    for token in re.findall(r"[\w./~-]+(?![\w./~…<*-])", re.sub(r"https?://\S+", "", text)):
+        name = token.removeprefix("./").replace("../", "").rstrip(".").rstrip("/")
+        top, slash, _ = name.partition("/")
+        if (slash and top in _top()) or (Path(name).suffix in SUFFIXES and name not in WRITTEN):
+            yield name
+
+
+def _exists(name: str) -> bool:
+    return (ROOT / name).exists() or f"/{name}".replace("//", "/") in _ends()
+
+
+@cache
+def _top() -> frozenset[str]:
+    return frozenset(path.name for path in ROOT.iterdir() if not path.name.startswith("."))
+
+
+@cache
+def _ends() -> frozenset[str]:
+    """Every end of a file's path that begins with a slash."""
+    ends = set()
+    for folder, folders, files in os.walk(ROOT):
+        folders[:] = [name for name in folders if not name.startswith((".", "__pycache__"))]
+        for file in files:
+            parts = Path(folder, file).relative_to(ROOT).parts
+            ends |= {f"/{'/'.join(parts[start:])}" for start in range(len(parts))}
+    return frozenset(ends)
+
+
+@each_page
+def test_links_lead_somewhere(page: Path) -> None:
+    """Each relative link leads to a file or folder of the checkout, and its anchor to a heading."""
+    for link in re.findall(r"\]\((?!https?://)([^)\s]+)\)", page.read_text()):
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        assert target.exists(), link
+        assert not anchor or anchor in _anchors(target), link
+
+
+def _anchors(page: Path) -> set[str]:
+    """The headings as GitHub makes anchors of them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@each_page
+def test_lines_are_short(page: Path) -> None:
+    """At most 100 characters, but for tables, pictures and what stands as code."""
+    prose = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    lines = [line for line in prose.splitlines() if not line.startswith(("|", "![", "# "))]
+    assert [line for line in lines if len(line) > WIDTH] == []
+
+
+@pytest.mark.parametrize("page", DOCS, ids=relative)
+def test_pages_say_for_whom_they_are(page: Path) -> None:
+    """It is the first thing that a reader wants to know."""
+    assert re.match(r"# [^\n]+\n\nFor (those|programs) ", page.read_text())
+
+
+@each_page
+def test_make_targets_exist(page: Path) -> None:
+    """Each `make` target that a page names is one."""
+    named = set(re.findall(r"(?:^|`)make ([a-z-]+)", page.read_text(), re.MULTILINE))
+    assert named <= _make_targets()
+
+
+@cache
+def _make_targets() -> frozenset[str]:
+    listed = subprocess.run(
+        ["make", "help"], cwd=ROOT, capture_output=True, text=True, timeout=30, check=True
+    ).stdout
+    return frozenset(re.findall(r"^\s+make ([a-z-]+)", listed, re.MULTILINE))
+
+
+def test_settings_table_is_the_codes() -> None:
+    """Every setting stands in its page with the code's own effect and default."""
+    page = (ROOT / "docs/settings.md").read_text()
+    assert settings_table().strip() in page
+    assert UNITS in page
+
+
+def test_settings_of_the_pages_exist() -> None:
+    """No page names a variable of ours that the container does not read."""
+    known = set(re.findall(r"`((?:SERVE|SAGEMAKER)_[A-Z_]+)`", settings_table()))
+    for page in PAGES:
+        named = set(re.findall(r"\b(?:SERVE|SAGEMAKER_TRITON)_[A-Z_]+[A-Z]\b", page.read_text()))
+        assert named <= known, relative(page)

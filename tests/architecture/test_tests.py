@@ -1,0 +1,123 @@
+"""Tests know of the code what its callers know, and change it by its own doors."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CODE = (
+    "bench",
+    "container",
+    "ensemble_tools",
+    "measuring",
+    "serve",
+    "simulator",
+    "verification",
+)
+OURS = (*CODE, "tests")
+#: Archives as other programs wrote them.
+FOREIGN = "tests/golden/merlin_releases/"
+#: What the libraries themselves leave without another name.
+THEIRS = {"os._exit", "torch._C"}
+
+#: A container whose compiler errs is not to be had otherwise: nothing of it may be a parameter.
+PATCHED = {"tests/support/damaged_container.py": 1}
+
+
+def sources() -> Iterator[tuple[str, ast.Module]]:
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        name = path.relative_to(ROOT).as_posix()
+        if not name.startswith(FOREIGN):
+            yield name, ast.parse(path.read_text())
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not (name.startswith("__") and name.endswith("__"))
+
+
+def private_names(tree: ast.Module) -> Iterator[str]:
+    """Names with an underscore in front that are read off something else than self, or imported."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and is_ours(node.module):
+            yield from (alias.name for alias in node.names if is_private(alias.name))
+        elif isinstance(node, ast.Attribute) and is_private(node.attr):
+            owner = ast.unparse(node.value)
+            if owner not in ("self", "cls", "super()") and f"{owner}.{node.attr}" not in THEIRS:
+                yield f"{owner}.{node.attr}"
+
+
+def is_ours(module: str | None, packages: Collection[str] = OURS) -> bool:
+    return (module or "").split(".")[0] in packages
+
+
+def imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """The names under which the file knows modules, and what is in them; and the modules."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield (alias.asname or alias.name).split(".")[0], alias.name
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                yield alias.asname or alias.name, node.module or ""
+
+
+def patches(tree: ast.Module) -> Iterator[str]:
+    """What the file changes from outside: with pytest's monkeypatch, unittest.mock or by hand.
+
+    What monkeypatch sets counts as ours unless the file has imported it from others: an object that
+    a test has made is nearly always one of ours.
+    """
+    code = {name for name, module in imported(tree) if is_ours(module, CODE)}
+    others = {name for name, module in imported(tree) if not is_ours(module)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module in ("unittest", "unittest.mock"):
+            yield from (alias.name for alias in node.names if alias.name in ("mock", "patch"))
+        elif isinstance(node, ast.Assign):
+            targets = [ast.unparse(it) for it in node.targets if isinstance(it, ast.Attribute)]
+            yield from (target for target in targets if target.split(".")[0] in code)
+        elif isinstance(node, ast.Call) and _sets(node) and _is_of_ours(node.args[0], others):
+            yield ast.unparse(node.args[0])
+
+
+def _sets(node: ast.Call) -> bool:
+    named = isinstance(node.func, ast.Attribute) and node.func.attr == "setattr"
+    return named and bool(node.args)
+
+
+def _is_of_ours(target: ast.expr, others: set[str]) -> bool:
+    if isinstance(target, ast.Constant):  # a dotted path
+        return is_ours(str(target.value))
+    return ast.unparse(target).split(".")[0] not in others
+
+
+@pytest.mark.parametrize(("look", "known"), [(private_names, {}), (patches, PATCHED)])
+def test_tests_go_through_the_front_door(
+    look: Callable[[ast.Module], Iterator[str]], known: dict[str, int]
+) -> None:
+    """None touches private names of ours; none patches ours but what cannot be a parameter."""
+    found = {name: list(look(tree)) for name, tree in sources()}
+    assert {name: len(each) for name, each in found.items() if each} == known, found
+
+
+@pytest.mark.parametrize(
+    ("text", "private", "patched"),
+    [
+        ("from serve.errors import _hidden", ["_hidden"], []),
+        ("x._y = 1", ["x._y"], []),
+        ("self._y = cls._z = 1; super()._w", [], []),
+        ("from serve import errors\nmonkeypatch.setattr(errors, 'x', 1)", [], ["errors"]),
+        ("import serve.errors\nserve.errors.X = 1", [], ["serve.errors.X"]),
+        ("monkeypatch.setattr('serve.errors.X', 1)", [], ["'serve.errors.X'"]),
+        ("client = make()\nmonkeypatch.setattr(client, 'x', 1)", [], ["client"]),
+        ("import os\nmonkeypatch.setattr(os, 'getuid', 1)", [], []),
+        ("from unittest import mock", [], ["mock"]),
+    ],
+)
+def test_what_is_found(text: str, private: list[str], patched: list[str]) -> None:
+    """The looks see what they are for, and let others' things be."""
+    tree = ast.parse(text)
+    assert (list(private_names(tree)), list(patches(tree))) == (private, patched)

@@ -1,0 +1,39 @@
+"""The order of the suite, and which tests start a real tritonserver."""
+
+from __future__ import annotations
+
+import pytest
+
+#: Folders and files that take long, the longest first; every other takes seconds and fills the gaps
+#: at the end.
+LONG = (
+    "tests/end_to_end/",
+    "tests/contract/",
+    "tests/simulator/",
+    "tests/reliability/",
+    "tests/golden/",
+    "tests/unit/container/backends/",
+    "tests/unit/serve/http/test_bounded_protocol.py",
+    "tests/unit/serve/models/",
+    "tests/unit/ensemble_tools/archive/test_inert_pickle.py",
+    "tests/unit/simulator/replay/",
+    "tests/unit/container/tritonserver/",
+    "tests/unit/serve/invoke/test_invocation.py",
+    "tests/unit/ensemble_tools/commands/",
+    "tests/unit/serve/test_called_models.py",
+)
+#: Fixtures that start one. A test that starts one by itself bears the mark itself.
+REAL_TRITONSERVER = frozenset({"triton", "stage", "container"})
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes long begins first, so that no worker ends alone; else nothing moves."""
+    for item in items:
+        if REAL_TRITONSERVER & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.tritonserver)
+    items.sort(key=_place)
+
+
+def _place(item: pytest.Item) -> int:
+    places = (place for place, long in enumerate(LONG) if item.nodeid.startswith(long))
+    return next(places, len(LONG))

@@ -1,0 +1,141 @@
+"""What the tests of the stand-in backends share: a tritonserver to load into, and one to refuse."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tritonclient.grpc as triton_grpc
+from tritonclient.utils import InferenceServerException, np_to_triton_dtype
+
+from container.tritonserver.process import remove_shared_memory
+from container.tritonserver.runtime import STAND_INS
+from tests.unit.container.conftest import ROOT, make_stage
+
+#: The models' Python with tensorflow, xgboost and lightgbm, made by `make setup`.
+FRAMEWORKS_PYTHON = ROOT / ".venv-frameworks/bin/python"
+#: The models' Python without them.
+MERLIN_PYTHON = ROOT / ".venv-merlin/bin/python"
+LIVE_TIMEOUT_S = 60.0
+MAKE_TIMEOUT_S = 120.0
+INITIALIZE_TIMEOUT_S = 120.0
+
+# All in one process, since importing a framework takes seconds. What Triton's module gives there
+# is only a place to warn.
+_INITIALIZE = """
+import importlib.util, json, sys, types
+class Logger:
+    log_warn = staticmethod(lambda words: None)
+utils = sys.modules["triton_python_backend_utils"] = types.ModuleType("utils")
+utils.Logger = Logger
+spec = importlib.util.spec_from_file_location("model", sys.argv[1])
+model = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(model)
+for args in json.load(sys.stdin):
+    try:
+        model.TritonPythonModel().initialize(args)
+    except model.Refused as refused:
+        print("SAID", json.dumps(str(refused)))
+    else:
+        print("SAID", json.dumps("it was served"))
+"""
+
+
+@dataclass(frozen=True)
+class StandInServer:
+    """One tritonserver for all tests of a file, with its repository."""
+
+    repository: Path
+    client: Any
+
+    def load(self, name: str, config: str, content: Path, file: str) -> None:
+        """Publishes `content` as version 1's `file` and loads it; raises what Triton answers."""
+        version = self.repository / name / "1"
+        version.mkdir(parents=True)
+        (version / file).symlink_to(content)
+        (version.parent / "config.pbtxt").write_text(config)
+        self.client.load_model(name)
+
+    def infer(self, name: str, **arrays: Any) -> Any:
+        """The whole answer."""
+        inputs = []
+        for key, array in arrays.items():
+            one = triton_grpc.InferInput(key, array.shape, np_to_triton_dtype(array.dtype))
+            one.set_data_from_numpy(array)
+            inputs.append(one)
+        return self.client.infer(name, inputs)
+
+
+@contextlib.contextmanager
+def stand_in_server(directory: Path, python: Path) -> Iterator[StandInServer]:
+    """The newest tritonserver with our backends, running; models get the packages of `python`."""
+    stage = make_stage(directory, {"SERVE_BACKEND_PYTHON": str(python)})
+    process = subprocess.Popen(stage.command.argv, env=stage.command.env)
+    try:
+        with triton_grpc.InferenceServerClient(f"127.0.0.1:{stage.ports.grpc}") as client:
+            _wait_live(client, process)
+            yield StandInServer(stage.repository, client)
+    finally:
+        process.terminate()
+        process.wait(LIVE_TIMEOUT_S)
+        remove_shared_memory(stage.command.shm_prefix)
+
+
+def make(maker: Path, directory: Path) -> Path:
+    """Runs a script that writes models into the directory, with the frameworks' Python."""
+    done = subprocess.run(
+        [FRAMEWORKS_PYTHON, maker, directory],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=MAKE_TIMEOUT_S,
+    )
+    assert done.returncode == 0, done.stderr
+    return directory
+
+
+def initialize_each(python: Path, backend: str, cases: Sequence[dict[str, Any]]) -> list[str]:
+    """For each case, arguments of `initialize`, what the backend refuses it with."""
+    done = subprocess.run(
+        [python, "-c", _INITIALIZE, STAND_INS / backend / "model.py"],
+        input=json.dumps(cases),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=INITIALIZE_TIMEOUT_S,
+        env={"CUDA_VISIBLE_DEVICES": ""},
+    )
+    assert done.returncode == 0, done.stderr
+    prefix = "SAID "
+    lines = [line for line in done.stdout.splitlines() if line.startswith(prefix)]
+    return [json.loads(line.removeprefix(prefix)) for line in lines]
+
+
+def arguments(config: dict[str, Any], model: Path, kind: str = "CPU") -> dict[str, Any]:
+    """What tritonserver would call `initialize` with; `model` is the directory above 1/."""
+    return {
+        "model_name": "m",
+        "model_config": json.dumps(config),
+        "model_repository": str(model),
+        "model_version": "1",
+        "model_instance_kind": kind,
+        "model_instance_device_id": "0",
+    }
+
+
+def _wait_live(client: Any, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + LIVE_TIMEOUT_S
+    while True:
+        try:
+            if client.is_server_live():
+                return
+        except InferenceServerException:
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)  # the interval between two questions

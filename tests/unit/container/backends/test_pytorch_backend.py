@@ -1,0 +1,272 @@
+"""The stand-in for libtorch, inside a real tritonserver and with real torch."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tritonclient.grpc as triton_grpc
+from tritonclient.utils import InferenceServerException, np_to_triton_dtype
+
+from container.tritonserver.process import remove_shared_memory
+from container.tritonserver.runtime import ask_interpreter
+from tests.unit.container.backends.stand_ins import arguments, initialize_each
+from tests.unit.container.conftest import ROOT, make_stage
+
+pytestmark = pytest.mark.tritonserver
+
+MAKER = Path(__file__).with_name("make_torch_models.py")
+MODELS_PYTHON = ROOT / ".venv-merlin/bin/python"
+LIVE_TIMEOUT_S = 60.0
+
+X, TWO = [("x", "FP32", [-1])], [("left", "FP32", [3]), ("right", "FP32", [3])]
+
+
+class Server:
+    """One tritonserver for all tests of this file, with its repository."""
+
+    def __init__(self, repository: Path, models: Path, client: Any) -> None:
+        self.repository, self.models, self.client = repository, models, client
+
+    def load(
+        self,
+        name: str,
+        source: str,
+        inputs: list[Any],
+        outputs: list[Any],
+        extra: str = "",
+        file: str = "model.pt",
+    ) -> None:
+        """Publishes the model and loads it; raises what Triton answers."""
+        version = self.repository / name / "1"
+        version.mkdir(parents=True)
+        shutil.copy(self.models / f"{source}.pt", version / file)
+        rows = [tensor("input", row) for row in inputs] + [tensor("output", r) for r in outputs]
+        config = "\n".join(['backend: "pytorch"', 'platform: "pytorch_libtorch"', *rows, extra])
+        (version.parent / "config.pbtxt").write_text(config)
+        self.client.load_model(name)
+
+    def infer(self, name: str, **arrays: Any) -> Any:
+        """The whole answer."""
+        inputs = []
+        for key, array in arrays.items():
+            one = triton_grpc.InferInput(key, array.shape, np_to_triton_dtype(array.dtype))
+            one.set_data_from_numpy(array)
+            inputs.append(one)
+        return self.client.infer(name, inputs)
+
+
+def tensor(direction: str, row: tuple[str, str, list[int]]) -> str:
+    name, kind, dims = row
+    return f'{direction} {{ name: "{name}" data_type: TYPE_{kind} dims: {dims} }}'
+
+
+def floats(*values: float) -> Any:
+    return np.array(values, dtype=np.float32)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The TorchScript files of make_torch_models.py."""
+    folder = tmp_path_factory.mktemp("models")
+    subprocess.run([MODELS_PYTHON, MAKER, folder], check=True, timeout=120)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The newest tritonserver, running."""
+    stage = make_stage(tmp_path_factory.mktemp("stage"), {})
+    assert "pytorch" in stage.runtime.stand_ins
+    process = subprocess.Popen(stage.command.argv, env=stage.command.env)
+    try:
+        with triton_grpc.InferenceServerClient(f"127.0.0.1:{stage.ports.grpc}") as client:
+            wait_live(client, process)
+            yield Server(stage.repository, models, client)
+    finally:
+        process.terminate()
+        process.wait(LIVE_TIMEOUT_S)
+        remove_shared_memory(stage.command.shm_prefix)
+
+
+def wait_live(client: Any, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + LIVE_TIMEOUT_S
+    while True:
+        try:
+            if client.is_server_live():
+                return
+        except InferenceServerException:
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)  # the interval between two questions
+
+
+def test_forward_arguments_give_the_places(server: Server) -> None:
+    """Rule 2: names are forward's arguments, in whatever order the config has them."""
+    server.load("by_argument", "Sub", TWO[::-1], [("y", "FP32", [3])])
+    answer = server.infer("by_argument", left=floats(5, 6, 7), right=floats(1, 2, 3))
+    assert answer.as_numpy("y").tolist() == [4, 4, 4]
+
+
+def test_indices_give_the_places(server: Server) -> None:
+    """Rule 3: NAME__INDEX, for inputs and outputs, against the order of the config."""
+    server.load(
+        "by_index",
+        "Pair",
+        [("in__1", "FP32", [3]), ("in__0", "FP32", [3])],
+        [("out__1", "INT64", [3]), ("out__0", "FP32", [3])],
+    )
+    answer = server.infer("by_index", in__0=floats(5, 1, 7), in__1=floats(1, 2, 3))
+    assert answer.as_numpy("out__0").tolist() == [4, -1, 4]
+    assert answer.as_numpy("out__1").tolist() == [1, 0, 1]
+
+
+def test_other_names_take_the_order_of_the_config(server: Server) -> None:
+    """Rule 4: libtorch falls back to strict ordering, and so does the stand-in."""
+    inputs = [("left", "FP32", [3]), ("other", "FP32", [3])]
+    server.load("by_order", "Sub", inputs, [("y", "FP32", [3])])
+    answer = server.infer("by_order", left=floats(5, 6, 7), other=floats(1, 2, 3))
+    assert answer.as_numpy("y").tolist() == [4, 4, 4]
+
+
+def test_a_dict_is_filled_by_name(server: Server) -> None:
+    """Rule 1: names are keys, with `__` in them or without."""
+    inputs = [("a", "FP32", [2]), ("b__offsets", "INT32", [2])]
+    server.load("by_key", "Keys", inputs, [("y", "FP32", [2])])
+    offsets = np.array([1, 2], dtype=np.int32)
+    answer = server.infer("by_key", a=floats(5, 5), b__offsets=offsets)
+    assert answer.as_numpy("y").tolist() == [4, 3]
+
+
+def test_a_batched_traced_model_on_any_instance_group(server: Server) -> None:
+    """Merlin's exports have `instance_group {}` and a batch dimension."""
+    extra = "max_batch_size: 8\ninstance_group { }\ndynamic_batching { }"
+    server.load("batched", "Traced", TWO, [("y", "FP32", [3])], extra)
+    rows: Any = np.arange(12, dtype=np.float32).reshape(4, 3)
+    answer = server.infer("batched", left=rows, right=np.ones_like(rows))
+    assert answer.as_numpy("y").tolist() == (rows - 1).tolist()
+
+
+def test_strings_are_lists(server: Server) -> None:
+    """List[str] in and out, as libtorch has it."""
+    server.load("strings", "Strings", [("words", "STRING", [-1])], [("w", "STRING", [-1])])
+    words = np.array([b"a", "é".encode()], dtype=np.object_)
+    assert server.infer("strings", words=words).as_numpy("w").tolist() == [b"a!", "é!".encode()]
+
+
+def test_parameters_and_another_file_name(server: Server) -> None:
+    """The parameters that libtorch knows are taken; numbers stay the same."""
+    parameters = {
+        "INFERENCE_MODE": "false",
+        "DISABLE_OPTIMIZED_EXECUTION": "true",
+        "ENABLE_JIT_EXECUTOR": "false",
+        "INTRA_OP_THREAD_COUNT": "1",
+    }
+    rows = [
+        f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}'
+        for key, value in parameters.items()
+    ]
+    rows.append('default_model_filename: "other.pt"')
+    server.load("tuned", "Sub", TWO, [("y", "FP32", [3])], "\n".join(rows), "other.pt")
+    answer = server.infer("tuned", left=floats(5, 6, 7), right=floats(1, 2, 3))
+    assert answer.as_numpy("y").tolist() == [4, 4, 4]
+
+
+REFUSED: list[tuple[str, list[Any], list[Any], dict[str, Any], str]] = [
+    ("Sub", X, [("y", "FP32", [-1])], {}, "expects 1 inputs, model provides 2"),
+    ("Double", [("x", "UINT32", [-1])], X, {}, "unsupported datatype TYPE_UINT32 for input"),
+    ("Double", X, [("y", "UINT64", [-1])], {}, "unsupported datatype TYPE_UINT64 for output"),
+    ("Double", [("x", "BF16", [-1])], X, {}, "unsupported datatype TYPE_BF16"),
+    ("Double", [], X, {}, "at least one input"),
+    ("Double", X, [], {}, "at least one output"),
+    ("Sub", [("i__1", "FP32", [3]), ("j__1", "FP32", [3])], X, {}, "the places [1, 1]"),
+    ("Sub", [("i__1", "FP32", [3]), ("j__2", "FP32", [3])], X, {}, "expected each of 0 to 1"),
+    ("Sub", TWO, [("y__1", "FP32", [3])], {}, "refers to an output index which doesn't exist"),
+    ("DictOut", X, [("y", "FP32", [-1])], {}, "must be of type Tensor"),
+    ("Optional", X, X, {}, "is of type 'Optional[Tensor]'"),
+    ("Strings", [("w", "STRING", [2, 2])], [("w", "STRING", [-1])], {}, "one dimension"),
+    ("Strings", [("w", "STRING", [2])], X, {"max_batch_size": 2}, "2 dimensions"),
+    ("Sub", TWO, X, {"sequence_batching": {"x": 1}}, "does not serve"),
+    ("Sub", TWO, X, {"kind": "GPU"}, "sees no CUDA device"),
+    ("Sub", TWO, X, {"default_model_filename": "no.pt"}, "unable to find"),
+    ("Sub", TWO, X, {"parameters": {"INFERENCE_MODE": {"string_value": "maybe"}}}, "true or false"),
+    ("Sub", TWO, X, {"parameters": {"INTRA_OP_THREAD_COUNT": {"string_value": "x"}}}, "whole"),
+]
+
+
+def initialize_args(
+    case: tuple[str, list[Any], list[Any], dict[str, Any], str], models: Path
+) -> Any:
+    """What tritonserver would call initialize with."""
+    source, inputs, outputs, extra, _ = case
+    file = models / source / "1/model.pt"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(models / f"{source}.pt", file)
+    config = {
+        "input": [{"name": n, "data_type": f"TYPE_{t}", "dims": d} for n, t, d in inputs],
+        "output": [{"name": n, "data_type": f"TYPE_{t}", "dims": d} for n, t, d in outputs],
+        **extra,
+    }
+    return arguments(config, models / source, extra.get("kind", "CPU"))
+
+
+def test_what_is_refused_at_load(models: Path) -> None:
+    """Each with its reason, which goes into the answer to the load."""
+    cases = [initialize_args(case, models) for case in REFUSED]
+    said = initialize_each(MODELS_PYTHON, "pytorch", cases)
+    assert len(said) == len(REFUSED)
+    assert [
+        (words, case[-1])
+        for words, case in zip(said, REFUSED, strict=True)
+        if case[-1] not in words
+    ] == []
+
+
+def test_a_refusal_reaches_whoever_loads(server: Server) -> None:
+    """Through tritonserver, and the server goes on."""
+    with pytest.raises(InferenceServerException, match="expects 1 inputs, model provides 2"):
+        server.load("refused", "Sub", X, [("y", "FP32", [-1])])
+
+
+def test_a_directory_or_garbage_is_no_model(server: Server) -> None:
+    """An untraced Transformers4Rec export has a directory model.pt; the message says what to do."""
+    server.load("whole", "Sub", TWO, [("y", "FP32", [3])])
+    for name, content in (("directory", None), ("garbage", b"not TorchScript")):
+        shutil.copytree(server.repository / "whole", server.repository / name)
+        path = server.repository / name / "1/model.pt"
+        path.unlink()
+        path.mkdir() if content is None else path.write_bytes(content)
+    with pytest.raises(InferenceServerException, match=r"is a directory.*trace or script"):
+        server.client.load_model("directory")
+    with pytest.raises(InferenceServerException, match="is not TorchScript that torch"):
+        server.client.load_model("garbage")
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("Double", "expects datatype TYPE_FP32 for output 'y', model provides TYPE_FP64"),
+        ("Scalar", "is a scalar which is not supported"),
+        ("Fails", "PyTorch execute failure: .*"),
+    ],
+)
+def test_what_is_refused_at_a_request(server: Server, source: str, message: str) -> None:
+    """What only a run tells is an error answer, and the model goes on."""
+    name = f"wrong_{source}"
+    server.load(name, source, X, [("y", "FP32", [-1])])
+    for _ in range(2):
+        with pytest.raises(InferenceServerException, match=message):
+            server.infer(name, x=floats(1, 2))
+
+
+def test_the_models_python_is_the_one_asked(server: Server) -> None:
+    """The interpreter describes itself: version, prefix, and the libpython it brings."""
+    python = ask_interpreter(MODELS_PYTHON)
+    assert python.prefix == MODELS_PYTHON.parent.parent
+    assert python.version.startswith("3.")

@@ -1,0 +1,34 @@
+"""What the machine has: the container's limits count where they are lower."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from container.machine.memory import machine_limits
+from ensemble_tools import Limits
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("memory.max", "1073741824\n", 2**30),
+        ("memory.max", "max\n", None),
+        ("memory/memory.limit_in_bytes", "536870912\n", 2**29),
+        ("memory/memory.limit_in_bytes", "9223372036854771712\n", None),
+        ("other", "1\n", None),
+    ],
+)
+def test_memory(name: str, text: str, expected: int | None, tmp_path: Path) -> None:
+    """Of cgroup v2 and v1; none where the kernel writes that there is none."""
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text(text)
+    machine = Limits().memory_bytes
+    assert machine_limits(None, tmp_path).memory_bytes == min(machine, expected or machine)
+
+
+def test_instances(tmp_path: Path) -> None:
+    """What the setting says, else the default."""
+    assert machine_limits(3, tmp_path).instances == 3
+    assert machine_limits(None, tmp_path).instances == Limits().instances

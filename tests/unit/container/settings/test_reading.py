@@ -1,0 +1,221 @@
+"""Every environment variable: default, meaning, and what is refused."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from container.errors import SettingsError
+from container.settings import SETTINGS, Settings, read_settings, settings_table
+from container.settings.values import PortRange
+
+ALL_NAMES = sorted(name for row in SETTINGS for name in row.names)
+
+
+def mistakes_of(environment: dict[str, str]) -> dict[str, str]:
+    """What is expected of each variable that was refused."""
+    with pytest.raises(SettingsError) as caught:
+        read_settings(environment)
+    return {mistake.variable: mistake.expected for mistake in caught.value.mistakes}
+
+
+def test_an_empty_environment_gives_the_defaults() -> None:
+    """The contract's defaults hold where nothing is set."""
+    settings = read_settings({})
+    assert (settings.bind_port, settings.bind_address) == (8080, "0.0.0.0")
+    assert not settings.multi_model
+    assert settings.ping_mode == "ready"
+    assert settings.model_namespacing == "true"
+    assert (settings.shm_default_byte_size, settings.shm_growth_byte_size) == (16777216, 1048576)
+    assert settings.model_root == Path("/opt/ml/models")
+    assert settings.single_model_dir == Path("/opt/ml/model")
+    assert (settings.load_timeout, settings.unload_timeout) == (350, 350)
+    assert (settings.invoke_timeout, settings.shutdown_timeout) == (60, 25)
+    assert (settings.grpc_port, settings.metrics_port, settings.allow_metrics) == (
+        None,
+        None,
+        False,
+    )
+    assert settings.unknown == ()
+
+
+def test_an_empty_variable_is_an_unset_one() -> None:
+    """Task definitions often set what they do not want to ""."""
+    assert read_settings(dict.fromkeys(ALL_NAMES, "")) == read_settings({})
+
+
+def test_multi_model_mode_pings_live() -> None:
+    """An endpoint with no model yet must still become healthy."""
+    assert read_settings({"SAGEMAKER_MULTI_MODEL": "true"}).ping_mode == "live"
+
+
+@pytest.mark.parametrize(
+    "name", ["SAGEMAKER_TRITON_PING_MODE", "SAGEMAKER_TRITON_OVERRIDE_PING_MODE"]
+)
+def test_either_name_sets_the_ping_mode(name: str) -> None:
+    """Both of upstream's names work, in both modes."""
+    assert read_settings({name: "live"}).ping_mode == "live"
+    assert read_settings({name: "ready", "SAGEMAKER_MULTI_MODEL": "true"}).ping_mode == "ready"
+
+
+def test_the_override_wins() -> None:
+    """Of several names the first in the table counts."""
+    both = {
+        "SAGEMAKER_TRITON_PING_MODE": "ready",
+        "SAGEMAKER_TRITON_OVERRIDE_PING_MODE": "live",
+    }
+    assert read_settings(both).ping_mode == "live"
+
+
+def test_namespacing_is_passed_verbatim() -> None:
+    """The name is inverted upstream; the value goes to --model-namespacing as it is."""
+    name = "SAGEMAKER_TRITON_DISABLE_MODEL_NAMESPACING"
+    assert read_settings({name: "false"}).model_namespacing == "false"
+    assert name in mistakes_of({name: "maybe"})
+
+
+def test_all_mistakes_come_together() -> None:
+    """One failed start is enough to learn all of them, each with what was found and expected."""
+    wrong = {
+        "SAGEMAKER_BIND_TO_PORT": "eighty",
+        "SAGEMAKER_SAFE_PORT_RANGE": "5-3",
+        "SAGEMAKER_TRITON_ADDITIONAL_ARGS": "--id='x",
+        "SAGEMAKER_TRITON_INFERENCE_TYPE": "stream",
+        "SERVE_LOAD_TIMEOUT": "0",
+        "SERVE_MODEL_ROOT": "models",
+    }
+    assert set(mistakes_of(wrong)) == set(wrong)
+    with pytest.raises(SettingsError, match="SAGEMAKER_BIND_TO_PORT is 'eighty', expected a whole"):
+        read_settings(wrong)
+
+
+@pytest.mark.parametrize(
+    ("variable", "words"),
+    [
+        ("SAGEMAKER_BIND_TO_PORT", "0"),
+        ("SAGEMAKER_BIND_TO_PORT", "65536"),
+        ("SAGEMAKER_BIND_TO_PORT", "８０"),  # digits, but not ASCII ones
+        ("SAGEMAKER_SAFE_PORT_RANGE", "21000"),
+        ("SAGEMAKER_SAFE_PORT_RANGE", "0-10"),
+        ("SAGEMAKER_MULTI_MODEL", "yes please"),
+        ("SAGEMAKER_TRITON_THREAD_COUNT", "0"),
+        ("SAGEMAKER_TRITON_LOG_VERBOSE", "loud"),
+        ("SAGEMAKER_TRITON_SHM_DEFAULT_BYTE_SIZE", "1024"),
+        ("SAGEMAKER_TRITON_MODEL_LOAD_GPU_LIMIT", "1.5"),
+        ("SAGEMAKER_TRITON_PING_MODE", "LIVE"),
+        ("SERVE_INVOKE_TIMEOUT", "inf"),
+        ("SERVE_RESTART_LIMIT", "-1"),
+        ("SERVE_LOG_LEVEL", "verbose"),
+    ],
+)
+def test_what_is_refused(variable: str, words: str) -> None:
+    """A value out of its kind or its limits is a mistake of that variable and no other."""
+    assert set(mistakes_of({variable: words})) == {variable}
+
+
+def test_verbose_logging_takes_levels_and_booleans() -> None:
+    """Upstream's script passes `true`; tritonserver documents a number."""
+    name = "SAGEMAKER_TRITON_LOG_VERBOSE"
+    found = [read_settings({name: words}).log_verbose for words in ("true", "False", "3")]
+    assert found == ["1", "0", "3"]
+
+
+def test_additional_arguments_respect_quoting() -> None:
+    """One quoted argument stays one."""
+    raw = "--log-file='/tmp/a b' --id x"
+    settings = read_settings({"SAGEMAKER_TRITON_ADDITIONAL_ARGS": raw})
+    assert settings.additional_args == ("--log-file=/tmp/a b", "--id", "x")
+
+
+def test_fixed_ports_without_a_range() -> None:
+    """gRPC and metrics have Triton's ports when they are allowed and nothing else is said."""
+    allowed = {"SAGEMAKER_TRITON_ALLOW_GRPC": "true", "SAGEMAKER_TRITON_ALLOW_METRICS": "true"}
+    settings = read_settings(allowed)
+    assert (settings.grpc_port, settings.metrics_port) == (8001, 8002)
+    with_range = read_settings({**allowed, "SAGEMAKER_SAFE_PORT_RANGE": "21000-21999"})
+    assert (with_range.grpc_port, with_range.metrics_port) == (None, None)
+    assert with_range.safe_port_range == PortRange(21000, 21999)
+
+
+def test_an_explicit_port_outside_the_range_is_a_mistake() -> None:
+    """A metrics port of 8002 killed real endpoints."""
+    wrong = {
+        "SAGEMAKER_SAFE_PORT_RANGE": "21000-21999",
+        "SAGEMAKER_TRITON_ALLOW_METRICS": "true",
+        "SAGEMAKER_TRITON_METRICS_PORT": "8002",
+    }
+    assert set(mistakes_of(wrong)) == {"SAGEMAKER_TRITON_METRICS_PORT"}
+    assert read_settings({**wrong, "SAGEMAKER_TRITON_METRICS_PORT": "21000"}).metrics_port == 21000
+    assert read_settings({**wrong, "SAGEMAKER_TRITON_ALLOW_METRICS": "false"}).metrics_port is None
+
+
+def test_two_servers_cannot_share_a_port() -> None:
+    """A default that meets another port is found out as well."""
+    wrong = {"SAGEMAKER_TRITON_ALLOW_GRPC": "1", "SAGEMAKER_BIND_TO_PORT": "8001"}
+    assert set(mistakes_of(wrong)) == {"SAGEMAKER_TRITON_GRPC_PORT"}
+    wrong = {
+        "SAGEMAKER_TRITON_ALLOW_GRPC": "1",
+        "SAGEMAKER_TRITON_ALLOW_METRICS": "1",
+        "SAGEMAKER_TRITON_METRICS_PORT": "8001",
+    }
+    assert set(mistakes_of(wrong)) == {"SAGEMAKER_TRITON_METRICS_PORT"}
+
+
+def test_publishing_needs_its_two_names_and_switches_metrics_on() -> None:
+    """Either spelling of the names will do."""
+    publish = {"SAGEMAKER_TRITON_PUBLISH_METRICS_TO_CLOUDWATCH": "true"}
+    assert set(mistakes_of(publish)) == {
+        "SAGEMAKER_TRITON_CLOUDWATCH_LOG_GROUP",
+        "SAGEMAKER_TRITON_CLOUDWATCH_METRIC_NAMESPACE",
+    }
+    names = {
+        "SAGEMAKER_TRITON_LOG_GROUP": "/endpoint",
+        "SAGEMAKER_TRITON_CLOUDWATCH_METRIC_NAMESPACE": "Triton",
+    }
+    settings = read_settings({**publish, **names})
+    assert settings.allow_metrics
+    assert (settings.cloudwatch_log_group, settings.cloudwatch_metric_namespace) == (
+        "/endpoint",
+        "Triton",
+    )
+
+
+def test_a_slip_of_the_pen_is_noticed() -> None:
+    """A variable that looks like ours and is not is kept for a warning, with the likely name."""
+    environment = {"SERVE_MODEL_ROT": "/x", "SAGEMAKER_TRITON_XYZ": "1", "SAGEMAKER_REGION": "eu"}
+    described = [str(unknown) for unknown in read_settings(environment).unknown]
+    assert len(described) == 2
+    assert "SAGEMAKER_TRITON_XYZ" in described[0]
+    assert described[1].endswith("did you mean SERVE_MODEL_ROOT?")
+
+
+def test_the_table_holds_every_variable_once() -> None:
+    """The table has one row a variable, and each field of Settings comes from one row."""
+    rows = settings_table().splitlines()[2:]
+    assert len(rows) == len(SETTINGS)
+    assert len(ALL_NAMES) == len(set(ALL_NAMES))
+    assert all(row.count(" | ") == 2 for row in rows)
+    assert {row.field for row in SETTINGS} | {"unknown"} == set(Settings.__dataclass_fields__)
+
+
+def test_rows_say_what_else_counts() -> None:
+    """Where one setting depends on something, its row says so."""
+    meaning = {row.names[0]: row.meaning for row in SETTINGS}
+    largest = meaning["SERVE_MAX_REQUEST_MB"]
+    assert "`SERVE_MAX_WAITING_MB` and `SERVE_MAX_WAITING_TOTAL_MB`" in largest
+    assert "JSON that is not turned into binary tensors may have 16" in largest
+    assert "tritonserver up to 2.51 has no limit of its own" in largest
+    for name in ("SERVE_LOAD_TIMEOUT", "SERVE_UNLOAD_TIMEOUT"):
+        assert "ten seconds more" in meaning[name]
+    assert "at least 4 requests" in meaning["SERVE_MAX_WAITING"]
+
+
+@given(st.dictionaries(st.sampled_from(ALL_NAMES), st.text(max_size=30), max_size=8))
+def test_any_words_give_settings_or_a_settings_error(environment: dict[str, str]) -> None:
+    """Nothing else is ever raised."""
+    with contextlib.suppress(SettingsError):
+        assert read_settings(environment).bind_port

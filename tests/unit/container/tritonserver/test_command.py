@@ -1,0 +1,227 @@
+"""Settings into a command line, without any process."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from container.ports import Ports
+from container.settings import read_settings
+from container.tritonserver.command import (
+    TritonCommand,
+    build_command,
+    exit_timeout_s,
+    shm_prefix_for,
+)
+from container.tritonserver.runtime import GRPC_RESTRICTED, HTTP_RESTRICTED, TritonRuntime
+from serve.triton.access import TritonAccess
+
+RUNTIME = TritonRuntime(
+    executable=Path("/t/bin/tritonserver"),
+    backend_directory=Path("/w/backends"),
+    cache_directory=Path("/t/caches"),
+    bin_path=Path("/models/bin"),
+    library_path=Path("/py/lib"),
+    server_bin=Path("/srv/.venv/bin"),
+    backend_python=None,
+    stand_ins=(),
+)
+
+
+def build(
+    environment: dict[str, str] | None = None,
+    *,
+    ports: Ports = Ports(21000, 21001, None),  # noqa: B008 - frozen
+    inherited: dict[str, str] | None = None,
+    gpu_count: int = 0,
+    restricts: tuple[str, ...] = (),
+    access: TritonAccess | None = None,
+) -> TritonCommand:
+    return build_command(
+        read_settings(environment or {}),
+        replace(RUNTIME, restricts=frozenset(restricts)),
+        ports,
+        Path("/w/repository"),
+        inherited or {},
+        gpu_count=gpu_count,
+        shm_prefix="serve_1_ab_",
+        access=access,
+    )
+
+
+def test_the_plain_command() -> None:
+    """Explicit mode, namespacing, strict configs, loopback only, gRPC always."""
+    assert build().argv == (
+        "/t/bin/tritonserver",
+        "--model-repository=/w/repository",
+        "--model-control-mode=explicit",
+        "--model-namespacing=true",
+        "--strict-readiness=false",
+        "--disable-auto-complete-config",
+        "--exit-timeout-secs=5",
+        "--http-address=127.0.0.1",
+        "--http-port=21000",
+        "--http-thread-count=8",
+        "--allow-grpc=true",
+        "--grpc-address=127.0.0.1",
+        "--grpc-port=21001",
+        "--allow-metrics=false",
+        "--backend-directory=/w/backends",
+        "--cache-directory=/t/caches",
+        "--backend-config=python,shm-default-byte-size=16777216",
+        "--backend-config=python,shm-growth-byte-size=1048576",
+        "--backend-config=python,shm-region-prefix-name=serve_1_ab_",
+        "--backend-config=python,thread-pool-size=8",
+    )
+
+
+def test_auto_complete_can_be_switched_back_on() -> None:
+    """Strict configs are a default, not a law."""
+    assert "--disable-auto-complete-config" not in build({"SERVE_AUTO_COMPLETE": "true"}).argv
+
+
+def test_every_passed_on_variable_becomes_its_flag() -> None:
+    """Upstream's variables keep upstream's meaning."""
+    argv = build(
+        {
+            "SAGEMAKER_TRITON_DISABLE_MODEL_NAMESPACING": "false",
+            "SAGEMAKER_TRITON_THREAD_COUNT": "3",
+            "SAGEMAKER_TRITON_BUFFER_MANAGER_THREAD_COUNT": "2",
+            "SAGEMAKER_TRITON_LOG_VERBOSE": "true",
+            "SAGEMAKER_TRITON_LOG_INFO": "false",
+            "SAGEMAKER_TRITON_LOG_WARNING": "true",
+            "SAGEMAKER_TRITON_LOG_ERROR": "true",
+            "SAGEMAKER_TRITON_SHM_DEFAULT_BYTE_SIZE": "33554432",
+            "SAGEMAKER_TRITON_TENSORFLOW_VERSION": "2",
+            "SAGEMAKER_TRITON_MODEL_LOAD_GPU_LIMIT": "0.8",
+        },
+        gpu_count=2,
+    ).argv
+    assert {
+        "--model-namespacing=false",
+        "--http-thread-count=3",
+        "--buffer-manager-thread-count=2",
+        "--log-verbose=1",
+        "--log-info=false",
+        "--log-warning=true",
+        "--log-error=true",
+        "--backend-config=python,shm-default-byte-size=33554432",
+        "--backend-config=tensorflow,version=2",
+        "--model-load-gpu-limit=0:0.8",
+        "--model-load-gpu-limit=1:0.8",
+    } <= set(argv)
+
+
+def test_metrics_have_their_port_and_no_address() -> None:
+    """2.35 may not know --metrics-address; where it exists it follows --http-address."""
+    argv = build(ports=Ports(1, 2, 21002)).argv
+    assert {"--allow-metrics=true", "--metrics-port=21002"} <= set(argv)
+    assert not any("metrics-address" in argument for argument in argv)
+
+
+def test_additional_arguments_come_last() -> None:
+    """The last of equal flags counts, so the operator has the last word."""
+    argv = build({"SAGEMAKER_TRITON_ADDITIONAL_ARGS": "--http-thread-count=1 --id 'a b'"}).argv
+    assert argv[-3:] == ("--http-thread-count=1", "--id", "a b")
+
+
+def test_the_models_python_comes_first_and_ours_never() -> None:
+    """A stub takes the packages of the first python3 on PATH."""
+    env = build(
+        inherited={
+            "PATH": "/srv/.venv/bin:/active/bin:/usr/bin::/bin",
+            "VIRTUAL_ENV": "/active",
+            "PYTHONPATH": "/srv",
+            "PYTHONHOME": "/x",
+            "LD_LIBRARY_PATH": "/cuda:",
+            "AWS_REGION": "eu-west-1",
+        }
+    ).env
+    assert env == {
+        "PATH": "/models/bin:/usr/bin:/bin",
+        "LD_LIBRARY_PATH": "/py/lib:/cuda",
+        "AWS_REGION": "eu-west-1",
+    }
+
+
+@pytest.mark.parametrize(("shutdown", "share"), [(25.0, 5), (5.0, 1), (0.5, 1)])
+def test_tritonserver_waits_for_a_share_of_the_time_to_exit(shutdown: float, share: int) -> None:
+    """Whole seconds, never none: 0 would cut off answers that are being written."""
+    assert exit_timeout_s(shutdown) == share
+
+
+def test_shared_memory_names_tell_containers_apart() -> None:
+    """Process ids repeat from container to container, and one name must not begin another."""
+    assert shm_prefix_for(1, "ab") != shm_prefix_for(1, "cd")
+    assert not shm_prefix_for(12, "ab").startswith(shm_prefix_for(1, "ab"))
+
+
+ACCESS = TritonAccess("c0ntrol", "inf3rence")
+BOTH = (HTTP_RESTRICTED, GRPC_RESTRICTED)
+STEERING = "model-repository,shared-memory,model-config,statistics,trace,logging"
+
+
+def restrictions(command: TritonCommand) -> list[str]:
+    return [word for word in command.argv if "-restricted-" in word]
+
+
+def test_everything_but_health_is_shut() -> None:
+    """Each API in one group, HTTP's inference with a secret of its own; both are to be hidden."""
+    command = build(restricts=BOTH, access=ACCESS)
+    assert restrictions(command) == [
+        f"--http-restricted-api={STEERING},metadata:x-serve-access=c0ntrol",
+        "--http-restricted-api=inference:x-serve-access=inf3rence",
+        f"--grpc-restricted-protocol={STEERING},metadata,inference:access=c0ntrol",
+    ]
+    assert command.secrets == ("c0ntrol", "inf3rence")
+    assert "c0ntrol" not in repr(command)
+    assert "c0ntrol" not in repr(ACCESS)
+
+
+def test_what_a_version_cannot_shut_stays_open() -> None:
+    """2.36 has no such flag for HTTP, and an unknown flag would end it; no secrets shut nothing."""
+    assert len(restrictions(build(restricts=(GRPC_RESTRICTED,), access=ACCESS))) == 1
+    assert not restrictions(build(access=ACCESS))
+    assert not restrictions(build(restricts=BOTH))
+
+
+def test_grpc_that_others_in_the_container_use() -> None:
+    """SAGEMAKER_TRITON_ALLOW_GRPC: models can be asked there, not steered."""
+    command = build({"SAGEMAKER_TRITON_ALLOW_GRPC": "true"}, restricts=BOTH, access=ACCESS)
+    assert restrictions(command)[-1] == f"--grpc-restricted-protocol={STEERING}:access=c0ntrol"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "count"),
+    [
+        ("--http-header-forward-pattern=.*", 2),
+        ("--http-header-forward-pattern x-.*", 2),
+        ("--http-header-forward=(?i)X-SERVE", 2),
+        ("--http-header-forward-pattern='(unclosed'", 2),
+        ("--http-header-forward-pattern=^x-tenant$", 3),
+        ("--http-header-forward-pattern", 2),
+        ("--http-restricted-api=logging:k=v", 2),
+        ("--http-restricted-api logging:k=v", 2),
+        ("--grpc-restricted-protocol=logging:k=v", 3),
+    ],
+)
+def test_arguments_of_the_operators_own(arguments: str, count: int) -> None:
+    """A pattern that gives models the header leaves inference open; a flag that is set is left."""
+    environment = {"SAGEMAKER_TRITON_ADDITIONAL_ARGS": arguments}
+    assert len(restrictions(build(environment, restricts=BOTH, access=ACCESS))) == count
+
+
+def test_models_see_a_clean_environment_where_tenants_differ() -> None:
+    """In multi-model mode, unless it is set otherwise; a single model's owner is the endpoint's."""
+    inherited = {"AWS_SECRET_ACCESS_KEY": "x", "SERVE_REWRITE": "auto", "HOME": "/root"}
+    clean, everything = {"HOME": "/root"}, inherited
+    for environment, expected in (
+        ({"SAGEMAKER_MULTI_MODEL": "true"}, clean),
+        ({}, everything),
+        ({"SERVE_MODEL_ENVIRONMENT": "clean"}, clean),
+        ({"SAGEMAKER_MULTI_MODEL": "true", "SERVE_MODEL_ENVIRONMENT": "all"}, everything),
+    ):
+        env = build(environment, inherited=inherited).env
+        assert {key: value for key, value in env.items() if key in inherited} == expected

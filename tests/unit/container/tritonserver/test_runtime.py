@@ -1,0 +1,184 @@
+"""Finding tritonserver, and what is made of each layout."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from container.errors import RuntimeNotFound, RuntimeUnusable
+from container.settings import read_settings
+from container.tritonserver.runtime import (
+    ask_interpreter,
+    count_gpus,
+    find_runtime,
+    locate_tritonserver,
+    restricting_flags,
+    supports_python_based_backends,
+)
+from tests.unit.container.conftest import WHEEL_2_36
+
+NEW_LIBRARY = b"... unable to find Python backend based backend library ' ..."
+OUR_BACKENDS = ("fil", "pytorch", "tensorflow")
+OUR_VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
+
+
+def executable(path: Path, content: str = "#!/bin/sh\n") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+    path.chmod(0o755)
+    return path
+
+
+def image(root: Path, *backends: str, library: bytes = NEW_LIBRARY, python: str = "") -> Path:
+    """The layout of NVIDIA's image; its program."""
+    for name in backends:
+        (root / "backends" / name).mkdir(parents=True)
+    (root / "lib").mkdir()
+    (root / "lib/libtritonserver.so").write_bytes(library)
+    if python:
+        stub = root / "backends/python/triton_python_backend_stub"
+        stub.write_bytes(f"\0libpython{python}.so.1.0\0".encode())
+    return executable(root / "bin/tritonserver")
+
+
+def snapshot(root: Path) -> list[str]:
+    return sorted(str(path) for path in root.rglob("*"))
+
+
+def test_flags_that_shut_apis(tmp_path: Path) -> None:
+    """They are read off the program: 2.36 has the one for gRPC alone, a script has none."""
+    ours = locate_tritonserver(None, {"PATH": ""})
+    assert restricting_flags(ours) == {"http-restricted-api", "grpc-restricted-protocol"}
+    assert restricting_flags(WHEEL_2_36) == {"grpc-restricted-protocol"}
+    assert not restricting_flags(executable(tmp_path / "script"))
+    assert not restricting_flags(executable(tmp_path / "empty", ""))
+
+
+def test_the_configured_one_comes_first_and_alone(tmp_path: Path) -> None:
+    """Who asks for one by its path does not get another."""
+    program = executable(tmp_path / "bin/tritonserver")
+    assert locate_tritonserver(program, {}) == program
+    with pytest.raises(RuntimeNotFound, match="SERVE_TRITON_SERVER=/no"):
+        locate_tritonserver(Path("/no/such"), {"PATH": str(program.parent)})
+
+
+def test_path_comes_before_the_wheel(tmp_path: Path) -> None:
+    """With symbolic links resolved, so that the program's neighbours are found."""
+    program = executable(tmp_path / "real/bin/tritonserver")
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links/tritonserver").symlink_to(program)
+    assert locate_tritonserver(None, {"PATH": str(tmp_path / "links")}) == program
+
+
+def test_the_wheel_is_found_in_our_own_packages() -> None:
+    """The embedded tritonserver needs no setting."""
+    found = locate_tritonserver(None, {"PATH": ""})
+    assert found.parts[-4:] == ("pytriton", "tritonserver", "bin", "tritonserver")
+
+
+def test_an_error_names_every_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The reader learns where to put it."""
+    monkeypatch.setattr(sysconfig, "get_path", lambda kind: str(tmp_path))
+    with pytest.raises(RuntimeNotFound) as caught:
+        locate_tritonserver(None, {"PATH": ""})
+    assert str(tmp_path) in caught.value.searched[-1]
+    assert {"/opt/tritonserver/bin/tritonserver", "PATH"} <= set(caught.value.searched)
+
+
+def test_an_image_with_its_own_backends_is_used_as_it_is(tmp_path: Path) -> None:
+    """No overlay where nothing is missing."""
+    program = image(tmp_path / "opt", "python", *OUR_BACKENDS, python=OUR_VERSION)
+    settings = read_settings({"SERVE_TRITON_SERVER": str(program)})
+    runtime = find_runtime(settings, tmp_path / "work", {})
+    assert runtime.backend_directory == tmp_path / "opt/backends"
+    assert runtime.stand_ins == ()
+    assert not (tmp_path / "work").exists()
+
+
+@pytest.mark.parametrize("missing", OUR_BACKENDS)
+def test_an_image_without_a_backend_gets_the_stand_in(tmp_path: Path, missing: str) -> None:
+    """Its own backends stay what they are, beside ours; each comes for itself."""
+    others = [name for name in OUR_BACKENDS if name != missing]
+    program = image(tmp_path / "opt", "python", *others, python=OUR_VERSION)
+    settings = read_settings({"SERVE_TRITON_SERVER": str(program)})
+    runtime = find_runtime(settings, tmp_path / "work", {})
+    assert runtime.stand_ins == (missing,)
+    links = {path.name: path.resolve() for path in runtime.backend_directory.iterdir()}
+    assert links.keys() == {"python", *OUR_BACKENDS}
+    for name in ("python", *others):
+        assert links[name] == tmp_path / "opt/backends" / name
+    assert (links[missing] / "model.py").is_file()
+
+
+def test_an_old_image_gets_no_stand_in(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """2.36 does not know Python-based backends, and a log line says so."""
+    program = image(tmp_path / "opt", "python", library=b"old", python=OUR_VERSION)
+    settings = read_settings({"SERVE_TRITON_SERVER": str(program)})
+    assert find_runtime(settings, tmp_path / "work", {}).stand_ins == ()
+    assert "too old for Python-based backends" in caplog.text
+
+
+def test_a_python_that_the_images_stub_cannot_run_is_refused(tmp_path: Path) -> None:
+    """The image has one stub, for one version of Python."""
+    program = image(tmp_path / "opt", "python", python="3.7")
+    settings = read_settings(
+        {"SERVE_TRITON_SERVER": str(program), "SERVE_BACKEND_PYTHON": sys.executable}
+    )
+    with pytest.raises(RuntimeUnusable, match=r"runs 3\.7 only"):
+        find_runtime(settings, tmp_path / "work", {})
+
+
+def test_the_wheel_is_overlaid_and_left_alone(tmp_path: Path) -> None:
+    """The stub of the models' Python stands in the overlay; site-packages stay as they were."""
+    program = locate_tritonserver(None, {"PATH": ""})
+    before = snapshot(program.parent.parent)
+    settings = read_settings({"SERVE_BACKEND_PYTHON": sys.executable})
+    for _ in range(2):  # the second time over what a killed container left
+        runtime = find_runtime(settings, tmp_path, dict(os.environ))
+    python = runtime.backend_directory / "python"
+    assert os.access(python / "triton_python_backend_stub", os.X_OK)
+    assert not (python / "libtriton_python.so").is_symlink()
+    assert runtime.stand_ins == OUR_BACKENDS
+    for name in OUR_BACKENDS:
+        assert (runtime.backend_directory / name / "model.py").is_file()
+    libraries = runtime.backend_directory / "../../.." / "nvidia_pytriton.libs"
+    assert libraries.is_dir()  # where RPATH looks from backends/python
+    assert snapshot(program.parent.parent) == before
+
+
+def test_the_wheel_without_a_fitting_stub_is_refused(tmp_path: Path) -> None:
+    """The message names the versions that would do."""
+    facts = dict.fromkeys(("library_directory", "library", "prefix", "nvtabular"), "")
+    facts["version"] = "3.99"
+    strange = executable(tmp_path / "python3", f"#!/bin/sh\necho '{json.dumps(facts)}'\n")
+    settings = read_settings({"SERVE_BACKEND_PYTHON": str(strange)})
+    with pytest.raises(RuntimeUnusable, match=r"no stub for Python 3\.99.*3\.11"):
+        find_runtime(settings, tmp_path / "work", {})
+
+
+@pytest.mark.parametrize("script", ["#!/bin/sh\necho broken >&2; exit 3\n", "#!/bin/sh\necho {\n"])
+def test_an_interpreter_that_does_not_answer_is_refused(tmp_path: Path, script: str) -> None:
+    """With what it said."""
+    with pytest.raises(RuntimeUnusable, match="it did not run"):
+        ask_interpreter(executable(tmp_path / "python", script))
+    with pytest.raises(RuntimeUnusable, match="No such file"):
+        ask_interpreter(tmp_path / "nothing")
+
+
+def test_only_newer_tritonservers_support_python_based_backends() -> None:
+    """2.51 does, 2.36 does not: told from the library, since there is no --version."""
+    newest = locate_tritonserver(None, {"PATH": ""})
+    assert supports_python_based_backends(newest.parent.parent)
+    assert not supports_python_based_backends(WHEEL_2_36.parent.parent)
+
+
+def test_gpus_are_counted_by_their_device_files(tmp_path: Path) -> None:
+    """nvidiactl and its like are not GPUs."""
+    for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
+        (tmp_path / name).touch()
+    assert count_gpus(tmp_path) == 2

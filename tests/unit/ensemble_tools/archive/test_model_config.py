@@ -1,0 +1,195 @@
+"""config.pbtxt: read as protobuf, edited as text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf import text_format
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tritonclient.grpc import model_config_pb2 as pb
+
+from ensemble_tools.archive.model_config import parse_model_config
+from ensemble_tools.errors import ConfigUnreadable
+
+PATH = Path("m/config.pbtxt")
+NAMES = {"a": "model.a", "b": "model.b", 'q"\\\n': "model.q", "ü": "model.ü", "ab": "model.ab"}
+
+STEPS = 'ensemble_scheduling { step { model_name: "a" model_version: -1 } }'
+ODD = {
+    "plain": f'name: "x"\n{STEPS}',
+    "no name": STEPS,
+    "comments": '# name: "c"\nname: \'x\' # "y" \'z\n'
+    'ensemble_scheduling { step { # model_name: "none"\n model_name: "a" # "none"\n } }',
+    "single quotes": f"name: 'x'\n{STEPS}",
+    "adjacent literals": 'name: "x" \'y\'\n  "z"\nensemble_scheduling { step { '
+    "model_name: 'a' # c\n 'b' } }",
+    "lists": 'name:"x" ensemble_scheduling { step: [ {model_name:"a"}, {model_name:"b"} ] } '
+    "input: [{name:'i' dims: [1, 2,3]}, {name: 'name'}]",
+    "angle brackets": "name:'x' ensemble_scheduling < step < model_name:'a' > "
+    "step {model_name:'b'} >",
+    "separators": 'name: "x"; backend: "python", '
+    'ensemble_scheduling: { step: { model_name: "a"; }; };',
+    "escapes": r'name: "\170" ensemble_scheduling { step { model_name: "q\"\\\n" } '
+    r'step { model_name: "\303\274" } step { model_name: "\x61" } }',
+    "utf-8": 'name: "x" ensemble_scheduling { step { model_name: "ü" } } # naïve ✓',
+    "carriage returns": 'name: "x"\r\n# c\r\nensemble_scheduling {\r\n '
+    'step { model_name: "a" }\r\n}\r\n',
+    "no blanks": "name:'x'ensemble_scheduling{step{model_name:'a'}}",
+    "other names": 'name: "x" input { name: "a" } output { name: "a" label_filename: "a" } '
+    'parameters { key: "name" value { string_value: "a" } } instance_group { name: "a" } '
+    'model_warmup { name: "a" } ensemble_scheduling { step { model_name: "a" '
+    'input_map { key: "model_name" value: "a" } output_map { key: "a" value: "name" } } }',
+    "values like fields": 'backend: "name" name: "x" platform: "model_name" '
+    'ensemble_scheduling { step { model_name: "a" model_namespace: "" } }',
+}
+
+
+def renamed_message(text: str, *, unknown: bool = False) -> tuple[pb.ModelConfig, pb.ModelConfig]:
+    """The text renamed and then parsed, beside the text parsed and then renamed."""
+    config = parse_model_config(text, PATH)
+    after = text_format.Parse(
+        config.renamed("new.name", NAMES), pb.ModelConfig(), allow_unknown_field=unknown
+    )
+    before = pb.ModelConfig()
+    before.CopyFrom(config.message)
+    if before.name:
+        before.name = "new.name"
+    for step in before.ensemble_scheduling.step:
+        step.model_name = NAMES[step.model_name]
+    return after, before
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_renamed(kind: str) -> None:
+    """Renaming the text is renaming the message, however the text is written."""
+    after, before = renamed_message(ODD[kind])
+    assert after == before
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        'future: "name"',
+        "future: [ 'name', 'model_name' ]",
+        'future { name: "a" model_name: "a" }',
+        "future < step { model_name: 'a' } >",
+        "future: -1.5e3",
+        'future: "a" "b"',
+        "future: [ { name: 'a' }, { name: 'b' } ]",
+    ],
+)
+def test_unknown_fields_are_kept(field: str) -> None:
+    """Fields of a newer Triton stay, byte for byte, where they are; only the names change."""
+    scheduling = f'ensemble_scheduling {{ {field} step {{ {field} model_name: "a" }} }}'
+    text = f'name: "x" {field}\n{field}\n{scheduling}'
+    config = parse_model_config(text, PATH)
+    assert config.unknown_field == 'line 1: no field named "future"'
+    renamed = scheduling.removesuffix('"a" } }') + '"model.a" } }'
+    assert config.renamed("n", NAMES) == f'name: "n" {field}\n{field}\n{renamed}'
+    after, before = renamed_message(text, unknown=True)
+    assert after == before
+
+
+def strings(**limits: Any) -> st.SearchStrategy[str]:
+    return st.text(st.characters(exclude_categories=["Cs"]), **limits)
+
+
+tensors: st.SearchStrategy[list[dict[str, Any]]] = st.lists(
+    st.builds(
+        dict,
+        name=strings(max_size=5),
+        data_type=st.sampled_from(list(pb.DataType.values())),
+        dims=st.lists(st.integers(-1, 9), max_size=3),
+    ),
+    max_size=3,
+)
+steps: st.SearchStrategy[list[dict[str, Any]]] = st.lists(
+    st.builds(
+        dict,
+        model_name=st.sampled_from(list(NAMES)),
+        input_map=st.dictionaries(strings(max_size=5), strings(max_size=5), max_size=2),
+        output_map=st.dictionaries(strings(max_size=5), strings(max_size=5), max_size=2),
+    ),
+    max_size=3,
+)
+messages = st.builds(
+    pb.ModelConfig,
+    name=strings(max_size=8),
+    backend=strings(max_size=8),
+    input=tensors.map(lambda many: [pb.ModelInput(**fields) for fields in many]),
+    output=tensors.map(lambda many: [pb.ModelOutput(**fields) for fields in many]),
+    cc_model_filenames=st.dictionaries(strings(max_size=5), strings(max_size=5), max_size=2),
+    ensemble_scheduling=steps.map(
+        lambda many: pb.ModelEnsembling(step=[pb.ModelEnsembling.Step(**fields) for fields in many])
+    ),
+)
+
+
+@settings(deadline=None)
+@given(message=messages, one_line=st.booleans(), utf8=st.booleans(), angles=st.booleans())
+def test_renamed_property(
+    message: pb.ModelConfig, one_line: bool, utf8: bool, angles: bool
+) -> None:
+    """For any message, in any form that protobuf prints, renaming the text renames the message."""
+    text = text_format.MessageToString(
+        message, as_one_line=one_line, as_utf8=utf8, pointy_brackets=angles
+    )
+    after, before = renamed_message(text)
+    assert after == before
+
+
+@settings(deadline=None)
+@given(message=messages)
+def test_what_is_read(message: pb.ModelConfig) -> None:
+    """Inputs, outputs and steps are read as they are declared."""
+    config = parse_model_config(text_format.MessageToString(message), PATH)
+    assert [*config.inputs] == list(dict.fromkeys(tensor.name for tensor in message.input))
+    assert [step.model_name for step in config.steps] == [
+        step.model_name for step in message.ensemble_scheduling.step
+    ]
+    for tensor in message.output:
+        if [other.name for other in message.output].count(tensor.name) == 1:
+            assert config.outputs[tensor.name].dims == tuple(tensor.dims)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('name: "a"\ninput {', 2),
+        ('name: "a"\n\n}', 3),
+        ("name: 5", 1),
+        ('name: "a"\nname: "b"', 2),
+        ("max_batch_size: 1\nmax_batch_size: x", 2),
+        ('name: "a', 1),
+        ("\ninput { data_type: TYPE_NEW }", 2),
+    ],
+)
+def test_unreadable(text: str, line: int) -> None:
+    """A config that does not parse is refused with the file and the line."""
+    with pytest.raises(ConfigUnreadable, match=rf"^m/config\.pbtxt:{line}: ") as refusal:
+        parse_model_config(text, PATH)
+    assert refusal.value.line == line
+
+
+def test_nested_too_deeply() -> None:
+    """Nesting without end is refused, known fields and unknown ones."""
+    for field in ("ensemble_scheduling {", "future {"):
+        with pytest.raises(ConfigUnreadable):
+            parse_model_config(field * 20_000, PATH)
+
+
+def test_newer_data_type() -> None:
+    """A data type that only a newer Triton knows is told apart from all others."""
+    config = parse_model_config('input { name: "i" data_type: 99 }', PATH)
+    assert config.inputs["i"].data_type == "data type 99"
+
+
+def test_whole_shape() -> None:
+    """With a maximum batch size, a dimension of any size stands before the declared ones."""
+    text = 'max_batch_size: {} input {{ name: "i" dims: [4] }}'
+    for size, shape in ((0, (4,)), (8, (-1, 4))):
+        config = parse_model_config(text.format(size), PATH)
+        assert config.full_dims(config.inputs["i"]) == shape

@@ -1,0 +1,284 @@
+"""The picture's data, its folding and its layout."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ensemble_tools.archive.executor_graph import ExecutorGraph
+from ensemble_tools.archive.graph_reader import read_executor_graph
+from ensemble_tools.archive.repository import read_repository
+from ensemble_tools.commands.explain import FORMATS, rendered
+from ensemble_tools.errors import GraphNotExpressible
+from ensemble_tools.explain.drawing.draw import draw
+from ensemble_tools.explain.drawing.layered_layout import Size, joint_ranks, place, split_crowded
+from ensemble_tools.explain.drawing.lettering import drawable, fitted, width, wrapped
+from ensemble_tools.explain.fold import MOST_UNFOLDED, folded
+from ensemble_tools.explain.picture import Edge, Node, Picture, Side, Workflow
+from ensemble_tools.explain.picture_of import picture_of
+from ensemble_tools.serving.namespace import Namespace
+from ensemble_tools.serving.opened_archive import Archive
+from ensemble_tools.serving.plan import Rewrite, plan
+from tests.golden.archives import PREDICTOR, Graph, Step, column, write_executor
+from tests.golden.cases import CASES, Case, nested_subgraph, predictor, workflow
+
+FOREST = Path(__file__).parents[4] / "examples/merlin/forest_xgboost/repository"
+USER, CLICK = column("user"), column("click", "float32")
+
+
+def picture(case: Case, root: Path) -> Picture:
+    serving_plan = case.plan(root)
+    return picture_of(Archive(read_repository(root), case.graph, plan=serving_plan), "model")
+
+
+def edges_of(side: Side) -> dict[tuple[str, str], list[str]]:
+    return {
+        (edge.source, edge.target): [flow.target_name for flow in edge.flows] for edge in side.edges
+    }
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_sides_are_whole(name: str, tmp_path: Path) -> None:
+    """Edges join boxes that are there, boxes come after what feeds them, all calls correspond."""
+    found = picture(CASES[name](), tmp_path)
+    for side in found.sides:
+        place_of = {node.id: number for number, node in enumerate(side.nodes)}
+        assert len(place_of) == len(side.nodes)
+        assert all(place_of[edge.source] < place_of[edge.target] for edge in side.edges)
+        assert all(edge.flows or side is found.merlin for edge in side.edges)
+    assert found.merlin is not None
+    corresponding = {first for first, _ in found.correspondences}
+    calls = {node.id for node in found.merlin.nodes if node.kind == "call"}
+    unused = {"unused_output"}  # none of its calls is
+    assert calls <= corresponding or name in unused
+
+
+def test_columns_of_merlins_edges(tmp_path: Path) -> None:
+    """Of two columns of one name the later one arrives; the request gives what is missing."""
+    found = picture(CASES["later_overrides"](), tmp_path / "a").merlin
+    assert found is not None
+    edges = edges_of(found)
+    assert edges["merlin.1", "merlin.4"] == ["item"]
+    assert edges["merlin.3", "merlin.4"] == ["user"]
+    dropped = picture(CASES["dropped_column"](), tmp_path / "b").merlin
+    assert dropped is not None
+    assert edges_of(dropped)["merlin.request", "merlin.3"] == ["item"]
+
+
+def test_subgraph_is_drawn_in_place(tmp_path: Path) -> None:
+    """The operators inside a Subgraph are boxes that say where they are."""
+    found = picture(nested_subgraph(), tmp_path).merlin
+    assert found is not None
+    inside = [node for node in found.nodes if node.within]
+    assert inside
+    assert all(node.id.count(".") >= 2 for node in inside)
+    assert any(node.kind == "subgraph" for node in found.nodes)
+
+
+def test_cast_is_an_edges_own(tmp_path: Path) -> None:
+    """Where Merlin's executor casts, the edge says from what to what."""
+    graph = Graph()
+    prepare = Step("0_w", (USER,), (column("u", "int32"),), {"u": "user"})
+    predict = predictor("1_p", (column("u"),), CLICK, "u")
+    graph.call(predict, graph.call(prepare, graph.select(USER)))
+    case = Case(graph.done(), (prepare, predict), (USER,))
+    case.write(tmp_path)
+    error = GraphNotExpressible(tmp_path, "PredictPyTorchTriton", ("u",), "because", "remedy")
+    archive = Archive(read_repository(tmp_path), case.graph, refusal=error)
+    found = picture_of(archive, "model")
+    assert found.merlin is not None
+    casts = [flow for edge in found.merlin.edges for flow in edge.flows if flow.is_cast]
+    assert [(flow.source_dtype, flow.target_dtype) for flow in casts] == [("int32", "int64")]
+    assert found.refused_at == ("merlin.2",)
+
+
+@pytest.mark.parametrize("rewrite", [Rewrite.AUTO, Rewrite.EXECUTOR])
+def test_who_calls_the_forest(rewrite: Rewrite) -> None:
+    """A forest is a box that the generated step, or the executor, calls; its answer is read."""
+    repository = read_repository(FOREST)
+    graph = read_executor_graph(repository)
+    serving_plan = plan(repository, graph, Namespace("model"), rewrite=rewrite)
+    found = picture_of(Archive(repository, graph, plan=serving_plan), "model")
+    assert found.triton is not None
+    titles = {node.id: node.title for node in found.triton.nodes}
+    called = [
+        (titles[edge.source], titles[edge.target]) for edge in found.triton.edges if edge.calls
+    ]
+    caller = "model.forest" if rewrite is Rewrite.AUTO else "model"
+    assert [pair for pair in called if "fil" in pair[1]] == [(caller, "model.1_filtriton")]
+    assert len(called) == (1 if rewrite is Rewrite.AUTO else 2)
+    assert found.left_out == ()
+    assert ("merlin.2", "triton.model.model.1_filtriton") in found.correspondences
+
+
+# --- large graphs -------------------------------------------------------------------------------
+
+
+def wide_graph(branches: int, root: Path) -> tuple[ExecutorGraph, Path]:
+    """A selection and a workflow a branch, all into one predictor."""
+    graph, called = Graph(), []
+    columns = [column(f"c{number}") for number in range(branches)]
+    for number, wide_column in enumerate(columns):
+        step = workflow(f"{number}_workflow", (wide_column,))
+        called.append(graph.call(step, graph.select(wide_column)))
+    joined = graph.concat(*called)
+    predict = Step(f"{branches}_p", joined.output, (CLICK,), {}, PREDICTOR)
+    graph.call(predict, joined)
+    write_executor(root, columns, (CLICK,))
+    return graph.done(), root
+
+
+def test_five_hundred_operators(tmp_path: Path) -> None:
+    """They are explained in every format in a few seconds, folded to what fits a page."""
+    graph, root = wide_graph(249, tmp_path)
+    error = GraphNotExpressible(tmp_path, "x", (), "because", "remedy")
+    archive = Archive(read_repository(root), graph, refusal=error)
+    assert len(graph.nodes) == 500
+    started = time.process_time()
+    assert all(rendered(archive, "large", form) for form in FORMATS)
+    assert time.process_time() - started < 10
+    small = folded(picture_of(archive, "large"))
+    assert small.merlin is not None
+    assert [node.title for node in small.merlin.nodes] == [
+        "request",
+        "249 SelectionOp",
+        "249 TransformWorkflowTriton",
+        "#498 ConcatColumns",
+        "#499 PredictPyTorchTriton",
+        "answer",
+    ]
+
+
+@st.composite
+def sides(chosen: st.DrawFn, most: int = 90) -> Side:
+    """A graph without circles: each box is fed by some earlier ones."""
+    count = chosen(st.integers(2, most))
+    kinds = [
+        "request",
+        *chosen(st.lists(st.sampled_from(["call", "selection"]), min_size=count, max_size=count)),
+        "answer",
+    ]
+    nodes = tuple(
+        Node(f"merlin.{number}", kind, f"#{number} {kind.title()}Op", outputs=())
+        for number, kind in enumerate(kinds)
+    )
+    edges = []
+    for number in range(1, len(nodes)):
+        feeding = chosen(
+            st.sets(st.integers(max(0, number - 9), number - 1), min_size=1, max_size=3)
+        )
+        edges += [Edge(f"merlin.{source}", f"merlin.{number}") for source in sorted(feeding)]
+    return Side("Merlin's graph", nodes, tuple(edges))
+
+
+@settings(max_examples=50, deadline=None)
+@given(sides())
+def test_folding_loses_nothing(side: Side) -> None:
+    """Every operator is in one box, no edge leads up, small pictures stay as they are."""
+    small = folded(Picture("a", "m", None, None, merlin=side)).merlin
+    assert small is not None
+    assert sum(node.folded for node in small.nodes) == len(side.nodes)
+    place_of = {node.id: number for number, node in enumerate(small.nodes)}
+    assert all(place_of[edge.source] < place_of[edge.target] for edge in small.edges)
+    if len(side.nodes) <= MOST_UNFOLDED:
+        assert small == side
+
+
+@pytest.mark.parametrize(
+    ("reasons", "mark"),
+    [
+        ([""], "compiled: numpy"),
+        (["a"], "not compiled"),
+        (["a", "b"], "not compiled"),
+        (["", "a"], None),
+        ([None, ""], None),
+    ],
+)
+def test_folded_workflows(reasons: list[str | None], mark: str | None) -> None:
+    """A box that stands for several is marked where the mark is true of all of them."""
+    steps = [
+        Node(
+            f"triton.step.{number}",
+            "step",
+            f"m.{number}",
+            "python",
+            workflow=None if reason is None else Workflow((), reason),
+        )
+        for number, reason in zip(range(60), itertools.cycle(reasons))
+    ]
+    nodes = (Node("triton.request", "request", "request"), *steps)
+    edges = tuple(Edge("triton.request", step.id) for step in steps)
+    side = Side("What Triton serves", nodes, edges)
+    small = folded(Picture("a", "m", None, None, triton=side)).triton
+    assert small is not None
+    workflows = [node.workflow for node in small.nodes if node.folded > 1]
+    assert [shown and shown.mark for shown in workflows] == [mark]
+
+
+@settings(max_examples=40, deadline=None)
+@given(sides(most=40))
+def test_layout(side: Side) -> None:
+    """Boxes of one row never overlap, every edge leads down, long ones have a point a row."""
+    names = [node.id for node in side.nodes]
+    edges = list(dict.fromkeys((edge.source, edge.target) for edge in side.edges))
+    sizes = {name: Size(100 + number % 3 * 40, 50) for number, name in enumerate(names)}
+    rows = split_crowded(joint_ranks(edges, names, ()), [names], sizes, 600)
+    placed = place(names, edges, rows, sizes)
+    for source, target in edges:
+        assert rows[source] < rows[target]
+        between = [row for row, _ in placed.routes[source, target]]
+        assert between == list(range(rows[source] + 1, rows[target]))
+    for first, second in itertools.combinations(names, 2):
+        if rows[first] == rows[second]:
+            apart = abs(placed.centres[first] - placed.centres[second])
+            assert apart >= (sizes[first].width + sizes[second].width) / 2
+
+
+def test_pairs_share_a_row() -> None:
+    """What corresponds stands side by side; a pair that would make a circle does not."""
+    edges = [("a", "b"), ("b", "c"), ("x", "y")]
+    ranks = joint_ranks(edges, "abcxy", [("a", "x"), ("c", "y")])
+    assert ranks["c"] == ranks["y"] == 2
+    crossed = joint_ranks(edges, "abcxy", [("a", "y"), ("c", "x")])
+    assert crossed["a"] < crossed["b"] < crossed["c"]
+    assert crossed["x"] < crossed["y"]
+
+
+# --- words --------------------------------------------------------------------------------------
+
+
+@given(st.text(max_size=60), st.floats(20, 300))
+def test_fitted(text: str, most: float) -> None:
+    """Text is cut to its place, and is printable ASCII, … and · alone."""
+    cut = fitted(text, 12, most)
+    assert width(cut, 12) <= most or cut == "…"
+    assert all(char in "…·" or " " <= char <= "~" for char in cut)
+
+
+@given(st.text(max_size=60), st.text(max_size=60))
+def test_drawable_tells_apart(first: str, second: str) -> None:
+    """Names that differ beyond the font's letters are written differently."""
+    if first.isascii() and second.isascii() and "\\" not in first + second:
+        return
+    if "\\" not in first + second and first != second:
+        assert drawable(first) != drawable(second)
+
+
+@given(st.text(alphabet="ab cd\n", max_size=300), st.integers(1, 4))
+def test_wrapped(text: str, lines: int) -> None:
+    """No more lines than asked for, none too wide."""
+    found = wrapped(text, 12, 120, lines)
+    assert 1 <= len(found) <= lines
+    assert all(width(line, 12) <= 130 for line in found)
+
+
+def test_drawing_without_merlin(tmp_path: Path) -> None:
+    """An archive without an executor has one side; the drawing is as wide as its words need."""
+    (tmp_path / "m/1").mkdir(parents=True)
+    drawing = draw(Picture(str(tmp_path), "m", None, None, refusal="x " * 400))
+    assert drawing.width > 600

@@ -1,0 +1,188 @@
+"""Which models' workflows are compiled, and what is published of them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from google.protobuf import text_format
+from tritonclient.grpc import model_config_pb2 as pb
+
+from ensemble_tools.archive.graph_reader import read_executor_graph
+from ensemble_tools.archive.repository import ModelRepository, read_repository
+from ensemble_tools.errors import PayloadBroken
+from ensemble_tools.serving.compilation import compile_plan
+from ensemble_tools.serving.namespace import Namespace
+from ensemble_tools.serving.plan import Form, PublishedModel, ServingPlan, plan
+from ensemble_tools.serving.publish import publish
+from tests.support.category_files import with_a_category_twice
+
+DENSE = Path(__file__).parents[4] / "examples/merlin/dense/repository"
+STEP = "0_transformworkflowtriton"
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A copy of an export, to be changed."""
+    return Path(shutil.copytree(DENSE, tmp_path / "repository"))
+
+
+def planned(repository: Path) -> tuple[ServingPlan, ModelRepository]:
+    read = read_repository(repository)
+    served = plan(read, read_executor_graph(read), Namespace("hash"), strict=True)
+    return compile_plan(served, read), read
+
+
+def step_of(made: ServingPlan) -> PublishedModel:
+    return next(model for model in made.models if model.source_name == STEP)
+
+
+def test_an_export_is_compiled(repository: Path) -> None:
+    made = step_of(planned(repository)[0])
+    assert made.compiled is not None
+    assert made.compiled.program.operators == {
+        "Categorify": 1,
+        "Normalize": 2,
+        "FillMissing": 1,
+        "LogOp": 1,
+        "Rename": 1,
+    }
+
+
+def change_config(repository: Path, change: str) -> None:
+    path = repository / STEP / "config.pbtxt"
+    config = text_format.Parse(path.read_text(), pb.ModelConfig())
+    if change == "batch":
+        config.max_batch_size = 8
+    elif change == "output":
+        del config.output[0]
+    elif change == "input":
+        del config.input[0]
+    elif change == "cats":
+        config.parameters["cats"].string_value = '["not_there"]'
+    elif change == "conts":
+        config.parameters["conts"].string_value = "[not JSON"
+    elif change == "no list":
+        config.parameters["conts"].string_value = '{"a": 1}'
+    path.write_text(text_format.MessageToString(config))
+
+
+def change_files(repository: Path, change: str) -> None:
+    version = repository / STEP / "1"
+    metadata = version / "workflow/metadata.json"
+    if change == "other NVTabular":
+        metadata.write_text(metadata.read_text().replace("23.08.00", "23.06.00"))
+    elif change == "no metadata":
+        metadata.unlink()
+    elif change == "foreign model.py":
+        with (version / "model.py").open("a") as file:
+            file.write("\nprint('ours')\n")
+    elif change == "several versions":
+        shutil.copytree(version, repository / STEP / "2")
+    elif change == "no pickle":
+        (version / "workflow/workflow.pkl").write_bytes(b"no pickle")
+    elif change == "hostile pickle":
+        (version / "workflow/workflow.pkl").write_bytes(b"cos\nsystem\n(S'true'\ntR.")
+    elif change == "table in the pickle":  # dask's graphs have tuples as keys
+        keyed = b"\x80\x04}(cnvtabular.ops.join_external\nJoinExternal\n"
+        (version / "workflow/workflow.pkl").write_bytes(keyed + b"K\x00K\x01\x86K\x02u.")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ("batch", "max_batch_size is not 0"),
+        ("output", "declares no output"),
+        ("input", "declares no input"),
+        ("cats", "parameter cats names other columns"),
+        ("conts", "parameter conts is no JSON"),
+        ("no list", "parameter conts names other columns"),
+        ("other NVTabular", "written by NVTabular"),
+        ("no metadata", "written by NVTabular"),
+        ("foreign model.py", "not the one that merlin-systems exports"),
+        ("several versions", "several versions"),
+        ("no pickle", "workflow.pkl"),
+        ("hostile pickle", "workflow.pkl cannot be read without running it"),
+        ("table in the pickle", "JoinExternal: its table is pickled inside of the workflow"),
+    ],
+)
+def test_other_models_stay_as_they_are(repository: Path, change: str, reason: str) -> None:
+    """Served as delivered, and the plan says why."""
+    change_config(repository, change)
+    change_files(repository, change)
+    read = read_repository(repository)
+    model = PublishedModel("hash", STEP, None)
+    made = step_of(compile_plan(ServingPlan("name", Form.AS_DELIVERED, STEP, (model,)), read))
+    assert made.compiled is None
+    assert reason in made.not_compiled
+
+
+# --- published ------------------------------------------------------------------------------------
+
+
+def test_published(repository: Path, tmp_path: Path) -> None:
+    """The program, its tables and the runtime; the workflow itself is a link."""
+    serving = tmp_path / "serving"
+    serving.mkdir()
+    made = publish(planned(repository)[0], serving)
+    directory = serving / step_of(made).triton_name / "1"
+    assert (directory / "tables/program.json").is_file()
+    assert (directory / "compiled_workflow/program.py").is_file()
+    assert (directory / "compiled_workflow/operations/scaling.py").is_file()
+    assert "compiled_workflow" in (directory / "model.py").read_text()
+    assert "nvtabular" in (repository / STEP / "1/model.py").read_text().lower()
+    assert not (repository / STEP / "1/tables").exists()
+
+
+@pytest.mark.parametrize("fault", ["cut off", "another schema"])
+def test_a_category_file_that_nvtabular_fails_on(
+    repository: Path, tmp_path: Path, fault: str
+) -> None:
+    """Refused with its path, and nothing is left."""
+    files = repository / STEP / "1/workflow/categories"
+    path = files / "unique.item_id.parquet"
+    if fault == "cut off":
+        path.write_bytes(path.read_bytes()[:-20])
+    else:
+        shutil.copy(files / "unique.user_id.parquet", path)
+    serving = tmp_path / "serving"
+    serving.mkdir()
+    with pytest.raises(PayloadBroken) as error:
+        publish(planned(repository)[0], serving)
+    assert str(error.value).startswith(f"{path}: ")
+    assert str(error.value).endswith("; export it again")
+    assert not list(serving.iterdir())
+
+
+@pytest.mark.parametrize("fault", ["gone since it was planned", "twice"])
+def test_a_broken_category_file(repository: Path, tmp_path: Path, fault: str) -> None:
+    """Published as delivered, with the reason; nothing of the attempt is left."""
+    files = repository / STEP / "1/workflow/categories"
+    path = files / "unique.item_id.parquet"
+    if fault == "twice":
+        with_a_category_twice(path)
+    made = planned(repository)[0]
+    if fault == "gone since it was planned":
+        path.unlink()
+    serving = tmp_path / "serving"
+    serving.mkdir()
+    made = publish(made, serving)
+    model = step_of(made)
+    assert model.compiled is None
+    assert "unique.item_id.parquet" in model.not_compiled
+    version = serving / model.triton_name / "1"
+    delivered = {path.name for path in (repository / STEP / "1").iterdir()}
+    assert {path.name for path in version.iterdir()} == delivered
+    assert (version / "model.py").resolve() == repository / STEP / "1/model.py"
+    assert {path.name for path in serving.iterdir()} == {model.triton_name for model in made.models}
+
+
+def test_a_name_that_is_taken(repository: Path, tmp_path: Path) -> None:
+    """A directory of the model's own is not written into."""
+    (repository / STEP / "1/tables").mkdir()
+    serving = tmp_path / "serving"
+    serving.mkdir()
+    model = step_of(publish(planned(repository)[0], serving))
+    assert model.compiled is None
+    assert "tables/" in model.not_compiled

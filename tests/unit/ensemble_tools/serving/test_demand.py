@@ -1,0 +1,183 @@
+"""What a plan's models ask of a machine."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from ensemble_tools import (
+    Demand,
+    Namespace,
+    measure_demand,
+    plan,
+    read_executor_graph,
+    read_repository,
+)
+from ensemble_tools.serving.compilation import compile_plan
+from ensemble_tools.serving.plan import Form, PublishedModel, ServingPlan
+
+ROOT = Path(__file__).parents[4]
+TENSORS = (
+    'input { name: "i" data_type: TYPE_FP32 dims: 1 } '
+    'output { name: "o" data_type: TYPE_FP32 dims: 1 }'
+)
+
+
+def archive(directory: Path, config: str, **files: int) -> Path:
+    """One model with files of these sizes."""
+    for name, size in {"1/model.py": 10, **files}.items():
+        path = directory / "model" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x" * size)
+    (directory / "model/config.pbtxt").write_text(f"{config} {TENSORS}")
+    return directory
+
+
+def load_plan(directory: Path, name: str = "m") -> ServingPlan:
+    """The plan of a load."""
+    repository = read_repository(directory)
+    graph = read_executor_graph(repository)
+    made = plan(repository, graph, Namespace(name), strict=True)
+    return compile_plan(made, repository)
+
+
+@pytest.mark.parametrize(
+    ("policy", "instances"),
+    [
+        ("", 2),
+        ("all {}", 6),
+        ("specific { versions: [1, 3] }", 4),
+        ("latest { num_versions: 9 }", 6),
+    ],
+)
+def test_every_version_that_is_served_counts(tmp_path: Path, policy: str, instances: int) -> None:
+    """tritonserver makes each instance of each."""
+    config = 'backend: "python" instance_group { count: 2 kind: KIND_CPU }'
+    config += f" version_policy {{ {policy} }}" if policy else ""
+    directory = archive(tmp_path, config, **{"2/model.py": 10, "3/model.py": 10})
+    assert demand(directory).models[0].instances == instances
+
+
+def demand(directory: Path, name: str = "m") -> Demand:
+    """What the archive asks, as a load would find it."""
+    return measure_demand(load_plan(directory, name))
+
+
+@pytest.mark.parametrize(("number", "is_shortage"), [(errno.EMFILE, True), (errno.EACCES, False)])
+def test_what_cannot_be_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, is_shortage: bool
+) -> None:
+    """It has no size; but a lack of the machine says nothing about the archive."""
+    made = load_plan(archive(tmp_path, 'backend: "python"'))
+
+    def failing(_: object) -> list[str]:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "listdir", failing)
+    if is_shortage:
+        with pytest.raises(OSError, match="open files"):
+            measure_demand(made)
+    else:
+        assert [model.payload_bytes for model in measure_demand(made).models] == [0]
+
+
+@pytest.mark.parametrize(
+    ("config", "kind", "instances", "gpus"),
+    [
+        ('backend: "python"', "python", 1, ()),
+        ('backend: "python" instance_group { count: 3 }', "python", 3, ()),
+        (
+            'backend: "python" instance_group [{ count: 2 }, { count: 1 kind: KIND_CPU }]',
+            "python",
+            3,
+            (),
+        ),
+        (
+            'backend: "python" instance_group { kind: KIND_GPU gpus: [1, 0] count: 2 }',
+            "python",
+            4,
+            (0, 1),
+        ),
+        ('backend: "python" instance_group { kind: KIND_GPU }', "python", 1, None),
+        ('backend: "custom"', "custom", 1, None),
+        ('backend: "custom" instance_group { kind: KIND_CPU }', "custom", 1, ()),
+        ('backend: "custom" instance_group { kind: KIND_MODEL }', "custom", 1, None),
+        ('backend: "custom" instance_group { gpus: 2 kind: KIND_GPU }', "custom", 1, (2,)),
+    ],
+)
+def test_configs(
+    tmp_path: Path, config: str, kind: str, instances: int, gpus: tuple[int, ...] | None
+) -> None:
+    """Kind, instances and GPUs are what tritonserver will make of the config."""
+    (model,) = demand(archive(tmp_path, config)).models
+    assert (model.kind, model.instances, model.gpus) == (kind, instances, gpus)
+
+
+def planned(model: Path) -> ServingPlan:
+    """A plan with all of a model directory, whatever a reader of archives would say of it."""
+    links = tuple((child.name, child) for child in sorted(model.iterdir()))
+    published = PublishedModel("m", "m", 'backend: "python"', links)
+    return ServingPlan("m", Form.AS_DELIVERED, "m", (published,))
+
+
+def test_sizes(tmp_path: Path) -> None:
+    """Of the largest version, files below directories and behind links included."""
+    (tmp_path / "elsewhere").write_bytes(b"x" * 5)
+    made = archive(
+        tmp_path / "a", 'backend: "python"', **{"1/w": 100, "2/model.py": 7, "2/x/y/w": 200, "z": 9}
+    )
+    (made / "model/2/link").symlink_to(tmp_path / "elsewhere")
+    (made / "model/2/nowhere").symlink_to(tmp_path / "missing")
+    (model,) = measure_demand(planned(made / "model")).models
+    assert model.payload_bytes == 212
+
+
+def test_links_that_multiply_take_no_time(tmp_path: Path) -> None:
+    """`1/a -> .` and `1/b -> .` lead on for ever; a FIFO is not opened."""
+    made = archive(tmp_path, 'backend: "python"')
+    for name in "abcd":
+        (made / f"model/1/{name}").symlink_to(".")
+    os.mkfifo(made / "model/1/pipe")
+    started = time.monotonic()
+    measure_demand(planned(made / "model"))
+    assert time.monotonic() - started < 10
+
+
+def test_copies_are_one(tmp_path: Path) -> None:
+    """Whatever their names and times; not one with a file of another size, or one file more."""
+    first = archive(tmp_path / "a", 'backend: "python"', **{"1/w": 100})
+    shutil.copytree(first, tmp_path / "b")
+    other = archive(tmp_path / "c", 'backend: "python"', **{"1/w": 101})
+    more = archive(tmp_path / "d", 'backend: "python"', **{"1/w": 100, "1/v": 0})
+    wider = archive(tmp_path / "e", 'backend: "python" instance_group { count: 2 }', **{"1/w": 100})
+    same = {demand(first).identity, demand(tmp_path / "b", "another").identity}
+    assert len(same) == 1
+    assert len({*same, *(demand(it).identity for it in (other, more, wider))}) == 4
+
+
+def test_a_merlin_export() -> None:
+    """A compiled workflow, a PyTorch model and the ensemble over them."""
+    found = demand(ROOT / "examples/merlin/dense/repository")
+    assert [(model.triton_name, model.kind) for model in found.models] == [
+        ("m.0_transformworkflowtriton", "compiled workflow"),
+        ("m.1_predictpytorchtriton", "pytorch"),
+        ("m", "ensemble"),
+    ]
+    assert found.models[1].payload_bytes > 1000
+
+
+def test_it_costs_a_load_little() -> None:
+    """A millisecond or two for an export, on an idle machine."""
+    repository = read_repository(ROOT / "examples/merlin/dense/repository")
+    made = plan(repository, read_executor_graph(repository), Namespace("m"), strict=True)
+    took = []
+    for _ in range(10):
+        started = time.perf_counter()
+        measure_demand(made)
+        took.append(time.perf_counter() - started)
+    assert min(took) < 0.02

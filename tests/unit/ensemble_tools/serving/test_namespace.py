@@ -1,0 +1,103 @@
+"""Names in the serving repository: unique, reversible, legal."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ensemble_tools.errors import IllegalName
+from ensemble_tools.serving.namespace import NAME_MAX, Namespace, parse_published
+
+LETTERS = "ab.-_9"
+model_names = st.text(LETTERS, min_size=1, max_size=8).filter(lambda name: name not in {".", ".."})
+step_names = st.text(LETTERS + "~ ü", min_size=1, max_size=8)
+pairs = st.tuples(model_names, st.none() | step_names)
+
+ILLEGAL = (
+    "",
+    ".",
+    "..",
+    "../x",
+    "a/b",
+    "a b",
+    " a",
+    "a\n",
+    "a\0b",
+    "ü",
+    "a~b",
+    "a:b",
+    "%2e",
+    "٣",
+    "a\ud800",
+    "x" * 5000,
+)
+
+
+def published(pair: tuple[str, str | None]) -> str:
+    model, step = pair
+    return Namespace(model).entry if step is None else Namespace(model).step(step)
+
+
+@given(one=pairs, other=pairs)
+def test_unique(one: tuple[str, str | None], other: tuple[str, str | None]) -> None:
+    """Two models, or two steps, or a model and a step, never have one Triton name."""
+    assert (published(one) == published(other)) == (one == other)
+
+
+@given(pair=pairs)
+def test_reversible(pair: tuple[str, str | None]) -> None:
+    """Every Triton name is read back into the model name and the step that it was made of."""
+    assert parse_published(published(pair)) == pair
+
+
+@given(pair=pairs)
+def test_legal_directory(pair: tuple[str, str | None]) -> None:
+    """A Triton name is one path component, and not a hidden one."""
+    assert "/" not in published(pair)
+    assert not published(pair).startswith(".")
+
+
+@pytest.mark.parametrize("name", ILLEGAL, ids=lambda name: ascii(name)[:20])
+def test_illegal_names(name: str) -> None:
+    """A name that is no safe path component is refused with a short sentence."""
+    with pytest.raises(IllegalName) as refusal:
+        Namespace(name)
+    assert refusal.value.name == name
+    assert len(str(refusal.value)) < 300
+    assert str(refusal.value).isprintable()
+
+
+def test_longest_names() -> None:
+    """What fits a directory name is taken, one byte more is refused, dots and steps included."""
+    assert Namespace("x" * NAME_MAX).entry == "x" * NAME_MAX
+    assert len(Namespace("." * 127).entry) == 254
+    assert len(Namespace("m").step("s" * 253)) == NAME_MAX
+    for attempt in (
+        lambda: Namespace("x" * (NAME_MAX + 1)),
+        lambda: Namespace("." * 128),
+        lambda: Namespace("m").step("s" * 254),
+        lambda: Namespace("m").step("ü" * 127),
+    ):
+        with pytest.raises(IllegalName):
+            attempt()
+
+
+@pytest.mark.parametrize("step", ["", "a/b", "a\0", "\udcff"], ids=ascii)
+def test_illegal_steps(step: str) -> None:
+    """A step whose name no directory and no message can bear is refused as well."""
+    with pytest.raises(IllegalName):
+        Namespace("m").step(step)
+
+
+@pytest.mark.parametrize("name", ["", "~", "a~b", ".a", "a.", "~.~", "a~"])
+def test_foreign_names(name: str) -> None:
+    """What was not published by us is not read."""
+    with pytest.raises(ValueError, match="was not published"):
+        parse_published(name)
+
+
+def test_hashes_come_through() -> None:
+    """SageMaker's own names, and their steps, are readable as they are."""
+    assert Namespace("d6f1c9").entry == "d6f1c9"
+    assert Namespace("d6f1c9").step("0_workflow") == "d6f1c9.0_workflow"

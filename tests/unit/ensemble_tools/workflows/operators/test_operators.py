@@ -1,0 +1,73 @@
+"""Rules and the runtime: that they know the same operations, and write them down alike."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from ensemble_tools.workflows.operators import OPERATORS, RULES
+from ensemble_tools.workflows.program import Program, program_text
+from ensemble_tools.workflows.runtime.kept import KeptNode
+from ensemble_tools.workflows.runtime.operations import CLASSES, find_operation
+from ensemble_tools.workflows.runtime.records import Parameters
+from ensemble_tools.workflows.runtime.tensors import InputColumn, OutputColumn
+from tests.support.fitted_operators import EXAMPLES, KEPT, compiled
+
+PAGE = Path(__file__).parents[5] / "docs/workflows.md"
+#: Everything that a step of a program may be.
+KNOWN: dict[str, type[Parameters]] = {
+    **{name: find_operation(name) for name in CLASSES},
+    KeptNode.name: KeptNode,
+}
+PROGRAMS = {name: example.compiled() for name, example in EXAMPLES.items()}
+PROGRAMS["kept"] = compiled(*KEPT)
+
+
+def test_every_class_stands_in_one_rule() -> None:
+    classes = Counter(path for rule in RULES for path in rule.classes)
+    assert {path for path, count in classes.items() if count > 1} == set()
+    assert {*OPERATORS} == {*classes}
+
+
+def test_every_rule_has_an_example() -> None:
+    """So that what follows is said of all rules, also of one that is added."""
+    assert {*EXAMPLES} == {path for path, rule in OPERATORS.items() if rule.compile is not None}
+
+
+def test_every_operator_has_a_row_in_the_docs() -> None:
+    """Of NVTabular's: the graph's own nodes, such as a selection, go by their signs there."""
+    rows = [line for line in PAGE.read_text().splitlines() if line.startswith("| ")]
+    named = {word for row in rows for word in re.findall(r"\w+", row.split("|")[1])}
+    theirs = [path for path in OPERATORS if path.startswith("nvtabular.ops.")]
+    assert [path for path in theirs if path.rpartition(".")[2] not in named] == []
+
+
+def test_what_is_not_compiled_says_why() -> None:
+    assert all(rule.why_not for rule in RULES if rule.compile is None)
+
+
+def test_operations_go_by_their_names() -> None:
+    """As program.json has them."""
+    assert [name for name, operation in KNOWN.items() if operation.name != name] == []
+
+
+def test_rules_emit_what_the_runtime_has() -> None:
+    """Every operation that a rule emits, and no other."""
+    operations = [step.operation for program in PROGRAMS.values() for step in program.steps]
+    assert {operation.name: type(operation) for operation in operations} == KNOWN
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS.keys())
+def test_records_come_back_from_json(program: Program) -> None:
+    """Steps with their parameters, numpy's numbers with their types, and both ends."""
+    written = json.loads(program_text(program, []))
+    assert [KNOWN[step["operation"]].from_json(step["given"]) for step in written["steps"]] == [
+        step.operation for step in program.steps
+    ]
+    inputs = tuple(InputColumn.from_json(column) for column in written["inputs"])
+    outputs = tuple(OutputColumn.from_json(column) for column in written["outputs"])
+    assert (inputs, outputs) == (program.inputs, program.outputs)

@@ -1,0 +1,129 @@
+"""Groupby: orders, groups, and what is made of a group's values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ensemble_tools.workflows.runtime.columns import Column, RequestError
+from ensemble_tools.workflows.runtime.grouping import aggregate, group_keys, group_rows, sort_rows
+
+NAN = float("nan")
+
+
+def groups_of(*keys: Any, order: Any = None) -> Any:
+    rows = np.arange(len(keys[0])) if order is None else np.array(order)
+    return group_rows([Column(np.asarray(key)) for key in keys], rows)
+
+
+def aggregated(name: str, keys: Any, values: Any) -> list[Any]:
+    """One value a group, or one list."""
+    with np.errstate(all="ignore"):  # as Program.run has it
+        column = aggregate(name, Column(np.asarray(values)), groups_of(keys))
+    if column.offsets is None:
+        return list(column.values.tolist())
+    return [
+        column.values[start:end].tolist()
+        for start, end in zip(column.offsets[:-1], column.offsets[1:], strict=True)
+    ]
+
+
+def test_groups_are_in_the_order_of_their_keys() -> None:
+    groups = groups_of([3, 1, 3, 2])
+    assert groups.order.tolist() == [1, 3, 0, 2]
+    assert groups.starts.tolist() == [0, 1, 2]
+    assert groups.lengths.tolist() == [1, 1, 2]
+
+
+def test_two_keys() -> None:
+    """The first key decides, then the second; texts by their bytes."""
+    groups = groups_of([1, 1, 0, 1], np.array([b"b", b"a", b"z", b"b"]))
+    assert groups.order.tolist() == [2, 1, 0, 3]
+    assert groups.lengths.tolist() == [1, 1, 2]
+
+
+def test_rows_with_a_missing_key_are_left_out() -> None:
+    groups = groups_of([1, 2, 1, 2], [NAN, 0.5, 0.5, NAN])
+    assert groups.order.tolist() == [2, 1]
+
+
+def test_no_row_has_a_key() -> None:
+    with pytest.raises(RequestError, match="every row has a missing key"):
+        groups_of([NAN, NAN])
+
+
+def test_the_first_zero_names_all_groups_with_zero() -> None:
+    """0.0 and -0.0 are one key; of two keys each is looked at over all rows, as pandas does it."""
+    first, second = [0.0, -0.0, 1.0], [2.0, 1.0, 1.0]
+    groups = groups_of(first, second)
+    keys = group_keys(Column(np.array(first)), np.arange(3), groups)
+    assert np.signbit(keys).tolist() == [False, False, False]
+    groups = groups_of(first, second, order=[1, 0, 2])
+    keys = group_keys(Column(np.array(first)), np.array([1, 0, 2]), groups)
+    assert np.signbit(keys).tolist() == [True, True, False]
+
+
+def test_orders() -> None:
+    """Missing values last, upwards and downwards."""
+    column = Column(np.array([2.0, NAN, 1.0, 3.0]))
+    assert sort_rows([column], True).tolist() == [2, 0, 3, 1]
+    assert sort_rows([column], False).tolist() == [3, 0, 2, 1]
+
+
+def test_orders_by_two_columns_are_stable() -> None:
+    one, other = Column(np.array([1, 0, 1, 0])), Column(np.array([5, 5, 5, 5]))
+    assert sort_rows([one, other], True).tolist() == [1, 3, 0, 2]
+    assert sort_rows([one, other], False).tolist() == [0, 2, 1, 3]
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "wanted"),
+    [
+        ("list", [1, 2, 3, 4], [[1, 3], [2, 4]]),
+        ("list", [1.5, NAN, 3.0, 4.0], [[1.5, 3.0], [NAN, 4.0]]),
+        ("first", [1, 2, 3, 4], [1, 2]),
+        ("last", [1, 2, 3, 4], [3, 4]),
+        ("count", [1.0, NAN, 2.0, NAN], [2, 0]),
+        ("nunique", [1.0, NAN, 1.0, NAN], [1, 0]),
+        ("nunique", [1, 2, 2, 2], [2, 1]),
+        ("min", [5.0, NAN, 2.0, 3.0], [2.0, 3.0]),
+        ("max", [5, 1, 2, 3], [5, 3]),
+        ("sum", [1, 2, 3, 4], [4, 6]),
+        ("sum", [1.0, NAN, 2.0, NAN], [3.0, 0.0]),
+        ("mean", [1, 2, 4, 4], [2.5, 3.0]),
+        ("mean", [1.0, NAN, 2.0, NAN], [1.5, NAN]),
+        ("var", [1.0, 5.0, 2.0, NAN], [0.5, NAN]),
+        ("std", [1, 5, 3, 5], [2**0.5, 0.0]),
+        ("median", [1.0, NAN, 4.0, 7.0], [2.5, 7.0]),
+    ],
+)
+def test_aggregations(name: str, values: list[Any], wanted: list[Any]) -> None:
+    """Rows 0 and 2 are one group, 1 and 3 the other."""
+    found = aggregated(name, [0, 1, 0, 1], values)
+    np.testing.assert_equal(found, wanted)
+
+
+def test_lists_of_texts() -> None:
+    found = aggregated("list", [0, 1, 0], np.array([b"a", b"b", b""]))
+    assert found == [[b"a", b""], [b"b"]]
+
+
+@pytest.mark.parametrize("rows", [3, 64, 65, 500])
+def test_sums_are_compensated(rows: int) -> None:
+    """Kahan's sum, in float32 too, in short groups and in long ones."""
+    values: Any = np.full(rows, 0.1, np.float32)
+    (found,) = aggregated("sum", np.zeros(rows, np.int64), values)
+    assert found == np.float32(np.float32(0.1).astype(np.float64) * rows)
+
+
+def test_sums_of_whole_numbers_wrap() -> None:
+    assert aggregated("sum", [0, 0], [2**62, 2**62]) == [-(2**63)]
+
+
+def test_of_equal_extremes_the_first_is_kept() -> None:
+    (found,) = aggregated("min", [0, 0], [0.0, -0.0])
+    assert not np.signbit(found)
+    (found,) = aggregated("max", [0, 0], [-0.0, 0.0])
+    assert np.signbit(found)

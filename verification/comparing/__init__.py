@@ -1,0 +1,1 @@
+"""The forms of one archive, and whether their answers are the same."""

@@ -1,0 +1,145 @@
+"""An archive's plans: the executor as it is, and what a load would serve in its place.
+
+An archive that is no executor export, but has NVTabular workflows, is compared with itself after
+they are compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from container.limits import SETTING_NAMES
+from ensemble_tools import (
+    Compile,
+    ModelRepository,
+    Namespace,
+    Rewrite,
+    ServingPlan,
+    plan,
+    read_executor_graph,
+)
+from ensemble_tools.archive.executor_graph import ExecutorGraph
+from ensemble_tools.archive.model_config import ModelConfig
+from ensemble_tools.serving.opened_archive import open_repository, try_compilation
+from verification.comparing.comparison import Names
+from verification.comparing.distribution import RANDOM_OPERATORS
+
+#: Names that they are published under, and by which reports call them.
+EXECUTOR, SERVED, COMPILED, DELIVERED = "executor", "served", "compiled", "delivered"
+
+
+@dataclass(frozen=True)
+class Form:
+    """One that is loaded. title: in the table of costs. names: in sentences, beside the first."""
+
+    title: str
+    plan: ServingPlan
+    names: Names
+
+
+@dataclass(frozen=True)
+class Forms:
+    """The plans, for one serving repository.
+
+    executor: what is right by definition, with NVTabular itself; of an archive without one, the
+    archive as delivered. served: what is served in its place, with NVTabular itself as well; None
+    where nothing is. random: operators that draw random numbers. compiled: what is served with
+    compiled workflows, None without any. not_compiled: workflows by their models' names, and why.
+    """
+
+    repository: ModelRepository
+    executor: ServingPlan
+    served: ServingPlan | None
+    random: tuple[str, ...] = ()
+    compiled: ServingPlan | None = None
+    not_compiled: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def right(self) -> Form:
+        """The one that the others are compared with."""
+        if self.served is None:
+            names = Names("the archive as delivered", "")
+            return Form("as delivered", self.executor, names)
+        return Form(EXECUTOR, self.executor, Names())
+
+    @property
+    def others(self) -> tuple[Form, ...]:
+        """Those that are compared with it, in the order in which they are loaded."""
+        found = []
+        if self.served is not None:
+            found.append(Form(self.served.form.value, self.served, Names()))
+        if self.compiled is not None:
+            names = Names(self.right.names.right, "the compiled form")
+            title = f"{self.compiled.form.value}, {COMPILED}"
+            found.append(Form(title, self.compiled, names))
+        return tuple(found)
+
+    @property
+    def original(self) -> ServingPlan:
+        """What the compiled form is but for its workflows."""
+        return self.served or self.executor
+
+    @property
+    def config(self) -> ModelConfig:
+        """The entry model's own, which declares what a request holds."""
+        config = self.repository.entry.config
+        assert config is not None, "executors have a config, and so has what is planned strictly"
+        return config
+
+    @property
+    def configs(self) -> tuple[ModelConfig, ...]:
+        """Those of all models of the archive."""
+        return tuple(model.config for model in self.repository.models.values() if model.config)
+
+
+def read_forms(
+    path: Path, rewrite: Rewrite = Rewrite.AUTO, workflows: Compile = Compile.AUTO
+) -> Forms | None:
+    """Read and plan each; None when the archive is no executor export and nothing is to compile.
+
+    Raises EnsembleToolsError. Nothing is run.
+    """
+    repository = open_repository(path)
+    graph = read_executor_graph(repository)
+    models = repository.models.values()
+    wanted = workflows is Compile.AUTO and any(model.workflow for model in models)
+    if graph is None and not wanted:
+        return None
+    compiled, reasons = None, []
+    if wanted:
+        compiled_plan = try_compilation(_plan(repository, graph, COMPILED, rewrite), repository)
+        compiled = compiled_plan if compiled_plan.compiled else None
+        reasons = [
+            (model.source_name, model.not_compiled)
+            for model in compiled_plan.models
+            if model.not_compiled
+        ]
+    if graph is None:
+        delivered = _plan(repository, None, DELIVERED, Rewrite.AUTO)
+        return Forms(repository, delivered, None, (), compiled, tuple(reasons))
+    return Forms(
+        repository,
+        _plan(repository, graph, EXECUTOR, Rewrite.EXECUTOR),
+        _plan(repository, graph, SERVED, rewrite),
+        tuple(sorted({*_labels(graph, set())} & RANDOM_OPERATORS)),
+        compiled,
+        tuple(reasons),
+    )
+
+
+def _plan(
+    repository: ModelRepository, graph: ExecutorGraph | None, name: str, rewrite: Rewrite
+) -> ServingPlan:
+    return plan(repository, graph, Namespace(name), rewrite=rewrite, names=SETTING_NAMES)
+
+
+def _labels(graph: ExecutorGraph, seen: set[int]) -> Iterator[str]:
+    """Class names of all operators, those of a shared subgraph once."""
+    seen.add(id(graph))
+    for node in graph.nodes:
+        yield node.operator.label
+        inner = node.operator.subgraph
+        if inner is not None and id(inner) not in seen:
+            yield from _labels(inner, seen)

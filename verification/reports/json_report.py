@@ -1,0 +1,98 @@
+"""PURE. A report as JSON for programs; `version` counts the changes that would break a reader."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from verification.comparing.comparison import Comparison, Difference
+from verification.reports.report import Cost, Outcome, Report, WorkflowReport
+
+FORMAT, VERSION = "merlin-sagemaker-verify", 1
+
+
+def to_json(report: Report) -> str:
+    """One object, indented; a number that JSON has no word for is a string."""
+    return json.dumps(build_document(report), indent=2, allow_nan=False)
+
+
+def build_document(report: Report) -> dict[str, Any]:
+    """The object."""
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "archive": report.archive,
+        "equal": report.is_equal,
+        "conclusion": "\n".join(report.conclusions),
+        "served_as": report.form,
+        "reasons": list(report.reasons),
+        "notes": list(report.notes),
+        "random_operators": list(report.random),
+        "tolerance": report.tolerance,
+        "requests": [_outcome(outcome) for outcome in report.outcomes],
+        "workflows": [_workflow(workflow) for workflow in report.workflows],
+        "timed_request": report.timed or None,
+        "costs": [_cost(cost) for cost in report.costs],
+    }
+
+
+def _outcome(outcome: Outcome) -> dict[str, Any]:
+    request, found = outcome.request, outcome.comparison
+    return {
+        "request": request.title,
+        "ordinary": request.ordinary,
+        "rows": request.rows,
+        "inputs": {name: str(tensor) for name, tensor in request.tensors.items()},
+        **_comparison(found),
+        "compiled": None if outcome.compiled is None else _comparison(outcome.compiled),
+    }
+
+
+def _comparison(found: Comparison) -> dict[str, Any]:
+    return {
+        "result": found.verdict.name.lower(),
+        "failure": found.verdict.is_failure,
+        "outputs": [_difference(difference) for difference in found.outputs],
+        "details": list(found.details),
+    }
+
+
+def _workflow(workflow: WorkflowReport) -> dict[str, Any]:
+    return {
+        "model": workflow.model,
+        "compiled": not workflow.not_compiled,
+        "operators": dict(workflow.operators),
+        "reason": workflow.not_compiled or None,
+        "kept": list(workflow.kept),
+        "requests": [_outcome(outcome) for outcome in workflow.outcomes],
+    }
+
+
+def _difference(difference: Difference) -> dict[str, Any]:
+    return {
+        "name": difference.output,
+        "executor": difference.executor,
+        "served": difference.served,
+        "equal": difference.equal,
+        "largest_absolute_difference": _number(difference.absolute),
+        "largest_relative_difference": _number(difference.relative),
+    }
+
+
+def _cost(cost: Cost) -> dict[str, Any]:
+    memory, timing = cost.memory, cost.timing
+    return {
+        "form": cost.form,
+        "load_s": cost.load_s,
+        "p50_s": timing.p50 if timing else None,
+        "p95_s": timing.p95 if timing else None,
+        "timed_requests": timing.requests if timing else 0,
+        "processes": memory.processes if memory else None,
+        "resident_bytes": memory.resident if memory else None,
+        "proportional_bytes": memory.proportional if memory else None,
+    }
+
+
+def _number(value: float) -> float | str:
+    return value if math.isfinite(value) else str(value)

@@ -1,0 +1,174 @@
+"""What a verification found, as data; pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from verification.comparing.comparison import USUAL, Comparison, Names, Verdict
+from verification.exchange import Request
+from verification.serving.memory import Memory
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One request and what it showed; compiled: of the form with compiled workflows, too."""
+
+    request: Request
+    comparison: Comparison
+    compiled: Comparison | None = None
+
+    @property
+    def comparisons(self) -> tuple[Comparison, ...]:
+        """One for each form that is compared."""
+        return (self.comparison,) if self.compiled is None else (self.comparison, self.compiled)
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether every form answers, be it in another way."""
+        verdicts = [comparison.verdict for comparison in self.comparisons]
+        return all(verdict.is_answered or verdict is Verdict.DIFFERENT for verdict in verdicts)
+
+
+@dataclass(frozen=True)
+class WorkflowReport:
+    """A step that is an NVTabular workflow: compiled, unless there is a reason.
+
+    operators: kinds of compiled operators, and how many of each. outcomes: of requests to this step
+    alone, compiled beside NVTabular itself. kept: why NVTabular runs the other operators.
+    """
+
+    model: str
+    operators: Mapping[str, int] = field(default_factory=dict)
+    not_compiled: str = ""
+    outcomes: tuple[Outcome, ...] = ()
+    kept: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Of one form, in seconds: the median and the 95th percentile of so many requests."""
+
+    requests: int
+    p50: float
+    p95: float
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one form takes: seconds to load, memory of its processes, time of a request."""
+
+    form: str
+    load_s: float
+    memory: Memory | None
+    timing: Timing | None
+
+
+@dataclass(frozen=True)
+class Report:
+    """timed: the request that was timed, empty for none. random: operators that draw numbers.
+
+    workflows: empty where they are not to be compiled.
+    """
+
+    archive: str
+    form: str
+    reasons: tuple[str, ...]
+    notes: tuple[str, ...]
+    random: tuple[str, ...]
+    tolerance: float
+    outcomes: tuple[Outcome, ...]
+    costs: tuple[Cost, ...]
+    timed: str = ""
+    workflows: tuple[WorkflowReport, ...] = ()
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether nothing differs and something was compared."""
+        return all(found.is_equal for found in self.findings)
+
+    @property
+    def conclusions(self) -> tuple[str, ...]:
+        """A sentence for each form, and for each workflow that was asked alone."""
+        return tuple(found.conclusion for found in self.findings)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What conclusions are drawn from."""
+        return tuple(self._findings())
+
+    def _findings(self) -> Iterator[Finding]:
+        forms = max((len(outcome.comparisons) for outcome in self.outcomes), default=1)
+        for place in range(forms):
+            of_form = [outcome.comparisons[place] for outcome in self.outcomes]
+            yield Finding(of_form, self.tolerance)
+        for workflow in self.workflows:
+            if workflow.outcomes:
+                alone = [outcome.comparison for outcome in workflow.outcomes]
+                yield Finding(alone, 0.0, f"{workflow.model} alone, ")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What all requests to one form showed. subject: what is asked, empty for the entry model."""
+
+    comparisons: Sequence[Comparison]
+    tolerance: float
+    subject: str = ""
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether nothing differs and something was compared; that at the entry model at least."""
+        verdicts = self._counts
+        compared = bool(self.subject) or any(verdict.is_answered for verdict in verdicts)
+        return compared and not any(verdict.is_failure for verdict in verdicts)
+
+    @property
+    def _counts(self) -> Counter[Verdict]:
+        return Counter(comparison.verdict for comparison in self.comparisons)
+
+    @property
+    def conclusion(self) -> str:
+        """One sentence."""
+        names = self.comparisons[0].names if self.comparisons else USUAL
+        subject = self.subject or ("" if names == USUAL else f"{names.form.partition(' ')[2]}, ")
+        word, colon, rest = self._sentence(names).partition(": ")
+        return f"{word}{colon}{subject}{rest}"
+
+    def _sentence(self, names: Names) -> str:
+        verdicts = self._counts
+        failed = sum(count for verdict, count in verdicts.items() if verdict.is_failure)
+        answered = sum(count for verdict, count in verdicts.items() if verdict.is_answered)
+        total = len(self.comparisons)
+        if failed:
+            return (
+                f"DIFFERENT: {failed} of {total} requests are not answered as {names.right} "
+                "answers them"
+            )
+        if not answered and self.subject:
+            return f"NOT COMPARED: neither form answers any of the {total} requests"
+        if not answered:
+            return (
+                f"NOT VERIFIED: neither form answers any of the {total} requests, so that nothing "
+                "is compared; give requests that the model takes with --requests FILE"
+            )
+        how = {
+            Verdict.WITHIN_TOLERANCE: f"within the tolerance of {self.tolerance:g}",
+            Verdict.SAME_DISTRIBUTION: "in distribution",
+        }
+        ways = [text for verdict, text in how.items() if verdicts[verdict]]
+        rest = [
+            f"{verdicts[verdict]} {text}"
+            for verdict, text in (
+                (Verdict.BOTH_REFUSE, "refused by both"),
+                (Verdict.ONLY_SERVED, f"refused by {names.right} alone"),
+            )
+            if verdicts[verdict]
+        ]
+        how_equal = f" ({', '.join(ways)})" if ways else ""
+        alike = "alike" if ways else "with the same numbers"
+        others = "".join(f"; {text}" for text in rest)
+        return (
+            f"EQUAL{how_equal}: {answered} of {total} requests are answered by both {alike}{others}"
+        )

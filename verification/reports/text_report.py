@@ -1,0 +1,144 @@
+"""PURE. A report as text for people: sentences around two tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from ensemble_tools.serving.opened_archive import describe_operators
+from verification.comparing.comparison import Comparison, Difference, Verdict
+from verification.reports.report import Cost, Outcome, Report, WorkflowReport
+
+_MIB = 1024 * 1024
+
+
+def write_text_lines(report: Report) -> Iterator[str]:
+    """Everything."""
+    yield f"archive      {_clean(report.archive)}"
+    yield f"served as    {report.form}"
+    for reason in report.reasons:
+        yield f"because: {_clean(reason)}"
+    for note in report.notes:
+        yield f"note: {_clean(note)}"
+    if report.random:
+        yield (
+            f"random: {', '.join(report.random)} draws random numbers; answers are compared by "
+            "data type, shape and distribution"
+        )
+    for workflow in report.workflows:
+        yield from _workflow_lines(workflow)
+    yield ""
+    head = ["request", "rows", "answer", "result", "largest difference"]
+    if any(outcome.compiled for outcome in report.outcomes):
+        head += ["compiled", "largest difference"]
+    yield from format_table(head, [_request_row(outcome) for outcome in report.outcomes])
+    yield from _details(report.outcomes)
+    for workflow in report.workflows:
+        yield from _details(workflow.outcomes, f"{workflow.model} alone, ")
+    if report.costs:
+        yield ""
+        yield from _cost_lines(report)
+    yield ""
+    yield from map(_clean, report.conclusions)
+
+
+def _workflow_lines(workflow: WorkflowReport) -> Iterator[str]:
+    name = _clean(workflow.model)
+    if not workflow.not_compiled:
+        how = "compiled in part" if workflow.kept else "compiled"
+        yield f"{how}: {name}: numpy  ({_clean(describe_operators(workflow.operators))})"
+    for reason in [workflow.not_compiled] if workflow.not_compiled else workflow.kept:
+        yield f"not compiled: {name}: {_clean(reason)}"
+
+
+def format_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Columns as wide as their widest cell; the last one is not padded."""
+    widths = [max(len(row[place]) for row in (head, *rows)) for place in range(len(head))]
+    for row in (head, ["-" * width for width in widths], *rows):
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _request_row(outcome: Outcome) -> tuple[str, ...]:
+    found, rows = outcome.comparison, outcome.request.rows
+    answers = ", ".join(f"{_clean(output.output)} {output.executor}" for output in found.outputs)
+    return (
+        _clean(outcome.request.title),
+        "" if rows is None else str(rows),
+        (answers or "-") if len(answers) <= 60 else f"{len(found.outputs)} tensors",
+        *(cell for form in outcome.comparisons for cell in (form.result, _largest(form))),
+    )
+
+
+def _largest(found: Comparison) -> str:
+    return _largest_of([found])
+
+
+def _largest_of(found: Sequence[Comparison]) -> str:
+    compared = (Verdict.EQUAL, Verdict.WITHIN_TOLERANCE, Verdict.DIFFERENT)
+    outputs = [output for form in found if form.verdict in compared for output in form.outputs]
+    if not outputs:
+        return "-"
+    worst = max(outputs, key=_badness)
+    if math.isnan(worst.absolute):
+        return "-"
+    return "0" if worst.absolute == 0 else f"{worst.absolute:.3g} (relative {worst.relative:.1e})"
+
+
+def _badness(difference: Difference) -> float:
+    return math.inf if math.isnan(difference.absolute) else difference.absolute
+
+
+def _details(outcomes: Sequence[Outcome], subject: str = "") -> Iterator[str]:
+    """What stands behind a result that is not `equal`; a sentence once, however often it is said."""  # noqa: E501  # one sentence
+    titles_of: dict[tuple[str, ...], list[str]] = {}
+    for outcome in outcomes:
+        details = tuple(
+            dict.fromkeys(detail for form in outcome.comparisons for detail in form.details)
+        )
+        if details:
+            titles_of.setdefault(details, []).append(outcome.request.title)
+    for details, titles in titles_of.items():
+        yield ""
+        yield f"{_clean(subject)}{'; '.join(map(_clean, titles))}:"
+        for detail in details:
+            yield f"    {_clean(detail)}"
+
+
+def _cost_lines(report: Report) -> Iterator[str]:
+    yield from format_table(
+        ("form", "p50", "p95", "memory", "of which own", "processes", "load", "largest difference"),
+        [(*_cost_row(cost), _of_form(report, place)) for place, cost in enumerate(report.costs)],
+    )
+    if report.timed:
+        timings = [cost.timing.requests for cost in report.costs if cost.timing]
+        yield f"time: {max(timings)} requests `{_clean(report.timed)}` of each, in turns"
+    yield (
+        "memory: resident memory of the python processes (RSS); its own part counts shared pages "
+        "by share (PSS)"
+    )
+
+
+def _of_form(report: Report, place: int) -> str:
+    """The largest difference of a form's answers; the first one is what they differ from."""
+    if place == 0:
+        return "-"
+    of_each = [outcome.comparisons for outcome in report.outcomes]
+    return _largest_of([forms[place - 1] for forms in of_each if len(forms) >= place])
+
+
+def _cost_row(cost: Cost) -> tuple[str, ...]:
+    memory, timing = cost.memory, cost.timing
+    return (
+        cost.form,
+        f"{timing.p50 * 1000:.2f} ms" if timing else "-",
+        f"{timing.p95 * 1000:.2f} ms" if timing else "-",
+        f"{memory.resident / _MIB:.0f} MiB" if memory else "-",
+        f"{memory.proportional / _MIB:.0f} MiB" if memory and memory.proportional else "-",
+        f"{memory.processes}" if memory else "-",
+        f"{cost.load_s:.2f} s",
+    )
+
+
+def _clean(text: str) -> str:
+    """Names come from archives: what a terminal would obey is shown escaped."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

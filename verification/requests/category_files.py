@@ -1,0 +1,82 @@
+"""The categories that an archive's workflows know, read by the models' Python.
+
+NVTabular writes them as parquet (`workflow/categories/unique.<column>.parquet`), which the server's
+own environment cannot read. Where this fails, requests hold small integers instead: nothing that a
+verification needs depends on it.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ensemble_tools.archive.repository import ModelRepository
+from verification.requests.columns import InputColumn
+from verification.tensors import NUMPY_TYPES, Array, encode_strings
+
+#: Categories read of each file; their files may hold millions.
+MOST_VALUES = 1000
+_TIMEOUT_S = 60.0
+#: Column -> some of its categories.
+Categories = Mapping[str, list[int | str]]
+_READER = """
+import json, sys
+import pyarrow.parquet as parquet
+found = {}
+for path in sys.argv[2:]:
+    try:
+        file = parquet.ParquetFile(path)
+        names = [name for name in file.schema_arrow.names if not name.endswith("_size")]
+        batch = next(file.iter_batches(batch_size=int(sys.argv[1]), columns=names))
+        for name in names:
+            values = [v for v in batch.column(name).to_pylist() if isinstance(v, (int, str))]
+            found.setdefault(name, []).extend(values)
+    except Exception as error:
+        print(path, error, file=sys.stderr)
+print(json.dumps(found))
+"""
+
+
+def find_category_files(repository: ModelRepository) -> tuple[Path, ...]:
+    """Of every model's served version."""
+    return tuple(
+        path
+        for model in repository.models.values()
+        if model.served_version is not None
+        for path in sorted(
+            (model.directory / str(model.served_version)).glob("workflow/categories/*.parquet")
+        )
+    )
+
+
+def read_categories(files: tuple[Path, ...], interpreter: Path | None) -> Categories:
+    """Of each column; empty where nothing can be read. Blocking, under a second."""
+    if not files or interpreter is None:
+        return {}
+    command = [str(interpreter), "-I", "-c", _READER, str(MOST_VALUES), *map(str, files)]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=True
+        )
+        found: Any = json.loads(done.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return {}
+    return {str(name): list(values) for name, values in found.items()}
+
+
+def find_known_values(column: InputColumn, categories: Categories) -> Array | None:
+    """The column's categories as an array of its type; None where none of them fits."""
+    found = categories.get(column.name, [])
+    if column.is_string:
+        texts = [value.encode() for value in found if isinstance(value, str)]
+        return encode_strings(texts) if texts else None
+    if not column.is_integer:
+        return None
+    limits = np.iinfo(NUMPY_TYPES[column.data_type])
+    fitting = [v for v in found if isinstance(v, int) and limits.min <= v <= limits.max]
+    return np.array(fitting, dtype=NUMPY_TYPES[column.data_type]) if fitting else None

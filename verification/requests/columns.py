@@ -1,0 +1,104 @@
+"""PURE. An executor's declared inputs as columns, which is what requests are generated for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ensemble_tools.archive.model_config import ModelConfig
+from ensemble_tools.archive.tensor_names import ragged_tensors
+from verification.tensors import NUMPY_TYPES, STRINGS, Array
+
+#: Longer lists than these in a declared shape are matrices of features rather than a list column.
+_LONGEST_LIST = 1000
+_MOST_LENGTHS = 3
+_USUAL_LENGTH = 4
+#: A size that is declared open, apart from that of the rows.
+_OPEN_SIZE = 4
+
+
+@dataclass(frozen=True)
+class InputColumn:
+    """One column of a request.
+
+    sizes: of one row's value: () for a scalar, (4,) for a fixed list. A ragged column has two
+    tensors, values and offsets, with rows of any length. rows: fixed by the config, else None.
+    known: values that the archive knows, such as a column's categories; None when unknown.
+    """
+
+    name: str
+    data_type: str
+    sizes: tuple[int, ...] = ()
+    ragged: bool = False
+    offsets_type: str = "INT32"
+    rows: int | None = None
+    known: Array | None = field(default=None, compare=False)
+
+    @property
+    def is_float(self) -> bool:
+        """Whether it can hold NaN."""
+        return self.data_type.startswith("FP")
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether it can hold an id."""
+        return "INT" in self.data_type
+
+    @property
+    def is_string(self) -> bool:
+        """Whether it holds texts."""
+        return self.data_type == STRINGS
+
+
+def read_input_columns(config: ModelConfig) -> tuple[InputColumn, ...]:
+    """The columns of a request, in order; a pair of tensors x__values and x__offsets is one."""
+    columns: dict[str, InputColumn] = {}
+    for name, spec in config.inputs.items():
+        data_type = to_v2_type(spec.data_type)
+        dims = config.full_dims(spec)
+        column = _ragged_column(name, config)
+        if column is None:
+            columns[name] = InputColumn(
+                name,
+                data_type,
+                sizes=tuple(size if size > 0 else _OPEN_SIZE for size in dims[1:]),
+                rows=dims[0] if dims and dims[0] > 0 else None,
+            )
+        elif column not in columns:
+            values, offsets = (config.inputs[part] for part in ragged_tensors(column))
+            columns[column] = InputColumn(
+                column,
+                to_v2_type(values.data_type),
+                ragged=True,
+                offsets_type=to_v2_type(offsets.data_type),
+            )
+    return tuple(columns.values())
+
+
+def list_lengths(configs: Iterable[ModelConfig]) -> tuple[int, ...]:
+    """Lengths that lists must have somewhere in the archive: fixed second sizes of inputs."""
+    found = {
+        config.full_dims(spec)[1]
+        for config in configs
+        for spec in config.inputs.values()
+        if len(config.full_dims(spec)) == 2 and 1 <= config.full_dims(spec)[1] <= _LONGEST_LIST
+    }
+    return tuple(sorted(found)[:_MOST_LENGTHS]) or (_USUAL_LENGTH,)
+
+
+def find_unsupported(columns: Iterable[InputColumn]) -> tuple[str, ...]:
+    """Columns of data types for which nothing can be generated."""
+    return tuple(column.name for column in columns if column.data_type not in NUMPY_TYPES)
+
+
+def to_v2_type(config_type: str) -> str:
+    """TYPE_INT64 -> INT64; only strings have another name in the protocol."""
+    return STRINGS if config_type == "TYPE_STRING" else config_type.removeprefix("TYPE_")
+
+
+def _ragged_column(tensor: str, config: ModelConfig) -> str | None:
+    for suffix in ragged_tensors(""):
+        column = tensor.removesuffix(suffix)
+        if column != tensor and all(part in config.inputs for part in ragged_tensors(column)):
+            return column
+    return None

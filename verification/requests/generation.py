@@ -1,0 +1,206 @@
+"""PURE. Requests from an executor's columns: ordinary ones, and ones at the edges of its types.
+
+Everything follows from the seed: the same columns and seed give the same requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ensemble_tools.archive.tensor_names import ragged_tensors
+from verification.exchange import Request
+from verification.requests.columns import InputColumn
+from verification.tensors import NUMPY_TYPES, Array, Tensor, encode_strings
+
+#: Rows of a request that is about values and not about its size.
+_ROWS = 5
+#: Lists of an ordinary request have 1 to this many values; of the longest, the second number.
+_LIST_LENGTH, _LONG_LIST = 6, 500
+#: Small integers stand for codes where nothing says which ones the archive knows.
+_SMALL = 50
+_WORDS = [b"a", b"b", b"c", b"shoes", b"hats", b"books", b"1", b"2", b"3", b"4"]
+
+Values = Callable[[InputColumn, int], Array]
+
+
+@dataclass(frozen=True)
+class Generator:
+    """Makes requests for these columns.
+
+    lengths: what lists of equal length are made of, since some models take lists of one length.
+    """
+
+    columns: tuple[InputColumn, ...]
+    lengths: tuple[int, ...]
+    seed: int
+
+    def requests(self, batches: Sequence[int]) -> tuple[Request, ...]:
+        """Ordinary requests of these sizes, then edge ones."""
+        return (*self._ordinary(batches), *self._edges())
+
+    @property
+    def _ragged(self) -> tuple[InputColumn, ...]:
+        return tuple(column for column in self.columns if column.ragged)
+
+    def _random(self, *key: int) -> np.random.Generator:
+        return np.random.default_rng([self.seed, *key])
+
+    def _ordinary(self, batches: Sequence[int]) -> Iterator[Request]:
+        for rows in batches:
+            title = f"{rows} rows" if rows != 1 else "1 row"
+            values = self._usual(self._random(rows))
+            if not self._ragged:
+                yield self._request(title, values, rows)
+                continue
+            lengths = self._random(rows, 1).integers(1, _LIST_LENGTH + 1, rows)
+            yield self._request(f"{title}, lists of 1 to {_LIST_LENGTH}", values, rows, lengths)
+            for length in self.lengths:
+                equal = np.full(rows, length)
+                yield self._request(f"{title}, lists of {length}", values, rows, equal)
+
+    def _edges(self) -> Iterator[Request]:
+        usual = self._usual(self._random(0))
+        yield self._edge("0, 1, -1, smallest and largest numbers", _extremes)
+        ids = [
+            what
+            for what, there in (
+                ("huge ids", any(column.is_integer for column in self.columns)),
+                ("new strings", any(column.is_string for column in self.columns)),
+            )
+            if there
+        ]
+        if ids:
+            yield self._edge(f"unseen categories: {', '.join(ids)}", self._unseen)
+        if any(column.is_float for column in self.columns):
+            yield self._edge("NaN and infinities", self._floats(np.nan, np.inf, -np.inf))
+            yield self._edge("denormal numbers and -0", self._denormal)
+        if any(column.is_string for column in self.columns):
+            texts = [b"", b"x" * 10_000, b" ", b"a b\tc\n", b"0"]
+            yield self._edge("empty and long strings", self._texts(texts))
+            texts = [text.encode() for text in ("Zürich", "日本語", "🙂", "ñ", "é")]
+            yield self._edge("non-ASCII strings", self._texts(texts))
+        yield from self._edge_lists(usual)
+        if not any(column.rows for column in self.columns):
+            yield self._request("no rows", usual, 0, np.zeros(0, int), ordinary=False)
+
+    def _edge_lists(self, usual: Values) -> Iterator[Request]:
+        if not self._ragged:
+            return
+        for title, lengths in (
+            ("some lists empty", [2, 0, 3, 0, 0]),
+            ("all lists empty", [0] * _ROWS),
+            (f"lists of {_LONG_LIST}", [_LONG_LIST] * _ROWS),
+        ):
+            yield self._request(title, usual, _ROWS, np.array(lengths), ordinary=False)
+        if len(self._ragged) > 1:
+            random = self._random(1, 2)
+            differing = {
+                column.name: random.integers(0, _LIST_LENGTH + 1, _ROWS) for column in self._ragged
+            }
+            title = "list columns of differing lengths"
+            yield self._request(title, usual, _ROWS, differing, ordinary=False)
+
+    def _edge(self, title: str, values: Values) -> Request:
+        """Lists of the length that is most likely taken, so that the values are what is judged."""
+        return self._request(title, values, _ROWS, np.full(_ROWS, self.lengths[0]), ordinary=False)
+
+    def _request(
+        self,
+        title: str,
+        values: Values,
+        rows: int,
+        lengths: Array | dict[str, Array] | None = None,
+        *,
+        ordinary: bool = True,
+    ) -> Request:
+        tensors: dict[str, Tensor] = {}
+        for column in self.columns:
+            of_column = lengths.get(column.name) if isinstance(lengths, dict) else lengths
+            tensors.update(_tensors(column, values, rows, of_column))
+        return Request(title, tensors, ordinary, rows)
+
+    # -- what a column's values are
+
+    def _usual(self, random: np.random.Generator) -> Values:
+        def values(column: InputColumn, count: int) -> Array:
+            if column.known is not None and len(column.known):
+                return column.known[random.integers(0, len(column.known), count)]
+            if column.is_string:
+                return encode_strings(
+                    [_WORDS[word] for word in random.integers(0, len(_WORDS), count)]
+                )
+            if column.is_float:
+                return random.uniform(0, 100, count).astype(NUMPY_TYPES[column.data_type])
+            high = 2 if column.data_type == "BOOL" else _SMALL
+            return random.integers(0, high, count).astype(NUMPY_TYPES[column.data_type])
+
+        return values
+
+    def _unseen(self, column: InputColumn, count: int) -> Array:
+        random = self._random(3)
+        if column.is_integer:
+            kind = np.dtype(NUMPY_TYPES[column.data_type])
+            high = np.iinfo(kind).max
+            return random.integers(high // 2, high, count, dtype=kind, endpoint=True)
+        if column.is_string:
+            numbers = random.integers(0, 10**9, count)
+            return encode_strings([b"never seen %d" % number for number in numbers])
+        return self._usual(random)(column, count)
+
+    def _floats(self, *special: float) -> Values:
+        def values(column: InputColumn, count: int) -> Array:
+            found = self._usual(self._random(4))(column, count)
+            if column.is_float:
+                found = _cycled([*special, 1.5], count, NUMPY_TYPES[column.data_type])
+            return found
+
+        return values
+
+    def _denormal(self, column: InputColumn, count: int) -> Array:
+        if not column.is_float:
+            return self._usual(self._random(5))(column, count)
+        limits = np.finfo(NUMPY_TYPES[column.data_type])
+        small = [limits.smallest_subnormal, -limits.smallest_subnormal, limits.tiny / 2, -0.0]
+        return _cycled(small, count, NUMPY_TYPES[column.data_type])
+
+    def _texts(self, texts: list[bytes]) -> Values:
+        def values(column: InputColumn, count: int) -> Array:
+            if column.is_string:
+                return encode_strings([texts[place % len(texts)] for place in range(count)])
+            return self._usual(self._random(6))(column, count)
+
+        return values
+
+
+def _extremes(column: InputColumn, count: int) -> Array:
+    if column.is_string:
+        return encode_strings([b"0", b"1", b"-1", b"nan", b"None"] * (count // 5 + 1))[:count]
+    kind = np.dtype(NUMPY_TYPES[column.data_type])
+    if kind.kind == "b":
+        return _cycled([False, True], count, kind.name)
+    limits = np.finfo(kind) if kind.kind == "f" else np.iinfo(kind)
+    least = [limits.min] if kind.kind == "u" else [-1, limits.min]
+    return _cycled([0, 1, *least, limits.max], count, kind.name)
+
+
+def _cycled(values: Sequence[float], count: int, kind: str) -> Array:
+    return np.array([values[place % len(values)] for place in range(count)], dtype=kind)
+
+
+def _tensors(
+    column: InputColumn, values: Values, rows: int, lengths: Array | None
+) -> Iterator[tuple[str, Tensor]]:
+    if column.ragged:
+        assert lengths is not None, "list columns have lengths"
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        kind = NUMPY_TYPES[column.offsets_type]
+        names = ragged_tensors(column.name)
+        yield names[0], Tensor(column.data_type, values(column, int(offsets[-1])))
+        yield names[1], Tensor(column.offsets_type, offsets.astype(kind))
+        return
+    shape = (rows if column.rows is None else column.rows, *column.sizes)
+    flat = values(column, int(np.prod(shape)))
+    yield column.name, Tensor(column.data_type, flat.reshape(shape))

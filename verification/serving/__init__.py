@@ -1,0 +1,1 @@
+"""The forms while they are served: the server, what it is asked, what it takes."""

@@ -1,0 +1,103 @@
+"""Loading a plan and asking its entry model, over the same client that serves invocations."""
+
+from __future__ import annotations
+
+import re
+import time
+
+from container.workflows.table_process import TableProcesses
+from ensemble_tools import ServingPlan, publish
+from serve.deadline import Deadline
+from serve.errors import ServeError, TritonError, TritonTimeout, TritonUnavailable
+from serve.limit import TimeLimit
+from serve.triton.messages import Verdict
+from serve.triton.refusals import refusal
+from verification.errors import FormUnusable, TritonLost
+from verification.exchange import HEAD_SIZE_HEADER, Answer, Refusal, Reply, Request, decode, encode
+from verification.serving.server import Server
+
+#: A request that takes longer hangs: a wrongly wired ensemble never answers.
+#: What a model or tritonserver says of a request, as opposed to accidents.
+_JUDGED = {Verdict.CALLER, Verdict.MODEL}
+_LONGEST_MESSAGE = 300
+#: How the client ends a refusal of a load; nothing of that log is left here.
+_CONTAINERS_LOG = "; see the log of the container for more"
+_TRACEBACK = "Traceback (most recent call last)"
+#: How a traceback names what was raised.
+_RAISED = re.compile(r"[\w.]+(?:Error|Exception): ")
+
+
+class Late(Exception):
+    """No answer in time; who did not answer will not answer the next request either."""
+
+    def __init__(self, form: str, timeout_s: float) -> None:
+        super().__init__(f"the form `{form}` gave no answer within {timeout_s:g} s")
+
+
+async def load(server: Server, plan: ServingPlan, timeout_s: float) -> float:
+    """Publish and load; the seconds that both took.
+
+    Raises FormUnusable with Triton's reason, TritonLost.
+    """
+    started = time.perf_counter()
+    _check_compiled(plan, publish(plan, server.serving, TableProcesses().write))
+    try:
+        await server.client.load(plan, Deadline(TimeLimit(timeout_s, "SERVE_LOAD_TIMEOUT")))
+    except TritonUnavailable as error:
+        raise TritonLost(
+            f"tritonserver died while {plan.entry} was loaded", server.last_words()
+        ) from error
+    except ServeError as error:
+        reason = str(error).removesuffix(_CONTAINERS_LOG)
+        raise FormUnusable(f"the form `{plan.form.value}`", reason) from error
+    return time.perf_counter() - started
+
+
+def _check_compiled(wanted: ServingPlan, published: ServingPlan) -> None:
+    """What is compiled is what is to be compared, not NVTabular in its place."""
+    for before, after in zip(wanted.models, published.models, strict=True):
+        if before.compiled is not None and after.compiled is None:
+            raise FormUnusable(f"{after.source_name}, compiled,", after.not_compiled)
+
+
+async def ask(server: Server, plan: ServingPlan, request: Request, model: str = "") -> Reply:
+    """One request to the plan's entry model, or another one of it; raises Late, TritonLost."""
+    model = model or plan.entry
+    head, content = encode(request.tensors)
+    headers = [(HEAD_SIZE_HEADER, b"%d" % len(head))]
+    path = f"/v2/models/{model}/infer".encode()
+    try:
+        answer = await server.client.infer(path, headers, [head, content], server.answer_timeout_s)
+    except TritonTimeout as error:
+        raise Late(model, server.answer_timeout_s) from error
+    except TritonError as error:
+        raise TritonLost(
+            f"tritonserver died at the request `{request.title}` to {model}",
+            server.last_words(),
+        ) from error
+    if answer.status != 200:
+        refused = refusal(answer, plan)
+        return Refusal(extract_sentence(refused.message), refused.verdict in _JUDGED)
+    body = b"".join(answer.body)
+    size = answer.header(HEAD_SIZE_HEADER)
+    try:
+        return Answer(decode(body, int(size) if size else len(body)))
+    except (ValueError, KeyError, TypeError) as error:
+        return Refusal(f"its answer cannot be read ({error})", judged=False)
+
+
+def extract_sentence(message: str) -> str:
+    """What was wrong, without the way there; at most some lines of a terminal.
+
+    Of a Python traceback that is the exception; what the python backend says of one ends where its
+    own traceback begins (`At:`); the workflow's model packs one into its line. Of any other message
+    it is the first line.
+    """
+    text = message.partition("\nAt:\n")[0].strip()
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or [""]
+    if _TRACEBACK in text:
+        found = [line for line in lines if _RAISED.match(line)] or lines
+        line = found[-1]
+    else:
+        line = lines[0]
+    return line.partition(", Traceback: [")[0][:_LONGEST_MESSAGE]

@@ -1,0 +1,71 @@
+"""How much memory the python processes of some Triton models hold. Read from the kernel.
+
+measuring/proc.py reads the same, and is not in the server's image, where this runs too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+_PROCESSES = Path("/proc")
+_STUB = "triton_python_backend_stub"
+_KIB = 1024
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Of some processes, in bytes.
+
+    resident: all that they hold (RSS). proportional: the same with shared pages divided among those
+    that share them (PSS); None where the kernel does not say.
+    """
+
+    processes: int
+    resident: int
+    proportional: int | None
+
+
+def measure(serving: Path, triton_names: Collection[str], processes: Path = _PROCESSES) -> Memory:
+    """Of the stubs of these models; those of other backends are in tritonserver's own process."""
+    found = list(_stubs(serving, triton_names, processes))
+    shares = [_proportional(entry) for entry in found]
+    known = [share for share in shares if share is not None]
+    return Memory(
+        len(found),
+        sum(_resident(entry) for entry in found),
+        sum(known) if len(known) == len(found) else None,
+    )
+
+
+def _stubs(serving: Path, names: Collection[str], processes: Path) -> Iterator[Path]:
+    """A stub's first argument is the path of the model's file in the serving repository."""
+    for entry in processes.glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = [*(entry / "cmdline").read_text(errors="replace").split("\0"), ""]
+            if words[0].endswith(_STUB) and _model_of(Path(words[1]), serving) in names:
+                yield entry
+
+
+def _model_of(file: Path, serving: Path) -> str:
+    if not file.is_relative_to(serving):
+        return ""
+    return next(iter(file.relative_to(serving).parts), "")
+
+
+def _proportional(entry: Path) -> int | None:
+    return _kilobytes(entry / "smaps_rollup", "Pss:")
+
+
+def _resident(entry: Path) -> int:
+    return _kilobytes(entry / "status", "VmRSS:") or 0
+
+
+def _kilobytes(path: Path, field: str) -> int | None:
+    with contextlib.suppress(OSError):
+        for line in path.read_text().splitlines():
+            if line.startswith(field):
+                return int(line.split()[1]) * _KIB
+    return None

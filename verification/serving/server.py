@@ -1,0 +1,115 @@
+"""One tritonserver for one verification, started as the container starts its own, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from container.errors import ContainerError
+from container.ports import LOOPBACK, choose_ports
+from container.settings import Settings
+from container.tritonserver.command import TritonCommand, build_command, shm_prefix_for
+from container.tritonserver.process import TritonProcess
+from container.tritonserver.runtime import TritonRuntime, count_gpus
+from serve.triton.client import TritonClient
+from verification.errors import TritonLost
+
+#: Of its log, what a message shows: the end is where the reason stands.
+_LAST_WORDS = 1000
+_STOP_TIMEOUT_S = 10.0
+ANSWER_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True)
+class Server:
+    """A live one. serving: the repository that it looks into.
+
+    answer_timeout_s: who has not answered by then will not answer the next request either.
+    """
+
+    client: TritonClient
+    serving: Path
+    log: Path
+    answer_timeout_s: float = ANSWER_TIMEOUT_S
+
+    def last_words(self) -> str:
+        """The end of what it and the models have said, on one line."""
+        return read_last_words(self.log)
+
+
+def read_last_words(log: Path) -> str:
+    """The end of a log, on one line."""
+    if not log.exists():
+        return ""
+    return " ".join(log.read_text(errors="replace")[-_LAST_WORDS:].split())
+
+
+@contextlib.asynccontextmanager
+async def run_tritonserver(
+    settings: Settings, runtime: TritonRuntime, environment: Mapping[str, str], directory: Path
+) -> AsyncIterator[Server]:
+    """Start one and wait until it is live; at the end nothing of it is left, however that comes.
+
+    Its output goes to a file in the directory. Raises TritonLost, ContainerError.
+    """
+    serving, log = directory / "serving", directory / "tritonserver.log"
+    serving.mkdir()
+    ports = choose_ports(settings)
+    command = build_command(
+        settings,
+        runtime,
+        ports,
+        serving,
+        environment,
+        gpu_count=count_gpus(),
+        shm_prefix=shm_prefix_for(os.getpid(), secrets.token_hex(4)),
+    )
+    client = TritonClient(LOOPBACK, ports.http, ports.grpc)
+    process = TritonProcess(
+        _logging_to(log, command),
+        is_live=client.is_live,
+        on_restarted=_never,
+        restart_limit=0,
+        restart_window_s=settings.restart_window,
+        start_timeout_s=settings.start_timeout,
+        stop_timeout_s=_STOP_TIMEOUT_S,
+    )
+    running = asyncio.ensure_future(process.run())
+    try:
+        await _until_live(process, running, log)
+        yield Server(client, serving, log)
+    finally:
+        await client.close()  # tritonserver waits for connections that are open
+        await process.stop()
+        with contextlib.suppress(ContainerError):
+            await running
+
+
+async def _until_live(process: TritonProcess, running: asyncio.Future[None], log: Path) -> None:
+    live = asyncio.ensure_future(process.wait_live())
+    try:
+        await asyncio.wait({live, running}, return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            try:
+                running.result()
+            except ContainerError as error:
+                raise TritonLost(
+                    f"tritonserver did not start ({error})", read_last_words(log)
+                ) from error
+    finally:
+        live.cancel()
+
+
+async def _never() -> None:
+    raise AssertionError("it is not started again")
+
+
+def _logging_to(log: Path, command: TritonCommand) -> TritonCommand:
+    """The same process with its output in a file; exec keeps its number."""
+    script = f'exec "$@" >"{log}" 2>&1'
+    return replace(command, argv=("/bin/sh", "-c", script, "sh", *command.argv))
