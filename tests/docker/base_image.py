@@ -28,8 +28,8 @@ CACHE = "MERLIN_TEST_BASE_CACHE"
 TAG = f"merlin-sagemaker-test-base:{SUITE}"
 _CERTIFICATES = "etc/ssl/certs/ca-certificates.crt"
 PULL_TIMEOUT_S = 300.0
-#: 40 s on two cores, most of it dpkg.
-DEBOOTSTRAP_TIMEOUT_S = 400.0
+#: 40 s on two idle cores, most of it dpkg; ten times that beside a whole suite.
+DEBOOTSTRAP_TIMEOUT_S = 1200.0
 
 
 def base_image(host: str) -> str:
