@@ -10,25 +10,30 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 
 import uvicorn
+from prometheus_client import CollectorRegistry
 from starlette.types import ASGIApp
 
 from container import limits
 from container.background import lasting
-from container.cloudwatch import MetricsPublisher
 from container.errors import SingleModelUnusable
 from container.machine.allocator import malloc_trim_loop
 from container.machine.memory import machine_limits
 from container.ports import LOOPBACK, Ports
 from container.settings import Settings
+from container.telemetry.cloudwatch import MetricsPublisher
+from container.telemetry.event_loop import watch_lag
+from container.telemetry.machine_gauges import MachineGauges
+from container.telemetry.triton_metrics import page_if_there
 from container.tritonserver.orphans import bury_orphans
 from container.tritonserver.runtime import ModelsPython, count_gpus
 from container.workflows.check_process import WorkflowChecks
 from container.workflows.table_process import TableProcesses
 from ensemble_tools import Compile, EnsembleToolsError, Rewrite, read_repository
 from serve.errors import ServeError
-from serve.http.app import multi_model_app, single_model_app
+from serve.http.app import MetricsPath, multi_model_app, single_model_app
 from serve.http.connections import Connections
 from serve.http.invoke_protocol import invocation_protocol
+from serve.http.metrics_route import MetricsRoute
 from serve.http.routes import InvokeRoute, ModelRoutes, PingRoute, invoked_model, is_invocations
 from serve.invoke.invocation import Invocation
 from serve.invoke.translation import Translation
@@ -39,6 +44,11 @@ from serve.models.revival import Revival
 from serve.models.waiting_room import WaitingRooms
 from serve.resources.footprints import StubSettings
 from serve.resources.gpus import Gpus
+from serve.resources.model_memory import ModelMemory
+from serve.telemetry.metrics import Metrics
+from serve.telemetry.page import MetricsPage, Sources
+from serve.telemetry.telemetry import Telemetry
+from serve.threads import in_daemon_thread
 from serve.triton.access import TritonAccess
 from serve.triton.client import TritonClient
 from serve.triton.hosting import Hosting
@@ -71,6 +81,9 @@ class Container:
     ) -> None:
         self._settings, self._ports = settings, ports
         self._single_model = None if settings.multi_model else _single_model_name(settings)
+        self._metrics = Metrics() if settings.metrics or settings.publish_metrics else None
+        self.telemetry = Telemetry(self._metrics)
+        self._memory = ModelMemory(serving_repository)
         self._rooms = WaitingRooms(limits.waiting(settings))
         self._crowd = Connections(limits.connections(settings))
         self._registry = Registry(self._rooms)
@@ -80,7 +93,9 @@ class Container:
         load_timeout_s = limits.load_timeout(settings)
         unload_timeout_s = limits.unload_timeout(settings)
         hosting = Hosting(self.triton, serving_repository, load_timeout_s, trials, replace)
-        self.revival = Revival(self._registry, hosting, serving_repository, unload_timeout_s)
+        self.revival = Revival(
+            self._registry, hosting, serving_repository, unload_timeout_s, self.telemetry
+        )
         self._checks = WorkflowChecks(models, settings.load_timeout)
         self._tables = TableProcesses(environment)
         self._lifecycle = Lifecycle(
@@ -89,6 +104,7 @@ class Container:
             hosting,
             self._lifecycle_settings(serving_repository, models),
             _admission(self._registry, settings, serving_repository, self.revival.renew),
+            self.telemetry,
         )
         self._invocation = Invocation(
             self._registry,
@@ -152,6 +168,10 @@ class Container:
             lasting("memory", lambda: malloc_trim_loop(lambda: self._invocation.count)),
             lasting("orphans", bury_orphans),
         ]
+        metrics = self._metrics
+        if metrics is not None:
+            beside.append(lasting("lag", lambda: watch_lag(metrics.late)))
+            beside.append(lasting("models' memory", lambda: self._memory.run(self._loaded_names)))
         if self._settings.publish_metrics:
             assert self._ports.metrics is not None
             publisher = MetricsPublisher(self._settings, self._ports.metrics)
@@ -186,10 +206,35 @@ class Container:
             single,
             rooms=self._rooms,
             largest_body=self._crowd.limits.largest_body,
+            telemetry=self.telemetry,
         )
+        metrics = self._metrics_path()
         if single is not None:
-            return single_model_app(ping, invoke)
-        return multi_model_app(ping, ModelRoutes(self._registry, self._lifecycle), invoke)
+            return single_model_app(ping, invoke, metrics)
+        models = ModelRoutes(self._registry, self._lifecycle)
+        return multi_model_app(ping, models, invoke, metrics)
+
+    def _loaded_names(self) -> set[str]:
+        return {model.name for model in self._registry.all_loaded()}
+
+    def _metrics_path(self) -> MetricsPath | None:
+        if self._metrics is None or not self._settings.metrics:
+            return None
+        registry, port = self._registry, self._ports.metrics
+        gauges = MachineGauges(lambda: len(registry.all_loaded()), dict)
+
+        async def refreshed() -> CollectorRegistry:
+            await in_daemon_thread(gauges.refresh, "metrics")
+            return gauges.registry
+
+        sources = Sources(
+            in_flight=lambda: {model.name: model.in_flight for model in registry.all_loaded()},
+            memory=lambda: (self._memory.memory, self._memory.shared),
+            machine=refreshed,
+            triton=lambda: in_daemon_thread(lambda: page_if_there(port), "metrics"),
+        )
+        route = MetricsRoute(MetricsPage(self._metrics, sources))
+        return MetricsPath(self._settings.metrics_path, route)
 
     def _protocol(self) -> type[asyncio.Protocol]:
         """What takes invocations out in front of the app; none where answers are streams."""
@@ -199,7 +244,9 @@ class Container:
             model_of = _no_model
         elif name is not None:
             model_of = lambda url: name if is_invocations(url) else None  # noqa: E731
-        return invocation_protocol(self._invocation, model_of, self._crowd, self._rooms)
+        return invocation_protocol(
+            self._invocation, model_of, self._crowd, self._rooms, self.telemetry
+        )
 
     def _health(self) -> Callable[[], Awaitable[bool]]:
         """What /ping asks: tritonserver's liveness, or readiness of it and of the single model."""

@@ -173,6 +173,7 @@ class _Run:
 
     async def _revive(self) -> None:
         assert self._container is not None, "what is not joined yet was never live"
+        self._container.telemetry.restarted()
         await self._container.revival.revive_all()
 
 

@@ -7,7 +7,16 @@ from pathlib import Path
 from typing import Literal
 
 from container.model_environment import ModelEnvironment
-from container.settings.values import absolute_path, boolean, level, one_of, seconds, text, whole
+from container.settings.values import (
+    absolute_path,
+    boolean,
+    level,
+    one_of,
+    seconds,
+    text,
+    url_path,
+    whole,
+)
 from container.settings.variables import variable
 
 
@@ -220,6 +229,19 @@ class OwnSettings:
         " `SERVE_*`, no `SAGEMAKER_TRITON_*`",
         parser=one_of("all", "clean"),
         shown="`clean` in multi-model mode, else `all`",
+    )
+    metrics: bool = variable(
+        "SERVE_METRICS",
+        default="on",
+        meaning="`on` or `off`: the metrics page, for Prometheus and SageMaker's detailed"
+        " observability; switches tritonserver's metrics on, too",
+        parser=boolean,
+    )
+    metrics_path: str = variable(
+        "SERVE_METRICS_PATH",
+        default="/metrics",
+        meaning="where the page is, on the port of the SageMaker API",
+        parser=url_path,
     )
     log_level: str = variable(
         "SERVE_LOG_LEVEL",

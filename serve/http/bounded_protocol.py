@@ -205,8 +205,8 @@ class BoundedProtocol(HttpToolsProtocol):
             if name == b"content-length" and (len(value) > 18 or int(value) > most):
                 self.refuse(BodyTooLarge(f"{value[:20].decode('latin-1')} bytes", most))
 
-    def drop_unread(self, cycle: Any) -> None:
-        """The request that was being read will never be whole."""
+    def drop_unread(self, cycle: Any, word: ServeError | None = None) -> None:
+        """The request that was being read will never be whole; word: what its caller is told."""
         if self.pipeline and self.pipeline[0][0] is cycle:
             self.pipeline.popleft()
         elif cycle.response_started and not cycle.response_complete:
@@ -262,7 +262,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.stage == Stage.BODY:
             if self.cycle.response_complete:  # it was answered before its body was read
                 word = None
-            self.drop_unread(self.cycle)
+            self.drop_unread(self.cycle, word)
         self.stage, self._word, self._reading_since = Stage.NO_MORE, word, None
         if self.transport.is_closing():
             return

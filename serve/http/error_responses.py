@@ -70,9 +70,14 @@ def error_answer(error: Exception) -> ErrorAnswer:
     if not isinstance(error, ServeError):
         name = type(error).__name__
         return 500, [_JSON], error_body(f"internal error ({name}); see the log of the container")
-    status = next(status for kind, status in STATUSES if isinstance(error, kind))
+    status = status_of(error)
     headers = [_RETRY, _JSON] if isinstance(error, Overloaded) else [_JSON]
     return status, headers, error_body(str(error))
+
+
+def status_of(error: BaseException) -> int:
+    """The status that it is answered with."""
+    return next((status for kind, status in STATUSES if isinstance(error, kind)), 500)
 
 
 def refusal(error: Exception, model: str, target: str) -> ErrorAnswer:

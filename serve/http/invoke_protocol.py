@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +21,7 @@ from serve.deadline import within
 from serve.errors import ServeError, TritonUnavailable
 from serve.http.bounded_protocol import BoundedProtocol, Stage
 from serve.http.connections import Connections
-from serve.http.error_responses import refusal
+from serve.http.error_responses import refusal, status_of
 from serve.http.messages import target_model
 from serve.http.routes import EXTENSION
 from serve.invoke.headers import keep_piece
@@ -28,6 +29,8 @@ from serve.invoke.invocation import Invocation
 from serve.invoke.request import Request
 from serve.limit import UNCOUNTED
 from serve.models.waiting_room import HeldBody, WaitingRooms
+from serve.telemetry.record import InvocationRecord
+from serve.telemetry.telemetry import CALLER_LEFT, Telemetry
 from serve.triton.connection import Headers, write_together
 
 _log = logging.getLogger(__name__)
@@ -38,17 +41,20 @@ def invocation_protocol(
     model_of: Callable[[bytes], str | None],
     crowd: Connections,
     rooms: WaitingRooms,
+    telemetry: Telemetry,
 ) -> type[BoundedProtocol]:
     """The protocol class that answers invocations itself.
 
     model_of: the model's name for the path of an invocation, None for any other path. Whole answers
-    only: not for an invocation that streams. rooms: count the bytes of bodies.
+    only: not for an invocation that streams. rooms: count the bytes of bodies. telemetry: is told
+    how each ended.
     """
     members = {
         "invocation": invocation,
         "model_of": staticmethod(model_of),
         "crowd": crowd,
         "rooms": rooms,
+        "telemetry": telemetry,
     }
     return type("InvocationProtocol", (_Protocol,), members)
 
@@ -101,6 +107,7 @@ class _Protocol(BoundedProtocol):
     invocation: Invocation
     model_of: Callable[[bytes], str | None]
     rooms: WaitingRooms
+    telemetry: Telemetry
 
     # -- httptools' callbacks
 
@@ -193,6 +200,13 @@ class _Protocol(BoundedProtocol):
             cycle.task.cancel()
         cycle.drop_body()
 
+    def drop_unread(self, cycle: Any, word: ServeError | None = None) -> None:
+        """The request that was being read will never be whole; word: what its caller is told."""
+        if cycle.__class__ is _Exchange and not cycle.response_complete:
+            status = CALLER_LEFT if word is None else status_of(word)
+            self.telemetry.invoked(self._record(cycle), status, word)
+        super().drop_unread(cycle, word)
+
     def waits(self, cycle: Any) -> bool:
         """Whether it waits for a place in tritonserver."""
         if cycle.__class__ is not _Exchange:
@@ -202,25 +216,39 @@ class _Protocol(BoundedProtocol):
         return request is not None and request.waits
 
     async def _answer(self, exchange: _Exchange) -> None:
-        request = Request(exchange.headers, exchange.pieces, self._is_wanted, held=exchange.held)
-        exchange.request = request
+        record = self._record(exchange)
+        request = exchange.request = Request(
+            exchange.headers, exchange.pieces, self._is_wanted, held=exchange.held, record=record
+        )
         try:
             answer = await self.invocation.forward(exchange.model_name, request)
         except BaseException as error:
             if self._is_wanted():
-                await self._refuse(exchange, error)
+                await self._refuse(exchange, record, error)
             else:
+                self.telemetry.invoked(record, CALLER_LEFT, error)
                 self._end(exchange)
         else:
+            record.answer_bytes = sum(map(len, answer.body))
+            self.telemetry.invoked(record, answer.status)
             await self._send(exchange, answer.status, answer.headers, answer.body)
         finally:  # callers may read slowly, or not
             request.let_answer_go()
+
+    def _record(self, exchange: _Exchange) -> InvocationRecord:
+        record = InvocationRecord(exchange.model_name, began=time.monotonic())
+        record.request_bytes = exchange.size
+        if self.telemetry.wants_target(record):
+            self.telemetry.learn_target(exchange.model_name, target_model(exchange.headers))
+        return record
 
     def _is_wanted(self) -> bool:
         """Whether the caller is still there."""
         return not self.transport.is_closing()
 
-    async def _refuse(self, exchange: _Exchange, error: BaseException) -> None:
+    async def _refuse(
+        self, exchange: _Exchange, record: InvocationRecord, error: BaseException
+    ) -> None:
         if isinstance(error, asyncio.CancelledError):  # the time for what is in flight is over
             error = TritonUnavailable("the container is stopping")
         if not isinstance(error, Exception):
@@ -228,6 +256,7 @@ class _Protocol(BoundedProtocol):
         if not isinstance(error, ServeError):
             _log.error("an invocation failed for a reason that was not foreseen", exc_info=error)
         target = target_model(exchange.headers)
+        self.telemetry.invoked(record, status_of(error), error)
         status, headers, body = refusal(error, exchange.model_name, target)
         await self._send(exchange, status, headers, deque([body]))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import closing
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 from serve.context import bind
 from serve.deadline import within
 from serve.errors import ServeError
+from serve.http.error_responses import status_of
 from serve.http.messages import (
     list_body,
     model_body,
@@ -30,6 +32,8 @@ from serve.invoke.request import Request as InvocationRequest
 from serve.models.lifecycle import Lifecycle
 from serve.models.registry import Registry
 from serve.models.waiting_room import MIB, HeldBody, WaitingRooms
+from serve.telemetry.record import InvocationRecord
+from serve.telemetry.telemetry import CALLER_LEFT, Telemetry
 from serve.triton.connection import Answer
 
 #: Where an invocation's Request stands in its scope, for the protocol that looks after its caller.
@@ -69,8 +73,9 @@ class ModelRoutes:
         except ClientDisconnect:
             return Response(status_code=400)  # nobody reads it
         wanted = parse_load_request(body)
-        with bind(model_name=wanted.model_name, target_model=target_model(request.headers.raw)):
-            await self.lifecycle.load(wanted.model_name, wanted.url)
+        target = target_model(request.headers.raw)
+        with bind(model_name=wanted.model_name, target_model=target):
+            await self.lifecycle.load(wanted.model_name, wanted.url, target=target)
         return Response(status_code=200)
 
     async def list_models(self, request: Request) -> Response:
@@ -124,7 +129,9 @@ class InvokeRoute:
         *,
         rooms: WaitingRooms | None = None,
         largest_body: int = 64 * MIB,
+        telemetry: Telemetry | None = None,
     ) -> None:
+        self._telemetry = telemetry or Telemetry()
         self._invocation, self._model_name = invocation, model_name
         self._rooms, self._largest_body = rooms or WaitingRooms(), largest_body
 
@@ -134,7 +141,9 @@ class InvokeRoute:
         held = HeldBody(self._rooms, name, self._largest_body)
         try:
             body = await self._read_body(name, scope, receive, held)
-            request = InvocationRequest(scope["headers"], body, held=held)
+            request = InvocationRequest(
+                scope["headers"], body, held=held, record=self._record(name, scope, body)
+            )
             scope.setdefault("extensions", {})[EXTENSION] = request
             if self._invocation.streams:
                 answering = self._send_stream(
@@ -142,11 +151,32 @@ class InvokeRoute:
                 )
             else:
                 answering = self._send_whole(name, request, send)
-            await _while_wanted(receive, answering)
+            await self._tell(request.record, _while_wanted(receive, answering))
         except CallerGone:
             return
         finally:
             held.let_go()
+
+    def _record(self, name: str, scope: Scope, body: list[bytes]) -> InvocationRecord:
+        record = InvocationRecord(name, began=time.monotonic(), request_bytes=sum(map(len, body)))
+        if self._telemetry.wants_target(record):
+            self._telemetry.learn_target(name, target_model(scope["headers"]))
+        return record
+
+    async def _tell(self, record: InvocationRecord, answering: Coroutine[Any, Any, None]) -> None:
+        """Await the answer and tell how it ended; record.status is that of its head, if it has one.
+
+        An answer that was broken off counts as what its head said.
+        """
+        try:
+            await answering
+        except CallerGone as gone:
+            self._telemetry.invoked(record, CALLER_LEFT, gone)
+            raise
+        except Exception as error:
+            self._telemetry.invoked(record, status_of(error), error)
+            raise
+        self._telemetry.invoked(record, record.status)
 
     async def _read_body(
         self, name: str, scope: Scope, receive: Receive, held: HeldBody
@@ -177,7 +207,10 @@ class InvokeRoute:
 
     async def _send_whole(self, name: str, request: InvocationRequest, send: Send) -> None:
         try:
-            await _send(await self._invocation.forward(name, request), send)
+            answer = await self._invocation.forward(name, request)
+            request.record.answer_bytes = sum(map(len, answer.body))
+            self._telemetry.invoked(request.record, answer.status)
+            await _send(answer, send)
         finally:  # callers may read slowly, or not
             request.let_answer_go()
 
@@ -189,11 +222,13 @@ class InvokeRoute:
         break_off: Callable[[], None] | None,
     ) -> None:
         answer, pieces = await self._invocation.stream(name, request)
+        request.record.status = answer.status
         start = {"type": "http.response.start", "status": answer.status, "headers": answer.headers}
         try:
             with closing(pieces):
                 await send(start)
                 async for piece in pieces:
+                    request.record.answer_bytes += len(piece)
                     message = {"type": "http.response.body", "body": piece, "more_body": True}
                     # A caller that reads no further may not hold the model for ever.
                     await within(send(message), self._invocation.timeout_s)

@@ -136,11 +136,13 @@ class Invocation:
                 if request.derived_bytes:
                     room.let_go(request.derived_bytes)
             if self._translation is not None:
+                began = time.monotonic()
                 answer = await self._await_translation(
                     self._translation.translate_answer(
                         model, triton_request, answer, deadline, grown
                     )
                 )
+                request.record.translating_s += time.monotonic() - began
         answer.headers = response_headers(answer.headers)
         return answer
 
@@ -186,12 +188,19 @@ class Invocation:
                 f" of the model {model.name}, waiting for others of that model,"
             ) from error
         finally:
-            request.waits, request.waited_s = False, time.monotonic() - began
+            request.waits, request.record.waiting_s = False, time.monotonic() - began
 
     async def _make_triton_request(
         self, model: Model, request: Request, deadline: float
     ) -> TritonRequest:
         """What tritonserver is asked; nothing that it must not be given (envelope)."""
+        began = time.monotonic()
+        try:
+            return await self._read_request(model, request, deadline)
+        finally:
+            request.record.translating_s = time.monotonic() - began
+
+    async def _read_request(self, model: Model, request: Request, deadline: float) -> TritonRequest:
         body = request.body
         if not any(body):
             raise BadRequest("the body", "nothing", "an inference request of the v2 protocol")
@@ -254,7 +263,22 @@ class Invocation:
 
         The limit of an invocation is for all of it: both tries, and the reload between them.
         """
+        began = time.monotonic()
+        try:
+            return await self._try_twice(model, request, send, deadline, said)
+        finally:
+            request.record.triton_s = time.monotonic() - began
+
+    async def _try_twice(
+        self,
+        model: Model,
+        request: Request,
+        send: Callable[[float], Awaitable[_Sent]],
+        deadline: float,
+        said: Sequence[bytes],
+    ) -> _Sent:
         if model.state is State.RELOADING:
+            request.record.cold = True
             await self._within(deadline, model.settled())
         generation = model.generation
         answer, body = await self._send_once(model, request, send, deadline)
@@ -263,6 +287,7 @@ class Invocation:
         refused = await self._read_refusal(model, generation, answer, body, said)
         if refused.verdict not in _LOST:
             raise _translate_refusal(model, refused)
+        request.record.cold = True
         await self._within(deadline, self._revival.revive(model, generation))
         generation = model.generation
         answer, body = await self._send_once(model, request, send, deadline)
@@ -282,9 +307,10 @@ class Invocation:
         try:
             return await send(max(0.0, deadline - time.monotonic()))
         except TritonTimeout as error:
+            waited_s = request.record.waiting_s
             waited = (
-                f", which waited {request.waited_s:.3g} s of that for others of that model,"
-                if request.waited_s > self.timeout_s / 2
+                f", which waited {waited_s:.3g} s of that for others of that model,"
+                if waited_s > self.timeout_s / 2
                 else ""
             )
             raise self._make_late_error(f" of the model {model.name}{waited}") from error

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from serve.invoke.translation import TritonRequest
 from serve.limit import UNCOUNTED
 from serve.models.waiting_room import HeldAnswer, HeldBody, WaitingRoom
+from serve.telemetry.record import InvocationRecord
 from serve.triton.connection import Headers
 
 
@@ -17,7 +18,7 @@ class Request:
 
     The body is emptied once it has been translated. is_wanted: whether the caller is still there.
     waits: whether it waits for a place in tritonserver; written here, for who looks after callers.
-    waited_s: how long it did, in seconds.
+    record: what is told of it when it has ended; how long its parts took is written there.
     held: the bytes of its body that count as held. derived_bytes: of what was made of it, inflated
     or translated, which count as well. answer: those of its answer; whoever made the request lets
     them go when the answer is sent, and what is still held of the body.
@@ -27,10 +28,10 @@ class Request:
     body: list[bytes]
     is_wanted: Callable[[], bool] = lambda: True
     waits: bool = False
-    waited_s: float = 0.0
     derived_bytes: int = 0
     answer: HeldAnswer | None = None
     held: HeldBody | None = None
+    record: InvocationRecord = field(default_factory=lambda: InvocationRecord(""))
 
     def let_body_go(self) -> None:
         """The body as it came is needed no more."""

@@ -41,6 +41,8 @@ from serve.models.admission import Admission
 from serve.models.archive_errors import archive_errors
 from serve.models.model_url import archive_identity, source_directory
 from serve.models.registry import Model, Registry, State
+from serve.telemetry.load_record import LoadRecord
+from serve.telemetry.telemetry import Telemetry
 from serve.threads import InThread, NoThread, in_daemon_thread
 from serve.triton.client import TritonClient
 from serve.triton.hosting import Hosting
@@ -106,7 +108,9 @@ class Lifecycle:
         hosting: Hosting,
         settings: LifecycleSettings,
         admission: Admission,
+        telemetry: Telemetry | None = None,
     ) -> None:
+        self._telemetry = telemetry or Telemetry()
         self._registry, self._triton, self._hosting = registry, triton, hosting
         self._settings, self._admission = settings, admission
         self._loads: set[asyncio.Task[object]] = set()
@@ -118,12 +122,27 @@ class Lifecycle:
         for task in self._loads:
             task.cancel()
 
-    async def load(self, name: str, url: str, entry: str | None = None) -> ServingPlan:
+    async def load(
+        self, name: str, url: str, entry: str | None = None, target: str = ""
+    ) -> ServingPlan:
         """Make the model invocable, or leave no trace of the attempt.
 
-        entry names the model that is meant in an archive of several. Raises BadRequest,
+        entry names the model that is meant in an archive of several. target: the archive's name,
+        as the platform says it. Raises BadRequest,
         ModelAlreadyLoaded, ModelUnusable, ResourceExhausted, TritonUnavailable, TritonTimeout.
         """
+        record = LoadRecord(name, target)
+        try:
+            plan = await self._load_unless_stopped(name, url, entry, record)
+        except BaseException as error:
+            self._telemetry.loaded(record, error)
+            raise
+        self._telemetry.loaded(record)
+        return plan
+
+    async def _load_unless_stopped(
+        self, name: str, url: str, entry: str | None, record: LoadRecord
+    ) -> ServingPlan:
         if self._stopping:
             raise _stopping_now()
         task = asyncio.current_task()
@@ -131,7 +150,7 @@ class Lifecycle:
         self._loads.add(task)
         try:
             with archive_errors(f"the model {name} could not be loaded"):
-                return await self._load(name, url, entry)
+                return await self._load(name, url, entry, record)
         except asyncio.CancelledError:
             if self._stopping:
                 raise _stopping_now() from None
@@ -139,7 +158,9 @@ class Lifecycle:
         finally:
             self._loads.discard(task)
 
-    async def _load(self, name: str, url: str, entry: str | None) -> ServingPlan:
+    async def _load(
+        self, name: str, url: str, entry: str | None, record: LoadRecord
+    ) -> ServingPlan:
         started = time.monotonic()
         namespace = _namespace(name)
         settings = self._settings
@@ -149,24 +170,29 @@ class Lifecycle:
 
             limit = Deadline(settings.load_timeout_s)
             reading = f"reading the archive of the model {name}"
-            planning = settings.in_thread(lambda: self._plan(namespace, url, entry), "load")
-            serving_plan = await limit.bound(planning, reading)
-            identifying = settings.in_thread(lambda: archive_identity(url), "load")
-            archive = await limit.bound(identifying, reading)
-            admitting = self._admission.room_for(serving_plan)
-            room = await limit.bound(admitting, f"finding room for the model {name}")
+            with record.stage("read"):
+                planning = settings.in_thread(lambda: self._plan(namespace, url, entry), "load")
+                serving_plan = await limit.bound(planning, reading)
+                identifying = settings.in_thread(lambda: archive_identity(url), "load")
+                archive = await limit.bound(identifying, reading)
+            with record.stage("room"):
+                admitting = self._admission.room_for(serving_plan)
+                room = await limit.bound(admitting, f"finding room for the model {name}")
             undo.push(room.failed)
 
             if settings.check is not None and serving_plan.compiled:
                 await self._until_live(limit)
             undo.push_async_callback(self._retract, serving_plan)
-            serving_plan = await self._in_thread(self._publish, serving_plan)
+            with record.stage("publish"):
+                serving_plan = await self._in_thread(self._publish, serving_plan, record)
 
             await self._until_live(limit)
             undo.push_async_callback(self._undo_load, serving_plan)
-            stubs = await self._hosting.load(serving_plan, archive, limit)
+            with record.stage("tritonserver"):
+                stubs = await self._hosting.load(serving_plan, archive, limit)
 
             places = await self._in_thread(count_requests_at_once, serving_plan, settings.gpus)
+            self._telemetry.begin_model(record)
             self._registry.finish_load(model, serving_plan, stubs, places or _UNORDERED, archive)
             undo.pop_all()  # the load is complete: nothing is undone from here on
             room.taken()
@@ -178,6 +204,16 @@ class Lifecycle:
 
         Raises ModelNotLoaded; TritonTimeout when it is still held, and then it is listed again.
         """
+        try:
+            await self._unload(name)
+        except CallerError:  # there was nothing to unload
+            raise
+        except ServeError:
+            self._telemetry.unloaded(failed=True)
+            raise
+        self._telemetry.unloaded(failed=False)
+
+    async def _unload(self, name: str) -> None:
         started = time.monotonic()
         deadline = Deadline(self._settings.unload_timeout_s)
         waiting = f"waiting for the invocations of {name}"
@@ -226,7 +262,7 @@ class Lifecycle:
                 return compile_plan(serving_plan, repository)
             return serving_plan
 
-    def _publish(self, serving_plan: ServingPlan) -> ServingPlan:
+    def _publish(self, serving_plan: ServingPlan, record: LoadRecord) -> ServingPlan:
         settings = self._settings
         with archive_errors(f"the model {serving_plan.model_name} could not be published"):
             begin = settings.check if serving_plan.compiled else None
@@ -234,8 +270,9 @@ class Lifecycle:
             settings.tools.retract(
                 serving_plan, settings.serving_repository
             )  # what a lack has left of another
+            write_tables = record.timed("tables", settings.write_tables)
             return settings.tools.publish(
-                serving_plan, settings.serving_repository, settings.write_tables, check
+                serving_plan, settings.serving_repository, write_tables, check
             )
 
     async def _retract(self, serving_plan: ServingPlan) -> None:

@@ -26,6 +26,7 @@ from serve.errors import (
     TritonUnavailable,
 )
 from serve.models.registry import Model, Registry, State
+from serve.telemetry.telemetry import Telemetry
 from serve.threads import NoThread, in_daemon_thread
 from serve.triton.hosting import Hosting, Processes
 from serve.triton.stubs import models_missing_stubs
@@ -46,7 +47,9 @@ class Revival:
         hosting: Hosting,
         serving_repository: Path,
         unload_timeout_s: float,
+        telemetry: Telemetry | None = None,
     ) -> None:
+        self._telemetry = telemetry or Telemetry()
         self._registry, self._hosting = registry, hosting
         self._serving_repository = serving_repository
         self._unload_timeout_s = unload_timeout_s
@@ -64,7 +67,7 @@ class Revival:
         if model.generation == generation and model.state is State.READY:
             self._registry.begin_reload(model)  # now, before another caller can look
             # A task of its own: the caller may go away, the others that wait may not be left.
-            self._begin(self._reload(model))
+            self._begin(self._reload(model, "stub" if model.lost else "tritonserver"))
         await model.settled()
         if model.generation != generation:
             return
@@ -123,24 +126,25 @@ class Revival:
             await model.settled()  # a reload that the old tritonserver took with it may be ending
             if model.state is State.READY and model.generation == generation:
                 self._registry.begin_reload(model)
-                await self._reload(model)
+                await self._reload(model, "tritonserver")
 
     async def _reload_in_turn(self, left: list[Model]) -> None:
         """One after another, those first that most callers wait for."""
         while left:
             model = max(left, key=lambda model: model.in_flight)
             left.remove(model)
-            await self._reload(model)
+            await self._reload(model, "renewal")
 
     def _note_restarting(self, model: Model) -> None:
         """It is as lost as tritonserver is; whoever waits for it is told so."""
         if model.state is State.RELOADING:
             self._registry.fail_reload(model, TritonUnavailable("it is restarting"))
 
-    async def _reload(self, model: Model) -> None:
-        """RELOADING to READY or gone; raises nothing but CancelledError."""
+    async def _reload(self, model: Model, cause: str) -> None:
+        """RELOADING to READY or gone; raises nothing but CancelledError. cause: of its loss."""
+        result = "postponed"
         try:
-            await self._reload_or_give_up(model)
+            result = await self._reload_or_give_up(model)
         except asyncio.CancelledError:  # tritonserver died again; its restart calls revive_all
             self._note_restarting(model)
             raise
@@ -149,8 +153,11 @@ class Revival:
             if model.state is State.RELOADING:
                 lacking = f"no resources to load the model {model.name} again: {error}"
                 self._registry.fail_reload(model, ResourceExhausted(lacking))
+        finally:
+            self._telemetry.revived(cause, result)
 
-    async def _reload_or_give_up(self, model: Model) -> None:
+    async def _reload_or_give_up(self, model: Model) -> str:
+        """How it ended: one of REVIVAL_RESULTS."""
         _log.warning("a model's Triton models were lost; loading them again", extra=_facts(model))
         try:
             if self._is_suspect(model):
@@ -161,16 +168,19 @@ class Revival:
         except (ResourceExhausted, TritonError) as error:
             _log.warning("the model will be loaded later: %s", error, extra=_facts(model))
             self._registry.fail_reload(model, error)
+            return "postponed"
         except (OSError, NoThread):  # not the model's fault
             raise
         except Exception as error:
             _log.error("the model could not be loaded again: %s", error, extra=_facts(model))
             await self._give_up(model)
+            return "given_up"
         else:
             self._registry.finish_reload(model, back.stubs)
             _log.info("the model was loaded again", extra=_facts(model))
             if back.left:
                 self._begin(self._end_when_idle(model, back.left))
+            return "revived"
 
     async def _end_when_idle(self, model: Model, old: Processes) -> None:
         """End what is left of an older generation, once nobody can be waiting for its answer."""

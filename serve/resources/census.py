@@ -11,7 +11,7 @@ Memory is what no file stands behind (RssAnon), with the region, which tritonser
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -50,6 +50,7 @@ class Held:
 class Census:
     """Triton name -> what its stubs hold. server: tritonserver's own, without stubs; its pid.
 
+    pids: of each model's stubs and what they have started.
     abandoned: bytes of tritonserver's regions in /dev/shm that no stub uses. While nothing is being
     loaded they are those of stubs that died, which some versions keep for as long as they live.
     """
@@ -58,6 +59,7 @@ class Census:
     server: Held = Held()
     pid: int | None = None
     abandoned: int = 0
+    pids: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,7 @@ def take_census(serving_repository: Path, kernel: Kernel, parent: int | None = N
     if server is None:
         return Census()
     models: dict[str, Held] = {}
+    pids: dict[str, tuple[int, ...]] = {}
     used = set()
     for stub in children.get(server.pid, ()):
         words = _words(proc, stub.pid)
@@ -84,10 +87,12 @@ def take_census(serving_repository: Path, kernel: Kernel, parent: int | None = N
         if name:
             region = _region_name(words)
             used.add(region)
-            held = _sum_held(proc, stub, children, _size(kernel, region))
+            family = _family(stub, children)
+            held = _sum_held(proc, family, _size(kernel, region))
             models[name] = models.get(name, Held()) + held
+            pids[name] = (*pids.get(name, ()), *(process.pid for process in family))
     abandoned = sum(_size(kernel, name) for name in _regions(proc, server, kernel) - used)
-    return Census(models, _own(proc, server), server.pid, abandoned)
+    return Census(models, _own(proc, server), server.pid, abandoned, pids)
 
 
 def _processes(proc: str) -> Iterator[_Process]:
@@ -105,16 +110,19 @@ def _server(
     return next((child for child in ours if argument in _words(proc, child.pid)), None)
 
 
-def _sum_held(
-    proc: str, stub: _Process, children: Mapping[int, list[_Process]], region: int
-) -> Held:
-    """The stub's own and that of all below it."""
+def _family(stub: _Process, children: Mapping[int, list[_Process]]) -> list[_Process]:
+    """The stub and all below it."""
+    family = [stub]
+    for process in family:  # which grows meanwhile
+        family += children.get(process.pid, ())
+    return family
+
+
+def _sum_held(proc: str, family: Iterable[_Process], region: int) -> Held:
+    """A stub's own and that of all below it."""
     held = Held(region, region, region, 1)
-    waiting = [stub]
-    while waiting:
-        process = waiting.pop()
+    for process in family:
         held += _own(proc, process)
-        waiting += children.get(process.pid, ())
     return held
 
 

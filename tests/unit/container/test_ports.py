@@ -35,7 +35,7 @@ def test_free_ports_are_different_and_outside_the_ephemeral_range() -> None:
 
 def test_no_metrics_port_without_metrics() -> None:
     """A port that nobody asked for is not opened."""
-    assert ports_for().metrics is None
+    assert ports_for(SERVE_METRICS="off").metrics is None
 
 
 def test_the_safe_range_holds_every_port() -> None:

@@ -24,6 +24,7 @@ from serve.limit import Limit, TimeLimit
 from serve.models.lifecycle import Lifecycle
 from serve.models.registry import Registry
 from serve.models.waiting_room import Bounds, WaitingRooms
+from serve.telemetry.telemetry import Telemetry
 from serve.triton.connection import Answer
 
 WAIT_S = 10.0
@@ -195,7 +196,7 @@ async def serving() -> AsyncIterator[Served]:
             routes,
             route,
         ),
-        http=invocation_protocol(invocation, invoked_model, crowd, rooms),
+        http=invocation_protocol(invocation, invoked_model, crowd, rooms, Telemetry()),
         host="127.0.0.1",
         port=0,
         log_config=None,

@@ -15,8 +15,14 @@ import boto3
 import pytest
 from botocore.stub import ANY, Stubber
 
-from container.cloudwatch import MetricsPublisher, failure_kind, parse_metrics, scrape, to_events
 from container.settings import Settings, read_settings
+from container.telemetry.cloudwatch import (
+    MetricsPublisher,
+    failure_kind,
+    parse_metrics,
+    scrape,
+    to_events,
+)
 from tests.fakes import tritonserver as fake
 from tests.unit.container.conftest import ROOT
 from tests.unit.container.tritonserver.test_process import until
@@ -193,5 +199,5 @@ def test_failures_are_told_apart_by_code_or_type() -> None:
 
 def test_boto3_is_not_imported_before_it_is_used() -> None:
     """Who does not publish does not pay for it."""
-    code = "import sys, container.cloudwatch; sys.exit('boto3' in sys.modules)"
+    code = "import sys, container.telemetry.cloudwatch; sys.exit('boto3' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=60).returncode == 0

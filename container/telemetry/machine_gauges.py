@@ -1,0 +1,73 @@
+"""What the machine has left, the container's versions, as gauges of the metrics page."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, Gauge, Info
+
+from serve.resources.free import (
+    MEMORY,
+    OWN_DESCRIPTORS,
+    SHARED_MEMORY,
+    Kernel,
+    free_amounts,
+)
+
+
+class MachineGauges:
+    """Gauges that are as fresh as the last refresh.
+
+    models_loaded: how many there are. is_live: whether tritonserver lives. versions: tells what is
+    known of them, by label.
+    """
+
+    def __init__(
+        self,
+        models_loaded: Callable[[], int],
+        versions: Callable[[], Mapping[str, str]],
+        kernel: Kernel | None = None,
+    ) -> None:
+        self.registry = CollectorRegistry()
+        self._models_loaded, self._versions = models_loaded, versions
+        self._kernel = kernel or Kernel()
+        self._loaded = self._gauge("models_loaded", "Models that are loaded.")
+        self._memory = self._gauge(
+            "memory_free_bytes", "Memory that another process could have, in bytes."
+        )
+        self._shared_memory = self._gauge(
+            "shared_memory_free_bytes", "Free bytes of /dev/shm, where it has a limit."
+        )
+        self._descriptors = self._gauge(
+            "descriptors_open", "File descriptors that the container's server has open."
+        )
+        self._free_descriptors = self._gauge(
+            "descriptors_free", "File descriptors that it may still open."
+        )
+        self._build = Info("serve_build", "Versions; the value is 1.", registry=self.registry)
+
+    def refresh(self) -> None:
+        """Look anew. Blocking, about a millisecond; never raises."""
+        self._loaded.set(self._models_loaded())
+        free = free_amounts(self._kernel, None)
+        for gauge, what in (
+            (self._memory, MEMORY),
+            (self._shared_memory, SHARED_MEMORY),
+            (self._free_descriptors, OWN_DESCRIPTORS),
+        ):
+            gauge.set(free.get(what, float("nan")))
+        self._descriptors.set(_count(self._kernel.proc / "self/fd"))
+        self._build.info({"python": platform.python_version(), **self._versions()})
+
+    def _gauge(self, name: str, meaning: str) -> Gauge:
+        return Gauge(f"serve_{name}", meaning, registry=self.registry)
+
+
+def _count(directory: Path) -> float:
+    try:
+        return len(os.listdir(directory))
+    except OSError:
+        return float("nan")

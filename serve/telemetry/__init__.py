@@ -1,0 +1,1 @@
+"""What operators are told: what was counted, what one invocation came to."""

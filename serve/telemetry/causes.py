@@ -1,0 +1,56 @@
+"""PURE. Why something was refused, in the few words that a metric's label may have."""
+
+from __future__ import annotations
+
+import re
+
+from serve.errors import (
+    CallerError,
+    InvocationFailed,
+    ModelUnusable,
+    Overloaded,
+    ResourceExhausted,
+    SourceUnreadable,
+    TritonError,
+)
+
+#: Every cause there is: a label's values are bounded.
+CAUSES = (
+    "caller",
+    "archive",
+    "model",
+    "crowd",
+    "memory",
+    "shared_memory",
+    "gpu",
+    "descriptors",
+    "processes",
+    "disk",
+    "tritonserver",
+    "container",
+)
+#: The first class that an error is an instance of decides.
+_CLASSES: tuple[tuple[type[BaseException], str], ...] = (
+    (CallerError, "caller"),
+    (ModelUnusable, "archive"),
+    (SourceUnreadable, "disk"),
+    (Overloaded, "crowd"),
+    (InvocationFailed, "model"),
+    (TritonError, "tritonserver"),
+)
+#: What a lack's sentence says, ours or a library's; the first that stands in it decides.
+_WORDS = (
+    (re.compile(r"\bgpu\b|cuda|cublas|cudnn|cnmem"), "gpu"),
+    (re.compile(r"shared memory|/dev/shm"), "shared_memory"),
+    (re.compile(r"descriptor|too many open files"), "descriptors"),
+    (re.compile(r"processes|thread|fork"), "processes"),
+    (re.compile(r"left on device|quota"), "disk"),
+)
+
+
+def cause_of(error: BaseException) -> str:
+    """One of CAUSES. An error that is not of the tree is the container's own."""
+    if isinstance(error, ResourceExhausted):
+        sentence = str(error).casefold()
+        return next((cause for words, cause in _WORDS if words.search(sentence)), "memory")
+    return next((cause for kind, cause in _CLASSES if isinstance(error, kind)), "container")

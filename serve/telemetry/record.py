@@ -1,0 +1,32 @@
+"""What one invocation came to, for all who tell of it: metrics, log, traces."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class InvocationRecord:
+    """Filled while an invocation goes its way. Times in seconds, sizes in bytes.
+
+    target_model: the archive's name, as the platform says it. sentence: why it was refused. began:
+    by time.monotonic. seconds: until its answer was there, or until the end of one that streams.
+    waiting_s: for a place in tritonserver; translating_s: of the request and of the answer;
+    triton_s: from the first try to the last answer, with a reload between them. cold: whether its
+    model was loaded again for it.
+    """
+
+    model_name: str
+    target_model: str = ""
+    status: int = 0
+    sentence: str = ""
+    began: float = 0.0
+    seconds: float = 0.0
+    waiting_s: float = 0.0
+    translating_s: float = 0.0
+    triton_s: float = 0.0
+    request_bytes: int = 0
+    answer_bytes: int = 0
+    cold: bool = False
+    inference_id: str = ""
+    trace_id: str = ""

@@ -1,0 +1,86 @@
+"""Where the container's events are told to whoever tells of them: metrics, log, traces."""
+
+from __future__ import annotations
+
+import time
+
+from serve.errors import CallerError, ModelNotLoaded, ModelUnusable, Overloaded, ResourceExhausted
+from serve.telemetry.causes import cause_of
+from serve.telemetry.load_record import LoadRecord
+from serve.telemetry.metrics import Metrics
+from serve.telemetry.record import InvocationRecord
+
+#: What a caller who had left is counted as (nginx has the number; there is none of HTTP's own).
+CALLER_LEFT = 499
+#: What is told has lasted.
+_LEAST_S = 1e-9
+_REFUSED = (CallerError, ModelNotLoaded, ModelUnusable, ResourceExhausted, Overloaded)
+
+
+class Telemetry:
+    """One for a container. metrics: None where they are switched off."""
+
+    def __init__(self, metrics: Metrics | None = None) -> None:
+        self.metrics = metrics
+
+    # -- invocations: the hot path
+
+    def invoked(
+        self, record: InvocationRecord, status: int, error: BaseException | None = None
+    ) -> None:
+        """An invocation has ended; error: why it was refused. What comes behind the end is none."""
+        if record.seconds:
+            return
+        record.status = status
+        record.seconds = (time.monotonic() - record.began) or _LEAST_S
+        if error is not None:
+            record.sentence = str(error)
+        if self.metrics is not None:
+            self.metrics.invoked(record, of_loaded=not isinstance(error, ModelNotLoaded))
+            if error is not None and status != CALLER_LEFT:
+                self.metrics.refused(cause_of(error))
+
+    def wants_target(self, record: InvocationRecord) -> bool:
+        """Whether the archive's name is still to be learned, if the request says it."""
+        return self.metrics is not None and self.metrics.meters.of(record.model_name).is_nameless
+
+    def learn_target(self, model_name: str, target: str) -> None:
+        """The platform has said the archive's name; empty for none."""
+        if self.metrics is not None:
+            self.metrics.meters.of(model_name).name_target(target)
+
+    # -- models
+
+    def loaded(self, record: LoadRecord, error: BaseException | None = None) -> None:
+        """A load has ended."""
+        record.seconds = time.monotonic() - record.began
+        record.result = "loaded" if error is None else _result(error)
+        record.sentence = str(error) if error is not None else ""
+        if self.metrics is not None:
+            self.metrics.loaded(record)
+            if error is not None:
+                self.metrics.refused(cause_of(error))
+
+    def begin_model(self, record: LoadRecord) -> None:
+        """The model can be invoked from now on: what is asked of it is counted."""
+        if self.metrics is not None:
+            self.metrics.meters.begin(record.model_name).name_target(record.target_model)
+
+    def unloaded(self, *, failed: bool) -> None:
+        """An unload has ended."""
+        if self.metrics is not None:
+            self.metrics.unloaded("failed" if failed else "unloaded")
+
+    def revived(self, cause: str, result: str) -> None:
+        """A model was loaded again, or not: metrics.REVIVAL_CAUSES and REVIVAL_RESULTS."""
+        if self.metrics is not None:
+            self.metrics.revived(cause, result)
+
+    def restarted(self) -> None:
+        """tritonserver was started again."""
+        if self.metrics is not None:
+            self.metrics.restarted()
+
+
+def _result(error: BaseException) -> str:
+    return "refused" if isinstance(error, _REFUSED) else "failed"

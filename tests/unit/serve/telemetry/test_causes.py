@@ -1,0 +1,48 @@
+"""Errors as causes: few words, whatever the sentence."""
+
+from __future__ import annotations
+
+import pytest
+
+from serve.errors import (
+    BadRequest,
+    InvocationFailed,
+    KilledForMemory,
+    ModelNotLoaded,
+    ModelUnusable,
+    Overloaded,
+    ResourceExhausted,
+    SourceUnreadable,
+    TritonTimeout,
+    TritonUnavailable,
+)
+from serve.telemetry.causes import CAUSES, cause_of
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (BadRequest("the body", "nothing", "something"), "caller"),
+        (ModelNotLoaded("m"), "caller"),
+        (ModelUnusable("no config"), "archive"),
+        (SourceUnreadable("EIO"), "disk"),
+        (Overloaded("too many"), "crowd"),
+        (InvocationFailed("it raised"), "model"),
+        (TritonUnavailable("restarting"), "tritonserver"),
+        (TritonTimeout("a load", 3.0), "tritonserver"),
+        (KilledForMemory("killed"), "memory"),
+        (ResourceExhausted("no memory to load the model a: 3 MiB available"), "memory"),
+        (ResourceExhausted("no shared memory in /dev/shm to load the model a"), "shared_memory"),
+        (ResourceExhausted("no memory of GPU 0 to load the model a"), "gpu"),
+        (ResourceExhausted("CUDA error: out of memory"), "gpu"),
+        (ResourceExhausted("no file descriptors of tritonserver to load a"), "descriptors"),
+        (ResourceExhausted("[Errno 24] Too many open files"), "descriptors"),
+        (ResourceExhausted("no processes and threads to load"), "processes"),
+        (ResourceExhausted("can't start new thread"), "processes"),
+        (ResourceExhausted("No space left on device"), "disk"),
+        (RuntimeError("a bug"), "container"),
+    ],
+)
+def test_cause(error: Exception, cause: str) -> None:
+    assert cause_of(error) == cause
+    assert cause in CAUSES
