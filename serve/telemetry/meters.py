@@ -63,7 +63,8 @@ class Histogram:
 class ModelMeter:
     """One model's numbers since the container's start.
 
-    codes: status -> how many. lives: how often it was loaded. target_model: the archive's name; the model's until the platform has said it.
+    codes: status -> how many. lives: how often it was loaded. target_model: the archive's name; the
+    model's until the platform has said it.
     """
 
     __slots__ = (
