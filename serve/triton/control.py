@@ -245,7 +245,8 @@ class ModelControl:
         if error.status() == _LATE:
             return deadline.missed(f"loading the model {plan.model_name}")
         reason = load_failure_reason(message)
-        if means_exhaustion(message):
+        names = [f"{ours} {theirs}".encode() for ours, theirs in plan.source_names.items()]
+        if means_exhaustion(message, names):
             return ResourceExhausted(f"no resources to load the model {plan.model_name}: {reason}")
         doubts = "".join(f"; {doubt}" for doubt in plan.doubts)
         return ModelUnusable(

@@ -34,13 +34,15 @@ _PHRASES = (
     "disk quota exceeded",  # EDQUOT
     # NVIDIA's own SageMaker frontend knows these (SageMakerMMECheckOOMError, sagemaker_server.cc).
     "cuda_out_of_memory",
+    "outofmemory",
     "cnmem_status_out_of_memory",
     "cudnn_status_not_initialized",
     "cublas_status_not_initialized",
     "dst tensor is not initialized",
     "src tensor is not initialized",
+    "oom when allocating",  # TensorFlow; whole, so that a caller's words with "oom" hide none of it
 )
-#: TensorFlow's "OOM when allocating tensor"; as a word, since it stands in others.
+#: The same frontend's "OOM"; as a word, since it stands in others (room, bloom).
 _OOM = re.compile(r"\boom\b")
 #: A longer text, in bytes, that writes letters so may say anything: it is not looked through.
 _LONGEST_ESCAPED = 256 * 1024
@@ -51,8 +53,9 @@ _ESCAPED = re.compile(rb"\\u([0-9a-fA-F]{4})")
 def means_exhaustion(message: str, said: Sequence[bytes] = ()) -> bool:
     """Whether the message of a failed load or invocation speaks of a lacking resource.
 
-    said: what the caller wrote, in pieces. A phrase that stands there as well counts for nothing:
-    messages quote callers, and a caller may not have other tenants' models unloaded.
+    said: what the caller wrote, in pieces, or the names of what was loaded. A phrase that stands
+    there as well counts for nothing: messages quote both, and nobody may have other tenants' models
+    unloaded by his words.
     """
     phrases = list(_phrases(message.casefold()))
     if not phrases or not said:

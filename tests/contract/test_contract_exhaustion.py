@@ -22,8 +22,29 @@ LACKS = {
     "numpy": "Unable to allocate 7.45 GiB for an array with shape (1000000000,)",
     "files": "OSError: [Errno 24] Too many open files",
     "threads": "RuntimeError: can't start new thread",
+    # As the libraries write what NVIDIA's own SageMaker frontend answers with 507.
+    "tensorflow": "ResourceExhaustedError: OOM when allocating tensor with shape[200,75,75,64] and "
+    "type float on /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc",
+    "word": "RuntimeError: worker 3 ended: OOM",
+    "dst": "InternalError: Failed copying input tensor from "
+    "/job:localhost/replica:0/task:0/device:CPU:0 to /job:localhost/replica:0/task:0/device:GPU:0 "
+    "in order to run _EagerConst: Dst tensor is not initialized.",
+    "src": "InternalError: Src tensor is not initialized.",
+    "cnmem": "RuntimeError: initCnmem: cnmemInit call failed! Reason=CNMEM_STATUS_OUT_OF_MEMORY. "
+    "numdev=1",
+    "cudnn": "RuntimeError: cuDNN error: CUDNN_STATUS_NOT_INITIALIZED",
+    "cublas": "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling "
+    "`cublasCreate(handle)`",
+    "device": "InternalError: failed to create a context on GPU 0: CUDA_OUT_OF_MEMORY",
+    "cupy": "cupy.cuda.memory.OutOfMemoryError: 512 bytes, so far allocated 4,294,967,296 bytes",
 }
-FAULTS = {"wrong": "ValueError: the weights are from another model"}
+FAULTS = {
+    "oom": "ValueError: the model's name is quoted beside this",
+    "wrong": "ValueError: the weights are from another model",
+    "room": "KeyError: 'room'",
+    "bloom": "OSError: bigscience/bloom-560m is not a local folder",
+    "zoom": "ValueError: zoom must be positive, found -1 (ZOOM_RANGE)",
+}
 MESSAGES = {**LACKS, **FAULTS}
 
 

@@ -283,6 +283,16 @@ def test_any_message_has_a_verdict(status: int, message: str) -> None:
         "RuntimeError: can't start new thread",
         "[enforce fail at alloc_cpu.cpp:114] err == 0. DefaultCPUAllocator: can't allocate memory",
         "Unable to create shared memory region",
+        "OOM when allocating tensor with shape[32,1024] and type float",
+        "the worker ended (OOM)",
+        "OOM",
+        "Dst tensor is not initialized.",
+        "Src tensor is not initialized.",
+        "Reason=CNMEM_STATUS_OUT_OF_MEMORY. numdev=1",
+        "cuDNN error: CUDNN_STATUS_NOT_INITIALIZED",
+        "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
+        "Internal: CUDA_OUT_OF_MEMORY",
+        "OutOfMemoryException: 512 bytes",
     ],
 )
 def test_lacking_resources(message: str) -> None:
@@ -290,6 +300,30 @@ def test_lacking_resources(message: str) -> None:
     assert means_exhaustion(message)
     assert means_exhaustion(message.upper())
     assert not means_exhaustion("unexpected shape for input 'memory'")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "KeyError: 'room'",
+        "KeyError: 'Zoom'",
+        "no category 'mushrooms'",
+        "bigscience/BLOOM-560m is not a local folder",
+        "ValueError: boom",
+        "/proc/self/oom_score_adj: Permission denied",
+    ],
+)
+def test_words_with_oom_inside(message: str) -> None:
+    """Only the word by itself speaks of memory."""
+    assert not means_exhaustion(message)
+    assert not means_exhaustion(message.upper())
+
+
+def test_tensorflows_sentence_beside_a_callers_room() -> None:
+    """A caller who wrote of rooms has not written TensorFlow's sentence; OOM alone he may have."""
+    said = [b'{"inputs": [{"name": "room_type"}]}']
+    assert means_exhaustion("OOM when allocating tensor with shape[32,1024]", said)
+    assert not means_exhaustion("the worker ended: OOM", said)
 
 
 PATH = "/tmp/r"
