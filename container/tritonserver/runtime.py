@@ -24,13 +24,19 @@ from pathlib import Path
 from container.errors import RuntimeNotFound, RuntimeUnusable
 from container.machine.die_with_parent import die_with_parent
 from container.settings import Settings
+from container.tritonserver.stub import (
+    STUB,
+    check_numpy,
+    check_python,
+    installed_numpy,
+    python_of,
+)
 
 log = logging.getLogger(__name__)
 
 IMAGE_SERVER = Path("/opt/tritonserver/bin/tritonserver")
 WHEEL_SERVER = Path("pytriton/tritonserver/bin/tritonserver")  # under site-packages
 WHEEL_LIBRARIES = "nvidia_pytriton.libs"
-STUB = "triton_python_backend_stub"
 STAND_INS = Path(__file__).parents[1] / "backends"
 DEFAULT_BACKEND_PYTHON = Path(__file__).parents[2] / ".venv-merlin/bin/python"
 QUESTION_TIMEOUT_S = 30.0  # an interpreter's first start from a cold disk
@@ -46,16 +52,18 @@ HTTP_RESTRICTED, GRPC_RESTRICTED = "http-restricted-api", "grpc-restricted-proto
 _QUESTION = """
 import json, sys, sysconfig
 from importlib import metadata
-try:
-    nvtabular = metadata.version("nvtabular")
-except metadata.PackageNotFoundError:
-    nvtabular = ""
+def version(package):
+    try:
+        return metadata.version(package) or ""
+    except metadata.PackageNotFoundError:
+        return ""
 print(json.dumps({
     "version": "%d.%d" % sys.version_info[:2],
     "library_directory": sysconfig.get_config_var("LIBDIR") or "",
     "library": sysconfig.get_config_var("INSTSONAME") or "",
     "prefix": sys.prefix,
-    "nvtabular": nvtabular,
+    "nvtabular": version("nvtabular"),
+    "numpy": version("numpy"),
 }))
 """
 
@@ -64,8 +72,8 @@ print(json.dumps({
 class BackendPython:
     """The interpreter whose packages Python models get, as it describes itself.
 
-    `library_directory` holds its libpython; None where it has none of its own there. `nvtabular` is
-    the version that it has, empty for none.
+    `library_directory` holds its libpython; None where it has none of its own there. `nvtabular`
+    and `numpy` are the versions that it has, empty for none.
     """
 
     executable: Path
@@ -73,6 +81,7 @@ class BackendPython:
     prefix: Path
     library_directory: Path | None
     nvtabular: str = ""
+    numpy: str = ""
 
 
 @dataclass(frozen=True)
@@ -128,7 +137,7 @@ def find_runtime(
         assert python is not None
         backends = _wheel_overlay(overlay, root, python)
     else:
-        _check_stub(root / "backends/python" / STUB, python)
+        check_stub(root / "backends/python" / STUB, python, environment)
         backends = _plain_overlay(overlay, root) if stand_ins else root / "backends"
     for name in stand_ins:
         (backends / name).symlink_to(STAND_INS / name)
@@ -199,15 +208,20 @@ def _backend_python(
 
 def python_on_path(environment: Mapping[str, str]) -> Path:
     """python3 on PATH, but not our own server's; raises RuntimeUnusable."""
-    own = own_environment_bin()
-    folders = environment.get("PATH", os.defpath).split(os.pathsep)
-    path = os.pathsep.join(f for f in folders if f and (own is None or Path(f) != own))
-    found = shutil.which("python3", path=path)
+    found = _find_python(environment)
     if not found:
         raise RuntimeUnusable(
             "the models' Python", "no python3 on PATH", "set SERVE_BACKEND_PYTHON"
         )
-    return Path(found)
+    return found
+
+
+def _find_python(environment: Mapping[str, str]) -> Path | None:
+    own = own_environment_bin()
+    folders = environment.get("PATH", os.defpath).split(os.pathsep)
+    path = os.pathsep.join(f for f in folders if f and (own is None or Path(f) != own))
+    found = shutil.which("python3", path=path)
+    return Path(found) if found else None
 
 
 def ask_interpreter(executable: Path) -> BackendPython:
@@ -236,6 +250,7 @@ def ask_interpreter(executable: Path) -> BackendPython:
         prefix=Path(facts["prefix"]),
         library_directory=libraries if shared and shared.exists() else None,
         nvtabular=facts["nvtabular"],
+        numpy=facts["numpy"],
     )
 
 
@@ -304,6 +319,7 @@ def _wheel_overlay(overlay: Path, root: Path, python: BackendPython) -> Path:
             f"it has no stub for Python {python.version} of {python.executable}",
             f"set SERVE_BACKEND_PYTHON to a Python of {', '.join(there)}",
         )
+    check_numpy(stub, python.executable, python.numpy)
     backends = overlay / "pytriton/tritonserver/backends"
     _fresh(overlay, backends)
     (overlay / WHEEL_LIBRARIES).symlink_to(root.parent.parent / WHEEL_LIBRARIES)
@@ -335,14 +351,16 @@ def _link_backends(root: Path, backends: Path, but: str = "") -> None:
             (backends / path.name).symlink_to(path)
 
 
-def _check_stub(stub: Path, python: BackendPython | None) -> None:
-    """The image's one stub runs one version of Python only: the one whose library it links."""
-    if python is None or not stub.is_file():
+def check_stub(stub: Path, python: BackendPython | None, environment: Mapping[str, str]) -> None:
+    """Raises RuntimeUnusable where the image's one stub does not fit the models' Python.
+
+    In the image's own arrangement that is python3 on PATH. It is not run: that would cost the start
+    more than the looks into its folders.
+    """
+    if not stub.is_file():
         return
-    linked = re.search(rb"libpython(3\.\d+)\.so", stub.read_bytes())
-    if linked and linked[1].decode() != python.version:
-        raise RuntimeUnusable(
-            f"SERVE_BACKEND_PYTHON {python.executable}",
-            f"it is Python {python.version}, and {stub} runs {linked[1].decode()} only",
-            "use an interpreter of that version",
-        )
+    if python is not None:
+        check_python(stub, python.executable, python.version)
+        check_numpy(stub, python.executable, python.numpy)
+    elif (own := _find_python(environment)) and (version := python_of(stub)):
+        check_numpy(stub, own, installed_numpy(own, version))

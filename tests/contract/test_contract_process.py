@@ -172,6 +172,18 @@ def test_the_models_python_is_slow(tmp_path: Path) -> None:
         container.close()
 
 
+def test_numpy_2_is_no_start(tmp_path: Path) -> None:
+    """Under the wheel's tritonserver, really: our own environment has numpy 2."""
+    container = launch(tmp_path, SERVE_BACKEND_PYTHON=sys.executable)
+    try:
+        assert container.wait(20) == 1
+        last = container.log.splitlines()[-1]
+        assert "found numpy 2." in last
+        assert "install 'numpy<2' there" in last
+    finally:
+        container.close()
+
+
 def test_no_work_dir(tmp_path: Path) -> None:
     """One sentence says what is wrong with it."""
     container = launch(tmp_path, SERVE_WORK_DIR="/proc/nothing")

@@ -14,6 +14,7 @@ from container.errors import RuntimeNotFound, RuntimeUnusable
 from container.settings import read_settings
 from container.tritonserver.runtime import (
     ask_interpreter,
+    check_stub,
     count_gpus,
     find_runtime,
     locate_tritonserver,
@@ -23,6 +24,8 @@ from container.tritonserver.runtime import (
 from tests.unit.container.conftest import WHEEL_2_36
 
 NEW_LIBRARY = b"... unable to find Python backend based backend library ' ..."
+#: What pybind11 leaves in a stub: up to 2.11, and since.
+OLD, NEW = "numpy.core.multiarray", "numpy.core\0numpy._core\0multiarray"
 OUR_BACKENDS = ("fil", "pytorch", "tensorflow")
 OUR_VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
@@ -34,16 +37,26 @@ def executable(path: Path, content: str = "#!/bin/sh\n") -> Path:
     return path
 
 
-def image(root: Path, *backends: str, library: bytes = NEW_LIBRARY, python: str = "") -> Path:
-    """The layout of NVIDIA's image; its program."""
+def image(
+    root: Path, *backends: str, library: bytes = NEW_LIBRARY, python: str = "", knows: str = ""
+) -> Path:
+    """The layout of NVIDIA's image; its program. knows: what its stub has of numpy's names."""
     for name in backends:
         (root / "backends" / name).mkdir(parents=True)
     (root / "lib").mkdir()
     (root / "lib/libtritonserver.so").write_bytes(library)
     if python:
         stub = root / "backends/python/triton_python_backend_stub"
-        stub.write_bytes(f"\0libpython{python}.so.1.0\0".encode())
+        stub.write_bytes(f"\0libpython{python}.so.1.0\0{knows}\0".encode())
     return executable(root / "bin/tritonserver")
+
+
+def interpreter(path: Path, **facts: str) -> Path:
+    """One that says these things of itself, whatever it is asked."""
+    nothing = dict.fromkeys(
+        ("version", "library_directory", "library", "prefix", "nvtabular", "numpy"), ""
+    )
+    return executable(path, f"#!/bin/sh\necho '{json.dumps(nothing | facts)}'\n")
 
 
 def snapshot(root: Path) -> list[str]:
@@ -137,7 +150,7 @@ def test_the_wheel_is_overlaid_and_left_alone(tmp_path: Path) -> None:
     """The stub of the models' Python stands in the overlay; site-packages stay as they were."""
     program = locate_tritonserver(None, {"PATH": ""})
     before = snapshot(program.parent.parent)
-    settings = read_settings({"SERVE_BACKEND_PYTHON": sys.executable})
+    settings = read_settings({})
     for _ in range(2):  # the second time over what a killed container left
         runtime = find_runtime(settings, tmp_path, dict(os.environ))
     python = runtime.backend_directory / "python"
@@ -153,12 +166,48 @@ def test_the_wheel_is_overlaid_and_left_alone(tmp_path: Path) -> None:
 
 def test_the_wheel_without_a_fitting_stub_is_refused(tmp_path: Path) -> None:
     """The message names the versions that would do."""
-    facts = dict.fromkeys(("library_directory", "library", "prefix", "nvtabular"), "")
-    facts["version"] = "3.99"
-    strange = executable(tmp_path / "python3", f"#!/bin/sh\necho '{json.dumps(facts)}'\n")
+    strange = interpreter(tmp_path / "python3", version="3.99")
     settings = read_settings({"SERVE_BACKEND_PYTHON": str(strange)})
     with pytest.raises(RuntimeUnusable, match=r"no stub for Python 3\.99.*3\.11"):
         find_runtime(settings, tmp_path / "work", {})
+
+
+def test_numpy_2_under_an_old_stub_is_refused(tmp_path: Path) -> None:
+    """In the image and in the wheel: it would give wrong numbers. Both versions and what to do."""
+    python = interpreter(tmp_path / "python3", version=OUR_VERSION, numpy="2.1.0")
+    program = image(tmp_path / "opt", "python", python=OUR_VERSION, knows=OLD)
+    (tmp_path / "opt/TRITON_VERSION").write_text("2.41.0\n")
+    settings = {"SERVE_BACKEND_PYTHON": str(python), "SERVE_TRITON_SERVER": str(program)}
+    with pytest.raises(RuntimeUnusable, match=r"numpy 2\.1\.0.* tritonserver 2\.41\.0.*'numpy<2'"):
+        find_runtime(read_settings(settings), tmp_path / "work", {})
+    del settings["SERVE_TRITON_SERVER"]
+    with pytest.raises(RuntimeUnusable, match=r"numpy 2\.1\.0.* this tritonserver"):
+        find_runtime(read_settings(settings), tmp_path / "work", {})
+
+
+def test_the_images_own_python_is_looked_at(tmp_path: Path) -> None:
+    """Where no interpreter is configured the stub runs with python3 on PATH, which is not run."""
+    image(tmp_path / "opt", "python", python="3.10", knows=OLD)
+    stub = tmp_path / "opt/backends/python/triton_python_backend_stub"
+    environment = {"PATH": str(tmp_path / "usr/bin")}
+    check_stub(stub, None, environment)  # there is none
+    executable(tmp_path / "usr/bin/python3", "#!/bin/sh\nexit 9\n")
+    check_stub(stub, None, environment)  # without numpy
+    packages = tmp_path / "usr/local/lib/python3.10/dist-packages"
+    (packages / "numpy-2.1.0.dist-info").mkdir(parents=True)
+    with pytest.raises(RuntimeUnusable, match=rf"{tmp_path}/usr/bin/python3: found numpy 2\.1\.0"):
+        check_stub(stub, None, environment)
+
+
+@pytest.mark.parametrize(("numpy", "knows"), [("1.26.4", OLD), ("", OLD), ("2.1.0", NEW)])
+def test_numpy_that_fits_is_taken(tmp_path: Path, numpy: str, knows: str) -> None:
+    """An older numpy, none at all, and numpy 2 where the stub knows it."""
+    python = interpreter(tmp_path / "python3", version=OUR_VERSION, numpy=numpy)
+    program = image(tmp_path / "opt", "python", python=OUR_VERSION, knows=knows)
+    settings = {"SERVE_BACKEND_PYTHON": str(python), "SERVE_TRITON_SERVER": str(program)}
+    runtime = find_runtime(read_settings(settings), tmp_path / "work", {})
+    assert runtime.backend_python is not None
+    assert runtime.backend_python.numpy == numpy
 
 
 @pytest.mark.parametrize("script", ["#!/bin/sh\necho broken >&2; exit 3\n", "#!/bin/sh\necho {\n"])
