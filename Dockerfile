@@ -78,6 +78,8 @@ RUN python3 -m venv .venv \
 
 FROM cpu-packages AS cpu
 COPY --from=sources /opt/serve/ /opt/serve/
+# The first is asked for by multi-model endpoints, the second where several containers share an
+# endpoint (inference pipelines among them): each is then told its port (SAGEMAKER_BIND_TO_PORT).
 LABEL com.amazonaws.sagemaker.capabilities.multi-models=true \
       com.amazonaws.sagemaker.capabilities.accept-bind-to-port=true
 EXPOSE 8080

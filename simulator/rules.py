@@ -63,8 +63,9 @@ class Rules:
     # Between two looks at what a host name means: replicas come and go.
     resolve_every_s: float = 5.0
     stop_s: float = 30.0
-    # AWS, "InvokeEndpoint": 6 MB of body (quota); TargetModel 1 to 1024 printable characters.
-    payload_bytes: int = 6 * 1024 * 1024
+    # AWS, "Model hosting FAQs": 25 MB of body on a real-time endpoint (it was 6 MB until 2025).
+    payload_bytes: int = 25 * MIB
+    # AWS, "InvokeEndpoint": 1 to 1024 printable characters.
     target_model_characters: int = 1024
     # Memory used, of the limit, above which a load unloads others first. AWS does not say.
     memory_threshold: float = 0.9

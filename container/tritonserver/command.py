@@ -3,8 +3,8 @@
 Models run beside tritonserver and can reach its ports, so what steers it is shut to everybody but
 this container (serve/triton/access.py), as far as its version can shut it.
 
-Only flags that 2.35 (Merlin's image) knows are used. There is no --metrics-address among them:
-where it exists it defaults to --http-address, which is loopback.
+Only flags that 2.35 (in Merlin's images before 23.12) knows are used. There is no --metrics-address
+among them: where it exists it defaults to --http-address, which is loopback.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from simulator.rules import CacheSetting, Rules, WithoutMemory
+from simulator.rules import MIB, CacheSetting, Rules, WithoutMemory
 from simulator.runners.attached import Attachment, read_attachment
 from simulator.sizes import read_size
 
@@ -135,7 +135,11 @@ def _add_time_options(group: argparse._ArgumentGroup) -> None:
         f"{_DEFAULTS.loads_at_once})",
     )
     group.add_argument(
-        "--max-payload", type=_read_size, default=_DEFAULTS.payload_bytes, metavar="6MB"
+        "--max-payload",
+        type=_read_size,
+        default=_DEFAULTS.payload_bytes,
+        metavar="SIZE",
+        help=f"of an invocation's body at most ({_DEFAULTS.payload_bytes // MIB}MB)",
     )
     _add_seconds(
         group, "--invoke-timeout", _DEFAULTS.invoke_timeout_s, "for the container's answer"

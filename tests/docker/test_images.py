@@ -9,7 +9,8 @@ import pytest
 
 from tests.docker.images import Built
 
-#: AWS, "Use your own inference code with hosting services" and the multi-model container contract.
+#: AWS, "Build your own container for multi-model endpoints" and "Troubleshoot multi-container
+#: endpoints": the one is for the former, the other for the latter.
 LABELS = (
     "com.amazonaws.sagemaker.capabilities.multi-models",
     "com.amazonaws.sagemaker.capabilities.accept-bind-to-port",

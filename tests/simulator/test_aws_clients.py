@@ -150,9 +150,9 @@ def test_boto3_sends_a_target_model_raw_and_it_is_refused(served: Served, client
 
 
 def test_boto3_hears_that_a_body_is_too_large(served: Served, client: Any) -> None:
-    """Its 6 MB and a byte are sent whole before it listens, and it still gets the answer."""
+    """Its 25 MB and a byte are sent whole before it listens, and it still gets the answer."""
     with pytest.raises(client.exceptions.ValidationError, match="oversize body"):
-        client.invoke_endpoint(**{**CALL, "Body": bytes(6 * 1024 * 1024 + 1)})
+        client.invoke_endpoint(**{**CALL, "Body": bytes(25 * 1024 * 1024 + 1)})
 
 
 def test_boto3_hears_of_a_wrong_endpoint(client: Any) -> None:

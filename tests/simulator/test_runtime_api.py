@@ -340,11 +340,11 @@ def test_a_failure_of_our_own_is_answered_and_logged(served: Served, http: httpx
 # -- the body
 
 
-def test_a_body_of_6_mb_is_taken_and_one_byte_more_is_not(
+def test_a_body_of_25_mb_is_taken_and_one_byte_more_is_not(
     served: Served, http: httpx.Client
 ) -> None:
-    """The limit is 6 MiB, the last byte of it included."""
-    limit = 6 * 1024 * 1024
+    """The limit is 25 MiB, the last byte of it included."""
+    limit = 25 * 1024 * 1024
     assert http.post(served.url + PATH, content=bytes(limit), headers=TARGET).status_code == 200
     assert len(served.endpoint.asked[0].body) == limit
     refused = http.post(served.url + PATH, content=bytes(limit + 1), headers=TARGET)
