@@ -13,7 +13,7 @@ import uvicorn
 from prometheus_client import CollectorRegistry
 from starlette.types import ASGIApp
 
-from container import limits
+from container import __version__, limits
 from container.background import lasting
 from container.errors import SingleModelUnusable
 from container.machine.allocator import malloc_trim_loop
@@ -79,7 +79,7 @@ class Container:
         environment: Mapping[str, str],
         replace: Callable[[float], Awaitable[None]],
     ) -> None:
-        self._settings, self._ports = settings, ports
+        self._settings, self._ports, self._models = settings, ports, models
         self._single_model = None if settings.multi_model else _single_model_name(settings)
         self._metrics = Metrics() if settings.metrics or settings.publish_metrics else None
         self.telemetry = Telemetry(self._metrics)
@@ -216,6 +216,18 @@ class Container:
 
     def _loaded_names(self) -> set[str]:
         return {model.name for model in self._registry.all_loaded()}
+
+    def _versions(self) -> Mapping[str, str]:
+        """What is known of them; the models' Python is not told in the image's own arrangement."""
+        python = self._models().python
+        found = {"version": __version__}
+        if python is not None:
+            found |= {
+                "models_python": python.version,
+                "models_numpy": python.numpy,
+                "nvtabular": python.nvtabular,
+            }
+        return found
 
     def _metrics_path(self) -> MetricsPath | None:
         if self._metrics is None or not self._settings.metrics:

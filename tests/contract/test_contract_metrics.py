@@ -1,0 +1,191 @@
+"""GET /metrics on the SageMaker port: what was asked is what is counted, model by model."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.contract.conftest import Archive
+from tests.support import models
+from tests.support.container import Container, running, until
+from tests.support.protocol import infer, values
+
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+TARGET = "X-Amzn-SageMaker-Target-Model"
+
+
+def scrape(container: Container, path: str = "/metrics") -> Samples:
+    """Every sample of the page; a series that stands twice fails."""
+    answer = container.http.get(path)
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    found: Samples = {}
+    for family in text_string_to_metric_families(answer.text):
+        for sample in family.samples:
+            key = (sample.name, frozenset(sample.labels.items()))
+            assert key not in found, key
+            found[key] = sample.value
+    return found
+
+
+def sample(found: Samples, name: str, **labels: str) -> float:
+    return found.get((name, frozenset(labels.items())), 0.0)
+
+
+def names_a_model(found: Samples, model_name: str) -> bool:
+    return any(("model_name", model_name) in labels for _, labels in found)
+
+
+def test_invocations_by_target_model_and_code(container: Container, archive: Archive) -> None:
+    """The archive's name comes with the load; another model's numbers do not move."""
+    container.load("counted", archive(m=models.identity), **{TARGET: "shop/a b.tar.gz"})
+    try:
+        before = scrape(container)
+        for number in range(5):
+            assert values(container.invoke("counted", infer([number]))) == [number]
+        for _ in range(2):
+            assert container.invoke("counted", b"{").status_code == 400
+        after = scrape(container)
+    finally:
+        container.unload("counted")
+    labels = {"target_model": "shop/a b.tar.gz", "model_name": "counted"}
+    grown = {key: after[key] - before.get(key, 0.0) for key in after}
+    assert sample(grown, "serve_invocations_total", **labels, code="200") == 5
+    assert sample(grown, "serve_invocations_total", **labels, code="400") == 2
+    assert (
+        sum(value for (name, _), value in grown.items() if name == "serve_invocations_total") == 7
+    )
+    for part in ("total", "waiting", "translating", "tritonserver"):
+        seconds = {"target_model": "shop/a b.tar.gz", "part": part}
+        assert sample(grown, "serve_invocation_seconds_count", **seconds) == 7
+    assert sample(grown, "serve_request_bytes_total", **labels) > 5 * 50
+    assert sample(grown, "serve_refusals_total", cause="caller") == 2
+
+
+def test_tritons_own_numbers_bear_the_same_labels(container: Container, archive: Archive) -> None:
+    written: dict[str, models.Writable] = {
+        "entry": models.Chain(("one", "two")),
+        "one": models.adder(1),
+        "two": models.adder(2),
+    }
+    container.load("chain", archive(**written), **{TARGET: "chain.tar.gz"})
+    try:
+        assert values(container.invoke("chain", infer([1]))) == [4.0]
+        found = scrape(container)
+        counts = {
+            dict(labels)["step"]: value
+            for (name, labels), value in found.items()
+            if name == "nv_inference_count_total" and ("model_name", "chain") in labels
+        }
+        assert counts == {"": 1, "one": 1, "two": 1}
+        assert not any("model" in dict(labels) for _, labels in found)
+    finally:
+        container.unload("chain")
+
+
+def test_a_target_that_comes_with_an_invocation(container: Container, archive: Archive) -> None:
+    """Until then the model's own name stands there; afterwards its numbers have moved along."""
+    with container.loaded("late", archive(m=models.identity)):
+        container.invoke("late", infer([1]))
+        first = scrape(container)
+        container.invoke("late", infer([1]), **{TARGET: "late.tar.gz"})
+        second = scrape(container)
+    named = {"model_name": "late", "code": "200"}
+    assert sample(first, "serve_invocations_total", target_model="late", **named) == 1
+    assert sample(second, "serve_invocations_total", target_model="late.tar.gz", **named) == 2
+    assert sample(second, "serve_invocations_total", target_model="late", **named) == 0
+
+
+def test_a_model_that_leaves_takes_its_series_along(container: Container, archive: Archive) -> None:
+    """The next page shows what it did until its end; the one after that nothing of it."""
+    directory = archive(m=models.identity)
+    with container.loaded("leaving", directory):
+        container.invoke("leaving", infer([1]))
+        until(
+            lambda: (
+                sample(
+                    scrape(container),
+                    "serve_model_memory_bytes",
+                    target_model="leaving",
+                    model_name="leaving",
+                )
+                > 1_000_000
+            ),
+            "the memory of its processes is shown",
+        )
+        container.invoke("leaving", infer([1]))
+    last = scrape(container)
+    labels = {"target_model": "leaving", "model_name": "leaving"}
+    assert sample(last, "serve_invocations_total", **labels, code="200") == 2
+    assert not names_a_model(scrape(container), "leaving")
+    with container.loaded("leaving", directory):
+        assert sample(scrape(container), "serve_invocations_total", **labels, code="200") == 2
+
+
+def test_unknown_models_make_no_series(container: Container) -> None:
+    before = scrape(container)
+    for number in range(20):
+        assert container.invoke(f"unknown-{number}", infer([1])).status_code == 404
+    after = scrape(container)
+    assert set(after) - set(before) <= {
+        key for key in after if ("model_name", "") in key[1] or ("target_model", "") in key[1]
+    }
+    labels = {"target_model": "", "model_name": "", "code": "404"}
+    grown = sample(after, "serve_invocations_total", **labels) - sample(
+        before, "serve_invocations_total", **labels
+    )
+    assert grown == 20
+
+
+def test_loads_by_result_and_stage(container: Container, archive: Archive) -> None:
+    before = scrape(container)
+    with container.loaded("good", archive(m=models.identity)):
+        during = scrape(container)
+    broken = archive("broken", m=models.unwilling)
+    assert container.load("bad", broken).status_code == 400
+    after = scrape(container)
+
+    def grown(name: str, **labels: str) -> float:
+        return sample(after, name, **labels) - sample(before, name, **labels)
+
+    assert sample(during, "serve_models_loaded") == sample(before, "serve_models_loaded") + 1
+    assert grown("serve_loads_total", result="loaded") == 1
+    assert grown("serve_loads_total", result="refused") == 1
+    assert grown("serve_loads_total", result="failed") == 0
+    assert grown("serve_unloads_total", result="unloaded") == 1
+    assert grown("serve_refusals_total", cause="archive") == 1
+    for stage in ("total", "read", "tritonserver"):
+        assert grown("serve_load_seconds_count", stage=stage) == 2
+    assert grown("serve_load_seconds_sum", stage="total") > grown(
+        "serve_load_seconds_sum", stage="tritonserver"
+    )
+
+
+def test_a_dead_stub_is_a_revival(mortal: Container, archive: Archive) -> None:
+    """The caller gets his answer; the page says what it took."""
+    labels = {"cause": "stub", "result": "revived"}
+    with mortal.loaded("dying", archive(m=models.identity)):
+        before = scrape(mortal)
+        (stub,) = mortal.stubs("dying")
+        os.kill(stub, signal.SIGKILL)
+        until(lambda: stub not in mortal.stubs("dying"), "the stub is gone")
+        assert values(mortal.invoke("dying", infer([1]))) == [1.0]
+        after = scrape(mortal)
+    name = "serve_revivals_total"
+    assert sample(after, name, **labels) == sample(before, name, **labels) + 1
+    asked = {"target_model": "dying", "model_name": "dying", "code": "200"}
+    assert sample(after, "serve_invocations_total", **asked) == 1
+
+
+def test_off_and_elsewhere(tmp_path: Path) -> None:
+    """Switched off there is no page; tritonserver has none either."""
+    with running(tmp_path, SERVE_METRICS="off") as container:
+        assert container.http.get("/metrics").status_code == 404
+        arguments = Path(f"/proc/{container.triton()}/cmdline").read_text().split("\0")
+        assert "--allow-metrics=false" in arguments
+    with running(tmp_path, SERVE_METRICS_PATH="/x/numbers") as container:
+        assert container.http.get("/metrics").status_code == 404
+        assert sample(scrape(container, "/x/numbers"), "serve_models_loaded") == 0
