@@ -126,11 +126,6 @@ class Meters:
         """The model's meter; that of unknown models for a name that was never loaded."""
         return self._meters.get(model_name, self.unknown)
 
-    def target_of(self, model_name: str) -> str:
-        """The archive's name; the model's own where it never came."""
-        meter = self._meters.get(model_name)
-        return model_name if meter is None else meter.target_model
-
     def forget(self, loaded: Collection[str]) -> Mapping[str, ModelMeter]:
         """All that are kept: of loaded models, and of the last that have left."""
         departed = [name for name in self._meters if name not in loaded]

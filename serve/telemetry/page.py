@@ -47,6 +47,7 @@ class MetricsPage:
         for piece in write_models(meters, numbers):
             yield piece
             await asyncio.sleep(0)
-        for piece in rename_models(triton, lambda name: self._metrics.meters.target_of(name)):
+        targets = {meter.model_name: meter.target_model for meter in meters}
+        for piece in rename_models(triton, targets):
             yield piece
             await asyncio.sleep(0)
