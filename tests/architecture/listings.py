@@ -1,4 +1,4 @@
-"""The listings in docs/ that are made of the tree: of modules, settings and decisions.
+"""The listings in docs/ that are made of the tree: of modules, settings, metrics, decisions.
 
     .venv/bin/python -m tests.architecture.listings
 
@@ -14,7 +14,12 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
+from prometheus_client import CollectorRegistry
+
 from container.settings import settings_table
+from container.telemetry.machine_gauges import MachineGauges
+from serve.telemetry.exposition import FAMILIES
+from serve.telemetry.metrics import Metrics
 
 ROOT = Path(__file__).parents[2]
 #: The packages that are read first, in this order; the others follow.
@@ -36,9 +41,33 @@ def decisions() -> str:
     return "\n".join(["| | decision |", "|---|---|", *rows])
 
 
+def metrics() -> str:
+    """Every metric of ours: its name, kind and labels, and what it says, with its unit."""
+    ours = [(it.name, it.kind, it.labels, it.meaning) for it in FAMILIES]
+    machine = MachineGauges(lambda: 0, dict)
+    machine.refresh()
+    rows = sorted((*ours, *_collected(Metrics().events), *_collected(machine.registry)))
+    cells = [
+        f"| `{name}` | {kind} | {', '.join(f'`{label}`' for label in labels)} | {meaning} |"
+        for name, kind, labels, meaning in rows
+    ]
+    return "\n".join(["| metric | kind | labels | what it says |", "|---|---|---|---|", *cells])
+
+
+def _collected(registry: CollectorRegistry) -> Iterator[tuple[str, str, tuple[str, ...], str]]:
+    """The same of what prometheus_client counts."""
+    ends = {"counter": "_total", "info": "_info"}
+    for metric in registry.collect():
+        labels = metric.samples[0].labels if metric.type != "info" else {}
+        names = tuple(label for label in labels if label != "le")
+        name = metric.name + ends.get(metric.type, "")
+        yield name, metric.type, names, metric.documentation
+
+
 LISTINGS = {
     ROOT / "docs/how-it-works.md": modules,
     ROOT / "docs/settings.md": lambda: settings_table().strip(),
+    ROOT / "docs/metrics.md": metrics,
     ROOT / "docs/decisions/README.md": decisions,
 }
 
