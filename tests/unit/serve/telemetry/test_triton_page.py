@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from serve.telemetry.triton_page import rename_models
 
 PAGE = """# HELP nv_inference_count Number of inferences performed
@@ -36,7 +38,7 @@ def test_what_names_no_model_stays() -> None:
 def test_a_long_page_comes_in_pieces() -> None:
     line = 'nv_inference_count{model="shop",version="1"} 3\n'
     pieces = list(rename_models(line * 2000, {"shop": "shop"}))
-    assert len(pieces) == 5
+    assert len(pieces) == 14
     assert b"".join(pieces).count(b'model_name="shop"') == 2000
 
 
@@ -44,3 +46,10 @@ def test_models_that_are_not_shown_have_no_lines() -> None:
     """tritonserver has their numbers for a moment longer than the models."""
     left = 'nv_inference_count{model="gone.step",version="1"} 3\n'
     assert renamed(PAGE + left) == renamed(PAGE)
+
+
+@pytest.mark.parametrize("name", ['a\\"b', "a\\nb", "a\\\\", 'shop.x\\",version=\\"1'])
+def test_a_name_that_needs_escapes_breaks_no_page(name: str) -> None:
+    """An archive's step may be called anything: Prometheus would refuse the page of all."""
+    odd = f'nv_inference_count{{model="shop.{name}",version="1"}} 3\n'
+    assert renamed(PAGE + odd) == renamed(PAGE)
