@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import random
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from container.errors import PortsExhausted
 from container.settings import Settings
 from container.settings.values import PortRange
+
+log = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
 LOWEST_FREE_PORT = 10_000  # below lie the well-known ones, ours and Triton's defaults
@@ -36,6 +40,17 @@ def choose_ports(settings: Settings) -> Ports:
     wanted = {"http": None, "grpc": settings.grpc_port}
     if settings.allow_metrics:
         wanted["metrics"] = settings.metrics_port
+    if settings.metrics and not settings.allow_metrics:
+        with contextlib.suppress(PortsExhausted):
+            return _choose(settings, {**wanted, "metrics": None})
+        log.warning(
+            "SAGEMAKER_SAFE_PORT_RANGE has no port left for tritonserver's own metrics, which are "
+            "not on the metrics page then; widen it by one"
+        )
+    return _choose(settings, wanted)
+
+
+def _choose(settings: Settings, wanted: Mapping[str, int | None]) -> Ports:
     taken = {settings.bind_port, *filter(None, wanted.values())}
     missing = [kind for kind, port in wanted.items() if port is None]
     found = dict(zip(missing, _find(settings.safe_port_range, taken, len(missing)), strict=True))

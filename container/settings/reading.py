@@ -111,14 +111,14 @@ def _find_port_conflicts(values: Mapping[str, Any]) -> Iterator[Mistake]:
 
 def _complete(values: Mapping[str, Any]) -> dict[str, Any]:
     """The values whose defaults depend on other values, filled in."""
-    asked = bool(values["allow_metrics"] or values["publish_metrics"])
+    metrics = bool(values["allow_metrics"] or values["publish_metrics"])
     free = values["safe_port_range"] is not None
     return {
         **values,
         "ping_mode": values["ping_mode"] or ("live" if values["multi_model"] else "ready"),
-        "allow_metrics": asked or bool(values["metrics"]),
+        "allow_metrics": metrics,
         "grpc_port": _fix_port(values, "grpc", DEFAULT_GRPC_PORT, values["allow_grpc"], free),
-        "metrics_port": _fix_port(values, "metrics", DEFAULT_METRICS_PORT, asked, free),
+        "metrics_port": _fix_port(values, "metrics", DEFAULT_METRICS_PORT, metrics, free),
         "additional_args": values["additional_args"] or (),
         "model_environment": values["model_environment"]
         or ("clean" if values["multi_model"] else "all"),

@@ -68,7 +68,9 @@ def test_ports(metrics: str, triton: Mapping[str, str], tmp_path: Path) -> None:
         "SAGEMAKER_TRITON_ALLOW_METRICS": metrics,
         "SERVE_BIND_ADDRESS": "0.0.0.0",
     }
-    with running(tmp_path, **triton, **environment) as container:
+    # The container's own page needs one, too: off, nobody does.
+    page = {"SERVE_METRICS": "off" if metrics == "false" else "on"}
+    with running(tmp_path, **triton, **environment, **page) as container:
         main = listening(frozenset({container.process.pid}))
         assert main == {("00000000", container.port)}
         others = listening(frozenset(process.pid for process in container.descendants()))

@@ -38,6 +38,16 @@ def test_no_metrics_port_without_metrics() -> None:
     assert ports_for(SERVE_METRICS="off").metrics is None
 
 
+def test_the_page_does_without_tritons_numbers_where_no_port_is_left() -> None:
+    """A range that was wide enough before metrics were on by default still is."""
+    low = next(p for p in range(21_000, 31_000) if all(is_bindable(p + n) for n in range(10)))
+    narrow = {"SAGEMAKER_SAFE_PORT_RANGE": f"{low}-{low + 1}"}
+    assert ports_for(**narrow).metrics is None
+    with pytest.raises(PortsExhausted):
+        ports_for(**METRICS, **narrow)
+    assert ports_for(SAGEMAKER_SAFE_PORT_RANGE=f"{low}-{low + 9}").metrics is not None
+
+
 def test_the_safe_range_holds_every_port() -> None:
     """Metrics and gRPC leave their usual ports when a range is set."""
     found = ports_for(**METRICS, SAGEMAKER_SAFE_PORT_RANGE="21000-21999")

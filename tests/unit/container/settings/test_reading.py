@@ -38,7 +38,7 @@ def test_an_empty_environment_gives_the_defaults() -> None:
     assert (settings.grpc_port, settings.metrics_port, settings.allow_metrics) == (
         None,
         None,
-        True,
+        False,
     )
     assert (settings.metrics, settings.metrics_path) == (True, "/metrics")
     assert settings.unknown == ()
