@@ -1,8 +1,13 @@
-"""The order of the suite, and which tests start a real tritonserver."""
+"""The order of the suite, its examples, and which tests start a real tritonserver."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
+
+from tests.support.examples import CHECK, CHECKED
+
+settings.register_profile(CHECK, max_examples=CHECKED)
 
 #: Folders and files that take long, the longest first; every other takes seconds and fills the gaps
 #: at the end.

@@ -19,6 +19,7 @@ from ensemble_tools.archive.executor_graph import Column, ExecutorGraph
 from ensemble_tools.archive.graph_reader import read_graph_file
 from ensemble_tools.archive.inert_pickle import MAX_PICKLE_BYTES
 from ensemble_tools.errors import EntryRefused, GraphUnreadable
+from tests.support.examples import examples
 
 HERE, ROOT = Path(__file__).parent, Path(__file__).parents[4]
 MERLIN_PYTHON = ROOT / ".venv-merlin/bin/python"
@@ -276,7 +277,7 @@ def test_unreadable_files(tmp_path: Path) -> None:
             read_graph_file(path)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(flips=st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), max_size=4))
 def test_flipped_bytes_of_a_graph(
     flips: list[tuple[int, int]], tmp_path_factory: pytest.TempPathFactory

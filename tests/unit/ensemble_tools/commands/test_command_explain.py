@@ -28,6 +28,7 @@ from ensemble_tools.explain.picture import Edge, Flow, Node, Picture, Reason, Si
 from ensemble_tools.serving.opened_archive import read_archive
 from ensemble_tools.workflows.program import Kept
 from tests.support.category_files import with_a_category_twice
+from tests.support.examples import examples
 
 ROOT = Path(__file__).parents[4]
 EXPORTS = sorted(path.parent for path in (ROOT / "examples/merlin").glob("*/repository"))
@@ -347,7 +348,7 @@ def pictures(chosen: st.DrawFn) -> Picture:
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(pictures())
 def test_svg_of_any_names(picture: Picture) -> None:
     """Whatever the names are, the SVG is well-formed and has elements of ours alone."""
@@ -358,7 +359,7 @@ def test_svg_of_any_names(picture: Picture) -> None:
         assert all(char.isprintable() for char in element.text or "")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(pictures())
 def test_mermaid_of_any_names(picture: Picture) -> None:
     """Whatever the names are, each line is one of the statements that we write."""
@@ -366,7 +367,7 @@ def test_mermaid_of_any_names(picture: Picture) -> None:
         assert _MERMAID.fullmatch(line), line
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(pictures())
 def test_json_of_any_names(picture: Picture) -> None:
     """Whatever the names are, they come back unchanged."""
@@ -378,7 +379,7 @@ def test_json_of_any_names(picture: Picture) -> None:
     ]
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=examples(6), deadline=None)
 @given(pictures())
 def test_png_of_any_names(picture: Picture) -> None:
     """Whatever the names are, the PNG is whole, and as large as its drawing says."""

@@ -16,6 +16,7 @@ from ensemble_tools import __main__ as command
 from ensemble_tools.archive.repository import read_repository
 from ensemble_tools.commands.pack import pack, packed_tree
 from ensemble_tools.commands.source_tree import is_litter
+from tests.support.examples import examples
 
 ROOT = Path(__file__).parents[4]
 DENSE = ROOT / "examples/merlin/dense/repository"
@@ -86,7 +87,7 @@ contents = st.dictionaries(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(contents)
 def test_equal_input_gives_equal_bytes(
     tmp_path_factory: pytest.TempPathFactory, found: dict[str, bytes]

@@ -26,6 +26,7 @@ from ensemble_tools.serving.opened_archive import Archive
 from ensemble_tools.serving.plan import Rewrite, plan
 from tests.golden.archives import PREDICTOR, Graph, Step, column, write_executor
 from tests.golden.cases import CASES, Case, nested_subgraph, predictor, workflow
+from tests.support.examples import examples
 
 FOREST = Path(__file__).parents[4] / "examples/merlin/forest_xgboost/repository"
 USER, CLICK = column("user"), column("click", "float32")
@@ -176,7 +177,7 @@ def sides(chosen: st.DrawFn, most: int = 90) -> Side:
     return Side("Merlin's graph", nodes, tuple(edges))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(sides())
 def test_folding_loses_nothing(side: Side) -> None:
     """Every operator is in one box, no edge leads up, small pictures stay as they are."""
@@ -220,7 +221,7 @@ def test_folded_workflows(reasons: list[str | None], mark: str | None) -> None:
     assert [shown and shown.mark for shown in workflows] == [mark]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(sides(most=40))
 def test_layout(side: Side) -> None:
     """Boxes of one row never overlap, every edge leads down, long ones have a point a row."""

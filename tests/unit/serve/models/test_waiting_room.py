@@ -20,6 +20,7 @@ from serve.models.waiting_room import (
     WaitingRoom,
     WaitingRooms,
 )
+from tests.support.examples import examples
 
 WAIT_S = 10.0
 
@@ -259,7 +260,7 @@ def test_bytes_are_counted_once(pieces: list[int]) -> None:
     assert rooms.held_bytes == 0
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.integers(0, 2**32), st.integers(1, 5))
 def test_whatever_happens(seed: int, places: int) -> None:
     """Callers come, leave early, are answered or abandoned in any order.

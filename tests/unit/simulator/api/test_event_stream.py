@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator.api.event_stream import PART_BYTES, exception, payload_parts
+from tests.support.examples import examples
 
 
 def _decoded(data: bytes, cuts: Sequence[int] = ()) -> list[EventStreamMessage]:
@@ -44,7 +45,7 @@ _PART = {
 }
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(st.integers(0, 3), st.integers(-2, 2))
 def test_a_large_part_is_split(parts: int, beside: int) -> None:
     """No event holds more than PART_BYTES, and nothing is lost at the seams."""

@@ -22,6 +22,7 @@ from simulator.archives.archive_faults import NotExtractable
 from simulator.archives.extraction import extract
 from simulator.errors import PlatformFailed
 from simulator.rules import ExtractionLimits
+from tests.support.examples import examples
 
 LIMITS = ExtractionLimits(total_bytes=10_000_000, members=1000, ratio=100, ratio_from_bytes=2**20)
 Member = tuple[tarfile.TarInfo, bytes]
@@ -401,7 +402,10 @@ MEMBERS = st.builds(
     st.integers(0, 0o7777),
 )
 FUZZ = settings(
-    max_examples=300, deadline=None, suppress_health_check=list(HealthCheck), database=None
+    max_examples=examples(300),
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    database=None,
 )
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tests.unit.verification.answers import answer
 from verification.comparing.comparison import Names, Verdict, compare
 from verification.comparing.distribution import compare_distributions
@@ -148,7 +149,7 @@ def rankings(seed: int, weights: list[float], times: int = 100) -> list[Answer]:
 RISING = [float(2**place) for place in range(10)]
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.integers(0, 1000), st.integers(1001, 2000))
 def test_one_distribution(first: int, second: int) -> None:
     """Draws from one distribution are taken for that."""
@@ -156,7 +157,7 @@ def test_one_distribution(first: int, second: int) -> None:
     assert found.verdict is Verdict.SAME_DISTRIBUTION
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.integers(0, 1000))
 def test_another_distribution(seed: int) -> None:
     """The opposite weights are seen, at whatever seed."""

@@ -15,6 +15,7 @@ from ensemble_tools.archive.model_config import parse_model_config
 from ensemble_tools.archive.repository import read_repository
 from ensemble_tools.archive.tensor_names import ragged_tensors
 from tests.support.container import ROOT
+from tests.support.examples import examples
 from verification.errors import RequestsUnusable
 from verification.exchange import Request, decode, encode
 from verification.requests.category_files import (
@@ -76,7 +77,7 @@ def check_fits(column: InputColumn, request: Request) -> None:
     assert tensor.array.dtype == NUMPY_TYPES[column.data_type]
 
 
-@settings(max_examples=30, deadline=None)  # a request of long strings takes some ms
+@settings(max_examples=examples(30), deadline=None)  # a request of long strings takes some ms
 @given(COLUMNS, st.integers(0, 9))
 def test_every_request_fits_the_columns(columns: tuple[InputColumn, ...], seed: int) -> None:
     """Whatever the columns: names, data types, shapes and offsets are what Triton will take."""
@@ -86,7 +87,7 @@ def test_every_request_fits_the_columns(columns: tuple[InputColumn, ...], seed: 
         assert len(request.tensors) == sum(2 if column.ragged else 1 for column in columns)
 
 
-@settings(max_examples=30, deadline=None)  # a request of long strings takes some ms
+@settings(max_examples=examples(30), deadline=None)  # a request of long strings takes some ms
 @given(COLUMNS)
 def test_seed_decides_everything(columns: tuple[InputColumn, ...]) -> None:
     """The same seed, the same bytes."""
@@ -100,7 +101,7 @@ def test_seeds_differ() -> None:
     assert encode(made(column, 1)[1].tensors) != encode(made(column, 2)[1].tensors)
 
 
-@settings(max_examples=30, deadline=None)  # a request of long strings takes some ms
+@settings(max_examples=examples(30), deadline=None)  # a request of long strings takes some ms
 @given(COLUMNS)
 def test_requests_survive_the_wire(columns: tuple[InputColumn, ...]) -> None:
     """What is encoded as a request reads back as it was: no NaN, string or shape is lost."""

@@ -1,0 +1,20 @@
+"""How many examples a property is tried with: all in `make test`, a fifth in `make check`."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+
+#: Hypothesis' own number, of which a profile takes another.
+USUAL = 100
+#: What `make check` names with --hypothesis-profile.
+CHECK, CHECKED = "check", 20
+
+
+def examples(number: int) -> int:
+    """As many as that, or the share of them that the profile takes; at least 5."""
+    return max(number * settings().max_examples // USUAL, 5)
+
+
+def stride(short: int) -> int:
+    """1 where all are tried; `short` where the profile takes fewer."""
+    return 1 if settings().max_examples >= USUAL else short
