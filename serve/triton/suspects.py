@@ -234,15 +234,20 @@ class _Lost:
 class Suspects:
     """The book. Synchronous; its only writer is the event loop's thread.
 
-    most: entries of each kind: lost_sight_of, suspected, condemned. hash_later: called when there
-    is something `unhashed`; who is called hashes it where it is in
-    nobody's way, and says `hashed`. Without it everything is hashed at once.
+    most: entries of each kind: lost_sight_of, suspected, condemned. most_unhashed: bytes of what
+    waits to be hashed. hash_later: called when there is something `unhashed`; who is called hashes
+    it where it is in nobody's way, and says `hashed`. Without it everything is hashed at once.
     """
 
     hash_later: Callable[[], None] | None = None
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, most: int = MOST) -> None:
-        self._clock, self._most = clock, most
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        most: int = MOST,
+        most_unhashed: int = MOST_UNHASHED,
+    ) -> None:
+        self._clock, self._most, self._most_unhashed = clock, most, most_unhashed
         self._inside: dict[Work, None] = {}
         self.lost_sight_of, self.suspected, self.condemned = Book(most), Book(most), Book(most)
         self._unhashed: dict[Work, _Lost] = {}
@@ -299,7 +304,7 @@ class Suspects:
 
     def _is_hashed_later(self, work: Work) -> bool:
         waiting = sum(other.size for other in self._unhashed)
-        return work.size > _SHORT and not (waiting and waiting + work.size > MOST_UNHASHED)
+        return work.size > _SHORT and not (waiting and waiting + work.size > self._most_unhashed)
 
     # -- what is held against it
 

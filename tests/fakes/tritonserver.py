@@ -72,6 +72,7 @@ class Fake:
     unloaded_at: dict[str, float] = field(default_factory=dict)
     requests: int = 0
     listening: list[asyncio.Server] = field(default_factory=list)
+    connected: set[asyncio.Task[None]] = field(default_factory=set)
 
     def record(self, event: str, **facts: object) -> None:
         if self.knobs.get("record"):
@@ -410,7 +411,7 @@ async def main(argv: list[str], knobs: Knobs) -> int:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, on_term)
     closing: list[Callable[[], Awaitable[Any]]] = []
     if not knobs.get("never_live"):
-        closing = await _listen(fake, arguments)
+        closing = await listen(fake, arguments)
     await stop.wait()
     for close in closing:
         await close()
@@ -418,14 +419,21 @@ async def main(argv: list[str], knobs: Knobs) -> int:
     return 0
 
 
-async def _listen(fake: Fake, arguments: Mapping[str, str]) -> list[Callable[[], Awaitable[Any]]]:
+async def listen(fake: Fake, arguments: Mapping[str, str]) -> list[Callable[[], Awaitable[Any]]]:
+    """Opens the ports of the arguments; what closes gRPC's."""
     closing: list[Callable[[], Awaitable[Any]]] = []
 
     async def open_port(serve: Any, port: str) -> None:
-        server = await asyncio.start_server(
-            lambda reader, writer: serve(fake, reader, writer), "127.0.0.1", int(port)
-        )
-        fake.listening.append(server)
+        async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            serving = asyncio.ensure_future(serve(fake, reader, writer))
+            fake.connected.add(serving)
+            try:
+                await asyncio.wait({serving})
+            finally:
+                fake.connected.discard(serving)
+                writer.transport.abort() if serving.cancelled() else writer.close()
+
+        fake.listening.append(await asyncio.start_server(connect, "127.0.0.1", int(port)))
 
     # gRPC first, as tritonserver does: who finds the HTTP port open finds all of them.
     if arguments.get("allow-grpc") != "false":

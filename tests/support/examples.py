@@ -12,9 +12,11 @@ CHECK, CHECKED = "check", 20
 
 def examples(number: int) -> int:
     """As many as that, or the share of them that the profile takes; at least 5."""
-    return max(number * settings().max_examples // USUAL, 5)
+    share: int = settings().max_examples
+    return max(number * share // USUAL, 5)
 
 
 def stride(short: int) -> int:
     """1 where all are tried; `short` where the profile takes fewer."""
-    return 1 if settings().max_examples >= USUAL else short
+    share: int = settings().max_examples
+    return 1 if share >= USUAL else short

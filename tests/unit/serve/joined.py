@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from tritonclient.grpc import aio as triton_grpc
 
+from container.tritonserver.command import TritonCommand
 from container.tritonserver.process import TritonProcess
 from ensemble_tools import Limits
 from serve.invoke.invocation import Invocation
@@ -37,6 +38,7 @@ from serve.triton.stubs import Stub, find_stubs
 from serve.triton.trials import Trials
 from tests.fakes import tritonserver as fake
 from tests.unit.container.conftest import make_stage
+from tests.unit.serve.fake_in_loop import FakeInLoop
 
 #: For anything that must happen; a failure, not a sleep.
 WAIT_S = 30.0
@@ -106,7 +108,7 @@ class Joined:
     root: Path
     repository: Path
     record: Path
-    process: TritonProcess
+    process: TritonProcess | FakeInLoop
     registry: Registry
     triton: HookedClient
     http: TritonHttp
@@ -208,9 +210,13 @@ async def joined(
     replaceable: bool = True,
     rooms: WaitingRooms | None = None,
     lifecycle: Mapping[str, Any] | None = None,
+    dies: bool = False,
     **knobs: Any,
 ) -> AsyncIterator[Joined]:
-    """All of it on a running fake tritonserver with these knobs."""
+    """All of it on a running fake tritonserver with these knobs.
+
+    dies: tritonserver is a process, as TritonProcess keeps it; else it is in the test's own.
+    """
     program = fake.install(tmp_path / "tritonserver")
     (tmp_path / "backends/pytorch").mkdir(parents=True)
     words = json.dumps({"record": str(tmp_path / "record"), **knobs})
@@ -226,10 +232,6 @@ async def joined(
 
     async def replace(timeout_s: float) -> None:
         await process.replace(timeout_s)
-
-    def judge_death() -> int:
-        judgement = trials.suspects.died()
-        return judgement.deaths if judgement else 0
 
     load_limit = TimeLimit(load_timeout_s, "SERVE_LOAD_TIMEOUT")
     unload_limit = TimeLimit(unload_timeout_s, "SERVE_UNLOAD_TIMEOUT")
@@ -252,16 +254,7 @@ async def joined(
     ledger = Ledger(Footprints(StubSettings()))
     kept = AdmissionSettings(stage.repository, memory_reserve_bytes)
     admission = Admission(registry, kept, ledger=ledger)
-    process = TritonProcess(
-        stage.command,
-        is_live=triton.is_live,
-        on_restarted=revival.revive_all,
-        restart_limit=5,
-        restart_window_s=60,
-        start_timeout_s=WAIT_S,
-        stop_timeout_s=WAIT_S,
-        judge_death=judge_death,
-    )
+    process = _kept(stage.command, triton, revival, trials) if dies else FakeInLoop(stage.command)
     all_joined = Joined(
         root,
         stage.repository,
@@ -287,3 +280,24 @@ async def joined(
         await triton.close()
         await process.stop()
         await run
+
+
+def _kept(
+    command: TritonCommand, triton: TritonClient, revival: Revival, trials: Trials
+) -> TritonProcess:
+    """A process of its own that is started again when it dies."""
+
+    def judge_death() -> int:
+        judgement = trials.suspects.died()
+        return judgement.deaths if judgement else 0
+
+    return TritonProcess(
+        command,
+        is_live=triton.is_live,
+        on_restarted=revival.revive_all,
+        restart_limit=5,
+        restart_window_s=60,
+        start_timeout_s=WAIT_S,
+        stop_timeout_s=WAIT_S,
+        judge_death=judge_death,
+    )

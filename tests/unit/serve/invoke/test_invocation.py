@@ -398,7 +398,7 @@ async def test_the_time_that_was_spent_waiting(tmp_path: Path) -> None:
 
 async def test_a_tritonserver_that_dies_frees_its_places(tmp_path: Path) -> None:
     """Also those of callers who left."""
-    async with joined(tmp_path, infer={"m": {"hang": True}}, invoke_timeout_s=20) as on:
+    async with joined(tmp_path, dies=True, infer={"m": {"hang": True}}, invoke_timeout_s=20) as on:
         await on.load()
         model = on.registry.loaded("m")
         caller = asyncio.ensure_future(on.invoke())

@@ -275,7 +275,7 @@ async def test_an_unload_that_began_is_not_undone_by_a_revival(tmp_path: Path) -
 
 async def test_a_new_tritonserver_gets_every_model(tmp_path: Path) -> None:
     """After kill -9 all models are loaded again, and in the end all are answered as before."""
-    async with joined(tmp_path) as on:
+    async with joined(tmp_path, dies=True) as on:
         for name in ("a", "b"):
             await on.load(name)
         pid = on.process.pid
@@ -291,7 +291,7 @@ async def test_a_new_tritonserver_gets_every_model(tmp_path: Path) -> None:
 async def test_a_tritonserver_that_dies_again_while_it_is_filled(tmp_path: Path) -> None:
     """No model is given up for that: the next tritonserver gets them."""
     lives: Any = [{}, {"load": {"*": {"hang": True}}}, {}]
-    async with joined(tmp_path, lives=lives) as on:
+    async with joined(tmp_path, dies=True, lives=lives) as on:
         for name in ("a", "b"):
             await on.load(name)
         for loads in (2, 4):
@@ -323,7 +323,7 @@ async def test_a_reload_without_a_server_keeps_the_model(tmp_path: Path) -> None
 async def test_a_death_while_a_failed_reload_is_released(tmp_path: Path) -> None:
     """The model is as lost as before, so that the next tritonserver is given it."""
     lives: Any = [{}, {"load": {"*": {"hang": True}}}, {}]
-    async with joined(tmp_path, lives=lives) as on:
+    async with joined(tmp_path, dies=True, lives=lives) as on:
         await on.load()
         on.hosting.loading.load_timeout_s = 1
         assert on.process.pid is not None
@@ -383,7 +383,7 @@ async def test_a_reload_without_threads_is_tried_again(tmp_path: Path) -> None:
 async def test_after_a_renewal_those_come_first_that_are_asked_for(tmp_path: Path) -> None:
     """Others may not be for minutes."""
     names = [f"m{number}" for number in range(9)]
-    async with joined(tmp_path) as on:
+    async with joined(tmp_path, dies=True) as on:
         for name in names:
             await on.load(name)
         renewing = asyncio.ensure_future(on.revival.renew())
@@ -430,7 +430,7 @@ async def test_revive_all_never_raises(tmp_path: Path) -> None:
 
 async def test_a_tritonserver_that_is_replaced_for_what_it_keeps(tmp_path: Path) -> None:
     """What it works on is finished first, callers wait, and each model is loaded once."""
-    async with joined(tmp_path, infer={"a": {"delay_s": 0.5, "times": 1}}) as on:
+    async with joined(tmp_path, dies=True, infer={"a": {"delay_s": 0.5, "times": 1}}) as on:
         for name in ("a", "b"):
             await on.load(name)
         first = on.process.pid

@@ -41,7 +41,7 @@ async def _fails(on: Joined, body: bytes, error: type[Exception]) -> None:
 async def test_a_request_at_two_deaths(tmp_path: Path) -> None:
     """Lost with 503 twice, then refused; another one is answered."""
     deadly = {"die_after_requests": 0}
-    async with joined(tmp_path, lives=[deadly, deadly, {}]) as on:
+    async with joined(tmp_path, dies=True, lives=[deadly, deadly, {}]) as on:
         await on.load()
         for generation in (1, 2):
             await _fails(on, b'{"inputs": []}', TritonUnavailable)
@@ -55,7 +55,7 @@ async def test_a_suspect_that_found_no_model_is_not_cleared(tmp_path: Path) -> N
     """It was not tried; one that a model answered was, whatever the answer is."""
     unknown = {"status": 404, "message": "Request for unknown model: 'm' is not found", "times": 1}
     lives: Any = [{"die_after_requests": 0}, {"infer": {"m": unknown}}]
-    async with joined(tmp_path, lives=lives) as on:
+    async with joined(tmp_path, dies=True, lives=lives) as on:
         await on.load()
         await _fails(on, b'{"inputs":[]}', TritonUnavailable)
         await until(lambda: on.registry.loaded("m").generation == 1)
@@ -72,7 +72,12 @@ async def test_a_hung_tritonserver_is_replaced(tmp_path: Path) -> None:
     hosting = HostingSettings(probe_s=0.5)
     deaf: Any = {"load": {"*": {"hang": True, "after": 1}}, "unload": {"b": {"ready_for_s": -1}}}
     async with joined(
-        tmp_path, hosting=hosting, load_timeout_s=1.0, unload_timeout_s=3.0, lives=[deaf, {}]
+        tmp_path,
+        dies=True,
+        hosting=hosting,
+        load_timeout_s=1.0,
+        unload_timeout_s=3.0,
+        lives=[deaf, {}],
     ) as on:
         await on.load("a")
         url = on.archive("b")
@@ -98,7 +103,7 @@ async def test_loads_of_others_are_waited_for(tmp_path: Path) -> None:
 
 async def test_a_suspect_load_comes_last_and_a_culprit_is_given_up(tmp_path: Path) -> None:
     """Its neighbours are back before it is tried, and stay when it is not."""
-    async with joined(tmp_path) as on:
+    async with joined(tmp_path, dies=True) as on:
         for name in ("a", "b", "c"):
             await on.load(name)
         suspects = on.hosting.suspects

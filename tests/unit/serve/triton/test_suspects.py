@@ -44,10 +44,11 @@ class Desk:
 
     clock: Clock = field(default_factory=Clock)
     most: int = MOST
+    most_unhashed: int = MOST_UNHASHED
     book: Suspects = field(init=False)
 
     def __post_init__(self) -> None:
-        self.book = Suspects(self.clock, self.most)
+        self.book = Suspects(self.clock, self.most, self.most_unhashed)
 
     def dies_in(self, *works: Work) -> Judgement | None:
         """These are in tritonserver, and it dies; their connections end before that is known."""
@@ -135,10 +136,10 @@ def test_a_broken_connection_counts_for_some_seconds() -> None:
 
 def test_a_long_request_that_is_given_up_is_hashed_elsewhere() -> None:
     """Until then it is known by itself; what waits for that is bounded."""
-    desk = Desk()
+    desk = Desk(most_unhashed=1 << 20)
     asked: list[None] = []
     desk.book.hash_later = lambda: asked.append(None)
-    bodies = [bytes([number]) * MOST_UNHASHED for number in range(3)]
+    bodies = [bytes([number]) * desk.most_unhashed for number in range(3)]
     works = [request(body) for body in bodies]
     for work in works[:2]:
         desk.book.enter(work)
