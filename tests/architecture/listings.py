@@ -12,6 +12,7 @@ import ast
 import re
 import textwrap
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry
@@ -79,6 +80,7 @@ def with_listing(page: str, listing: str) -> str:
     return f"{before}{BEGIN}\n\n{listing}\n\n{END}{after}"
 
 
+@cache
 def summary(module: Path) -> str:
     """The first paragraph of its docstring, less a last sentence that leads to a list."""
     words = ast.get_docstring(ast.parse(module.read_text())) or ""

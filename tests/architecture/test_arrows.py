@@ -6,7 +6,8 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -28,26 +29,34 @@ def relative(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def attributes(path: Path) -> Iterator[str]:
-    """Every dotted name of two parts that the file uses."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            yield f"{node.value.id}.{node.attr}"
+@dataclass(frozen=True)
+class Words:
+    """What a file names: of the dotted names two parts each, of the constants all."""
+
+    attributes: frozenset[str]
+    strings: frozenset[str]
+    #: The strings that do not stand alone, as docstrings do.
+    spoken: frozenset[str]
+    numbers: frozenset[object]
 
 
-def string_constants(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield node.value
-
-
-def spoken(path: Path) -> Iterator[str]:
-    """Every string of the file that does not stand alone, as docstrings do."""
-    tree = ast.parse(path.read_text())
-    alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in alone:
-            yield node.value
+@cache
+def words(path: Path) -> Words:
+    """The file's, read once."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    alone = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    constants = [node for node in nodes if isinstance(node, ast.Constant)]
+    strings = [node for node in constants if isinstance(node.value, str)]
+    return Words(
+        frozenset(
+            f"{node.value.id}.{node.attr}"
+            for node in nodes
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+        ),
+        frozenset(str(node.value) for node in strings),
+        frozenset(str(node.value) for node in strings if id(node) not in alone),
+        frozenset(node.value for node in constants if isinstance(node.value, int | float)),
+    )
 
 
 def test_arrows_of_the_plan_hold() -> None:
@@ -69,18 +78,20 @@ def test_contracts_name_every_module() -> None:
 
 def test_one_reader_of_the_environment() -> None:
     """os.environ is read where a program begins, and handed to settings.py as a mapping."""
-    readers = [relative(path) for path in sources(*PACKAGES) if "os.environ" in attributes(path)]
+    readers = [
+        relative(path) for path in sources(*PACKAGES) if "os.environ" in words(path).attributes
+    ]
     assert readers == ["verification/__main__.py", "container/__main__.py"]
-    getters = [relative(path) for path in sources(*PACKAGES) if "os.getenv" in attributes(path)]
+    getters = [
+        relative(path) for path in sources(*PACKAGES) if "os.getenv" in words(path).attributes
+    ]
     assert getters == []
 
 
 def test_wire_names_stand_in_one_place() -> None:
     """The contract's own words for its fields are known to messages.py alone."""
     wire_names = {"modelName", "modelUrl", "nextPageToken"}
-    knowing = {
-        relative(path) for path in sources(*PACKAGES) if wire_names & set(string_constants(path))
-    }
+    knowing = {relative(path) for path in sources(*PACKAGES) if wire_names & words(path).strings}
     assert knowing == {"serve/http/messages.py"}
 
 
@@ -94,7 +105,7 @@ def test_libraries_do_not_know_the_environment() -> None:
     knowing = [
         relative(path)
         for path in sources("serve", "ensemble_tools")
-        if any("SERVE_" in text for text in spoken(path))
+        if any("SERVE_" in text for text in words(path).spoken)
     ]
     assert [name for name in knowing if not name.startswith(NAMING)] == []
 
@@ -102,12 +113,7 @@ def test_libraries_do_not_know_the_environment() -> None:
 @pytest.mark.parametrize("number", [404, 409, 507, 504])
 def test_statuses_stand_in_one_table(number: int) -> None:
     """Nobody but the error table decides what an error is answered with."""
-    deciding = {
-        relative(path)
-        for path in sources("serve")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Constant) and node.value == number
-    }
+    deciding = {relative(path) for path in sources("serve") if number in words(path).numbers}
     assert deciding <= {"serve/http/error_responses.py"}
 
 

@@ -27,6 +27,8 @@ THEIRS = {"os._exit", "torch._C"}
 #: A container whose compiler errs is not to be had otherwise: nothing of it may be a parameter.
 PATCHED = {"tests/support/damaged_container.py": 1}
 
+Look = Callable[[ast.Module], Iterator[str]]
+
 
 def sources() -> Iterator[tuple[str, ast.Module]]:
     for path in sorted((ROOT / "tests").rglob("*.py")):
@@ -71,8 +73,9 @@ def patches(tree: ast.Module) -> Iterator[str]:
     What monkeypatch sets counts as ours unless the file has imported it from others: an object that
     a test has made is nearly always one of ours.
     """
-    code = {name for name, module in imported(tree) if is_ours(module, CODE)}
-    others = {name for name, module in imported(tree) if not is_ours(module)}
+    names = list(imported(tree))
+    code = {name for name, module in names if is_ours(module, CODE)}
+    others = {name for name, module in names if not is_ours(module)}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module in ("unittest", "unittest.mock"):
             yield from (alias.name for alias in node.names if alias.name in ("mock", "patch"))
@@ -94,12 +97,22 @@ def _is_of_ours(target: ast.expr, others: set[str]) -> bool:
     return ast.unparse(target).split(".")[0] not in others
 
 
+@pytest.fixture(scope="module")
+def seen() -> dict[Look, dict[str, list[str]]]:
+    """What each look finds in each file, read once."""
+    found: dict[Look, dict[str, list[str]]] = {private_names: {}, patches: {}}
+    for name, tree in sources():
+        for look in found:
+            found[look][name] = list(look(tree))
+    return found
+
+
 @pytest.mark.parametrize(("look", "known"), [(private_names, {}), (patches, PATCHED)])
 def test_tests_go_through_the_front_door(
-    look: Callable[[ast.Module], Iterator[str]], known: dict[str, int]
+    look: Look, known: dict[str, int], seen: dict[Look, dict[str, list[str]]]
 ) -> None:
     """None touches private names of ours; none patches ours but what cannot be a parameter."""
-    found = {name: list(look(tree)) for name, tree in sources()}
+    found = seen[look]
     assert {name: len(each) for name, each in found.items() if each} == known, found
 
 
