@@ -300,10 +300,11 @@ def test_paths_that_try_to_escape(unhurt: Container, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/v2", "/v2/logging", "/v2/repository/index", "/v2/models/shielded/infer", "/metrics"]
+    "path",
+    ["/v2", "/v2/logging", "/v2/repository/index", "/v2/models/shielded/infer", "/metrics/"],
 )
 def test_tritons_own_paths_are_not_ours(unhurt: Container, path: str) -> None:
-    """No path of tritonserver's is passed on."""
+    """No path of tritonserver's is passed on; /metrics is the container's own page."""
     assert unhurt.http.get(path).status_code == 404
     assert unhurt.http.post(path, content=GOOD).status_code == 404
 
