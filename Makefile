@@ -26,8 +26,9 @@ pip := -m pip --disable-pip-version-check --no-input
 install := install --require-hashes
 venv := -m venv --clear
 # tests/conftest.py has the order: xdist's own would leave the longest modules to the end. Bytecode is
-# written whatever the shell says: the tests start hundreds of processes of ours.
-pytest := PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest -n $(or $(N),6) --dist loadscope --no-loadscope-reorder
+# written whatever the shell says: the tests start hundreds of processes of ours. Tests that start
+# tritonservers wait a lot, so more of them run at a time; each worker takes 5 s to begin with.
+pytest = PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest -n $(or $(N),$(1)) --dist loadscope --no-loadscope-reorder
 
 .DELETE_ON_ERROR:
 ifneq ($(filter clean,$(MAKECMDGOALS)),)
@@ -44,10 +45,10 @@ demo: $(for_demo)  ## starts the container, loads two Merlin exports, invokes th
 	@.venv/bin/python examples/demo.py
 
 check: lint  ## lint, then all unit and golden tests that need no tritonserver: under 90 s
-	$(pytest) --hypothesis-profile check -m 'not tritonserver' tests/architecture tests/unit tests/golden
+	$(call pytest,3) --hypothesis-profile check -m 'not tritonserver' tests/architecture tests/unit tests/golden
 
 test: lint  ## the suite, after lint: all that needs no Docker (N=6 tests at a time)
-	$(pytest) --ignore tests/docker
+	$(call pytest,6) --ignore tests/docker
 
 test-docker: setup  ## builds the images, runs them and the compose stack; needs Docker, or root and dockerd
 	.venv/bin/python -m pytest tests/docker

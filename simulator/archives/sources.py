@@ -177,15 +177,19 @@ def _changed(before: os.stat_result, after: os.stat_result) -> bool:
 # -- S3
 
 
-def make_s3_client(endpoint_url: str | None, read_timeout_s: float = READ_TIMEOUT_S) -> Any:
+def make_s3_client(
+    endpoint_url: str | None,
+    read_timeout_s: float = READ_TIMEOUT_S,
+    session: boto3.Session | None = None,
+) -> Any:
     """A boto3 client of S3 whose every wait is bounded.
 
     With an endpoint url buckets are in the path (botocore's choice, as a local S3 has no name per
-    bucket), and requests without credentials go unsigned. Raises PlatformFailed where boto3's
-    settings are wrong.
+    bucket), and requests without credentials go unsigned. session: a new one if None. Raises
+    PlatformFailed where boto3's settings are wrong.
     """
     try:
-        session = boto3.Session()
+        session = session or boto3.Session()
         unsigned = endpoint_url is not None and session.get_credentials() is None
         config = Config(
             connect_timeout=CONNECT_TIMEOUT_S,
