@@ -58,6 +58,8 @@ log = logging.getLogger(__name__)
 
 #: Of the time to stop in, what requests in flight get.
 _DRAIN_SHARE = 0.5
+#: And what the last publication of metrics gets: seconds, and no more than this share.
+_LAST_METRICS_S, _LAST_METRICS_SHARE = 2.0, 0.1
 
 
 class Container:
@@ -116,6 +118,10 @@ class Container:
             self._crowd.limits.largest_body,
             limits.TRANSLATE_JSON_FROM,
         )
+        self._sources = self._metric_sources()
+        self._publisher: MetricsPublisher | None = None
+        if self._metrics is not None and settings.publish_metrics:
+            self._publisher = MetricsPublisher(settings, self._metrics, self._sources)
 
     def _lifecycle_settings(
         self, serving_repository: Path, models: Callable[[], ModelsPython]
@@ -172,10 +178,8 @@ class Container:
         if metrics is not None:
             beside.append(lasting("lag", lambda: watch_lag(metrics.late)))
             beside.append(lasting("models' memory", lambda: self._memory.run(self._loaded_names)))
-        if self._settings.publish_metrics:
-            assert self._ports.metrics is not None
-            publisher = MetricsPublisher(self._settings, self._ports.metrics)
-            beside.append(lasting("metrics", publisher.run))
+        if self._publisher is not None:
+            beside.append(lasting("metrics", self._publisher.run))
         await asyncio.gather(*beside)
 
     def judge_death(self) -> int:
@@ -197,6 +201,10 @@ class Container:
         self._server.should_exit = True
         await self._answering
         self._watching.cancel()
+        if self._publisher is not None:
+            await self._publisher.finish(
+                min(_LAST_METRICS_S, self._settings.shutdown_timeout * _LAST_METRICS_SHARE)
+            )
         await self.triton.close()  # tritonserver waits for connections that are open
 
     def _app(self) -> ASGIApp:
@@ -232,6 +240,10 @@ class Container:
     def _metrics_path(self) -> MetricsPath | None:
         if self._metrics is None or not self._settings.metrics:
             return None
+        route = MetricsRoute(MetricsPage(self._metrics, self._sources))
+        return MetricsPath(self._settings.metrics_path, route)
+
+    def _metric_sources(self) -> Sources:
         registry, port = self._registry, self._ports.metrics
         gauges = MachineGauges(lambda: len(registry.all_loaded()), dict)
 
@@ -239,14 +251,12 @@ class Container:
             await in_daemon_thread(gauges.refresh, "metrics")
             return gauges.registry
 
-        sources = Sources(
+        return Sources(
             in_flight=lambda: {model.name: model.in_flight for model in registry.all_loaded()},
             memory=lambda: (self._memory.memory, self._memory.shared),
             machine=refreshed,
             triton=lambda: in_daemon_thread(lambda: page_if_there(port), "metrics"),
         )
-        route = MetricsRoute(MetricsPage(self._metrics, sources))
-        return MetricsPath(self._settings.metrics_path, route)
 
     def _protocol(self) -> type[asyncio.Protocol]:
         """What takes invocations out in front of the app; none where answers are streams."""

@@ -11,6 +11,7 @@ from container.settings.values import (
     absolute_path,
     boolean,
     level,
+    metric_dimensions,
     one_of,
     seconds,
     text,
@@ -242,6 +243,13 @@ class OwnSettings:
         default="/metrics",
         meaning="where the page is, on the port of the SageMaker API",
         parser=url_path,
+    )
+    metric_dimensions: tuple[tuple[str, str], ...] = variable(
+        "SERVE_METRIC_DIMENSIONS",
+        default="",
+        meaning="dimensions of all that is published to CloudWatch, as `Endpoint=shop,Variant=a`;"
+        " at most 20",
+        parser=metric_dimensions,
     )
     log_level: str = variable(
         "SERVE_LOG_LEVEL",

@@ -120,6 +120,7 @@ def _complete(values: Mapping[str, Any]) -> dict[str, Any]:
         "grpc_port": _fix_port(values, "grpc", DEFAULT_GRPC_PORT, values["allow_grpc"], free),
         "metrics_port": _fix_port(values, "metrics", DEFAULT_METRICS_PORT, metrics, free),
         "additional_args": values["additional_args"] or (),
+        "metric_dimensions": values["metric_dimensions"] or (),
         "model_environment": values["model_environment"]
         or ("clean" if values["multi_model"] else "all"),
     }

@@ -98,7 +98,7 @@ class UpstreamSettings:
     publish_metrics: bool = variable(
         "SAGEMAKER_TRITON_PUBLISH_METRICS_TO_CLOUDWATCH",
         default="false",
-        meaning="send the metrics to CloudWatch every minute; switches them on",
+        meaning="send all metrics to CloudWatch every minute; switches tritonserver's on",
         parser=boolean,
     )
     cloudwatch_log_group: str | None = variable(

@@ -17,6 +17,13 @@ Parser = Callable[[str], Any]
 TRUE, FALSE = ("true", "on", "1"), ("false", "off", "0")  # the words tritonserver takes
 PORT_MAX = 65535
 MIB = 1024 * 1024
+#: CloudWatch takes 30 of a metric; the others are left for the metrics' own labels.
+MOST_FIXED_DIMENSIONS = 20
+#: The metrics' own labels, ours and tritonserver's: no fixed dimension may have their names.
+METRIC_LABELS = (
+    *("target_model", "model_name", "model", "step", "version", "code", "part", "result"),
+    *("cause", "stage", "reason", "le", "quantile", "gpu_uuid", "python", "namespace"),
+)
 
 
 class Unfit(ValueError):
@@ -61,6 +68,32 @@ def url_path(raw: str) -> str:
     if any(raw == path or raw.startswith(f"{path}/") for path in taken):
         raise Unfit(f"another path than those of the contract ({', '.join(taken)})")
     return raw
+
+
+def metric_dimensions(raw: str) -> tuple[tuple[str, str], ...]:
+    """Name=value, separated by commas, as CloudWatch takes dimensions; a name stands once."""
+    pairs = [pair.strip() for pair in raw.split(",")]
+    found = [tuple(part.strip() for part in pair.partition("=")[::2]) for pair in pairs]
+    names = [name for name, _ in found]
+    wrong = [_wrong_dimension(pair, *each) for pair, each in zip(pairs, found, strict=True)]
+    wrong += [f"{name!r} once" for name in sorted(set(names)) if names.count(name) > 1]
+    if len(found) > MOST_FIXED_DIMENSIONS:
+        wrong.append(f"at most {MOST_FIXED_DIMENSIONS} dimensions, not {len(found)}")
+    if mistakes := [each for each in wrong if each]:
+        raise Unfit("Name=value,Name=value with " + "; ".join(mistakes))
+    return tuple((name, value) for name, value in found)
+
+
+def _wrong_dimension(pair: str, name: str, value: str) -> str:
+    if "=" not in pair or not name or not value:
+        return f"a name and a value around a = in the place of {pair!r}"
+    if not re.fullmatch(r"[!-9;-~][!-~]{0,254}", name):
+        return f"a name of up to 255 ASCII characters without blanks and : in front, not {name!r}"
+    if not re.fullmatch(r"[ -~]{1,1024}", value):
+        return f"a value of up to 1024 ASCII characters for {name!r}"
+    if name in METRIC_LABELS or name.startswith(("serve_", "nv_", "_aws")):
+        return f"another name than {name!r}, which metrics have themselves"
+    return ""
 
 
 def boolean(raw: str) -> bool:

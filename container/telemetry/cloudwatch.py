@@ -1,210 +1,257 @@
-"""tritonserver's metrics, once a minute, into CloudWatch.
+"""All metrics, once a minute, into CloudWatch: what was counted since, gauges, histograms.
 
 They go to CloudWatch Logs as events in the Embedded Metric Format, from which CloudWatch makes
-metrics in the namespace. What fails is logged, once for each kind of failure, and never stops
-serving. boto3 is imported when it is used first: it costs about 30 MB.
+metrics in the namespace (docs/decisions/0032). Events wait in a bounded queue while it does not
+answer; what no longer fits is counted on the metrics page. What fails is logged, once for each kind
+of failure, and never stops serving.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-import math
 import socket
+import threading
 import time
-import urllib.request
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any
 
-from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client import CollectorRegistry, Counter
 
-from container.ports import LOOPBACK
 from container.settings import Settings
+from container.telemetry.deltas import Difference, subtract
+from container.telemetry.emf import write_events
+from container.telemetry.event_queue import Event, EventQueue
+from container.telemetry.log_stream import (
+    LogStream,
+    boto3_client,
+    failure_kind,
+    is_passing,
+    is_refusal,
+)
+from container.telemetry.series import (
+    MeterKey,
+    MeterReading,
+    of_families,
+    of_meters,
+    of_triton,
+    read_meter,
+)
+from serve.deadline import within
+from serve.telemetry.exposition import ModelNumbers
+from serve.telemetry.meters import Reader
+from serve.telemetry.metrics import Metrics
+from serve.telemetry.page import Sources
 from serve.threads import in_daemon_thread
 
 log = logging.getLogger(__name__)
 
 INTERVAL_S = 60.0  # CloudWatch's standard resolution
-SCRAPE_TIMEOUT_S = 5.0
-CALL_TIMEOUT_S = 5.0  # of AWS; a call in flight holds the container's exit
-METRICS_PER_EVENT = 100  # limit of the Embedded Metric Format
-EVENTS_PER_CALL = 1_000  # PutLogEvents takes 10,000 events and 1 MiB; ours have about 1 KB
-PAGE_MAX = 16 * 1024 * 1024  # bytes of a metrics page; thousands of models fit
-
-Labels = tuple[tuple[str, str], ...]
+#: Between tries of one publication, in seconds; then the events wait for the next publication.
+BACKOFF_S = (1.0, 2.0, 4.0)
+#: What tritonserver's page gets of the time for the last publication.
+_TRITON_SHARE = 0.5
+#: Meters, and events, that are looked at before others get their turn.
+_METERS_AT_ONCE, _EVENTS_AT_ONCE = 64, 50
+_PAUSE_S = 0.0005
+#: Why events are dropped, as the label `reason` says it: no room, or CloudWatch refused them.
+_FULL, _REFUSED = "full", "refused"
 
 
 @dataclass(frozen=True)
-class Sample:
-    """One number of the metrics page."""
+class _Reading:
+    """What there was to publish at one moment. triton: its page, empty where none came."""
 
-    name: str
-    labels: Labels
-    value: float
-
-
-def parse_metrics(page: str) -> list[Sample]:
-    """The samples of a Prometheus page; numbers that JSON cannot hold are left out.
-
-    The parser adds OpenMetrics' `_total` to counters; tritonserver's names have none.
-    """
-    return [
-        Sample(
-            _own_name(family.type, sample.name),
-            tuple(sorted(sample.labels.items())),
-            float(sample.value),
-        )
-        for family in text_string_to_metric_families(page)
-        for sample in family.samples
-        if math.isfinite(sample.value)
-    ]
-
-
-def _own_name(kind: str, name: str) -> str:
-    return name.removesuffix("_total") if kind == "counter" else name
-
-
-def to_events(samples: Iterable[Sample], namespace: str, now_ms: int) -> list[str]:
-    """Embedded Metric Format, one event for each set of labels; the labels are the dimensions."""
-    by_labels: dict[Labels, dict[str, float]] = {}
-    for sample in samples:
-        by_labels.setdefault(sample.labels, {})[sample.name] = sample.value
-    return [
-        _event(dict(labels), dict(part), namespace, now_ms)
-        for labels, values in by_labels.items()
-        for part in _parts(list(values.items()), METRICS_PER_EVENT)
-    ]
-
-
-def _event(
-    labels: Mapping[str, str], values: Mapping[str, float], namespace: str, now_ms: int
-) -> str:
-    directive = {
-        "Namespace": namespace,
-        "Dimensions": [sorted(labels)],
-        "Metrics": [{"Name": name} for name in values],
-    }
-    metadata = {"Timestamp": now_ms, "CloudWatchMetrics": [directive]}
-    return json.dumps({"_aws": metadata, **labels, **values})
-
-
-def _parts(items: Sequence[Any], size: int) -> Iterable[Sequence[Any]]:
-    return (items[start : start + size] for start in range(0, len(items), size))
-
-
-class LogStream:
-    """One stream of a log group, made when it is missing. Blocks; not for several threads."""
-
-    def __init__(self, client: Any, group: str, stream: str) -> None:
-        self._client, self._group, self._stream = client, group, stream
-
-    def put(self, events: Sequence[str], now_ms: int) -> None:
-        """Sends the events. Raises what botocore raises."""
-        for part in _parts(events, EVENTS_PER_CALL):
-            try:
-                self._put(part, now_ms)
-            except self._client.exceptions.ResourceNotFoundException:
-                self._create()
-                self._put(part, now_ms)
-
-    def _put(self, events: Sequence[str], now_ms: int) -> None:
-        self._client.put_log_events(
-            logGroupName=self._group,
-            logStreamName=self._stream,
-            logEvents=[{"timestamp": now_ms, "message": event} for event in events],
-        )
-
-    def _create(self) -> None:
-        there = self._client.exceptions.ResourceAlreadyExistsException
-        for create, names in (
-            (self._client.create_log_group, {"logGroupName": self._group}),
-            (
-                self._client.create_log_stream,
-                {"logGroupName": self._group, "logStreamName": self._stream},
-            ),
-        ):
-            try:
-                create(**names)
-            except there:
-                continue
+    at_ms: int
+    meters: Sequence[MeterReading]
+    numbers: ModelNumbers
+    machine: CollectorRegistry
+    triton: str
 
 
 class MetricsPublisher:
-    """Scrapes and sends until it is cancelled."""
+    """Publishes until it is cancelled, and once more when it is told that it is the last time."""
 
     def __init__(
         self,
         settings: Settings,
-        metrics_port: int,
+        metrics: Metrics,
+        sources: Sources,
         *,
-        client: Callable[[], Any] | None = None,
+        client: Callable[[], Any] = boto3_client,
         interval_s: float = INTERVAL_S,
+        backoff_s: Sequence[float] = BACKOFF_S,
+        queue: EventQueue | None = None,
         stream: str | None = None,
     ) -> None:
-        """`client` makes the CloudWatch Logs client, by default boto3's; `stream` is the host."""
+        """`client` makes the CloudWatch Logs client; `stream` is the host, if not given."""
         assert settings.cloudwatch_log_group
         assert settings.cloudwatch_metric_namespace
         self._group = settings.cloudwatch_log_group
         self._namespace = settings.cloudwatch_metric_namespace
-        self._url = f"http://{LOOPBACK}:{metrics_port}/metrics"
-        self._make_client = client or boto3_client
-        self._interval_s = interval_s
-        self._stream = stream or socket.gethostname()
+        self._dimensions = dict(settings.metric_dimensions)
+        self._metrics, self._sources = metrics, sources
+        self._reader = Reader(metrics.meters)
+        self._make_client, self._stream = client, stream or socket.gethostname()
+        self._interval_s, self._backoff_s = interval_s, backoff_s
+        self._queue = EventQueue() if queue is None else queue
         self._log_stream: LogStream | None = None
+        self._own = self._triton = Difference()
+        self._stopping = threading.Event()
+        self._current: asyncio.Future[None] | None = None
         self._known_failures: set[str] = set()
+        self._sent = Counter(
+            "serve_cloudwatch_events",
+            "Events that CloudWatch Logs has taken.",
+            registry=metrics.events,
+        )
+        self._dropped = Counter(
+            "serve_cloudwatch_dropped_events",
+            "Events that were given up, by reason: no room in the queue, or refused by CloudWatch.",
+            ["reason"],
+            registry=metrics.events,
+        )
+        for reason in (_FULL, _REFUSED):
+            self._dropped.labels(reason)
 
     async def run(self) -> None:
         """Publishes every `interval_s`, the first time after one; never raises of itself."""
+        loop = asyncio.get_running_loop()
+        due = loop.time()
         while True:
-            await asyncio.sleep(self._interval_s)
-            await in_daemon_thread(self.publish, "cloudwatch")
+            due = max(due + self._interval_s, loop.time())
+            await asyncio.sleep(due - loop.time())
+            # What was read of a model that left is read once: it is not given up halfway.
+            self._current = asyncio.ensure_future(self.publish())
+            await asyncio.shield(self._current)
 
-    def publish(self) -> None:
-        """Once. Blocks; what fails is logged."""
+    async def publish(self, triton_within_s: float | None = None) -> None:
+        """Once; one at a time. What fails is logged."""
         try:
-            samples = parse_metrics(scrape(self._url))
-            now_ms = int(time.time() * 1000)
-            self._destination().put(to_events(samples, self._namespace, now_ms), now_ms)
-        except Exception as error:  # the network, the credentials, the page: none may stop serving
+            reading = await self._read(triton_within_s)
+            await in_daemon_thread(lambda: self._hand_on(reading), "cloudwatch")
+        except Exception as error:  # no thread, or a bug: none may stop serving
             self._report(error)
+
+    async def finish(self, limit_s: float) -> None:
+        """The last publication, behind one that is under way; takes at most `limit_s` seconds."""
+        self._stopping.set()
+        in_time = True
+        try:
+            await within(self._finish(limit_s * _TRITON_SHARE), limit_s)
+        except asyncio.TimeoutError:
+            in_time = False
+        if not in_time or len(self._queue):
+            log.warning("the last metrics were lost", extra={"events": len(self._queue)})
+
+    async def _finish(self, triton_within_s: float) -> None:
+        if self._current is not None:
+            await asyncio.wait({self._current})
+        await self.publish(triton_within_s)
+
+    async def _read(self, triton_within_s: float | None) -> _Reading:
+        """On the event loop, as the meters are counted there; callers get their turns between."""
+        machine, triton = await asyncio.gather(
+            self._sources.machine(), self._read_triton(triton_within_s)
+        )
+        in_flight = self._sources.in_flight()
+        numbers = ModelNumbers(in_flight, *self._sources.memory())
+        readings: list[MeterReading] = []
+        meters = iter(self._reader.read(in_flight))
+        while some := list(islice(meters, _METERS_AT_ONCE)):
+            readings += map(read_meter, some)
+            await asyncio.sleep(0)
+        return _Reading(int(time.time() * 1000), readings, numbers, machine, triton)
+
+    async def _read_triton(self, limit_s: float | None) -> str:
+        page = self._sources.triton()
+        try:
+            text = await (page if limit_s is None else within(page, limit_s))
+        except asyncio.TimeoutError:
+            text = ""
+        if not text:
+            self._tell("NoTritonserver", "tritonserver's metrics page did not come")
+        return text
+
+    # -- in a thread
+
+    def _hand_on(self, reading: _Reading) -> None:
+        """What has changed into the queue, and from there to CloudWatch."""
+        own, triton = self._compare(reading)
+        series = chain(own.changed, triton.changed)
+        texts = write_events(series, self._dimensions, self._namespace, reading.at_ms)
+        events = [Event(reading.at_ms, text) for text in _with_pauses(texts)]
+        self._drop(self._queue.put(events), _FULL)
+        self._own, self._triton = own, triton
+        self._send()
+
+    def _compare(self, reading: _Reading) -> tuple[Difference, Difference]:
+        """With what was handed on last, of ours and of tritonserver's."""
+        meters = self._metrics.meters
+
+        def goes_on(key: Hashable) -> bool:
+            return isinstance(key, MeterKey) and meters.holds(key.meter)
+
+        models = of_meters(reading.meters, reading.numbers)
+        registries = (self._metrics.events, reading.machine)
+        others = chain.from_iterable(of_families(registry.collect()) for registry in registries)
+        own = subtract(self._own.known, _with_pauses(chain(models, others)), goes_on)
+        if not reading.triton:  # between two lives, or busy: its numbers may go on
+            return own, Difference([], self._triton.known)
+        theirs = of_triton(reading.triton, meters.target_of)
+        return own, subtract(self._triton.known, _with_pauses(theirs))
+
+    def _send(self) -> None:
+        """All that waits; where that fails, a few more tries."""
+        for pause_s in (*self._backoff_s, None):
+            try:
+                self._send_calls()
+                break
+            except Exception as error:  # the network, the credentials
+                self._report(error)
+                if pause_s is None or not is_passing(error) or self._stopping.wait(pause_s):
+                    break
+
+    def _send_calls(self) -> None:
+        stream = self._destination()
+        while call := self._queue.next_call():
+            try:
+                refused = stream.put(call)
+            except Exception as error:
+                if not is_refusal(error):
+                    raise
+                self._report(error)  # these would be refused for ever, and hold up all others
+                refused = len(call)
+            self._queue.take(len(call))
+            self._sent.inc(len(call) - refused)
+            self._drop(refused, _REFUSED)
 
     def _destination(self) -> LogStream:
         if self._log_stream is None:
             self._log_stream = LogStream(self._make_client(), self._group, self._stream)
         return self._log_stream
 
+    # -- what is told
+
+    def _drop(self, count: int, reason: str) -> None:
+        self._dropped.labels(reason).inc(count)
+        if count:
+            self._tell(f"dropped: {reason}", f"{count} events were dropped")
+
     def _report(self, error: Exception) -> None:
-        kind = failure_kind(error)
+        self._tell(failure_kind(error), str(error))
+
+    def _tell(self, kind: str, reason: str) -> None:
         if kind not in self._known_failures:
             self._known_failures.add(kind)
-            log.warning("metrics were not published", extra={"failure": kind, "reason": str(error)})
+            log.warning("metrics were not published", extra={"failure": kind, "reason": reason})
 
 
-def scrape(url: str) -> str:
-    """The metrics page. Blocks, at most `SCRAPE_TIMEOUT_S` for each step."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # loopback: no proxy
-    with opener.open(url, timeout=SCRAPE_TIMEOUT_S) as answer:
-        page: bytes = answer.read(PAGE_MAX)
-    return page.decode("utf-8")
-
-
-def failure_kind(error: Exception) -> str:
-    """What makes two failures the same one: AWS's code if there is one, else the type."""
-    response = getattr(error, "response", None)
-    code = response.get("Error", {}).get("Code") if isinstance(response, dict) else None
-    return str(code or type(error).__name__)
-
-
-def boto3_client() -> Any:
-    """CloudWatch Logs by the container's role and region."""
-    import boto3
-    from botocore.config import Config
-
-    limits = Config(
-        connect_timeout=CALL_TIMEOUT_S,
-        read_timeout=CALL_TIMEOUT_S,
-        retries={"total_max_attempts": 2},
-    )
-    return boto3.client("logs", config=limits)
+def _with_pauses(things: Iterator[Any]) -> Iterator[Any]:
+    """The same; now and then whoever waits for the interpreter's lock gets it."""
+    for number, thing in enumerate(things, 1):
+        if number % _EVENTS_AT_ONCE == 0:
+            time.sleep(_PAUSE_S)
+        yield thing

@@ -126,6 +126,15 @@ class Meters:
         """The model's meter; that of unknown models for a name that was never loaded."""
         return self._meters.get(model_name, self.unknown)
 
+    def holds(self, meter: ModelMeter) -> bool:
+        """Whether this meter may go on counting; if not, its model begins with another one."""
+        return meter is self.unknown or self._meters.get(meter.model_name) is meter
+
+    def target_of(self, model_name: str) -> str:
+        """The archive's name; the model's own where it never came."""
+        meter = self._meters.get(model_name)
+        return model_name if meter is None else meter.target_model
+
     def forget(self, loaded: Collection[str]) -> Mapping[str, ModelMeter]:
         """All that are kept: of loaded models, and of the last that have left."""
         departed = [name for name in self._meters if name not in loaded]

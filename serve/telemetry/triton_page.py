@@ -7,7 +7,7 @@ The label `namespace`, a directory of the container's own, goes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from io import StringIO
 from itertools import islice
 
@@ -29,6 +29,15 @@ def rename_models(page: str, targets: Mapping[str, str]) -> Iterator[bytes]:
     lines = StringIO(page)
     while some := list(islice(lines, _AT_ONCE)):
         yield "".join(_rename(line, targets, known) for line in some).encode()
+
+
+def model_labels(triton_name: str, target_of: Callable[[str], str]) -> dict[str, str]:
+    """What stands in the place of the label `model`; step is empty for the entry model."""
+    try:
+        model_name, step = parse_published(triton_name)
+    except ValueError:  # of somebody who shares tritonserver with us
+        model_name, step = triton_name, None
+    return {"target_model": target_of(model_name), "model_name": model_name, "step": step or ""}
 
 
 def _rename(line: str, targets: Mapping[str, str], known: dict[str, str | None]) -> str:
@@ -53,11 +62,7 @@ def _rename(line: str, targets: Mapping[str, str], known: dict[str, str | None])
 def _labels(triton_name: str, targets: Mapping[str, str]) -> str | None:
     if "\\" in triton_name:
         return None
-    try:
-        model_name, step = parse_published(triton_name)
-    except ValueError:  # of somebody who shares tritonserver with us
-        model_name, step = triton_name, None
-    if model_name not in targets:
+    labels = model_labels(triton_name, lambda name: targets.get(name, ""))
+    if labels["model_name"] not in targets:
         return None
-    target = escape(targets[model_name])
-    return f'target_model="{target}",model_name="{model_name}",step="{step or ""}"'
+    return ",".join(f'{name}="{escape(value)}"' for name, value in labels.items())

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from container.errors import SettingsError
 from container.settings import SETTINGS, Settings, read_settings, settings_table
-from container.settings.values import PortRange
+from container.settings.values import METRIC_LABELS, PortRange
+from serve.telemetry.exposition import FAMILIES
+from serve.telemetry.metrics import Metrics
 
 ALL_NAMES = sorted(name for row in SETTINGS for name in row.names)
 
@@ -41,6 +43,7 @@ def test_an_empty_environment_gives_the_defaults() -> None:
         False,
     )
     assert (settings.metrics, settings.metrics_path) == (True, "/metrics")
+    assert settings.metric_dimensions == ()
     assert settings.unknown == ()
 
 
@@ -220,3 +223,45 @@ def test_any_words_give_settings_or_a_settings_error(environment: dict[str, str]
     """Nothing else is ever raised."""
     with contextlib.suppress(SettingsError):
         assert read_settings(environment).bind_port
+
+
+def test_metric_dimensions_are_read_in_their_order() -> None:
+    """Blanks around names and values are nobody's; a value may hold a =."""
+    settings = read_settings({"SERVE_METRIC_DIMENSIONS": "Endpoint=shop, Variant = a=b"})
+    assert settings.metric_dimensions == (("Endpoint", "shop"), ("Variant", "a=b"))
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("shop", "a name and a value around a = in the place of 'shop'"),
+        ("a=1,", "a name and a value around a = in the place of ''"),
+        ("a=", "a name and a value around a = in the place of 'a='"),
+        (":a=1", "a name of up to 255 ASCII characters without blanks and : in front, not ':a'"),
+        ("a b=1", "a name of up to 255 ASCII characters without blanks and : in front, not 'a b'"),
+        ("a=é", "a value of up to 1024 ASCII characters for 'a'"),
+        ("a=" + "x" * 1025, "a value of up to 1024 ASCII characters for 'a'"),
+        ("code=1", "another name than 'code', which metrics have themselves"),
+        ("nv_a=1", "another name than 'nv_a', which metrics have themselves"),
+        ("a=1,a=2", "'a' once"),
+        (",".join(f"a{n}=1" for n in range(21)), "at most 20 dimensions, not 21"),
+    ],
+)
+def test_metric_dimensions_that_cloudwatch_would_refuse(words: str, expected: str) -> None:
+    """The start fails, with what is wrong: at the endpoint it would be lost in silence."""
+    name = "SERVE_METRIC_DIMENSIONS"
+    assert mistakes_of({name: words}) == {name: f"Name=value,Name=value with {expected}"}
+
+
+def test_each_mistake_in_metric_dimensions_is_told() -> None:
+    """One failed start is enough."""
+    (expected,) = mistakes_of({"SERVE_METRIC_DIMENSIONS": "code=1,b"}).values()
+    assert expected.count(";") == 1
+
+
+def test_no_fixed_dimension_is_a_label_of_ours() -> None:
+    """The names that are refused are those that the metrics have."""
+    counted = [sample for family in Metrics().events.collect() for sample in family.samples]
+    labels = {label for family in FAMILIES for label in family.labels}
+    labels |= {label for sample in counted for label in sample.labels}
+    assert labels <= set(METRIC_LABELS)

@@ -1,203 +1,404 @@
-"""Metrics into CloudWatch; AWS is played by botocore's own Stubber, tritonserver by the fake."""
+"""Metrics into CloudWatch, which moto plays: what is summed there is what was asked here."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
-import subprocess
-import sys
-from collections.abc import AsyncIterator
-from pathlib import Path
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import boto3
 import pytest
-from botocore.stub import ANY, Stubber
+from botocore.exceptions import ClientError
+from moto import mock_aws
+from prometheus_client import CollectorRegistry, Gauge
 
 from container.settings import Settings, read_settings
-from container.telemetry.cloudwatch import (
-    MetricsPublisher,
-    failure_kind,
-    parse_metrics,
-    scrape,
-    to_events,
-)
-from tests.fakes import tritonserver as fake
-from tests.unit.container.conftest import ROOT
+from container.telemetry.cloudwatch import MetricsPublisher
+from container.telemetry.event_queue import EventQueue
+from serve.telemetry.metrics import Metrics
+from serve.telemetry.page import Sources
+from serve.telemetry.record import InvocationRecord
+from tests.support.cloudwatch_metrics import CloudWatchMetrics, metrics_of, read_events
 from tests.unit.container.tritonserver.test_process import until
 
-PAGE = """
-# HELP nv_inference_count Number of inferences
-# TYPE nv_inference_count counter
-nv_inference_count{model="a",version="1"} 3
-# HELP nv_inference_request_duration_us Duration
-# TYPE nv_inference_request_duration_us counter
-nv_inference_request_duration_us{model="a",version="1"} 41
-# HELP nv_cpu_utilization CPU
-# TYPE nv_cpu_utilization gauge
-nv_cpu_utilization NaN
-# HELP nv_cpu_memory_total_bytes CPU memory
-# TYPE nv_cpu_memory_total_bytes gauge
-nv_cpu_memory_total_bytes 1024
-"""
-NAMES = {"logGroupName": "/endpoint", "logStreamName": "host"}
+SETTINGS = {
+    "SAGEMAKER_TRITON_PUBLISH_METRICS_TO_CLOUDWATCH": "true",
+    "SAGEMAKER_TRITON_CLOUDWATCH_LOG_GROUP": "/endpoint",
+    "SAGEMAKER_TRITON_CLOUDWATCH_METRIC_NAMESPACE": "Merlin",
+    "SERVE_METRIC_DIMENSIONS": "Endpoint=shop, Variant=a=b",
+}
+FIXED = {"Endpoint": "shop", "Variant": "a=b"}
 
 
 def settings() -> Settings:
-    return read_settings(
-        {
-            "SAGEMAKER_TRITON_PUBLISH_METRICS_TO_CLOUDWATCH": "true",
-            "SAGEMAKER_TRITON_CLOUDWATCH_LOG_GROUP": "/endpoint",
-            "SAGEMAKER_TRITON_CLOUDWATCH_METRIC_NAMESPACE": "Triton",
-        }
-    )
+    return read_settings(SETTINGS)
 
 
 @pytest.fixture
-def logs() -> Any:
-    """A CloudWatch Logs client without a network."""
-    return boto3.client(
-        "logs", region_name="eu-west-1", aws_access_key_id="x", aws_secret_access_key="x"
-    )
+def logs() -> Iterator[Any]:
+    """A client of CloudWatch Logs in this process."""
+    with mock_aws():
+        yield boto3.client(
+            "logs", region_name="eu-west-1", aws_access_key_id="x", aws_secret_access_key="x"
+        )
 
 
-@pytest.fixture
-async def metrics_port(tmp_path: Path) -> AsyncIterator[int]:
-    """Where the fake's metrics page is; no connection and no thread outlives the test."""
-    played = fake.Fake({}, tmp_path, states={"a": ("READY", "")}, requests=3)
-    pages: set[asyncio.Future[None]] = set()
+@dataclass
+class Instance:
+    """What a container counts: its models, and tritonserver's page."""
 
-    async def page(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await fake.serve_metrics(played, reader, writer)
-        with contextlib.suppress(ConnectionError):
-            await writer.wait_closed()
+    metrics: Metrics = field(default_factory=Metrics)
+    loaded: set[str] = field(default_factory=set)
+    triton: dict[str, int] | None = None
+    triton_takes_s: float = 0.0
+    machine: CollectorRegistry = field(default_factory=CollectorRegistry)
 
-    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        pages.add(asyncio.ensure_future(page(reader, writer)))
+    def __post_init__(self) -> None:
+        Gauge("serve_memory_free_bytes", "x", registry=self.machine).set(1e9)
 
-    server = await asyncio.start_server(connected, "127.0.0.1", 0)
-    yield server.sockets[0].getsockname()[1]
-    # A publisher that was cancelled leaves a thread that still fetches the page.
-    await asyncio.get_running_loop().shutdown_default_executor()
-    server.close()
-    await server.wait_closed()
-    await asyncio.gather(*pages)
+    def load(self, name: str) -> None:
+        self.loaded.add(name)
+        self.metrics.meters.begin(name).name_target(f"{name}.tar.gz")
+
+    def invoke(self, name: str, times: int = 1, seconds: float = 0.02) -> None:
+        """Also counted by tritonserver, if it is there."""
+        for _ in range(times):
+            self.metrics.invoked(
+                InvocationRecord(name, status=200, seconds=seconds, request_bytes=10)
+            )
+        if self.triton is not None:
+            self.triton[name] = self.triton.get(name, 0) + times
+
+    def sources(self) -> Sources:
+        return Sources(
+            in_flight=lambda: dict.fromkeys(self.loaded, 0),
+            memory=lambda: (dict.fromkeys(self.loaded, 1000), {}),
+            machine=self._machine,
+            triton=self._page,
+        )
+
+    async def _machine(self) -> CollectorRegistry:
+        return self.machine
+
+    async def _page(self) -> str:
+        await asyncio.sleep(self.triton_takes_s)
+        if self.triton is None:
+            return ""
+        rows = [
+            f'nv_inference_count{{model="{n}",version="1"}} {v}' for n, v in self.triton.items()
+        ]
+        return "\n".join(["# TYPE nv_inference_count counter", *rows, ""])
+
+    def publisher(
+        self,
+        client: Any,
+        interval_s: float = 60.0,
+        queue: EventQueue | None = None,
+    ) -> MetricsPublisher:
+        return MetricsPublisher(
+            settings(),
+            self.metrics,
+            self.sources(),
+            client=lambda: client,
+            interval_s=interval_s,
+            backoff_s=(0.01, 0.01),
+            queue=queue,
+            stream="host",
+        )
+
+    def own(self, name: str, **labels: str) -> float:
+        """What the metrics page says."""
+        value: float = self.metrics.events.get_sample_value(name, labels)
+        return value
 
 
-def publisher(client: Any, port: int, interval_s: float = 60.0) -> MetricsPublisher:
-    return MetricsPublisher(
-        settings(), port, client=lambda: client, interval_s=interval_s, stream="host"
-    )
+@dataclass
+class Failing:
+    """A client whose calls fail with `error`, or take `takes_s`, for as long as these are set."""
+
+    client: Any
+    error: Exception | None = None
+    takes_s: float = 0.0
+    calls: int = 0
+
+    def put_log_events(self, **arguments: Any) -> Any:
+        self.calls += 1
+        time.sleep(self.takes_s)
+        if self.error is not None:
+            raise self.error
+        return self.client.put_log_events(**arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.client, name)
 
 
-def test_a_page_becomes_events() -> None:
-    """One event for each set of labels, which are its dimensions; NaN is left out."""
-    events = [json.loads(event) for event in to_events(parse_metrics(PAGE), "Triton", 7)]
-    model, machine = events
-    assert model == {
-        "_aws": {
-            "Timestamp": 7,
-            "CloudWatchMetrics": [
-                {
-                    "Namespace": "Triton",
-                    "Dimensions": [["model", "version"]],
-                    "Metrics": [
-                        {"Name": "nv_inference_count"},
-                        {"Name": "nv_inference_request_duration_us"},
-                    ],
-                }
-            ],
-        },
-        "model": "a",
-        "version": "1",
-        "nv_inference_count": 3.0,
-        "nv_inference_request_duration_us": 41.0,
+def client_error(code: str, status: int = 400) -> ClientError:
+    metadata: Any = {"HTTPStatusCode": status}
+    return ClientError({"Error": {"Code": code}, "ResponseMetadata": metadata}, "PutLogEvents")
+
+
+def summed(logs: Any) -> CloudWatchMetrics:
+    return metrics_of(read_events(logs, "/endpoint"), "Merlin")
+
+
+def invocations(found: CloudWatchMetrics, name: str) -> float:
+    model = {"target_model": f"{name}.tar.gz", "model_name": name, "code": "200"}
+    return found.of("serve_invocations_total", **FIXED, **model).sum
+
+
+def triton_count(found: CloudWatchMetrics, name: str) -> float:
+    model = {"target_model": f"{name}.tar.gz", "model_name": name, "version": "1"}
+    return found.of("nv_inference_count", **FIXED, **model).sum
+
+
+async def test_what_is_summed_is_what_was_asked(logs: Any) -> None:
+    """Over several publications, of counters, histograms and gauges, ours and tritonserver's."""
+    instance = Instance(triton={})
+    publisher = instance.publisher(logs)
+    instance.load("a")
+    for times, seconds in ((3, 0.02), (0, 0.0), (4, 0.3), (1, 0.02)):
+        instance.invoke("a", times, seconds)
+        await publisher.publish()
+    found = summed(logs)
+    assert invocations(found, "a") == triton_count(found, "a") == 8
+    part = {"target_model": "a.tar.gz", "part": "total"}
+    total = found.of("serve_invocation_seconds", **FIXED, **part)
+    assert total.sample_count == 8
+    assert total.sum == pytest.approx(4 * 0.02 + 4 * 0.3)
+    assert sorted(total.values)[3:5] == [pytest.approx(0.02), pytest.approx(0.3)]
+    assert found.of("serve_memory_free_bytes", **FIXED).last == 1e9
+    model = {"target_model": "a.tar.gz", "model_name": "a"}
+    assert found.of("serve_request_bytes_total", **FIXED, **model).sum == 80
+    assert found.of("serve_invocations_in_flight", **FIXED, **model).sample_count == 4
+
+
+async def test_where_nothing_happened_no_counter_is_sent(logs: Any) -> None:
+    """A metric that is sent is paid for."""
+    instance = Instance()
+    instance.load("a")
+    await instance.publisher(logs).publish()
+    assert summed(logs).names() == {
+        "serve_memory_free_bytes",
+        "serve_invocations_in_flight",
+        "serve_model_memory_bytes",
     }
-    assert machine["_aws"]["CloudWatchMetrics"][0]["Dimensions"] == [[]]
-    assert machine["nv_cpu_memory_total_bytes"] == 1024
 
 
-def test_no_event_has_more_metrics_than_the_format_allows() -> None:
-    """100 in one event; the rest goes into the next."""
-    page = "".join(f"# TYPE m{n} gauge\nm{n} {n}\n" for n in range(250))
-    events = [json.loads(event) for event in to_events(parse_metrics(page), "n", 0)]
-    sizes = [len(event["_aws"]["CloudWatchMetrics"][0]["Metrics"]) for event in events]
-    assert sizes == [100, 100, 50]
+async def test_models_come_and_go_between_publications(logs: Any) -> None:
+    """The last numbers of one that left are sent; one that comes back is not counted twice."""
+    instance = Instance()
+    publisher = instance.publisher(logs)
+    instance.load("a")
+    instance.invoke("a", 2)
+    await publisher.publish()
+    instance.invoke("a", 5)
+    instance.loaded.remove("a")
+    instance.load("b")  # and leaves before the next
+    instance.invoke("b", 7)
+    instance.loaded.remove("b")
+    for _ in range(3):
+        await publisher.publish()
+    instance.load("a")
+    instance.invoke("a", 1)
+    await publisher.publish()
+    found = summed(logs)
+    assert (invocations(found, "a"), invocations(found, "b")) == (8, 7)
 
 
-async def test_missing_group_and_stream_are_created(logs: Any, metrics_port: int) -> None:
-    """Whether the group was there or not; then the events are sent again."""
-    with Stubber(logs) as aws:
-        events = {**NAMES, "logEvents": ANY}
-        aws.add_client_error("put_log_events", "ResourceNotFoundException", expected_params=events)
-        aws.add_client_error("create_log_group", "ResourceAlreadyExistsException")
-        aws.add_response("create_log_stream", {}, NAMES)
-        aws.add_response("put_log_events", {}, events)
-        aws.add_response("put_log_events", {}, events)
-        both = publisher(logs, metrics_port)
-        await asyncio.to_thread(both.publish)
-        await asyncio.to_thread(both.publish)
-        aws.assert_no_pending_responses()
+async def test_a_model_that_was_forgotten_counts_anew(logs: Any) -> None:
+    """After a thousand others its meter is another one, which may have more than the old one."""
+    instance = Instance()
+    publisher = instance.publisher(logs)
+    instance.load("a")
+    instance.invoke("a", 2)
+    await publisher.publish()
+    instance.loaded.remove("a")
+    for number in range(1_001):
+        instance.metrics.meters.begin(f"other{number}")
+    await publisher.publish()
+    instance.load("a")
+    instance.invoke("a", 3)
+    await publisher.publish()
+    assert invocations(summed(logs), "a") == 5
 
 
-async def test_a_failure_is_logged_once_for_each_kind(
-    logs: Any, metrics_port: int, caplog: pytest.LogCaptureFixture
-) -> None:
-    """And nothing is raised."""
-    with Stubber(logs) as aws:
-        for code in ("AccessDeniedException", "AccessDeniedException", "ThrottlingException"):
-            aws.add_client_error("put_log_events", code)
-        failing = publisher(logs, metrics_port)
-        for _ in range(3):
-            await asyncio.to_thread(failing.publish)
-    kinds = [getattr(record, "failure", None) for record in caplog.records]
-    assert kinds == ["AccessDeniedException", "ThrottlingException"]
+async def test_asked_of_models_that_are_not_there(logs: Any) -> None:
+    """Empty labels are no dimensions: CloudWatch takes none."""
+    instance = Instance()
+    instance.metrics.invoked(InvocationRecord("x", status=404, seconds=1.0), of_loaded=False)
+    await instance.publisher(logs).publish()
+    assert summed(logs).of("serve_invocations_total", **FIXED, code="404").sum == 1
 
 
-def test_a_tritonserver_that_is_away_is_a_failure_like_others(
+async def test_a_restart_of_tritonserver_takes_nothing_away(logs: Any) -> None:
+    """Its counters begin anew; between its two lives its page does not come."""
+    instance = Instance(triton={})
+    publisher = instance.publisher(logs)
+    instance.load("a")
+    instance.invoke("a", 10)
+    await publisher.publish()
+    instance.triton = None
+    await publisher.publish()
+    instance.triton = {"a": 4}
+    await publisher.publish()
+    assert triton_count(summed(logs), "a") == 14
+
+
+async def test_a_page_that_does_not_come_once_is_no_restart(
     logs: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Between two lives of tritonserver nobody answers."""
-    publisher(logs, 1).publish()
-    assert "metrics were not published" in caplog.text
+    """What was counted before is not counted again; that it did not come is logged once."""
+    instance = Instance(triton={"a": 4})
+    publisher = instance.publisher(logs)
+    instance.load("a")
+    for page in ({"a": 4}, None, None, {"a": 6}):
+        instance.triton = page
+        await publisher.publish()
+    assert triton_count(summed(logs), "a") == 6
+    failures = [getattr(record, "failure", None) for record in caplog.records]
+    assert failures == ["NoTritonserver"]
 
 
-async def test_it_publishes_until_it_is_cancelled(logs: Any, metrics_port: int) -> None:
-    """Again and again, by its interval."""
-    with Stubber(logs) as aws:
-        aws.add_response("put_log_events", {})
-        aws.add_response("put_log_events", {})
-        task = asyncio.create_task(publisher(logs, metrics_port, interval_s=0.01).run())
-        await until(lambda: _is_used_up(aws))
-        task.cancel()
-        await asyncio.wait({task})
-
-
-def _is_used_up(aws: Stubber) -> bool:
-    """Whether everything that was expected has come."""
-    try:
-        aws.assert_no_pending_responses()
-    except AssertionError:
-        return False
-    return True
-
-
-async def test_the_page_is_fetched_without_a_proxy(
-    metrics_port: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("error", "calls"),
+    [
+        (client_error("ThrottlingException"), 3),
+        (client_error("InternalFailure", 500), 3),
+        (OSError("no route to host"), 3),
+        (client_error("AccessDeniedException"), 1),
+    ],
+)
+async def test_a_cloudwatch_that_recovers_has_all_of_it(
+    logs: Any, error: Exception, calls: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A proxy in the environment is for the world outside, not for loopback."""
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
-    page = await asyncio.to_thread(scrape, f"http://127.0.0.1:{metrics_port}/metrics")
-    assert 'nv_inference_request_success{model="a",version="1"} 3' in page
+    """What could not be sent waits; tries are bounded, and logged once for each kind."""
+    instance, failing = Instance(), Failing(logs, error)
+    publisher = instance.publisher(failing)
+    instance.load("a")
+    for times in (1, 2):
+        instance.invoke("a", times)
+        await publisher.publish()
+    assert failing.calls == 2 * calls
+    assert len(caplog.records) == 2  # no page, and this
+    assert instance.own("serve_cloudwatch_events_total") == 0
+    failing.error = None
+    instance.invoke("a", 4)
+    await publisher.publish()
+    found = summed(logs)
+    assert invocations(found, "a") == 7
+    part = {"target_model": "a.tar.gz", "part": "total"}
+    assert found.of("serve_invocation_seconds", **FIXED, **part).sample_count == 7
+    sent = len(read_events(logs, "/endpoint"))
+    assert instance.own("serve_cloudwatch_events_total") == sent
+    for reason in ("full", "refused"):
+        assert instance.own("serve_cloudwatch_dropped_events_total", reason=reason) == 0
 
 
-def test_failures_are_told_apart_by_code_or_type() -> None:
-    """AWS's errors are all ClientErrors."""
-    assert failure_kind(OSError()) == "OSError"
+async def test_a_failure_is_healed_within_a_publication(logs: Any) -> None:
+    """The second try goes well: nobody waits for the next minute."""
+    instance = Instance()
+    failing = Failing(logs, client_error("ThrottlingException"))
+    publisher = MetricsPublisher(
+        settings(), instance.metrics, instance.sources(), client=lambda: failing, backoff_s=(0.5,)
+    )
+    task = asyncio.ensure_future(publisher.publish())
+    await until(lambda: failing.calls == 1)
+    failing.error = None
+    await task
+    assert summed(logs).names()
 
 
-def test_boto3_is_not_imported_before_it_is_used() -> None:
-    """Who does not publish does not pay for it."""
-    code = "import sys, container.telemetry.cloudwatch; sys.exit('boto3' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=60).returncode == 0
+async def test_events_that_are_refused_hold_up_no_others(logs: Any) -> None:
+    """They are given up and counted; what comes after is sent."""
+    instance = Instance()
+    failing = Failing(logs, client_error("InvalidParameterException"))
+    publisher = instance.publisher(failing)
+    await publisher.publish()
+    assert failing.calls == 1
+    refused = instance.own("serve_cloudwatch_dropped_events_total", reason="refused")
+    assert refused == 1
+    failing.error = None
+    await publisher.publish()
+    found = summed(logs)
+    dropped = found.of("serve_cloudwatch_dropped_events_total", **FIXED, reason="refused")
+    assert dropped.sum == 1
+
+
+async def test_what_a_queue_has_no_room_for_is_counted(logs: Any) -> None:
+    """The newest are kept: 2 of 8 models' numbers."""
+    instance = Instance()
+    publisher = instance.publisher(logs, queue=EventQueue(most_events=2))
+    await publisher.publish()
+    for number in range(8):
+        instance.load(f"m{number}")
+    before = len(read_events(logs, "/endpoint"))
+    await publisher.publish()
+    assert len(read_events(logs, "/endpoint")) == before + 2
+    assert instance.own("serve_cloudwatch_events_total") == before + 2
+    dropped = instance.own("serve_cloudwatch_dropped_events_total", reason="full")
+    assert dropped == 8 + 1 - 2  # 8 models, and what has no labels
+
+
+async def test_the_last_publication_has_the_last_minute(logs: Any) -> None:
+    """Behind one that is under way when the container stops."""
+    instance, failing = Instance(), Failing(logs, takes_s=0.3)
+    publisher = instance.publisher(failing, interval_s=0.01)
+    instance.load("a")
+    instance.invoke("a", 1)
+    running = asyncio.ensure_future(publisher.run())
+    await until(lambda: failing.calls == 1)
+    running.cancel()
+    instance.invoke("a", 2)
+    await publisher.finish(1.5)
+    assert invocations(summed(logs), "a") == 3
+
+
+@pytest.mark.parametrize("knobs", [{"takes_s": 1.5}, {"error": OSError()}])
+async def test_the_last_publication_has_a_bound(
+    logs: Any, knobs: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A container that stops is not held up; that numbers are lost is logged."""
+    publisher = Instance().publisher(Failing(logs, **knobs))
+    began = time.monotonic()
+    await publisher.finish(0.2)
+    assert time.monotonic() - began < 1.0
+    assert "the last metrics were lost" in caplog.text
+
+
+async def test_a_tritonserver_that_hangs_takes_not_the_last_of_ours(logs: Any) -> None:
+    """Its page gets half of the time."""
+    instance = Instance(triton={}, triton_takes_s=30.0)
+    instance.load("a")
+    instance.invoke("a", 3)
+    await instance.publisher(logs).finish(1.0)
+    assert invocations(summed(logs), "a") == 3
+
+
+async def test_it_publishes_until_it_is_cancelled(logs: Any) -> None:
+    """Again and again, by its interval, whatever its sources raise."""
+    instance = Instance()
+    failing = Failing(logs)
+    task = asyncio.create_task(instance.publisher(failing, interval_s=0.01).run())
+    await until(lambda: failing.calls >= 3)
+    task.cancel()
+    await asyncio.wait({task})
+
+
+async def test_sources_that_fail_stop_nothing(logs: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Their failure is logged once."""
+
+    async def failing() -> CollectorRegistry:
+        raise OSError("no descriptor")
+
+    sources: Sources = Sources(dict, lambda: ({}, {}), failing, _no_page)
+    publisher = MetricsPublisher(settings(), Metrics(), sources, client=lambda: logs)
+    await publisher.publish()
+    await publisher.publish()
+    failures = [getattr(record, "failure", None) for record in caplog.records]
+    assert failures.count("OSError") == 1
+
+
+async def _no_page() -> str:
+    return ""

@@ -1,0 +1,191 @@
+"""PURE. One form for all numbers that are published, whoever counts them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from serve.telemetry.exposition import (
+    ANSWER_BYTES,
+    IN_FLIGHT,
+    INVOCATIONS,
+    MEMORY,
+    REQUEST_BYTES,
+    SECONDS,
+    SHARED_MEMORY,
+    ModelNumbers,
+)
+from serve.telemetry.meters import BUCKETS_S, PARTS, ModelMeter
+from serve.telemetry.triton_page import model_labels
+
+COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
+#: Lines of tritonserver's page that are read at once: about two milliseconds.
+_LINES_AT_ONCE = 150
+_DECLARED = re.compile(r"^# TYPE (\S+)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """A histogram. counts: of each bucket, not cumulated; one more than bounds, for the rest."""
+
+    bounds: tuple[float, ...]
+    counts: tuple[int, ...]
+    sum: float
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return sum(self.counts)
+
+
+Value = float | Distribution
+
+
+@dataclass(frozen=True)
+class Series:
+    """A number, or a histogram. key: the same for as long as the same is counted in it.
+
+    An archive's name is learned late, so that labels may change while the series goes on.
+    """
+
+    key: Hashable
+    name: str
+    kind: str
+    labels: Mapping[str, str]
+    value: Value
+
+
+class MeterKey(NamedTuple):
+    """Of a series that a meter counts: which of its numbers."""
+
+    meter: ModelMeter
+    number: str
+
+
+@dataclass(frozen=True)
+class MeterReading:
+    """What a meter, which goes on counting, had at one moment."""
+
+    meter: ModelMeter
+    target_model: str
+    codes: Mapping[int, int]
+    parts: tuple[Distribution, ...]
+    request_bytes: int
+    answer_bytes: int
+
+
+def read_meter(meter: ModelMeter) -> MeterReading:
+    """Where invocations are counted, and nowhere else: it is no moment for another thread."""
+    return MeterReading(
+        meter,
+        meter.target_model,
+        dict(meter.codes),
+        tuple(Distribution(BUCKETS_S, tuple(part.counts), part.sum_s) for part in meter.parts),
+        meter.request_bytes,
+        meter.answer_bytes,
+    )
+
+
+def of_meters(readings: Iterable[MeterReading], numbers: ModelNumbers) -> Iterator[Series]:
+    """The models' families, as the page has them. Their keys are MeterKeys."""
+    for reading in readings:
+        meter, target = reading.meter, {"target_model": reading.target_model}
+        model = {**target, "model_name": meter.model_name}
+        for code, count in reading.codes.items():
+            labels = {**model, "code": str(code)}
+            yield Series(MeterKey(meter, labels["code"]), INVOCATIONS.name, COUNTER, labels, count)
+        for part, spread in zip(PARTS, reading.parts, strict=True):
+            labels = {**target, "part": part}
+            yield Series(MeterKey(meter, part), SECONDS.name, HISTOGRAM, labels, spread)
+        for family, total in (
+            (REQUEST_BYTES, reading.request_bytes),
+            (ANSWER_BYTES, reading.answer_bytes),
+        ):
+            yield Series(MeterKey(meter, family.name), family.name, COUNTER, model, total)
+        for family, values in (
+            (IN_FLIGHT, numbers.in_flight),
+            (MEMORY, numbers.memory),
+            (SHARED_MEMORY, numbers.shared_memory),
+        ):
+            if meter.model_name in values:
+                value = values[meter.model_name]
+                yield Series(MeterKey(meter, family.name), family.name, GAUGE, model, value)
+
+
+def of_families(families: Iterable[Any]) -> Iterator[Series]:
+    """Those of prometheus_client's families, of a registry or of a page that it has read."""
+    for family in families:
+        if family.type == HISTOGRAM:
+            yield from _histograms(family)
+            continue
+        for sample in family.samples:
+            kind = COUNTER if _is_counted(family.type, sample) else GAUGE
+            labels = dict(sample.labels)
+            yield Series(_key(sample.name, labels), sample.name, kind, labels, sample.value)
+
+
+def of_triton(page: str, target_of: Callable[[str], str]) -> Iterator[Series]:
+    """Those of tritonserver's page. target_of: the archive's name for a model's name."""
+    for part in _parts(page):
+        declared = _DECLARED.findall(part)
+        for series in of_families(text_string_to_metric_families(part)):
+            labels = dict(series.labels)
+            labels.pop("namespace", None)  # where its model lies: a directory of ours
+            if "model" in labels:
+                labels |= model_labels(labels.pop("model"), target_of)
+            name = series.name
+            # The library's counters all end so; tritonserver's do not.
+            if series.kind == COUNTER and name not in declared:
+                name = name.removesuffix("_total")
+            yield Series(series.key, name, series.kind, labels, series.value)
+
+
+def _parts(page: str) -> Iterator[str]:
+    """Pages of a few lines each, which the library reads without a break. Histograms stay whole."""
+    part: list[str] = []
+    declaration = ""
+    for line in page.splitlines(keepends=True):
+        if line.startswith("# TYPE "):
+            declaration = line
+        elif len(part) >= _LINES_AT_ONCE and declaration.endswith((" counter\n", " gauge\n")):
+            yield "".join(part)
+            part = [declaration]
+        part.append(line)
+    yield "".join(part)
+
+
+def _is_counted(kind: str, sample: Any) -> bool:
+    """Of a summary its quantiles are not."""
+    return kind == COUNTER or (kind == "summary" and sample.name.endswith(("_count", "_sum")))
+
+
+def _key(name: str, labels: Mapping[str, str]) -> str:
+    """Text, of which the garbage collector need not look through tens of thousands."""
+    return "\0".join((name, *(f"{label}={value}" for label, value in sorted(labels.items()))))
+
+
+def _histograms(family: Any) -> Iterator[Series]:
+    """A histogram for each set of labels but `le`; one without its last bucket is left out."""
+    buckets: dict[str, dict[float, float]] = {}
+    sums: dict[str, float] = {}
+    labels_of: dict[str, dict[str, str]] = {}
+    for sample in family.samples:
+        labels = {name: value for name, value in sample.labels.items() if name != "le"}
+        key = _key(family.name, labels)
+        labels_of[key] = labels
+        if sample.name.endswith("_bucket"):
+            buckets.setdefault(key, {})[float(sample.labels["le"])] = sample.value
+        elif sample.name.endswith("_sum"):
+            sums[key] = sample.value
+    for key, found in buckets.items():
+        *bounds, last = sorted(found)
+        if last == float("inf") and key in sums:
+            cumulated = [0.0, *(found[bound] for bound in [*bounds, last])]
+            counts = tuple(int(more - less) for less, more in pairwise(cumulated))
+            spread = Distribution(tuple(bounds), counts, sums[key])
+            yield Series(key, family.name, HISTOGRAM, labels_of[key], spread)

@@ -1,0 +1,136 @@
+"""One form for all numbers: the meters', the registries', tritonserver's page."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Info
+from prometheus_client import Counter as PrometheusCounter
+from prometheus_client import Histogram as PrometheusHistogram
+
+from container.telemetry.series import (
+    COUNTER,
+    GAUGE,
+    HISTOGRAM,
+    Distribution,
+    of_families,
+    of_meters,
+    of_triton,
+    read_meter,
+)
+from serve.telemetry.exposition import FAMILIES, ModelNumbers
+from serve.telemetry.meters import BUCKETS_S, Meters
+from serve.telemetry.record import InvocationRecord
+
+PAGE = """\
+# HELP nv_inference_count Number of inferences
+# TYPE nv_inference_count counter
+nv_inference_count{namespace="/tmp/x",model="shop-a.step",version="1"} 3
+nv_inference_count{model="shop-a",version="1"} 4
+# TYPE nv_own_total counter
+nv_own_total 2
+# TYPE nv_energy_consumption counter
+nv_energy_consumption{gpu_uuid="G"} 1.5e+07
+# TYPE nv_cpu_utilization gauge
+nv_cpu_utilization NaN
+# TYPE nv_inference_request_summary_us summary
+nv_inference_request_summary_us{model="shop-a",quantile="0.5"} 17
+nv_inference_request_summary_us_count{model="shop-a"} 3
+nv_inference_request_summary_us_sum{model="shop-a"} 90
+# TYPE nv_first_response_ms histogram
+nv_first_response_ms_count{model="shop-a"} 6
+nv_first_response_ms_sum{model="shop-a"} 700
+nv_first_response_ms_bucket{model="shop-a",le="100"} 1
+nv_first_response_ms_bucket{model="shop-a",le="500"} 5
+nv_first_response_ms_bucket{model="shop-a",le="+Inf"} 6
+"""
+
+
+def test_tritonservers_page_is_taken_apart() -> None:
+    """Its models by archive, model and step; its counters under their own names."""
+    found = list(of_triton(PAGE, lambda name: f"{name}.tar.gz"))
+    shop = {"target_model": "shop-a.tar.gz", "model_name": "shop-a"}
+    entry = {**shop, "step": ""}
+    by_name = [(each.name, each.kind, each.labels, each.value) for each in found]
+    assert by_name[:4] == [
+        ("nv_inference_count", COUNTER, {**shop, "step": "step", "version": "1"}, 3),
+        ("nv_inference_count", COUNTER, {**entry, "version": "1"}, 4),
+        ("nv_own_total", COUNTER, {}, 2),
+        ("nv_energy_consumption", COUNTER, {"gpu_uuid": "G"}, 1.5e7),
+    ]
+    assert by_name[5:] == [
+        ("nv_inference_request_summary_us", GAUGE, {**entry, "quantile": "0.5"}, 17),
+        ("nv_inference_request_summary_us_count", COUNTER, entry, 3),
+        ("nv_inference_request_summary_us_sum", COUNTER, entry, 90),
+        ("nv_first_response_ms", HISTOGRAM, entry, Distribution((100.0, 500.0), (1, 4, 1), 700)),
+    ]
+
+
+def test_a_page_of_many_models_is_read_whole() -> None:
+    """It is read in parts, between which others get their turn; what belongs together stays so."""
+    kinds = {"a": "counter", "b_total": "counter", "c": "gauge"}
+    rows = {name: [f'{name}{{model="m{n}"}} {n}\n' for n in range(1000)] for name in kinds}
+    buckets = [f'h_bucket{{le="{n}.0"}} {n}\n' for n in range(400)]
+    page = "".join(
+        f"# HELP {name} x\n# TYPE {name} {kind}\n" + "".join(rows[name])
+        for name, kind in kinds.items()
+    )
+    page += "# TYPE h histogram\n" + "".join(buckets) + 'h_bucket{le="+Inf"} 400\nh_sum 7\n'
+    found = list(of_triton(page, lambda name: name))
+    read = [(each.name, each.labels["model_name"], each.value) for each in found[:-1]]
+    assert read == [(name, f"m{n}", n) for name in kinds for n in range(1000)]
+    histogram = found[-1].value
+    assert isinstance(histogram, Distribution)
+    assert (len(histogram.bounds), histogram.count) == (400, 400)
+
+
+def test_a_series_goes_on_when_its_archive_is_named() -> None:
+    """Its key is tritonserver's own."""
+    before = [each.key for each in of_triton(PAGE, lambda name: name)]
+    after = [each.key for each in of_triton(PAGE, lambda name: f"{name}.tar.gz")]
+    assert before == after
+    assert len(set(after)) == len(after)
+
+
+def test_a_registry_is_read_as_its_page_shows_it() -> None:
+    """Counters under `_total`, histograms by their buckets, infos as gauges."""
+    registry = CollectorRegistry()
+    PrometheusCounter("loads", "x", ["result"], registry=registry).labels("loaded").inc(2)
+    histogram = PrometheusHistogram("s", "x", ["stage"], buckets=(1.0, 2.0), registry=registry)
+    for seconds in (0.5, 1.5, 1.75, 9.0):
+        histogram.labels("total").observe(seconds)
+    Info("build", "x", registry=registry).info({"python": "3"})
+    found = {each.name: each for each in of_families(registry.collect())}
+    assert set(found) == {"loads_total", "s", "build_info"}
+    assert (found["loads_total"].kind, found["loads_total"].value) == (COUNTER, 2)
+    assert found["s"].value == Distribution((1.0, 2.0), (1, 2, 1), 12.75)
+    assert found["s"].labels == {"stage": "total"}
+    assert (found["build_info"].kind, found["build_info"].labels) == (GAUGE, {"python": "3"})
+
+
+def test_a_meter_has_all_families_of_the_page() -> None:
+    """With their names and labels."""
+    meters = Meters()
+    meter = meters.begin("3fb1")
+    meter.name_target("shop.tar.gz")
+    meter.invoked(InvocationRecord("3fb1", status=200, seconds=0.7, request_bytes=5))
+    numbers = ModelNumbers({"3fb1": 1}, {"3fb1": 2}, {"3fb1": 3})
+    found = list(of_meters([read_meter(meter)], numbers))
+    families = {family.name: family for family in FAMILIES}
+    assert {each.name for each in found} == set(families)
+    assert len({each.key for each in found}) == len(found)
+    for each in found:
+        assert (each.kind, tuple(each.labels)) == (
+            families[each.name].kind,
+            families[each.name].labels,
+        )
+        assert each.labels["target_model"] == "shop.tar.gz"
+    total = next(each.value for each in found if each.labels.get("part") == "total")
+    assert isinstance(total, Distribution)
+    assert (total.bounds, total.count, total.sum) == (BUCKETS_S, 1, 0.7)
+
+
+def test_a_reading_does_not_go_on_counting() -> None:
+    """The meter does, while another thread looks at what was read."""
+    meter = Meters().begin("a")
+    reading = read_meter(meter)
+    meter.invoked(InvocationRecord("a", status=200, seconds=1.0))
+    assert (dict(reading.codes), reading.parts[0].count) == ({}, 0)
