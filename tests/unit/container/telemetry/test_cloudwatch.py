@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from prometheus_client import CollectorRegistry, Gauge
 from container.settings import Settings, read_settings
 from container.telemetry.cloudwatch import MetricsPublisher
 from container.telemetry.event_queue import EventQueue
+from serve.telemetry.meters import ModelMeter
 from serve.telemetry.metrics import Metrics
 from serve.telemetry.page import Sources
 from serve.telemetry.record import InvocationRecord
@@ -224,6 +226,24 @@ async def test_a_model_that_was_forgotten_counts_anew(logs: Any) -> None:
     assert invocations(summed(logs), "a") == 5
 
 
+async def test_models_that_were_forgotten_are_forgotten_here(logs: Any) -> None:
+    """A container that lives for months does not remember all that it ever had."""
+
+    def meters() -> int:
+        gc.collect()
+        return sum(isinstance(each, ModelMeter) for each in gc.get_objects())
+
+    instance, before = Instance(), meters()
+    publisher = instance.publisher(Failing(logs))
+    for number in range(1_500):
+        instance.metrics.meters.begin(f"m{number}").invoked(InvocationRecord(f"m{number}"))
+        if number in (700, 1_400):
+            await publisher.publish()
+    await publisher.publish()
+    await publisher.publish()
+    assert meters() - before <= 1_001
+
+
 async def test_asked_of_models_that_are_not_there(logs: Any) -> None:
     """Empty labels are no dimensions: CloudWatch takes none."""
     instance = Instance()
@@ -342,7 +362,9 @@ async def test_what_a_queue_has_no_room_for_is_counted(logs: Any) -> None:
 
 
 async def test_the_last_publication_has_the_last_minute(logs: Any) -> None:
-    """Behind one that is under way when the container stops."""
+    """Behind one that is under way when the container stops; nothing is sent twice."""
+    logs.create_log_group(logGroupName="/endpoint")
+    logs.create_log_stream(logGroupName="/endpoint", logStreamName="host")
     instance, failing = Instance(), Failing(logs, takes_s=0.3)
     publisher = instance.publisher(failing, interval_s=0.01)
     instance.load("a")
@@ -365,6 +387,26 @@ async def test_the_last_publication_has_a_bound(
     await publisher.finish(0.2)
     assert time.monotonic() - began < 1.0
     assert "the last metrics were lost" in caplog.text
+
+
+async def test_the_last_publication_waits_for_no_other_try(logs: Any) -> None:
+    """Neither its own nor that of the one before it, which goes first and is tried again."""
+    instance, failing = Instance(), Failing(logs, OSError())
+    publisher = MetricsPublisher(
+        settings(),
+        instance.metrics,
+        instance.sources(),
+        client=lambda: failing,
+        interval_s=0.01,
+        backoff_s=(30.0,),
+    )
+    running = asyncio.ensure_future(publisher.run())
+    await until(lambda: failing.calls == 1)
+    running.cancel()
+    began = time.monotonic()
+    await publisher.finish(5.0)
+    assert time.monotonic() - began < 1.0
+    assert failing.calls == 2
 
 
 async def test_a_tritonserver_that_hangs_takes_not_the_last_of_ours(logs: Any) -> None:
