@@ -8,6 +8,7 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import uvicorn
 from prometheus_client import CollectorRegistry
@@ -54,12 +55,17 @@ from serve.triton.client import TritonClient
 from serve.triton.hosting import Hosting
 from serve.triton.trials import Trials
 
+if TYPE_CHECKING:
+    from container.telemetry.otel import OtelTracer
+
 log = logging.getLogger(__name__)
 
 #: Of the time to stop in, what requests in flight get.
 _DRAIN_SHARE = 0.5
 #: And what the last publication of metrics gets: seconds, and no more than this share.
 _LAST_METRICS_S, _LAST_METRICS_SHARE = 2.0, 0.1
+#: And what the last spans get, with their most in seconds.
+_TRACES_SHARE, _MOST_TRACES_S = 0.08, 2.0
 
 
 class Container:
@@ -67,7 +73,7 @@ class Container:
 
     models: tells what Python models are run with, as soon as tritonserver has been found. access:
     what opens tritonserver's APIs. environment: of the processes that write tables. replace: kills
-    tritonserver so that it is started again. Raises
+    tritonserver so that it is started again. traces: where spans are sent to. Raises
     SingleModelUnusable for a single-model endpoint whose model cannot be told.
     """
 
@@ -80,11 +86,14 @@ class Container:
         access: TritonAccess,
         environment: Mapping[str, str],
         replace: Callable[[float], Awaitable[None]],
+        traces: str | None = None,
     ) -> None:
         self._settings, self._ports, self._models = settings, ports, models
         self._single_model = None if settings.multi_model else _single_model_name(settings)
         self._metrics = Metrics() if settings.metrics or settings.publish_metrics else None
-        self.telemetry = Telemetry(self._metrics)
+        self._tracer = _make_tracer(traces)
+        self._sending: asyncio.Future[None] | None = None
+        self.telemetry = Telemetry(self._metrics, self._tracer)
         self._memory = ModelMemory(serving_repository)
         self._rooms = WaitingRooms(limits.waiting(settings))
         self._crowd = Connections(limits.connections(settings))
@@ -206,6 +215,14 @@ class Container:
                 min(_LAST_METRICS_S, self._settings.shutdown_timeout * _LAST_METRICS_SHARE)
             )
         await self.triton.close()  # tritonserver waits for connections that are open
+        if self._tracer is not None:
+            most_s = min(_MOST_TRACES_S, self._settings.shutdown_timeout * _TRACES_SHARE)
+            self._sending = asyncio.ensure_future(self._tracer.close(most_s))
+
+    async def until_traces_are_sent(self) -> None:
+        """Or until their time is over, which begins with stop; tritonserver may end meanwhile."""
+        if self._sending is not None:
+            await self._sending
 
     def _app(self) -> ASGIApp:
         ping, single = PingRoute(self._health()), self._single_model
@@ -309,6 +326,15 @@ def _translation(settings: Settings) -> Translation | None:
     threshold_bytes = settings.translate_json_from
     infers = settings.inference_type == "infer"
     return Translation(threshold_bytes) if threshold_bytes and infers else None
+
+
+def _make_tracer(endpoint: str | None) -> OtelTracer | None:
+    """None where traces are off: then nothing of OpenTelemetry's SDK is imported."""
+    if endpoint is None:
+        return None
+    from container.telemetry.otel import make_tracer
+
+    return make_tracer(endpoint)
 
 
 def _no_model(_: bytes) -> str | None:

@@ -35,6 +35,7 @@ from container.machine.descriptors import raise_limit
 from container.model_environment import seen_by_models, shut_ourselves
 from container.ports import Ports, choose_ports
 from container.settings import Settings, read_settings
+from container.traces_endpoint import traces_endpoint
 from container.tritonserver.command import TritonCommand, build_command, shm_prefix_for
 from container.tritonserver.process import TritonProcess
 from container.tritonserver.runtime import ModelsPython, count_gpus, find_runtime
@@ -103,6 +104,7 @@ class _Run:
             ports = choose_ports(settings)
             listener = ending.enter_context(_bind(settings.bind_address, settings.bind_port))
             triton = asyncio.ensure_future(self._triton(ports, work_dir))
+            ending.push_async_callback(self._end_traces)
             ending.push_async_callback(self._end_triton, triton)
             make = await in_daemon_thread(_import_assembly, "imports")
             gc.freeze()  # what was imported stays: no collection need look through it
@@ -114,6 +116,7 @@ class _Run:
                 self._access,
                 seen_by_models(self._environment, settings.model_environment),
                 self._replace,
+                traces_endpoint(self._environment),
             )
             http = container.listen(listener, _BACKLOG)
             ending.push_async_callback(container.stop)
@@ -144,6 +147,10 @@ class _Run:
             await self._process.stop()
         with contextlib.suppress(ContainerError, asyncio.CancelledError):
             await running
+
+    async def _end_traces(self) -> None:
+        if self._container is not None:
+            await self._container.until_traces_are_sent()
 
     def _command(self, ports: Ports, work_dir: Path) -> TritonCommand:
         runtime = find_runtime(self._settings, work_dir, self._environment)

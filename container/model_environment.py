@@ -15,9 +15,10 @@ from typing import Literal
 ModelEnvironment = Literal["all", "clean"]
 
 #: AWS's variables hold credentials, or say where some are to be had
-#: (AWS_CONTAINER_CREDENTIALS_RELATIVE_URI, AWS_WEB_IDENTITY_TOKEN_FILE); the others are settings of
-#: this container.
-HIDDEN = ("AWS_", "SERVE_", "SAGEMAKER_TRITON_")
+#: (AWS_CONTAINER_CREDENTIALS_RELATIVE_URI, AWS_WEB_IDENTITY_TOKEN_FILE). OpenTelemetry's hold what
+#: opens the receiver of the traces (OTEL_EXPORTER_OTLP_HEADERS). The others are settings of this
+#: container.
+HIDDEN = ("AWS_", "OTEL_", "SERVE_", "SAGEMAKER_TRITON_")
 
 PR_SET_DUMPABLE = 4  # linux/prctl.h
 

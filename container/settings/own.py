@@ -227,7 +227,7 @@ class OwnSettings:
         "SERVE_MODEL_ENVIRONMENT",
         default="",
         meaning="what of the container's environment models see: `all`, or `clean`: no `AWS_*`, no"
-        " `SERVE_*`, no `SAGEMAKER_TRITON_*`",
+        " `OTEL_*`, no `SERVE_*`, no `SAGEMAKER_TRITON_*`",
         parser=one_of("all", "clean"),
         shown="`clean` in multi-model mode, else `all`",
     )

@@ -19,6 +19,7 @@ from pathlib import Path
 from container.model_environment import seen_by_models
 from container.ports import LOOPBACK, Ports
 from container.settings import Settings
+from container.traces_endpoint import traces_endpoint
 from container.tritonserver.runtime import GRPC_RESTRICTED, HTTP_RESTRICTED, TritonRuntime
 from serve.triton.access import GRPC_KEY, HTTP_HEADER, TritonAccess
 
@@ -47,6 +48,9 @@ CONTROL = (
     "logging",
     "metadata",
 )
+_TRACES = "--trace-config=opentelemetry,"
+#: Of one export, as tritonserver reads it: its stop waits for those that are left, a few at most.
+_EXPORT_TIMEOUT = "500ms"
 _FORWARDED = "--http-header"  # --http-header-forward-pattern
 
 
@@ -89,11 +93,15 @@ def build_command(
         *_logging(settings),
         *_gpu_limits(settings.model_load_gpu_limit, gpu_count),
         *(_restrictions(settings, runtime, access) if access else ()),
+        *_traces(settings, runtime, traces_endpoint(environment)),
         *settings.additional_args,
     )
     seen = seen_by_models(environment, settings.model_environment)
     hidden = (access.control, access.inference) if access else ()
-    return TritonCommand(argv, _environment(runtime, seen), shm_prefix, hidden)
+    child = _environment(runtime, seen)
+    if any(argument.startswith(_TRACES) for argument in argv):
+        _bound_exports(child, environment)
+    return TritonCommand(argv, child, shm_prefix, hidden)
 
 
 def exit_timeout_s(shutdown_timeout: float) -> int:
@@ -168,6 +176,21 @@ def _restrictions(
         yield f"--{GRPC_RESTRICTED}={shut}:{GRPC_KEY}={access.control}"
 
 
+def _traces(settings: Settings, runtime: TritonRuntime, endpoint: str | None) -> Iterator[str]:
+    """Spans of its own, of what bears a traceparent and of nothing else: so says a rate of 0.
+
+    Left to the additional arguments if they say a word about tracing. An endpoint with a password
+    is not handed to it: the models would see it on its command line.
+    """
+    if endpoint is None or not runtime.traces or "@" in endpoint:
+        return
+    if not any(argument.startswith("--trace-") for argument in settings.additional_args):
+        yield "--trace-config=mode=opentelemetry"
+        yield f"{_TRACES}url={endpoint}"
+        yield "--trace-config=rate=0"
+        yield "--trace-config=level=TIMESTAMPS"
+
+
 def _names(arguments: Sequence[str], flag: str) -> bool:
     return any(argument.partition("=")[0] == f"--{flag}" for argument in arguments)
 
@@ -206,6 +229,13 @@ def _own_bins(runtime: TritonRuntime, environment: Mapping[str, str]) -> frozens
     active = environment.get("VIRTUAL_ENV")
     bins = {str(Path(active, "bin"))} if active else set()
     return frozenset(bins | ({str(runtime.server_bin)} if runtime.server_bin else set()))
+
+
+def _bound_exports(child: dict[str, str], environment: Mapping[str, str]) -> None:
+    """A receiver that is slow may not hold up tritonserver's end, unless somebody wants it so."""
+    ours, common = "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT"
+    if not (environment.get(ours) or environment.get(common)):
+        child[ours] = _EXPORT_TIMEOUT
 
 
 def _lead(

@@ -24,6 +24,7 @@ from pathlib import Path
 from container.errors import RuntimeNotFound, RuntimeUnusable
 from container.machine.die_with_parent import die_with_parent
 from container.settings import Settings
+from container.traces_endpoint import traces_endpoint
 from container.tritonserver.stub import (
     STUB,
     check_numpy,
@@ -48,6 +49,10 @@ PYTHON_BASED = re.compile(rb"PythonBasedBackend|Python backend based backend")
 #: Flags that shut APIs: over HTTP from about 2.40 on (2.41 has it, 2.39 does not), over gRPC from
 #: 2.33 at the latest.
 HTTP_RESTRICTED, GRPC_RESTRICTED = "http-restricted-api", "grpc-restricted-protocol"
+
+#: In the program of a tritonserver that reads the header, so that its spans are of its caller's
+#: trace (2.51 does; 2.36 knows the mode and sends nothing).
+TRACEPARENT = re.compile(rb"traceparent")
 
 _QUESTION = """
 import json, sys, sysconfig
@@ -106,7 +111,8 @@ class TritonRuntime:
 
     `bin_path` goes first on PATH and `library_path` first on LD_LIBRARY_PATH; `server_bin`, our
     own server's virtual environment, leaves PATH. `stand_ins` are the backends that ours play.
-    `restricts`: the flags that shut APIs, as far as it has them.
+    `restricts`: the flags that shut APIs, as far as it has them. `traces`: whether its spans join
+    the trace that a request belongs to; False where nobody asks for traces.
     """
 
     executable: Path
@@ -118,6 +124,7 @@ class TritonRuntime:
     backend_python: BackendPython | None
     stand_ins: tuple[str, ...]
     restricts: frozenset[str] = frozenset()
+    traces: bool = False
 
 
 def find_runtime(
@@ -152,6 +159,7 @@ def find_runtime(
         backend_python=python,
         stand_ins=stand_ins,
         restricts=restricting_flags(executable),
+        traces=traces_endpoint(environment) is not None and _contains(executable, TRACEPARENT),
     )
 
 

@@ -240,6 +240,8 @@ class _Protocol(BoundedProtocol):
         record.request_bytes = exchange.size
         if self.telemetry.wants_target(record):
             self.telemetry.learn_target(exchange.model_name, target_model(exchange.headers))
+        if self.telemetry.tracer is not None:
+            exchange.headers = self.telemetry.tracer.begin(record, exchange.headers)
         return record
 
     def _is_wanted(self) -> bool:

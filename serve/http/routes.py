@@ -141,9 +141,8 @@ class InvokeRoute:
         held = HeldBody(self._rooms, name, self._largest_body)
         try:
             body = await self._read_body(name, scope, receive, held)
-            request = InvocationRequest(
-                scope["headers"], body, held=held, record=self._record(name, scope, body)
-            )
+            record = self._record(name, scope, body)
+            request = InvocationRequest(scope["headers"], body, held=held, record=record)
             scope.setdefault("extensions", {})[EXTENSION] = request
             if self._invocation.streams:
                 answering = self._send_stream(
@@ -161,6 +160,8 @@ class InvokeRoute:
         record = InvocationRecord(name, began=time.monotonic(), request_bytes=sum(map(len, body)))
         if self._telemetry.wants_target(record):
             self._telemetry.learn_target(name, target_model(scope["headers"]))
+        if self._telemetry.tracer is not None:
+            scope["headers"] = self._telemetry.tracer.begin(record, scope["headers"])
         return record
 
     async def _tell(self, record: InvocationRecord, answering: Coroutine[Any, Any, None]) -> None:

@@ -263,7 +263,7 @@ class Invocation:
 
         The limit of an invocation is for all of it: both tries, and the reload between them.
         """
-        began = time.monotonic()
+        began = request.record.triton_began = time.monotonic()
         try:
             return await self._try_twice(model, request, send, deadline, said)
         finally:

@@ -204,14 +204,15 @@ class Lifecycle:
 
         Raises ModelNotLoaded; TritonTimeout when it is still held, and then it is listed again.
         """
+        began = time.monotonic()
         try:
             await self._unload(name)
         except CallerError:  # there was nothing to unload
             raise
-        except ServeError:
-            self._telemetry.unloaded(failed=True)
+        except ServeError as error:
+            self._telemetry.unloaded(name, began, error)
             raise
-        self._telemetry.unloaded(failed=False)
+        self._telemetry.unloaded(name, began)
 
     async def _unload(self, name: str) -> None:
         started = time.monotonic()

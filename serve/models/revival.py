@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Coroutine
 from pathlib import Path
 
@@ -142,7 +143,7 @@ class Revival:
 
     async def _reload(self, model: Model, cause: str) -> None:
         """RELOADING to READY or gone; raises nothing but CancelledError. cause: of its loss."""
-        result = "postponed"
+        result, began = "postponed", time.monotonic()
         try:
             result = await self._reload_or_give_up(model)
         except asyncio.CancelledError:  # tritonserver died again; its restart calls revive_all
@@ -154,7 +155,7 @@ class Revival:
                 lacking = f"no resources to load the model {model.name} again: {error}"
                 self._registry.fail_reload(model, ResourceExhausted(lacking))
         finally:
-            self._telemetry.revived(cause, result)
+            self._telemetry.revived(model.name, began, cause, result)
 
     async def _reload_or_give_up(self, model: Model) -> str:
         """How it ended: one of REVIVAL_RESULTS."""

@@ -12,8 +12,9 @@ class InvocationRecord:
     target_model: the archive's name, as the platform says it. sentence: why it was refused. began:
     by time.monotonic. seconds: until its answer was there, or until the end of one that streams.
     waiting_s: for a place in tritonserver; translating_s: of the request and of the answer;
-    triton_s: from the first try to the last answer, with a reload between them. cold: whether its
-    model was loaded again for it.
+    triton_s: from the first try to the last answer, with a reload between them; triton_began: by
+    time.monotonic, 0 where nothing was sent. cold: whether its model was loaded again for it.
+    trace: what the tracer keeps of it.
     """
 
     model_name: str
@@ -25,8 +26,10 @@ class InvocationRecord:
     waiting_s: float = 0.0
     translating_s: float = 0.0
     triton_s: float = 0.0
+    triton_began: float = 0.0
     request_bytes: int = 0
     answer_bytes: int = 0
     cold: bool = False
     inference_id: str = ""
     trace_id: str = ""
+    trace: object = None

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import time
 
-from serve.errors import CallerError, ModelNotLoaded, ModelUnusable, Overloaded, ResourceExhausted
+from serve.errors import (
+    CallerError,
+    ModelNotLoaded,
+    ModelUnusable,
+    Overloaded,
+    ResourceExhausted,
+    ServeError,
+)
 from serve.telemetry.causes import cause_of
 from serve.telemetry.load_record import LoadRecord
 from serve.telemetry.metrics import Metrics
 from serve.telemetry.record import InvocationRecord
+from serve.telemetry.tracing import Tracer
 
 #: What a caller who had left is counted as (nginx has the number; there is none of HTTP's own).
 CALLER_LEFT = 499
@@ -18,10 +26,10 @@ _REFUSED = (CallerError, ModelNotLoaded, ModelUnusable, ResourceExhausted, Overl
 
 
 class Telemetry:
-    """One for a container. metrics: None where they are switched off."""
+    """One for a container. metrics, tracer: None where they are switched off."""
 
-    def __init__(self, metrics: Metrics | None = None) -> None:
-        self.metrics = metrics
+    def __init__(self, metrics: Metrics | None = None, tracer: Tracer | None = None) -> None:
+        self.metrics, self.tracer = metrics, tracer
 
     # -- invocations: the hot path
 
@@ -39,6 +47,8 @@ class Telemetry:
             self.metrics.invoked(record, of_loaded=not isinstance(error, ModelNotLoaded))
             if error is not None and status != CALLER_LEFT:
                 self.metrics.refused(cause_of(error))
+        if self.tracer is not None:
+            self.tracer.invoked(record)
 
     def wants_target(self, record: InvocationRecord) -> bool:
         """Whether the archive's name is still to be learned, if the request says it."""
@@ -60,21 +70,28 @@ class Telemetry:
             self.metrics.loaded(record)
             if error is not None:
                 self.metrics.refused(cause_of(error))
+        if self.tracer is not None:
+            self.tracer.loaded(record)
 
     def begin_model(self, record: LoadRecord) -> None:
         """The model can be invoked from now on: what is asked of it is counted."""
         if self.metrics is not None:
             self.metrics.meters.begin(record.model_name).name_target(record.target_model)
 
-    def unloaded(self, *, failed: bool) -> None:
-        """An unload has ended."""
+    def unloaded(self, model_name: str, began: float, error: ServeError | None = None) -> None:
+        """An unload has ended that began then, by time.monotonic."""
         if self.metrics is not None:
-            self.metrics.unloaded("failed" if failed else "unloaded")
+            self.metrics.unloaded("failed" if error is not None else "unloaded")
+        if self.tracer is not None:
+            self.tracer.told("unload", model_name, began, str(error or ""))
 
-    def revived(self, cause: str, result: str) -> None:
+    def revived(self, model_name: str, began: float, cause: str, result: str) -> None:
         """A model was loaded again, or not: metrics.REVIVAL_CAUSES and REVIVAL_RESULTS."""
         if self.metrics is not None:
             self.metrics.revived(cause, result)
+        if self.tracer is not None:
+            why = "" if result == "revived" else f"it was {result.replace('_', ' ')}; see the log"
+            self.tracer.told("revival", model_name, began, why, cause=cause, result=result)
 
     def restarted(self) -> None:
         """tritonserver was started again."""

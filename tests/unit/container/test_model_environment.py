@@ -16,6 +16,7 @@ ENVIRONMENT = {
     "AWS_REGION": "eu-west-1",
     "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": "/v2/credentials/1",
     "AWS_SECRET_ACCESS_KEY": "x",
+    "OTEL_EXPORTER_OTLP_HEADERS": "api-key=x",
     "SERVE_WORK_DIR": "/work",
     "SAGEMAKER_TRITON_ADDITIONAL_ARGS": "--x",
 }

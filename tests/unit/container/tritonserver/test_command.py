@@ -38,10 +38,11 @@ def build(
     gpu_count: int = 0,
     restricts: tuple[str, ...] = (),
     access: TritonAccess | None = None,
+    traces: bool = False,
 ) -> TritonCommand:
     return build_command(
         read_settings(environment or {}),
-        replace(RUNTIME, restricts=frozenset(restricts)),
+        replace(RUNTIME, restricts=frozenset(restricts), traces=traces),
         ports,
         Path("/w/repository"),
         inherited or {},
@@ -225,3 +226,44 @@ def test_models_see_a_clean_environment_where_tenants_differ() -> None:
     ):
         env = build(environment, inherited=inherited).env
         assert {key: value for key, value in env.items() if key in inherited} == expected
+
+
+ENDPOINT = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318"}
+EXPORT_TIMEOUT = "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT"
+
+
+def traced(command: TritonCommand) -> list[str]:
+    """Its arguments about traces."""
+    return [argument for argument in command.argv if argument.startswith("--trace")]
+
+
+def test_traces() -> None:
+    """Spans of what bears a context only: the rate is that of what bears none."""
+    command = build(inherited=ENDPOINT, traces=True)
+    assert traced(command) == [
+        "--trace-config=mode=opentelemetry",
+        "--trace-config=opentelemetry,url=http://c:4318/v1/traces",
+        "--trace-config=rate=0",
+        "--trace-config=level=TIMESTAMPS",
+    ]
+    assert command.env[EXPORT_TIMEOUT] == "500ms"
+
+
+@pytest.mark.parametrize("variable", [EXPORT_TIMEOUT, "OTEL_EXPORTER_OTLP_TIMEOUT"])
+def test_a_timeout_of_ones_own(variable: str) -> None:
+    command = build(inherited={**ENDPOINT, variable: "7"}, traces=True)
+    assert command.env.get(EXPORT_TIMEOUT) == ("7" if variable == EXPORT_TIMEOUT else None)
+
+
+def test_no_traces() -> None:
+    """Off; of a version without; with a password; and where the arguments say it themselves."""
+    own = {"SAGEMAKER_TRITON_ADDITIONAL_ARGS": "--trace-config level=OFF"}
+    with_password = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://me:secret@c"}
+    commands = [
+        build(traces=True),
+        build(inherited=ENDPOINT),
+        build(inherited=with_password, traces=True),
+        build(own, inherited=ENDPOINT, traces=True),
+    ]
+    assert [traced(command) for command in commands] == [[], [], [], ["--trace-config"]]
+    assert not any(EXPORT_TIMEOUT in command.env for command in commands)

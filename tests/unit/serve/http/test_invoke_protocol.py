@@ -38,6 +38,18 @@ async def test_an_invocation(served: Served, request_: bytes, through_asgi: bool
         assert await wire.is_closed()
 
 
+@pytest.mark.parametrize("name", ["m", "%6d"])
+async def test_without_traces_a_callers_trace_passes(served: Served, name: str) -> None:
+    """As any other header does."""
+    wire = await served.connect()
+    await wire.send(post(name, headers="traceparent: its own\r\ntracestate: a=1\r\n"))
+    assert (await wire.answer())[0] == 200
+    ((_, request),) = served.forwarding.asked
+    headers = list(request.headers)
+    assert (b"traceparent", b"its own") in headers
+    assert (b"tracestate", b"a=1") in headers
+
+
 async def test_expect(served: Served) -> None:
     """A caller that waits to be told to go on is told."""
     wire = await served.connect()

@@ -1,0 +1,271 @@
+"""Spans of invocations and loads by OpenTelemetry's SDK; imported only where traces are on.
+
+A span is made when what it tells of has ended, out of the record's numbers and after the answer was
+written. Only an invocation's own is begun with it: its ids go on to tritonserver. Spans wait in a
+bounded queue, which a thread of the SDK's empties; what does not fit is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+from opentelemetry.trace import Span, SpanKind, StatusCode, TraceState
+from opentelemetry.util.types import AttributeValue
+
+from serve.http.messages import target_model
+from serve.telemetry.load_record import LoadRecord
+from serve.telemetry.record import InvocationRecord
+from serve.telemetry.trace_context import (
+    TRACEPARENT,
+    TRACESTATE,
+    read_context,
+    without_context,
+    write_traceparent,
+)
+from serve.telemetry.tracing import Headers
+from serve.threads import in_daemon_thread
+
+_log = logging.getLogger(__name__)
+SERVICE = "merlin-sagemaker"
+#: Characters of a sentence that a span holds.
+_LONGEST_SENTENCE = 1024
+#: Different messages of the SDK that are logged, each once.
+_MOST_MESSAGES = 20
+_NS = 1_000_000_000
+_SAMPLED = trace.TraceFlags.SAMPLED
+
+
+def make_tracer(endpoint: str) -> OtelTracer | None:
+    """The tracer; None, and a line in the log, where the SDK cannot be set up.
+
+    Everything but the endpoint the SDK reads from the environment: sampler, queue, headers.
+    """
+    _hear_once(logging.getLogger("opentelemetry"))
+    try:
+        ids = _Ids()
+        # Neither the global provider, which FastAPI would make spans for, nor an end of its own.
+        provider = TracerProvider(resource=_resource(), id_generator=ids, shutdown_on_exit=False)
+        provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint)))
+    except Exception as error:  # a variable that it cannot read, no thread to be had
+        _log.error("there will be no traces: %s", error or type(error).__name__)
+        return None
+    return OtelTracer(provider, ids)
+
+
+@dataclass(slots=True)
+class _Begun:
+    """An invocation's span, the id of the one that tells of tritonserver, and the clocks' gap."""
+
+    span: Span
+    triton_id: int
+    shift_ns: int
+
+
+class OtelTracer:
+    """serve.telemetry.tracing.Tracer; used in the event loop's thread only."""
+
+    def __init__(self, provider: TracerProvider, ids: _Ids) -> None:
+        self._provider, self._ids = provider, ids
+        self._tracer = provider.get_tracer("merlin-sagemaker")
+
+    def begin(self, record: InvocationRecord, headers: Headers) -> Headers:
+        """Begin the invocation's span, below its caller's; the headers for tritonserver."""
+        shift_ns = _shift_ns()
+        span = self._tracer.start_span(
+            "invocation",
+            _parent(headers),
+            SpanKind.SERVER,
+            start_time=_ns(record.began) + shift_ns,
+        )
+        if not record.target_model:
+            record.target_model = target_model(headers)
+        context = span.get_span_context()
+        begun = _Begun(span, self._ids.generate_span_id(), shift_ns)
+        record.trace, record.trace_id = begun, f"{context.trace_id:032x}"
+        onward = without_context(headers)
+        if context.trace_flags & _SAMPLED:  # tritonserver traces whatever bears a context
+            parent = write_traceparent(context.trace_id, begun.triton_id, context.trace_flags)
+            onward.append((TRACEPARENT, parent))
+            if context.trace_state:
+                onward.append((TRACESTATE, context.trace_state.to_header().encode()))
+        return onward
+
+    def invoked(self, record: InvocationRecord) -> None:
+        """Make the spans, once the answer has been written."""
+        begun = record.trace
+        if isinstance(begun, _Begun) and begun.span.is_recording():
+            asyncio.get_running_loop().call_soon(self._tell_invocation, record, begun)
+
+    def loaded(self, record: LoadRecord) -> None:
+        """A load's span, and its stages below it."""
+        shift_ns = _shift_ns()
+        attributes = {
+            "model_name": record.model_name,
+            "target_model": record.target_model,
+            "result": record.result,
+        }
+        span = self._start("load", None, _ns(record.began) + shift_ns, attributes)
+        spans: dict[str, Span] = {}
+        for stage in sorted(record.stages, key=lambda stage: stage.began):
+            above = spans.get("publish", span) if stage.name == "tables" else span
+            began_ns = _ns(stage.began) + shift_ns
+            spans[stage.name] = self._start(stage.name, above, began_ns)
+        for stage in record.stages:
+            spans[stage.name].end(_ns(stage.began + stage.seconds) + shift_ns)
+        _note_error(span, record.sentence)
+        span.end(_ns(record.began + record.seconds) + shift_ns)
+
+    def told(self, name: str, model_name: str, began: float, sentence: str, **facts: str) -> None:
+        """One span, which ends now."""
+        attributes = {"model_name": model_name, **facts}
+        span = self._start(name, None, _ns(began) + _shift_ns(), attributes)
+        _note_error(span, sentence)
+        span.end(time.time_ns())
+
+    async def close(self, most_s: float) -> None:
+        """Send what is left, for most_s seconds; a receiver that is slower loses it."""
+        sending = asyncio.ensure_future(in_daemon_thread(self._provider.shutdown, "traces"))
+        done, _ = await asyncio.wait({sending}, timeout=most_s)
+        if not done:
+            _log.warning("the last spans could not be sent in %g s", most_s)
+        elif error := sending.exception():
+            _log.warning("the last spans could not be sent: %s", error)
+
+    def _tell_invocation(self, record: InvocationRecord, begun: _Begun) -> None:
+        span = begun.span
+        for name, began, seconds in _parts(record):
+            kind = SpanKind.INTERNAL
+            if name == "tritonserver":
+                self._ids.next_span, kind = begun.triton_id, SpanKind.CLIENT
+            child = self._start(name, span, _ns(began) + begun.shift_ns, {}, kind)
+            child.end(_ns(began + seconds) + begun.shift_ns)
+        span.set_attributes(_attributes(record))
+        _note_error(span, record.sentence, failed=record.status >= 500)
+        span.end(_ns(record.began + record.seconds) + begun.shift_ns)
+
+    def _start(
+        self,
+        name: str,
+        above: Span | None,
+        began_ns: int,
+        attributes: Mapping[str, AttributeValue] | None = None,
+        kind: SpanKind = SpanKind.INTERNAL,
+    ) -> Span:
+        context = Context() if above is None else trace.set_span_in_context(above, Context())
+        return self._tracer.start_span(
+            name, context, kind, attributes=attributes, start_time=began_ns
+        )
+
+
+def _parts(record: InvocationRecord) -> Iterator[tuple[str, float, float]]:
+    """(name, began, seconds) of what an invocation was made of, as far as it came.
+
+    The record has one number for the translation of both request and answer; what of it does not
+    lie in front of tritonserver lies behind.
+    """
+    waited = record.began + record.waiting_s
+    before, triton_began = record.translating_s, record.triton_began
+    if triton_began:
+        before = min(before, max(0.0, triton_began - waited))
+    answered, behind = triton_began + record.triton_s, record.translating_s - before
+    if record.waiting_s:
+        yield "waiting", record.began, record.waiting_s
+    if before:
+        yield "translating", waited, before
+    if triton_began:
+        yield "tritonserver", triton_began, record.triton_s
+    if behind > 0:
+        yield "translating the answer", answered, behind
+
+
+class _Ids(RandomIdGenerator):
+    """Random ids; but the next span has the one that tritonserver was told, if there is one."""
+
+    def __init__(self) -> None:
+        self.next_span = 0
+
+    def generate_span_id(self) -> int:
+        """The id of a new span."""
+        told, self.next_span = self.next_span, 0
+        return told or super().generate_span_id()
+
+
+class _Once(logging.Handler):
+    """Hands the SDK's messages to our log, each kind once: a receiver may be gone for days."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._said: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Say it unless it was said."""
+        if record.msg not in self._said and len(self._said) < _MOST_MESSAGES:
+            self._said.add(record.msg)
+            _log.log(record.levelno, "traces, said once: %s", record.getMessage())
+
+
+def _hear_once(theirs: logging.Logger) -> None:
+    if not any(isinstance(handler, _Once) for handler in theirs.handlers):
+        theirs.addHandler(_Once())
+    theirs.propagate = False
+
+
+def _resource() -> Resource:
+    """The environment's, with our name where it has none."""
+    resource = Resource.create()
+    if str(resource.attributes.get(SERVICE_NAME, "")).startswith("unknown_service"):
+        return resource.merge(Resource({SERVICE_NAME: SERVICE}))
+    return resource
+
+
+def _parent(headers: Headers) -> Context:
+    caller = read_context(headers)
+    if caller is None:
+        return Context()
+    state = TraceState.from_header([caller.state]) if caller.state else None
+    flags = trace.TraceFlags(caller.flags)
+    span_context = trace.SpanContext(caller.trace_id, caller.span_id, True, flags, state)
+    return trace.set_span_in_context(trace.NonRecordingSpan(span_context), Context())
+
+
+def _attributes(record: InvocationRecord) -> dict[str, AttributeValue]:
+    attributes: dict[str, AttributeValue] = {
+        "model_name": record.model_name,
+        "target_model": record.target_model,
+        "cold": record.cold,
+        "http.response.status_code": record.status,
+        "http.request.body.size": record.request_bytes,
+        "http.response.body.size": record.answer_bytes,
+    }
+    if record.inference_id:
+        attributes["inference_id"] = record.inference_id
+    return attributes
+
+
+def _note_error(span: Span, sentence: str, *, failed: bool = True) -> None:
+    """failed: the container's or the model's fault; a caller's mistake is none of this span's."""
+    if sentence:
+        sentence = sentence[:_LONGEST_SENTENCE]
+        span.set_attribute("error.message", sentence)
+        if failed:
+            span.set_status(StatusCode.ERROR, sentence)
+
+
+def _ns(seconds: float) -> int:
+    return int(seconds * _NS)
+
+
+def _shift_ns() -> int:
+    """From time.monotonic to the time since 1970, by the clocks as they are now."""
+    return time.time_ns() - time.monotonic_ns()

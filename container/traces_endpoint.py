@@ -1,0 +1,22 @@
+"""PURE. Whether traces are wanted, and where they go: OpenTelemetry's own variables say it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_BASE, _TRACES = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+
+
+def traces_endpoint(environment: Mapping[str, str]) -> str | None:
+    """The URL that spans are sent to, over OTLP/HTTP; None where tracing is off.
+
+    The variable for traces is the whole URL, the one for all signals the front of it.
+    """
+    if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return None
+    if environment.get("OTEL_TRACES_EXPORTER", "").strip().lower() == "none":
+        return None
+    if whole := environment.get(_TRACES, "").strip():
+        return whole
+    base = environment.get(_BASE, "").strip()
+    return f"{base.rstrip('/')}/v1/traces" if base else None

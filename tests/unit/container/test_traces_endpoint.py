@@ -1,0 +1,41 @@
+"""Whether traces are on, by OpenTelemetry's own variables; off, nothing of the SDK is there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from container.traces_endpoint import traces_endpoint
+
+BASE, TRACES = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+
+
+@pytest.mark.parametrize(
+    ("environment", "endpoint"),
+    [
+        ({}, None),
+        ({BASE: " "}, None),
+        ({BASE: "http://c:4318"}, "http://c:4318/v1/traces"),
+        ({BASE: "http://c:4318/otlp/"}, "http://c:4318/otlp/v1/traces"),
+        ({TRACES: "http://t/all"}, "http://t/all"),
+        ({TRACES: "http://t/all", BASE: "http://c"}, "http://t/all"),
+        ({BASE: "http://c", "OTEL_SDK_DISABLED": "TRUE"}, None),
+        ({BASE: "http://c", "OTEL_TRACES_EXPORTER": "none"}, None),
+        ({BASE: "http://c", "OTEL_TRACES_EXPORTER": "otlp"}, "http://c/v1/traces"),
+    ],
+)
+def test_the_endpoint(environment: dict[str, str], endpoint: str | None) -> None:
+    assert traces_endpoint(environment) == endpoint
+
+
+def test_off_nothing_of_the_sdk_is_imported() -> None:
+    """FastAPI imports OpenTelemetry's bare interface itself, whatever is set."""
+    program = (
+        "import sys, container.assembly\n"
+        "print([name for name in sys.modules if name.startswith("
+        "('opentelemetry.sdk', 'opentelemetry.exporter', 'container.telemetry.otel'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stderr
