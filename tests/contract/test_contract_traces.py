@@ -5,7 +5,9 @@ The receiver is of OpenTelemetry's own protocol. The caller is SageMaker's, or o
 
 from __future__ import annotations
 
+import os
 import secrets
+import signal
 import time
 from collections.abc import Iterator
 
@@ -128,6 +130,19 @@ def test_a_load_that_failed_says_why(receiver: Receiver, traced: Container) -> N
     assert load.status == "STATUS_CODE_ERROR"
     assert "nothing" in load.sentence
     assert load.attributes["result"] == "refused"
+
+
+def test_a_revival_is_a_trace_and_its_invocation_is_cold(
+    receiver: Receiver, traced: Container
+) -> None:
+    count = len(receiver.spans)
+    (stub,) = traced.stubs("sum.add1")
+    os.kill(stub, signal.SIGKILL)
+    assert values(traced.invoke("sum", infer([1]))) == [4.0]
+    assert _next(receiver, "invocation", count).attributes["cold"] is True
+    revival = _next(receiver, "revival", count)
+    assert revival.attributes == {"model_name": "sum", "cause": "stub", "result": "revived"}
+    assert 0 < revival.seconds < _next(receiver, "tritonserver", count).seconds
 
 
 def test_through_asgi_alike(receiver: Receiver, traced: Container) -> None:
