@@ -166,6 +166,7 @@ class _Teller:
             cold=self.passage.cold_s > 0,
             cold_seconds=self.passage.cold_s,
             waiting_seconds=self.passage.waiting_s,
+            container_statuses=" ".join(map(str, self.passage.container_statuses)),
             request_id=self._invocation.request_id,
             **fields,
         )

@@ -39,6 +39,8 @@ class Passage:
     cold_s: float = 0.0
     #: From the start until the container was asked.
     waiting_s: float = 0.0
+    #: What containers answered to it, in order; 0: not in time. Empty: none was asked.
+    container_statuses: list[int] = field(default_factory=list)
 
 
 class Instance:
@@ -181,10 +183,15 @@ class Instance:
     ) -> AnswerT:
         passage.waiting_s = time.monotonic() - passage.start
         try:
-            return await ask(path, invocation.body, invocation.headers)
+            answer = await ask(path, invocation.body, invocation.headers)
         except InstanceGone:
             self.look.set()
             raise
+        except ContainerFailed as error:
+            passage.container_statuses.append(error.status)
+            raise
+        passage.container_statuses.append(answer.status)
+        return answer
 
     async def _lost(self, resident: Resident) -> bool:
         """Whether the container has a model no more; a model may answer 404 on its own account."""

@@ -75,6 +75,20 @@ def measure_spread(values: Iterable[float]) -> Spread:
     return Spread(len(ordered), p50, p90, p99, ordered[-1])
 
 
+def count_statuses(samples: Iterable[Sample], events: Iterable[Event]) -> dict[int, dict[str, int]]:
+    """By model, how often containers answered its requests with each status; "0": not in time.
+
+    "none": requests for which the platform asked no container. What it asked twice counts twice.
+    """
+    models = {sample.request_id: sample.model for sample in samples}
+    found: dict[int, Counter[str]] = {}
+    for event in events:
+        if event["kind"] in ENDINGS and event["request_id"] in models:
+            counter = found.setdefault(models[event["request_id"]], Counter())
+            counter.update(event.get("container_statuses", "").split() or ["none"])
+    return {model: dict(counter) for model, counter in found.items()}
+
+
 def find_coldness(events: Iterable[Event]) -> dict[str, bool]:
     """By request id, of those that reached a container: whether they waited for a load."""
     return {

@@ -27,6 +27,9 @@ same thing. Kinds and their fields:
                                               caller's request to the answer's end
                         cold_seconds          how long the model took to be there (0.0 when warm)
                         waiting_seconds       until the container was asked
+                        container_statuses    "200": what containers answered to it, "507 200" when
+                                              it was asked twice, 0 for no answer in time; "" when
+                                              none was asked. invocation_failed has it, too
     invocation_failed   target_model? status seconds cold error message request_id
                                               error is the exception's name on the wire
                         original_status       the container's status, where it is the container's

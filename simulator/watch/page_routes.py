@@ -15,6 +15,7 @@ from dataclasses import asdict
 from enum import Enum
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
@@ -95,12 +96,16 @@ def make_page_routes(
         served = answer["status"] == InstanceState.IN_SERVICE.value
         return _json(answer, 200 if served else 503)
 
+    async def targets(_: Request) -> Response:
+        return _json(_targets(endpoint.view()))
+
     return [
         Route("/", _index),
         *_static_routes(),
         Route("/simulator/state", state),
         Route("/simulator/events", events),
         Route("/simulator/health", health),
+        Route("/simulator/targets", targets),
     ]
 
 
@@ -113,7 +118,7 @@ def _plain(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return {key: value.value if isinstance(value, Enum) else value for key, value in pairs}
 
 
-def _json(content: dict[str, Any], status: int = 200) -> Response:
+def _json(content: dict[str, Any] | list[Any], status: int = 200) -> Response:
     """As ASCII: output of processes that is no UTF-8 comes as surrogates, which have no UTF-8."""
     body = json.dumps(content)
     return Response(body, status, headers=LIVE_HEADERS, media_type="application/json")
@@ -134,6 +139,17 @@ def _file(path: Path) -> Callable[[Request], Awaitable[Response]]:
         return FileResponse(path, media_type=media_type, headers=PAGE_HEADERS)
 
     return file
+
+
+def _targets(view: EndpointView) -> list[dict[str, Any]]:
+    """What Prometheus' http_sd_configs read: where each container answers, and which it is."""
+    return [
+        {
+            "targets": [urlsplit(instance.url).netloc],
+            "labels": {"instance": instance.name, "endpoint_name": view.endpoint_name},
+        }
+        for instance in view.instances
+    ]
 
 
 def _health(view: EndpointView) -> dict[str, Any]:

@@ -213,6 +213,7 @@ def _models(
     ended = [sample for sample in recording.samples if sample.request_id in cold]
     hits = Counter(sample.model for sample in ended if not cold[str(sample.request_id)])
     not_sent = Counter(arrival.model for arrival in recording.not_sent)
+    statuses = arithmetic.count_statuses(recording.samples, recording.events)
     return [
         {
             "target_model": target_model,
@@ -222,6 +223,7 @@ def _models(
             "hits": hits[rank],
             "failures": failed[rank],
             "not_sent": not_sent[rank],
+            "container_statuses": statuses.get(rank, {}),
         }
         for rank, target_model in enumerate(setting.target_models)
     ]

@@ -33,6 +33,7 @@ class Card {
     const title = `instance-${name}`;
     this.state = element("span", { class: "state" });
     this.flight = element("span", { class: "flight" });
+    this.numbers = element("a", { class: "numbers", rel: "noreferrer", text: "metrics" });
     this.message = element("p", { class: "message" });
     this.memory = new Bar("Memory");
     this.disk = new Bar("Disk");
@@ -42,7 +43,7 @@ class Card {
     this.chips = element("ul", { class: "chips", "aria-label": `Models on disk only of ${name}` });
     this.node = element(
       "article", { class: "instance", "aria-labelledby": title },
-      element("header", {}, element("h3", { id: title, text: name }), this.state, this.flight),
+      element("header", {}, element("h3", { id: title, text: name }), this.state, this.flight, this.numbers),
       this.message, this.memory.node, this.disk.node, this.count, this.tiles, this.diskCount, this.chips,
     );
     this.models = new Map();
@@ -54,6 +55,7 @@ class Card {
     say(this.state, instance.state);
     mark(this.node, "state", instance.state);
     say(this.flight, `${instance.in_flight} in flight`);
+    this.drawNumbers(instance);
     say(this.message, instance.message);
     const models = [...instance.models].sort((a, b) => (a.target_model < b.target_model ? -1 : 1));
     const held = models.filter((model) => model.state !== "on disk");
@@ -61,6 +63,15 @@ class Card {
     this.disk.draw({ used: instance.disk_used, limit: instance.disk_budget, word: "budget" });
     this.drawTiles(held, now);
     this.drawOnDisk(models.filter((model) => model.state === "on disk"));
+  }
+
+  // A link where this browser can reach the container: both on this machine. Addresses of a Docker
+  // network and of other machines are the platform's alone.
+  drawNumbers(instance) {
+    const reachable = isLoopback(new URL(instance.url).hostname) && isLoopback(location.hostname);
+    this.numbers.hidden = !reachable;
+    const link = `${instance.url}/metrics`;
+    if (reachable && this.numbers.getAttribute("href") !== link) this.numbers.setAttribute("href", link);
   }
 
   drawMemory(instance, held, threshold, now) {
@@ -112,6 +123,10 @@ class Card {
     say(this.rest, `and ${number(count)} more`);
     return this.rest;
   }
+}
+
+function isLoopback(host) {
+  return host === "localhost" || host === "[::1]" || /^127(\.\d+){3}$/.test(host);
 }
 
 function chip(name) {

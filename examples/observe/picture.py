@@ -1,0 +1,90 @@
+"""The dashboard's panels, drawn from Prometheus' answers to their own expressions."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+from matplotlib import pyplot
+from matplotlib.ticker import FuncFormatter
+
+from examples.observe.prometheus import Prometheus
+
+DASHBOARD = Path(__file__).with_name("dashboard.json")
+#: What the dashboard's variables stand for here: everything.
+VARIABLES = {"$instance": ".*", "$target_model": ".*", "$__rate_interval": "20s"}
+_STEP_S = 2
+_COLUMNS = 3
+#: Of a panel with many series the largest are named.
+_NAMED = 4
+_UNITS = {"s": ("ms", 1000.0), "bytes": ("MiB", 2**-20), "Bps": ("KiB/s", 2**-10)}
+
+
+def read_panels(dashboard: Path = DASHBOARD) -> list[dict[str, Any]]:
+    """The panels that have expressions, in the dashboard's order."""
+    panels = json.loads(dashboard.read_text())["panels"]
+    return [panel for panel in panels if panel["type"] != "row"]
+
+
+def fill_in(expression: str) -> str:
+    """The expression with every variable filled in."""
+    for variable, value in VARIABLES.items():
+        expression = expression.replace(variable, value)
+    return expression
+
+
+def draw(prometheus: Prometheus, start: float, end: float, picture: Path) -> None:
+    """All panels between two times (seconds since the epoch) as a PNG."""
+    panels = read_panels()
+    rows = -(-len(panels) // _COLUMNS)
+    figure, axes = pyplot.subplots(rows, _COLUMNS, figsize=(13, 1.75 * rows), squeeze=False)
+    for panel, place in zip(panels, axes.flat, strict=False):
+        _draw_panel(place, panel, list(_lines(prometheus, panel, start, end)))
+        place.set_xlim(0, end - start)
+    for place in list(axes.flat)[len(panels) :]:
+        place.axis("off")
+    figure.tight_layout(pad=0.6)
+    figure.savefig(picture, dpi=80, pil_kwargs={"optimize": True})
+    pyplot.close(figure)
+
+
+def _lines(
+    prometheus: Prometheus, panel: Mapping[str, Any], start: float, end: float
+) -> Iterator[tuple[str, list[float], list[float]]]:
+    """Each series of a panel: its name, seconds since the start, values."""
+    for target in panel["targets"]:
+        for one in prometheus.query_range(fill_in(target["expr"]), start, end, _STEP_S):
+            name = _name(target["legendFormat"], one["metric"])
+            points = [(float(at) - start, float(value)) for at, value in one["values"]]
+            yield name, [at for at, _ in points], [value for _, value in points]
+
+
+def _name(legend: str, labels: Mapping[str, str]) -> str:
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: labels.get(found[1], ""), legend)
+
+
+def _draw_panel(
+    place: Any, panel: Mapping[str, Any], lines: list[tuple[str, list[float], list[float]]]
+) -> None:
+    unit, factor = _UNITS.get(panel["fieldConfig"]["defaults"]["unit"], ("", 1.0))
+    if panel["fieldConfig"]["defaults"]["unit"] == "percentunit":
+        unit, factor = "%", 100.0
+    lines.sort(key=lambda line: -max((value for value in line[2] if value == value), default=0.0))
+    for number, (name, times, values) in enumerate(lines):
+        label = name.removesuffix(".tar.gz") if number < _NAMED else None
+        place.plot(times, [value * factor for value in values], linewidth=1, label=label)
+    place.set_title(f"{panel['title']}{f' ({unit})' if unit else ''}", fontsize=8, loc="left")
+    place.set_ylim(bottom=0)
+    place.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    place.tick_params(labelsize=6, length=2)
+    place.grid(linewidth=0.3)
+    for side in ("top", "right"):
+        place.spines[side].set_visible(False)
+    if lines:
+        place.legend(fontsize=5.5, frameon=False, loc="upper left", ncols=2, borderpad=0.1)
