@@ -179,3 +179,17 @@ def test_a_variable_that_cannot_be_read(
     monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "-1")
     assert make_tracer("http://127.0.0.1:9/v1/traces") is None
     assert "there will be no traces" in caplog.text
+
+
+def test_the_sdks_words_are_said_once(receiver: Receiver, caplog: pytest.LogCaptureFixture) -> None:
+    """However often and with whatever numbers in them; others of its words are said, too."""
+    tracer_of(receiver)
+    theirs = logging.getLogger("opentelemetry.a.b")
+    for number in range(3):
+        theirs.warning("retrying in %d", number)
+    theirs.error("another")
+    own = [record for record in caplog.records if record.name == "container.telemetry.otel"]
+    assert [record.getMessage() for record in own] == [
+        "traces, said once: retrying in 0",
+        "traces, said once: another",
+    ]
