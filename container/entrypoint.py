@@ -29,14 +29,15 @@ from typing import TYPE_CHECKING, Any
 import uvloop
 
 from container.errors import BindFailed, ContainerError, WorkDirUnusable
-from container.logs import configure
+from container.logs import FLUSH_S, Sink, catch_the_rest, configure, standard_error
 from container.machine.allocator import keep_freed_memory
 from container.machine.descriptors import raise_limit
 from container.model_environment import seen_by_models, shut_ourselves
 from container.ports import Ports, choose_ports
-from container.settings import Settings, read_settings
+from container.settings import Settings, read_alone, read_settings
 from container.traces_endpoint import traces_endpoint
 from container.tritonserver.command import TritonCommand, build_command, shm_prefix_for
+from container.tritonserver.output import TritonOutput
 from container.tritonserver.process import TritonProcess
 from container.tritonserver.runtime import ModelsPython, count_gpus, find_runtime
 from serve.threads import in_daemon_thread
@@ -60,10 +61,12 @@ def serve(environment: Mapping[str, str]) -> int:
     0 after SIGTERM or SIGINT. 1 when it could not start or tritonserver could not be kept alive;
     the reason is the last line of the log.
     """
-    configure("info")
+    sink = Sink(standard_error())
+    catch_the_rest()
+    configure("info", sink, read_alone("log_format", environment))
     try:
         settings = read_settings(environment)
-        configure(settings.log_level)
+        configure(settings.log_level, sink, settings.log_format)
         for unknown in settings.unknown:
             log.warning("%s", unknown)
         if settings.compile_check and settings.compile == "off":
@@ -75,8 +78,9 @@ def serve(environment: Mapping[str, str]) -> int:
             shut_ourselves()
         keep_freed_memory()
         descriptors = raise_limit()
-        uvloop.run(_Run(settings, environment, descriptors).from_start_to_stop())
+        uvloop.run(_Run(settings, environment, descriptors, sink).from_start_to_stop())
     except ContainerError as error:
+        sink.flush(FLUSH_S)  # what is left of the log before it, if anybody reads on
         log.critical("%s", error)
         return 1
     return 0
@@ -86,10 +90,15 @@ class _Run:
     """One run, from start to stop."""
 
     def __init__(
-        self, settings: Settings, environment: Mapping[str, str], descriptors: tuple[int, int]
+        self,
+        settings: Settings,
+        environment: Mapping[str, str],
+        descriptors: tuple[int, int],
+        sink: Sink,
     ) -> None:
         self._settings, self._environment = settings, environment
         self._descriptors = descriptors
+        self._output = TritonOutput(sink, settings.log_format)
         self._models = ModelsPython(None, environment)
         self._access = TritonAccess.fresh()
         self._container: Container | None = None
@@ -108,6 +117,7 @@ class _Run:
             ending.push_async_callback(self._end_triton, triton)
             make = await in_daemon_thread(_import_assembly, "imports")
             gc.freeze()  # what was imported stays: no collection need look through it
+            self._name_models_in_log(_serving_repository(work_dir))
             container = self._container = make(
                 settings,
                 ports,
@@ -137,8 +147,15 @@ class _Run:
             stop_timeout_s=settings.shutdown_timeout * _TRITON_SHARE,
             judge_death=self._judge_death,
             descriptors=self._descriptors,
+            output=self._output,
         )
         await self._process.run()
+
+    def _name_models_in_log(self, serving: Path) -> None:
+        if self._settings.log_format == "json":
+            from container.tritonserver.named_models import NamedModels  # it needs ensemble_tools
+
+            self._output.name_models(NamedModels(serving).find)
 
     async def _end_triton(self, running: asyncio.Future[None]) -> None:
         if self._process is None:

@@ -8,6 +8,7 @@ from container.settings.reading import (
     UNITS,
     Settings,
     UnknownVariable,
+    read_alone,
     read_settings,
     settings_table,
 )
@@ -20,6 +21,7 @@ __all__ = [
     "UNITS",
     "Settings",
     "UnknownVariable",
+    "read_alone",
     "read_settings",
     "settings_table",
 ]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from container.logs import LogFormat
 from container.model_environment import ModelEnvironment
 from container.settings.values import (
     absolute_path,
@@ -256,4 +257,10 @@ class OwnSettings:
         default="info",
         meaning="`debug`, `info`, `warning` or `error`",
         parser=level,
+    )
+    log_format: LogFormat = variable(
+        "SERVE_LOG_FORMAT",
+        default="text",
+        meaning="`text`, or `json`: one object a line, tritonserver's and the models' lines, too",
+        parser=one_of("text", "json"),
     )

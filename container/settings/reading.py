@@ -63,6 +63,14 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
     return Settings(**values, unknown=_find_unknown(environment))
 
 
+def read_alone(field: str, environment: Mapping[str, str]) -> Any:
+    """One setting before all are read, which may fail; an unfit one is its default."""
+    row = next(row for row in SETTINGS if row.field == field)
+    mistakes: list[Mistake] = []
+    value = _read(row, environment, mistakes)
+    return _read(row, {}, []) if mistakes else value
+
+
 def settings_table() -> str:
     """The table of docs/settings.md, in Markdown, header included."""
     rows = ["| variable | effect | default |", "|---|---|---|"]

@@ -30,6 +30,7 @@ from container.errors import TritonCrashLoop, TritonNotLive, describe_status
 from container.machine.die_with_parent import die_with_parent
 from container.tritonserver.command import TritonCommand
 from container.tritonserver.hidden_arguments import hide_arguments
+from container.tritonserver.output import TritonOutput
 from serve.deadline import Deadline, within
 from serve.threads import in_daemon_thread
 
@@ -67,9 +68,15 @@ class _Child:
         argv: Sequence[str],
         env: Mapping[str, str],
         descriptors: tuple[int, int] | None = None,
+        output: int | None = None,
     ) -> None:
         self._process = subprocess.Popen(
-            argv, env=dict(env), stdin=subprocess.DEVNULL, start_new_session=True
+            argv,
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
         )
         self.pid = self._process.pid
         if descriptors is not None:  # ours were raised, which is not meant for the models
@@ -106,7 +113,8 @@ class TritonProcess:
     it, and what it raises ends `run`. `judge_death` is asked at each death before anything is
     started again, and says how many deaths, this one included, are explained: those are not counted
     towards the limit; 0 for a death that nobody can explain. descriptors: its limits of them,
-    soft and hard; ours if None. Construct it anywhere; `run` only once.
+    soft and hard; ours if None. output: what it prints to; what we print to if None. Construct it
+    anywhere; `run` only once.
     """
 
     def __init__(
@@ -121,8 +129,10 @@ class TritonProcess:
         stop_timeout_s: float,
         judge_death: Callable[[], int] = _unexplained,
         descriptors: tuple[int, int] | None = None,
+        output: TritonOutput | None = None,
     ) -> None:
         self._command, self._descriptors = command, descriptors
+        self._output = output
         self._judge_death = judge_death
         self._is_live = is_live
         self._on_restarted = on_restarted
@@ -206,6 +216,8 @@ class TritonProcess:
             self._live.clear()
             self._child = None
             await asyncio.shield(_clear_away(child.pid, exited, self._command.shm_prefix))
+            if self._output is not None:  # its last words stand above ours about its end
+                self._output.drain()
             self._tell_replaced()
         if end is _End.TIMEOUT:
             raise TritonNotLive(self._start_timeout_s)
@@ -236,7 +248,8 @@ class TritonProcess:
     def _start(self) -> _Child:
         # From this thread, which lives as long as we do; its stubs end with tritonserver.
         argv = (*die_with_parent(), *self._command.argv)
-        self._child = _Child(argv, self._command.env, self._descriptors)
+        printing_to = self._output.descriptor if self._output else None
+        self._child = _Child(argv, self._command.env, self._descriptors, printing_to)
         log.info("tritonserver started", extra={"pid": self._child.pid})
         return self._child
 

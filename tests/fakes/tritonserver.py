@@ -4,6 +4,7 @@ It takes tritonserver's arguments, serves `/v2` over HTTP and model control over
 inference requests. What it does wrong stands in the environment variable FAKE_TRITON, as JSON:
 
     record              file that gets one JSON line for each thing that happened
+    say                 words that it writes at its start, as they are, `say_times` (1)
     exit_at_start       exit code: ends at once
     never_live          true: listens on nothing
     ignore_sigterm      true
@@ -404,6 +405,8 @@ async def main(argv: list[str], knobs: Knobs) -> int:
     arguments = read_arguments(argv)
     fake = Fake(knobs, Path(arguments.get("model-repository", "/nonexistent")))
     fake.record("start", pid=os.getpid(), argv=argv)
+    for _ in range(knobs.get("say_times", 1)):
+        os.write(2, knobs.get("say", "").encode())
     if "exit_at_start" in knobs:
         return int(knobs["exit_at_start"])
     stop = asyncio.Event()

@@ -16,6 +16,7 @@ import tritonclient.grpc.aio as triton_grpc
 from container.ports import Ports, choose_ports
 from container.settings import Settings, read_settings
 from container.tritonserver.command import TritonCommand, build_command, shm_prefix_for
+from container.tritonserver.output import TritonOutput
 from container.tritonserver.process import TritonProcess
 from container.tritonserver.runtime import TritonRuntime, find_runtime
 
@@ -50,6 +51,7 @@ class Stage:
         start_timeout_s: float = LIVE_TIMEOUT_S,
         stop_timeout_s: float = 20.0,
         judge_death: Callable[[], int] = lambda: 0,
+        output: TritonOutput | None = None,
     ) -> TritonProcess:
         return TritonProcess(
             self.command,
@@ -60,6 +62,7 @@ class Stage:
             start_timeout_s=start_timeout_s,
             stop_timeout_s=stop_timeout_s,
             judge_death=judge_death,
+            output=output,
         )
 
 

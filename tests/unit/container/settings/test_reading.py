@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from container.errors import SettingsError
-from container.settings import SETTINGS, Settings, read_settings, settings_table
+from container.settings import SETTINGS, Settings, read_alone, read_settings, settings_table
 from container.settings.values import METRIC_LABELS, PortRange
 from serve.telemetry.exposition import FAMILIES
 from serve.telemetry.metrics import Metrics
@@ -37,6 +37,7 @@ def test_an_empty_environment_gives_the_defaults() -> None:
     assert settings.single_model_dir == Path("/opt/ml/model")
     assert (settings.load_timeout, settings.unload_timeout) == (350, 350)
     assert (settings.invoke_timeout, settings.shutdown_timeout) == (60, 25)
+    assert settings.log_format == "text"
     assert (settings.grpc_port, settings.metrics_port, settings.allow_metrics) == (
         None,
         None,
@@ -114,11 +115,22 @@ def test_all_mistakes_come_together() -> None:
         ("SERVE_INVOKE_TIMEOUT", "inf"),
         ("SERVE_RESTART_LIMIT", "-1"),
         ("SERVE_LOG_LEVEL", "verbose"),
+        ("SERVE_LOG_FORMAT", "JSON"),
     ],
 )
 def test_what_is_refused(variable: str, words: str) -> None:
     """A value out of its kind or its limits is a mistake of that variable and no other."""
     assert set(mistakes_of({variable: words})) == {variable}
+
+
+def test_one_setting_alone() -> None:
+    """Whatever the others are; one that is refused counts as unset until all are read."""
+    others = {"SAGEMAKER_BIND_TO_PORT": "eighty"}
+    found = [
+        read_alone("log_format", {**others, "SERVE_LOG_FORMAT": words})
+        for words in ("json", "text", "", "xml")
+    ]
+    assert found == ["json", "text", "text", "text"]
 
 
 def test_verbose_logging_takes_levels_and_booleans() -> None:

@@ -103,14 +103,16 @@ async def test_a_killed_tritonserver_is_replaced_and_leaves_nothing(stage: Stage
 
 @pytest.mark.tritonserver
 async def test_a_killed_container_does_not_leave_tritonserver_behind(tmp_path: Path) -> None:
-    """The kernel tells tritonserver to end when its starter is gone."""
+    """The kernel tells tritonserver to end when its starter is gone, though nobody reads it."""
     script = (
         "import asyncio\n"
         "from pathlib import Path\n"
+        "from container.logs import Sink\n"
+        "from container.tritonserver.output import TritonOutput\n"
         "from tests.unit.container.conftest import make_stage, running\n"
         "async def main():\n"
         f"    stage = make_stage(Path({str(tmp_path)!r}), {{}})\n"
-        "    process = stage.process()\n"
+        "    process = stage.process(output=TritonOutput(Sink(2)))\n"
         "    async with running(process):\n"
         "        print(process.pid, flush=True)\n"
         "        await asyncio.Event().wait()\n"
@@ -124,7 +126,7 @@ async def test_a_killed_container_does_not_leave_tritonserver_behind(tmp_path: P
     starter.kill()
     await starter.wait()
     await until(lambda: not group_members(group))
-    await starter.communicate()  # tritonserver had the pipe, too
+    await starter.communicate()
 
 
 async def until(condition: Any) -> None:

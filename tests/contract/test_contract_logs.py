@@ -1,0 +1,187 @@
+"""The container's log as a process writes it: in both forms, to its last line, and to nobody."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import models
+from tests.support.container import Container, launch, running, until
+from tests.support.fake_triton import fake_environment
+from tests.support.protocol import infer, values
+
+TARGET = "X-Amzn-SageMaker-Target-Model"
+#: Of a model's lines, what Python may not have written yet: 8 KB.
+UNFLUSHED = 8192 // 100
+PRINTING = """
+import sys
+class TritonPythonModel(Each):
+    def answer(self, request, values):
+        for number in range(20_000):
+            print("x" * 100, number)
+        print("stderr, too", file=sys.stderr)
+        return respond(request, values)
+"""
+
+
+class UnreadLog:
+    """The file of a container's log, as a small pipe; nobody reads it until `read_on`."""
+
+    def __init__(self, directory: Path) -> None:
+        os.mkfifo(directory / "log")
+        self._end = os.open(directory / "log", os.O_RDONLY | os.O_NONBLOCK)
+        fcntl.fcntl(self._end, fcntl.F_SETPIPE_SZ, 4096)
+        os.set_blocking(self._end, True)
+        self._found = bytearray()
+        self._reading = threading.Thread(target=self._read, daemon=True)
+
+    def read_on(self) -> None:
+        """Until its writers are gone."""
+        self._reading.start()
+
+    @property
+    def lines(self) -> list[str]:
+        return bytes(self._found).decode().splitlines()
+
+    def ended(self) -> list[str]:
+        """All of it, when the container has ended."""
+        self._reading.join(20)
+        assert not self._reading.is_alive()
+        os.close(self._end)
+        return self.lines
+
+    def _read(self) -> None:
+        while data := os.read(self._end, 65536):
+            self._found += data
+
+
+def objects(container: Container) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in container.log.splitlines()]
+
+
+def test_nobody_reads_the_log(tmp_path: Path) -> None:
+    """Every request is answered; when it is read again, one line says how much was lost.
+
+    A line of ours is 4 KB here, for the name that each caller gives: a megabyte of them waits.
+    """
+    said = f"I1123 05:22:23.712047 1 a.cc:1] {'x' * 100}\n"
+    environment = fake_environment(tmp_path, say=said * 100, say_times=200)
+    log = UnreadLog(tmp_path)
+    with running(tmp_path, **environment) as container:
+        for number in range(400):
+            target = f"{number:04d}" + "x" * 4000
+            answer = container.invoke("m1", infer([1]), **{TARGET: target})
+            assert answer.status_code == 404
+        assert container.ping() == 200
+        log.read_on()
+        until(lambda: any("were dropped" in line for line in log.lines), "it says so")
+        container.invoke("m1", infer([1]), **{TARGET: "last"})
+    lines = log.ended()
+    refused = [line for line in lines if "request refused" in line]
+    numbers = [int(m[1]) for line in refused if (m := re.search(r"target_model=\"?(\d{4})x", line))]
+    assert numbers == list(range(len(numbers)))
+    assert 200 < len(numbers) < 400
+    assert "target_model=last" in refused[-1]
+    dropped = [
+        int(m[1]) for line in lines if (m := re.search(r"were dropped.* dropped=(\d+)$", line))
+    ]
+    theirs = sum("a.cc:1" in line for line in lines)
+    assert sum(dropped) + len(numbers) + theirs == 400 + 20_000
+    assert all(line in said for line in lines if "a.cc:1" in line)
+    assert "Finished server process" in "".join(lines[-4:])
+
+
+def test_the_end_of_a_log_that_nobody_reads(tmp_path: Path) -> None:
+    """SIGTERM ends the container as ever: whoever might read on is given a second."""
+    environment = fake_environment(tmp_path, say="x" * 100 + "\n", say_times=20_000)
+    log = UnreadLog(tmp_path)
+    with running(tmp_path, **environment) as container:
+        container.descendants()
+        container.signal(signal.SIGTERM)
+        assert container.wait(10) == 0
+    log.read_on()
+    assert len(log.ended()) < 20_000
+
+
+@pytest.mark.tritonserver
+def test_what_a_model_prints_to_nobody(tmp_path: Path) -> None:
+    """It and its neighbours are answered, though its lines fill every pipe there is.
+
+    When the log is read on, tritonserver's lines name the models that they are about.
+    """
+    log = UnreadLog(tmp_path)
+    with running(tmp_path, SERVE_LOG_FORMAT="json") as container:
+        printing = models.write_archive(
+            container.model_root / "one/model", {"m": models.PythonModel(PRINTING)}
+        )
+        witness = models.sums(container.model_root / "two/model", [1, 2])
+        with container.loaded("printing", printing), container.loaded("wit.ness", witness):
+            for _ in range(5):  # 11 MB
+                assert values(container.invoke("printing", infer([1]))) == [1.0]
+                assert values(container.invoke("wit.ness", infer([1]))) == [4.0]
+            log.read_on()
+            until(lambda: _lines_of_models(log.lines) >= 5 * 20_000 - UNFLUSHED, "all is told")
+    found = [json.loads(line) for line in log.ended()]
+    assert {line["source"] for line in found} == {"container", "tritonserver", "model"}
+    printed = {line["message"].split()[0] for line in found if line["source"] == "model"}
+    assert printed <= {"x" * 100, "stderr,"}
+    unloaded = {line["model"] for line in found if "successfully unloaded" in line["message"]}
+    assert unloaded == {"printing", "wit.ness"}
+
+
+def _lines_of_models(lines: list[str]) -> int:
+    """Those that are there, and those that are said to be missing."""
+    found = [json.loads(line) for line in lines if line.endswith("}")]
+    return sum(line.get("dropped", line["source"] == "model") for line in found)
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_the_reason_is_the_last_line(log_format: str, tmp_path: Path) -> None:
+    """Behind the last words of a tritonserver that will not be started again."""
+    environment = fake_environment(tmp_path, say="no such device", exit_at_start=3)
+    container = launch(
+        tmp_path, SERVE_LOG_FORMAT=log_format, SERVE_RESTART_LIMIT="1", **environment
+    )
+    try:
+        assert container.wait() == 1
+    finally:
+        container.close()
+    lines = container.log.splitlines()
+    if log_format == "json":
+        said = [line for line in objects(container) if line["source"] == "model"]
+        assert [line["message"] for line in said] == ["no such device"] * 2
+        assert objects(container)[-1]["level"] == "CRITICAL"
+    else:
+        assert lines.count("no such device") == 2
+        assert " CRITICAL " in lines[-1]
+    assert "died 2 times" in lines[-1]
+
+
+def test_mistakes_of_the_environment_as_json(tmp_path: Path) -> None:
+    """Nothing is read of it but the form of the log."""
+    container = launch(tmp_path, SERVE_LOG_FORMAT="json", SERVE_RESTART_LIMIT="few")
+    try:
+        assert container.wait() == 1
+    finally:
+        container.close()
+    (line,) = objects(container)
+    assert line["level"] == "CRITICAL"
+    assert "SERVE_RESTART_LIMIT" in line["message"]
+
+
+def test_a_form_that_there_is_not(tmp_path: Path) -> None:
+    """Is refused, in the default one."""
+    container = launch(tmp_path, SERVE_LOG_FORMAT="xml")
+    try:
+        assert container.wait() == 1
+    finally:
+        container.close()
+    assert "SERVE_LOG_FORMAT is 'xml', expected one of text, json" in container.log
