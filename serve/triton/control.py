@@ -121,7 +121,7 @@ class ModelControl:
         dead stub (2.36 does), so that such a model, and the ensembles over it, say UNLOADING for
         ever. They can be loaded again in that state; their regions of shared memory stay until
         tritonserver ends, and the stubs of their other instances until somebody ends those. The
-        other models are waited for.
+        other models are waited for. It is looked at again and again: more may come meanwhile.
 
         Nor does any version up to 2.6x release an ensemble's request when a step erred while
         another one ran. An ensemble has nothing of its own to give back, so one that says UNLOADING
@@ -130,21 +130,20 @@ class ModelControl:
         A tritonserver that is not there holds nothing. Raises TritonTimeout, also when it is there
         and gRPC does not reach it.
         """
-        stuck = {*lost, plan.entry, *_ensembles(plan)} if lost else set()
         try:
             await deadline.bound(
-                self._unload_from_any(plan, stuck), f"unloading the model {plan.model_name}"
+                self._unload_from_any(plan, lost), f"unloading the model {plan.model_name}"
             )
         except InferenceServerException as error:
             raise TritonUnavailable(without_regions(error.message() or str(error))) from error
         except grpc.aio.UsageError as error:
             raise TritonUnavailable("the connection is closed") from error
 
-    async def _unload_from_any(self, plan: ServingPlan, stuck: set[str]) -> None:
+    async def _unload_from_any(self, plan: ServingPlan, lost: Collection[str]) -> None:
         """Unload from the tritonserver that is there, if there is one, also from a new one."""
         while True:
             try:
-                return await self._unload(plan, stuck)
+                return await self._unload(plan, lost)
             except InferenceServerException as error:
                 if error.status() not in _UNREACHABLE:
                     raise
@@ -152,12 +151,13 @@ class ModelControl:
                 return None
             await asyncio.sleep(_LIVE_LOOK_S)
 
-    async def _unload(self, plan: ServingPlan, stuck: set[str]) -> None:
+    async def _unload(self, plan: ServingPlan, lost: Collection[str]) -> None:
         await self._ask_to_unload(plan.entry)
         pause, started = _FIRST_LOOK_S, time.monotonic()
         ensembles = _ensembles(plan)
         while held := await self._list_states(plan):
             waited = time.monotonic() - started
+            stuck = {*lost, plan.entry, *ensembles} if lost else set()
             unloading = "READY" not in held.values()
             if unloading and held.keys() <= stuck and waited > _LOST_UNLOAD_S:
                 return

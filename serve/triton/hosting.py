@@ -136,7 +136,10 @@ class Hosting:
         """
         try:
             left = await self._find_ending(plan)  # 1
-            await self.unloading.unload(plan, Deadline(timeout_s), lost=lost)  # 2
+            names = _have_stubs(left)
+            await self.unloading.unload(  # 2
+                plan, Deadline(timeout_s), lost=lost, with_stubs=names
+            )
             old = await self._look_for_stubs(plan)  # 3
             await self.loading.load(plan, archive, self.loading.new_deadline())  # 4
             stubs = await self._look_for_stubs(plan) - old if plan.called else ()  # 5
@@ -155,7 +158,8 @@ class Hosting:
         Raises TritonTimeout when tritonserver holds them although it works, or TritonUnavailable.
         """
         before = await self._find_ending(plan)  # what they have started does not end with them
-        await self.unloading.unload(plan, deadline, lost=lost)
+        names = _have_stubs(before)
+        await self.unloading.unload(plan, deadline, lost=lost, with_stubs=names)
         return before | await self._find_ending(plan)  # 2.36 starts a stub for the next request
 
     async def end(self, processes: Processes) -> None:
@@ -215,3 +219,8 @@ class Hosting:
 
     def _find_stubs(self, plan: ServingPlan) -> frozenset[Stub]:
         return self._settings.find_stubs(self._serving_repository, plan.triton_names)
+
+
+def _have_stubs(processes: Processes) -> frozenset[str]:
+    """The Triton names of those of them that are stubs."""
+    return frozenset(it.triton_name for it in processes if isinstance(it, Stub))

@@ -39,6 +39,8 @@ _HURRY_S = 0.5
 #: How long tritonserver may take to notice that stubs are dead; up to 4 s was seen.
 _FORCED_S = 10.0
 _KILL_AGAIN_S = 0.2
+#: Between two looks for stubs that died in an unload, and how many in a row have to find none.
+_DEATHS_LOOK_S, _DEATHS_LOOKS = 1.0, 3
 #: The index is there in some ms, and nothing is lost when it is late.
 _STATES_S = 3.0
 #: How long tritonserver may take for a load that starts nothing; it takes some ms.
@@ -75,22 +77,30 @@ class Unloading:
         self._probing, self._probe_s = asyncio.Lock(), probe_s
 
     async def unload(
-        self, plan: ServingPlan, deadline: Deadline, *, lost: Collection[str] = ()
+        self,
+        plan: ServingPlan,
+        deadline: Deadline,
+        *,
+        lost: Collection[str] = (),
+        with_stubs: Collection[str] = (),
     ) -> None:
         """Return when tritonserver has the plan's models no more; lost is TritonClient.unload's.
 
+        with_stubs: those that have stubs now, before they are unloaded.
         Raises TritonTimeout when tritonserver holds them although it works, or TritonUnavailable.
         """
+        left = set(lost)  # UNLOADING for ever, once their stubs are dead
+        watching = asyncio.ensure_future(self._watch_for_deaths(plan, {*with_stubs} - left, left))
         try:
-            await self._unload(plan, deadline, lost)
+            await self._unload(plan, deadline, left)
         finally:
+            watching.cancel()
             self._loading.given_up.pop(plan.model_name, None)
 
-    async def _unload(self, plan: ServingPlan, deadline: Deadline, lost: Collection[str]) -> None:
+    async def _unload(self, plan: ServingPlan, deadline: Deadline, left: set[str]) -> None:
         most = _HURRY_S if plan.model_name in self._loading.given_up else _PATIENCE_S
-        if await self._is_gone(plan, min(most, deadline.remaining / 2), lost):
+        if await self._is_gone(plan, min(most, deadline.remaining / 2), left):
             return
-        left = set(lost)  # UNLOADING for ever, once their stubs are killed
         killed = await self._kill_stubs(plan, left)
         killing = asyncio.ensure_future(self._keep_killing(plan, left))
         try:
@@ -109,6 +119,35 @@ class Unloading:
         except TritonTimeout:
             return False
         return True
+
+    async def _watch_for_deaths(self, plan: ServingPlan, watched: set[str], left: set[str]) -> None:
+        """Put into left those whose stubs die while they are unloaded.
+
+        tritonserver waits for a stub's word that it has finalized, and for ever if that dies before
+        (seen on 2.36 and 2.51). So that is told by a model that goes on unloading without stubs.
+        """
+        looks = dict.fromkeys(watched, 0)
+        while watched:
+            await asyncio.sleep(_DEATHS_LOOK_S)
+            try:
+                states = await within(self._triton.states(plan), _STATES_S)
+                ending = {name for name in watched if states.get(name) == "UNLOADING"}
+                ending -= {stub.triton_name for stub in await self._find_stubs(ending)}
+            except (OSError, RuntimeError, ServeError, asyncio.TimeoutError):
+                continue
+            looks = {name: looks[name] + 1 if name in ending else 0 for name in watched}
+            if dead := {name for name in watched if looks[name] >= _DEATHS_LOOKS}:
+                _log.warning(
+                    "python stubs died while they were unloaded; tritonserver keeps: %s",
+                    ", ".join(sorted(dead)),
+                )
+                left |= dead
+                watched -= dead
+
+    async def _find_stubs(self, triton_names: Collection[str]) -> frozenset[Stub]:
+        return await in_daemon_thread(
+            lambda: find_stubs(self._serving_repository, triton_names), "stubs"
+        )
 
     async def _keep_killing(self, plan: ServingPlan, left: set[str]) -> None:
         """A load that waited for a thread begins late; 2.36 starts a stub for the next request."""
