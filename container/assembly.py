@@ -17,6 +17,7 @@ from starlette.types import ASGIApp
 from container import __version__, limits
 from container.background import lasting
 from container.errors import SingleModelUnusable
+from container.health import HealthCheck
 from container.machine.allocator import malloc_trim_loop
 from container.machine.memory import machine_limits
 from container.ports import LOOPBACK, Ports
@@ -39,6 +40,7 @@ from serve.http.routes import InvokeRoute, ModelRoutes, PingRoute, invoked_model
 from serve.invoke.invocation import Invocation
 from serve.invoke.translation import Translation
 from serve.models.admission import Admission, AdmissionSettings
+from serve.models.health import Health
 from serve.models.lifecycle import Lifecycle, LifecycleSettings
 from serve.models.registry import Registry
 from serve.models.revival import Revival
@@ -104,8 +106,16 @@ class Container:
         load_timeout_s = limits.load_timeout(settings)
         unload_timeout_s = limits.unload_timeout(settings)
         hosting = Hosting(self.triton, serving_repository, load_timeout_s, trials, replace)
+        self._health = Health(
+            settings.unhealthy_after, self._count_what_went_well, self._registry.may_serve
+        )
         self.revival = Revival(
-            self._registry, hosting, serving_repository, unload_timeout_s, self.telemetry
+            self._registry,
+            hosting,
+            serving_repository,
+            unload_timeout_s,
+            self._health,
+            self.telemetry,
         )
         self._checks = WorkflowChecks(models, settings.load_timeout)
         self._tables = TableProcesses(environment)
@@ -225,7 +235,7 @@ class Container:
             await self._sending
 
     def _app(self) -> ASGIApp:
-        ping, single = PingRoute(self._health()), self._single_model
+        ping, single = PingRoute(self._health_check()), self._single_model
         invoke = InvokeRoute(
             self._invocation,
             single,
@@ -287,13 +297,21 @@ class Container:
             self._invocation, model_of, self._crowd, self._rooms, self.telemetry
         )
 
-    def _health(self) -> Callable[[], Awaitable[bool]]:
-        """What /ping asks: tritonserver's liveness, or readiness of it and of the single model."""
+    def _health_check(self) -> HealthCheck:
+        """What /ping asks: tritonserver's liveness, or readiness of it or of the single model.
+
+        And whether it can serve anybody.
+        """
+        trouble = self._health.trouble
         if self._settings.ping_mode == "live":
-            return self.triton.is_live
+            return HealthCheck(self.triton.is_live, "tritonserver is not live", trouble)
         if self._settings.multi_model:
-            return self.triton.is_ready
-        return self._model_is_ready
+            return HealthCheck(self.triton.is_ready, "tritonserver is not ready", trouble)
+        return HealthCheck(self._model_is_ready, "the model is not ready", trouble)
+
+    def _count_what_went_well(self) -> int:
+        """Loads, reloads, and invocations that were answered with 200."""
+        return self._registry.brought + self._invocation.answered
 
     async def _model_is_ready(self) -> bool:
         models = self._registry.all_loaded()

@@ -143,6 +143,13 @@ class OwnSettings:
         meaning="that window, in seconds",
         parser=seconds,
     )
+    unhealthy_after: float = variable(
+        "SERVE_UNHEALTHY_AFTER",
+        default="120",
+        meaning="seconds in which nobody could be served, since no model that was lost could be"
+        " loaded again, after which `/ping` answers 503",
+        parser=seconds,
+    )
     memory_reserve_mb: int = variable(
         "SERVE_MEMORY_RESERVE_MB",
         default="256",

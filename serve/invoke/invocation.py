@@ -81,6 +81,8 @@ class Invocation:
         self.timeout_s = timeout_s
         #: How many invocations of models that are loaded came so far.
         self.count = 0
+        #: How many of them tritonserver has answered with 200.
+        self.answered = 0
         self.streams = operation == "generate_stream"
         self._infers = operation == "infer"
 
@@ -283,6 +285,7 @@ class Invocation:
         generation = model.generation
         answer, body = await self._send_once(model, request, send, deadline)
         if answer.status == 200:
+            self.answered += 1
             return answer, body
         refused = await self._read_refusal(model, generation, answer, body, said)
         if refused.verdict not in _LOST:
@@ -295,6 +298,7 @@ class Invocation:
             raise _translate_refusal(
                 model, await self._read_refusal(model, generation, answer, body, said)
             )
+        self.answered += 1
         return answer, body
 
     async def _send_once(

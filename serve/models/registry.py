@@ -161,6 +161,8 @@ class Registry:
     def __init__(self, rooms: WaitingRooms | None = None) -> None:
         self.rooms = rooms or WaitingRooms()
         self._models: dict[str, Model] = {}
+        #: How many loads and reloads went well so far.
+        self.brought = 0
 
     def begin_load(self, name: str, url: str) -> Model:
         """Take the name; raises ModelAlreadyLoaded when a model of any state has it."""
@@ -181,6 +183,7 @@ class Registry:
         """The model can be invoked from now on; places: the fewest of its room."""
         model.room.open(places)
         model.plan, model.stubs, model.archive = plan, stubs or {}, archive
+        self.brought += 1
         model.enter(State.READY)
 
     def begin_unload(self, name: str) -> Model:
@@ -210,6 +213,7 @@ class Registry:
         model.generation += 1
         model.lost = frozenset()
         model._reload_error = None
+        self.brought += 1
         model.enter(State.READY)
 
     def fail_reload(self, model: Model, error: ServeError) -> None:
@@ -232,6 +236,11 @@ class Registry:
         if model.state not in _LOADED:
             raise ModelNotLoaded(name, f"is {model.state.value}; {model.state.remedy}")
         return model
+
+    def may_serve(self) -> bool:
+        """Whether the last reload of some loaded model has not failed, or none is loaded."""
+        loaded = [model for model in self._models.values() if model.state in _LOADED]
+        return not loaded or any(model._reload_error is None for model in loaded)
 
     def count(self, *states: State) -> int:
         """How many models are in one of these states."""

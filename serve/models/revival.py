@@ -26,6 +26,7 @@ from serve.errors import (
     TritonError,
     TritonUnavailable,
 )
+from serve.models.health import Health
 from serve.models.registry import Model, Registry, State
 from serve.telemetry.telemetry import Telemetry
 from serve.threads import NoThread, in_daemon_thread
@@ -40,7 +41,10 @@ _AT_ONCE = 4
 
 
 class Revival:
-    """Brings models back, each once however many callers met its death."""
+    """Brings models back, each once however many callers met its death.
+
+    health: is told what keeps models away, but for what is an archive's fault.
+    """
 
     def __init__(
         self,
@@ -48,10 +52,11 @@ class Revival:
         hosting: Hosting,
         serving_repository: Path,
         unload_timeout_s: float,
+        health: Health,
         telemetry: Telemetry | None = None,
     ) -> None:
         self._telemetry = telemetry or Telemetry()
-        self._registry, self._hosting = registry, hosting
+        self._registry, self._hosting, self._health = registry, hosting, health
         self._serving_repository = serving_repository
         self._unload_timeout_s = unload_timeout_s
         self._tasks: set[asyncio.Future[None]] = set()
@@ -66,7 +71,7 @@ class Revival:
         which it can be tried again, or ModelNotLoaded, after which it is not listed.
         """
         if model.generation == generation and model.state is State.READY:
-            self._registry.begin_reload(model)  # now, before another caller can look
+            self._begin_reload(model)  # now, before another caller can look
             # A task of its own: the caller may go away, the others that wait may not be left.
             self._begin(self._reload(model, "stub" if model.lost else "tritonserver"))
         await model.settled()
@@ -108,7 +113,7 @@ class Revival:
         """
         models = [it for it in self._registry.all_loaded() if it.state is State.READY]
         for model in models:
-            self._registry.begin_reload(model)
+            self._begin_reload(model)
         try:
             await self._hosting.renew()
         except BaseException:
@@ -126,7 +131,7 @@ class Revival:
         async with turns:
             await model.settled()  # a reload that the old tritonserver took with it may be ending
             if model.state is State.READY and model.generation == generation:
-                self._registry.begin_reload(model)
+                self._begin_reload(model)
                 await self._reload(model, "tritonserver")
 
     async def _reload_in_turn(self, left: list[Model]) -> None:
@@ -136,10 +141,18 @@ class Revival:
             left.remove(model)
             await self._reload(model, "renewal")
 
+    def _begin_reload(self, model: Model) -> None:
+        self._registry.begin_reload(model)
+        self._health.begin()
+
+    def _fail_reload(self, model: Model, error: ServeError) -> None:
+        self._registry.fail_reload(model, error)
+        self._health.failed(str(error))
+
     def _note_restarting(self, model: Model) -> None:
         """It is as lost as tritonserver is; whoever waits for it is told so."""
         if model.state is State.RELOADING:
-            self._registry.fail_reload(model, TritonUnavailable("it is restarting"))
+            self._fail_reload(model, TritonUnavailable("it is restarting"))
 
     async def _reload(self, model: Model, cause: str) -> None:
         """RELOADING to READY or gone; raises nothing but CancelledError. cause: of its loss."""
@@ -153,7 +166,7 @@ class Revival:
             _log.error("the model will be loaded later: %s", error, extra=_facts(model))
             if model.state is State.RELOADING:
                 lacking = f"no resources to load the model {model.name} again: {error}"
-                self._registry.fail_reload(model, ResourceExhausted(lacking))
+                self._fail_reload(model, ResourceExhausted(lacking))
         finally:
             self._telemetry.revived(model.name, began, cause, result)
 
@@ -168,7 +181,7 @@ class Revival:
             )
         except (ResourceExhausted, TritonError) as error:
             _log.warning("the model will be loaded later: %s", error, extra=_facts(model))
-            self._registry.fail_reload(model, error)
+            self._fail_reload(model, error)
             return "postponed"
         except (OSError, NoThread):  # not the model's fault
             raise

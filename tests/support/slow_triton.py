@@ -17,8 +17,8 @@ exec "{program}" "$@"
 """
 
 
-def slow_to_start_again(directory: Path, configured: str | None) -> str:
-    """For SERVE_TRITON_SERVER: the wheel's tritonserver, whose later starts take SLOWER_S more."""
+def slow_to_start_again(directory: Path, configured: str | None, slower_s: float = SLOWER_S) -> str:
+    """For SERVE_TRITON_SERVER: the wheel's tritonserver, whose later starts take slower_s more."""
     program = locate_tritonserver(Path(configured) if configured else None, {})
     root, packages = program.parents[1], directory / "slow"
     ours = packages / "pytriton/tritonserver"
@@ -30,6 +30,6 @@ def slow_to_start_again(directory: Path, configured: str | None) -> str:
     started = packages / "started"
     slow = ours / "bin/tritonserver"
     flags = " ".join(sorted(restricting_flags(program)))
-    slow.write_text(_PROGRAM.format(started=started, slower=SLOWER_S, program=program, flags=flags))
+    slow.write_text(_PROGRAM.format(started=started, slower=slower_s, program=program, flags=flags))
     slow.chmod(0o755)
     return str(slow)

@@ -8,6 +8,7 @@ import errno
 import functools
 import json
 import os
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from serve.invoke.request import Request
 from serve.invoke.translation import Translation
 from serve.limit import TimeLimit
 from serve.models.admission import Admission, AdmissionSettings
+from serve.models.health import Health
 from serve.models.lifecycle import Lifecycle, LifecycleSettings
 from serve.models.registry import Model, Registry, State
 from serve.models.revival import Revival
@@ -43,6 +45,7 @@ from tests.unit.serve.fake_in_loop import FakeInLoop
 #: For anything that must happen; a failure, not a sleep.
 WAIT_S = 30.0
 LOOK_S = 0.01
+UNHEALTHY_AFTER_S = 120.0
 T = TypeVar("T")
 #: With so many instances that twenty callers reach tritonserver together.
 CONFIG = """backend: "python"
@@ -115,6 +118,7 @@ class Joined:
     control: triton_grpc.InferenceServerClient
     ledger: Ledger
     hosting: Hosting
+    health: Health
     revival: NotedRevival
     lifecycle: Lifecycle
     invocation: Invocation
@@ -209,6 +213,7 @@ async def joined(
     hosting: HostingSettings | None = None,
     replaceable: bool = True,
     rooms: WaitingRooms | None = None,
+    health_clock: Callable[[], float] = time.monotonic,
     lifecycle: Mapping[str, Any] | None = None,
     dies: bool = False,
     **knobs: Any,
@@ -239,7 +244,16 @@ async def joined(
     hosts = Hosting(
         triton, stage.repository, load_limit, trials, replace if replaceable else None, hosting
     )
-    revival = NotedRevival(registry, hosts, stage.repository, unload_limit)
+    health = Health(
+        UNHEALTHY_AFTER_S,
+        lambda: registry.brought + invocation.answered,
+        registry.may_serve,
+        health_clock,
+    )
+    revival = NotedRevival(registry, hosts, stage.repository, unload_limit, health)
+    invocation = Invocation(
+        registry, triton, revival, operation, invoke_limit, Translation(1 << 14)
+    )
     settings = LifecycleSettings(
         **{
             "model_root": root,
@@ -266,9 +280,10 @@ async def joined(
         control,
         ledger,
         hosts,
+        health,
         revival,
         Lifecycle(registry, triton, hosts, settings, admission),
-        Invocation(registry, triton, revival, operation, invoke_limit, Translation(1 << 14)),
+        invocation,
     )
     run = asyncio.ensure_future(process.run())
     try:

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -316,12 +317,37 @@ async def test_one_that_is_replaced(tmp_path: Path) -> None:
         assert starts(tmp_path) == 2
 
 
-async def test_one_that_never_lives_is_given_up(tmp_path: Path) -> None:
-    """And it is gone afterwards."""
-    process = fake_stage(tmp_path, never_live=True).process(start_timeout_s=0.5)
-    with pytest.raises(TritonNotLive, match=r"not live after 0\.5 s"):
-        await asyncio.wait_for(process.run(), WAIT_S)
-    assert process.pid is None
+async def test_one_that_the_system_denies_is_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once a second, however long that lasts."""
+    stage = fake_stage(tmp_path)
+    environment = dict(stage.command.env)
+    process = replace(stage, command=replace(stage.command, env=environment)).process()
+    async with running(process):
+        first = process.pid or 0
+        environment["TOO_LONG"] = "x" * (1 << 18)  # E2BIG
+        os.kill(first, signal.SIGKILL)
+        await until(lambda: "cannot be started yet" in caplog.text)
+        del environment["TOO_LONG"]
+        await _next_life(process, first)
+    assert starts(tmp_path) == 2
+
+
+@pytest.mark.parametrize(("before", "timeout_s"), [(0, 0.5), (1, 3.0)])
+async def test_one_that_never_lives_is_given_up(
+    before: int, timeout_s: float, tmp_path: Path
+) -> None:
+    """A later start has the same time as the first; and it is gone afterwards."""
+    stage = fake_stage(tmp_path, lives=[*[{}] * before, {"never_live": True}])
+    process = stage.process(start_timeout_s=timeout_s)
+    run = asyncio.create_task(process.run())
+    if before:
+        await asyncio.wait_for(process.wait_live(), WAIT_S)
+        os.kill(process.pid or 0, signal.SIGKILL)
+    with pytest.raises(TritonNotLive, match=f"not live after {timeout_s:g} s"):
+        await asyncio.wait_for(run, WAIT_S)
+    assert (process.pid, starts(tmp_path)) == (None, before + 1)
 
 
 async def test_what_on_restarted_raises_ends_the_run(tmp_path: Path) -> None:
