@@ -71,6 +71,22 @@ class _Reading:
     triton: str
 
 
+def make_counters(registry: CollectorRegistry) -> tuple[Counter, Counter]:
+    """What the metrics page says of the publications: events that were sent, and given up."""
+    sent = Counter(
+        "serve_cloudwatch_events", "Events that CloudWatch Logs has taken.", registry=registry
+    )
+    dropped = Counter(
+        "serve_cloudwatch_dropped_events",
+        "Events that were given up, by reason: no room in the queue, or refused by CloudWatch.",
+        ["reason"],
+        registry=registry,
+    )
+    for reason in (_FULL, _REFUSED):
+        dropped.labels(reason)
+    return sent, dropped
+
+
 class MetricsPublisher:
     """Publishes until it is cancelled, and once more when it is told that it is the last time."""
 
@@ -102,19 +118,7 @@ class MetricsPublisher:
         self._stopping = threading.Event()
         self._current: asyncio.Future[None] | None = None
         self._known_failures: set[str] = set()
-        self._sent = Counter(
-            "serve_cloudwatch_events",
-            "Events that CloudWatch Logs has taken.",
-            registry=metrics.events,
-        )
-        self._dropped = Counter(
-            "serve_cloudwatch_dropped_events",
-            "Events that were given up, by reason: no room in the queue, or refused by CloudWatch.",
-            ["reason"],
-            registry=metrics.events,
-        )
-        for reason in (_FULL, _REFUSED):
-            self._dropped.labels(reason)
+        self._sent, self._dropped = make_counters(metrics.events)
 
     async def run(self) -> None:
         """Publishes every `interval_s`, the first time after one; never raises of itself."""

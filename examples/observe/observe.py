@@ -117,11 +117,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--models", type=int, default=24, metavar="N", help="archives (default: %(default)s)")
-    add("--rps", type=float, default=10, help="requests a second (default: %(default)s)")
-    add("--seconds", type=float, default=60, help="of traffic (default: %(default)s)")
+    add("--rps", type=float, default=6, help="requests a second (default: %(default)s)")
+    add("--seconds", type=float, default=75, help="of traffic (default: %(default)s)")
     add(
         "--memory",
-        default="700MB",
+        default="240MB",
         metavar="SIZE",
         help="of each container; too little for all archives, so that models leave "
         "(default: %(default)s)",

@@ -11,7 +11,7 @@ import http.client
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
@@ -71,11 +71,12 @@ def relaying(pages: Pages) -> Iterator[str]:
                 connection.close()
             if status == 200:
                 pages.take(url.netloc, page.decode())
-            self.send_response(status)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(page)))
-            self.end_headers()
-            self.wfile.write(page)
+            with suppress(ConnectionError):  # Prometheus is ending
+                self.send_response(status)
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", str(len(page)))
+                self.end_headers()
+                self.wfile.write(page)
 
         def log_message(self, format: str, *args: object) -> None:
             """Nothing: each scrape would be a line."""

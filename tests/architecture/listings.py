@@ -18,6 +18,7 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 
 from container.settings import settings_table
+from container.telemetry.cloudwatch import make_counters
 from container.telemetry.machine_gauges import MachineGauges
 from serve.telemetry.exposition import FAMILIES
 from serve.telemetry.metrics import Metrics
@@ -44,15 +45,21 @@ def decisions() -> str:
 
 def metrics() -> str:
     """Every metric of ours: its name, kind and labels, and what it says, with its unit."""
+    cells = [
+        f"| `{name}` | {kind} | {', '.join(f'`{label}`' for label in labels)} | {meaning} |"
+        for name, kind, labels, meaning in metric_rows()
+    ]
+    return "\n".join(["| metric | kind | labels | what it says |", "|---|---|---|---|", *cells])
+
+
+def metric_rows() -> list[tuple[str, str, tuple[str, ...], str]]:
+    """Every metric of ours: name, kind, labels and meaning, by name."""
     ours = [(it.name, it.kind, it.labels, it.meaning) for it in FAMILIES]
     machine = MachineGauges(lambda: 0, dict)
     machine.refresh()
-    rows = sorted((*ours, *_collected(Metrics().events), *_collected(machine.registry)))
-    cells = [
-        f"| `{name}` | {kind} | {', '.join(f'`{label}`' for label in labels)} | {meaning} |"
-        for name, kind, labels, meaning in rows
-    ]
-    return "\n".join(["| metric | kind | labels | what it says |", "|---|---|---|---|", *cells])
+    events = Metrics().events
+    make_counters(events)
+    return sorted((*ours, *_collected(events), *_collected(machine.registry)))
 
 
 def _collected(registry: CollectorRegistry) -> Iterator[tuple[str, str, tuple[str, ...], str]]:

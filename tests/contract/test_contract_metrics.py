@@ -12,6 +12,7 @@ from tests.contract.conftest import Archive
 from tests.support import models
 from tests.support.container import Container, running, until
 from tests.support.protocol import infer, values
+from tests.support.triton_metrics import TRITON_METRICS
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 TARGET = "X-Amzn-SageMaker-Target-Model"
@@ -84,6 +85,12 @@ def test_tritons_own_numbers_bear_the_same_labels(container: Container, archive:
         assert not any("model" in dict(labels) for _, labels in found)
     finally:
         container.unload("chain")
+
+
+def test_triton_has_the_metrics_that_are_written_about(container: Container) -> None:
+    """Of the dashboard in examples/observe, and of the pages."""
+    names = {line.partition("{")[0] for line in container.http.get("/metrics").text.splitlines()}
+    assert names >= TRITON_METRICS
 
 
 def test_a_target_that_comes_with_an_invocation(container: Container, archive: Archive) -> None:

@@ -106,6 +106,20 @@ async def test_it_shows_what_there_is(page: Page, endpoint: PlayedEndpoint) -> N
         await page.until(f"{text_of('#events .sentence')} === 'Loaded a.tar.gz in 1.5 s, 1.0 MB'")
 
 
+async def test_it_links_to_the_metrics_that_this_browser_can_reach(
+    page: Page, endpoint: PlayedEndpoint
+) -> None:
+    """Those of a container on this machine; not those of an address inside a Docker network."""
+    there = replace(an_instance("instance-2"), url="http://172.18.0.4:8080")
+    endpoint.put(there)
+    async with served(page_app(endpoint)) as url:
+        await opened(page, url)
+        links = "[...document.querySelectorAll('.instance .numbers')]"
+        shown = f"{links}.filter((one) => one.checkVisibility()).map((one) => one.href)"
+        await page.until(f"{links}.length === 2")
+        assert await page.evaluate(shown) == ["http://127.0.0.1:1/metrics"]
+
+
 async def test_it_changes_with_what_happens(page: Page, endpoint: PlayedEndpoint) -> None:
     """Each event shows without a reload, also while the state that is read is from before it."""
     endpoint.sequence = 0
@@ -514,6 +528,15 @@ async def test_the_state_is_the_view_as_json(endpoint: PlayedEndpoint) -> None:
     assert state["instances"][0]["state"] == "in service"
     model = state["instances"][0]["models"][1]
     assert (model["target_model"], model["state"], model["memory"]) == ("b.tar.gz", "on disk", None)
+
+
+async def test_targets_are_what_prometheus_reads(endpoint: PlayedEndpoint) -> None:
+    """http_sd_configs: where each container answers, with the instance's name for a label."""
+    async with client_of(endpoint) as client:
+        answer = await client.get("/simulator/targets")
+    assert answer.headers["content-type"] == "application/json"
+    labels = {"instance": "instance-1", "endpoint_name": "shop"}
+    assert answer.json() == [{"targets": ["127.0.0.1:1"], "labels": labels}]
 
 
 async def test_health_is_200_once_an_instance_serves(endpoint: PlayedEndpoint) -> None:

@@ -192,6 +192,8 @@ def test_an_invocation_that_lacks_memory_makes_room_and_is_tried_again(
         played.invoke("other")
         assert _answer(played.invoke("hungry")) == "hungry"
         assert played.states()["other"] == "on disk"
+        answered = [event["container_statuses"] for event in played.kinds("invoked")]
+        assert answered == ["200", "507 200"]
 
 
 def test_a_full_disk_lets_go_of_what_is_not_loaded_first(models: Path, tmp_path: Path) -> None:

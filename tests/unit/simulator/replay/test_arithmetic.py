@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -35,6 +37,20 @@ def test_a_spread_of_nothing_has_no_numbers() -> None:
     """No values, no percentiles; not zeros."""
     assert arithmetic.measure_spread([]) == arithmetic.Spread(0)
     assert arithmetic.measure_spread([2.0, 1.0]) == arithmetic.Spread(2, 1.5, 1.9, 1.99, 2.0)
+
+
+def test_statuses_are_counted_by_model() -> None:
+    """As containers answered, each time that they were asked; other callers' are not in it."""
+    asked = [replace(sample(), model=model, request_id=f"r{model}") for model in range(3)]
+    events = [
+        event("invoked", request_id="r0", container_statuses="507 200"),
+        event("invocation_failed", request_id="r1", container_statuses="0"),
+        event("invocation_failed", request_id="r2", container_statuses=""),
+        event("invoked", request_id="another's", container_statuses="200"),
+        event("loaded"),
+    ]
+    found = arithmetic.count_statuses(asked, events)
+    assert found == {0: {"507": 1, "200": 1}, 1: {"0": 1}, 2: {"none": 1}}
 
 
 def test_latency_counts_from_when_a_request_was_due() -> None:
