@@ -25,8 +25,9 @@ _HEAD = re.compile(
     r" +\d+ (?P<at>[^\s:\]]+:\d+)\] ?(?P<words>.*)",
     re.DOTALL,
 )
-#: What tritonserver prints when a signal ends it, and the stack below it.
-_SIGNAL = re.compile(r"Signal \(\d+\) received\.| *\d+# ")
+#: What tritonserver prints without a head: that there is no GPU to measure; when a signal ends it,
+#: that, and the stack below it.
+_SIGNAL = re.compile(r"Error: Failed to initialize NVML|Signal \(\d+\) received\.| *\d+# ")
 
 
 @dataclass(frozen=True)
