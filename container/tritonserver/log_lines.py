@@ -27,7 +27,7 @@ _HEAD = re.compile(
 )
 #: What tritonserver prints without a head: that there is no GPU to measure; when a signal ends it,
 #: that, and the stack below it.
-_SIGNAL = re.compile(r"Error: Failed to initialize NVML|Signal \(\d+\) received\.| *\d+# ")
+_HEADLESS = re.compile(r"Error: Failed to initialize NVML|Signal \(\d+\) received\.| *\d+# ")
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class TritonLines:
         words = bounded(words.rstrip())
         above = head or block
         if above is None:
-            source = TRITONSERVER if _SIGNAL.match(line) else MODEL
+            source = TRITONSERVER if _HEADLESS.match(line) else MODEL
             return TritonLine("INFO", source, "", self.find_model(words, True), words)
         at = above["at"]
         source = MODEL if at.partition(":")[0].endswith(".py") else TRITONSERVER

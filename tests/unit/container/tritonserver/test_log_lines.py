@@ -62,6 +62,12 @@ def test_lines_below_a_head_that_says_nothing() -> None:
     ]
 
 
+def test_what_it_prints_without_a_head_is_not_a_models() -> None:
+    """Where metrics are on and there is no GPU; a model's own words stay its own."""
+    lines = read("Error: Failed to initialize NVML", "Error: of a model")
+    assert [line.source for line in lines] == ["tritonserver", "model"]
+
+
 def test_a_model_that_logs() -> None:
     """Through Triton's logger, which tells the model's own file."""
     (line,) = read('W1123 05:22:23.712047 28664 model.py:38] "beware"')

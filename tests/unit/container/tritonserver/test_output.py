@@ -255,10 +255,14 @@ async def test_the_real_ones(stage: Stage, logged: Logged) -> None:
         ("INFO", "printed"),
         ("WARNING", "logged"),
     ]
+    # What it prints without a head: that there is no GPU to measure.
+    no_gpu = {"source": "tritonserver", "message": "Error: Failed to initialize NVML"}
     assert all(
         line["logger"]
         for line in found
-        if line not in printed[:1] and "Signal" not in line["message"]
+        if line not in printed[:1]
+        and "Signal" not in line["message"]
+        and not no_gpu.items() <= line.items()
     )
     named = [line["message"] for line in found if line.get("model") == "printing"]
     assert any("successfully loaded" in message for message in named)
