@@ -25,7 +25,7 @@ from container.settings import Settings
 from container.telemetry.cloudwatch import MetricsPublisher
 from container.telemetry.event_loop import watch_lag
 from container.telemetry.machine_gauges import MachineGauges
-from container.telemetry.triton_metrics import page_if_there
+from container.telemetry.triton_metrics import fetch_page
 from container.tritonserver.orphans import bury_orphans
 from container.tritonserver.runtime import ModelsPython, count_gpus
 from container.workflows.check_process import WorkflowChecks
@@ -48,6 +48,7 @@ from serve.models.waiting_room import WaitingRooms
 from serve.resources.footprints import StubSettings
 from serve.resources.gpus import Gpus
 from serve.resources.model_memory import ModelMemory
+from serve.telemetry.exposition import ModelNumbers
 from serve.telemetry.metrics import Metrics
 from serve.telemetry.page import MetricsPage, Sources
 from serve.telemetry.telemetry import Telemetry
@@ -272,17 +273,20 @@ class Container:
 
     def _metric_sources(self) -> Sources:
         registry, port = self._registry, self._ports.metrics
-        gauges = MachineGauges(lambda: len(registry.all_loaded()), dict)
+        gauges = MachineGauges(lambda: len(registry.all_loaded()), self._versions)
 
         async def refreshed() -> CollectorRegistry:
             await in_daemon_thread(gauges.refresh, "metrics")
             return gauges.registry
 
         return Sources(
-            in_flight=lambda: {model.name: model.in_flight for model in registry.all_loaded()},
-            memory=lambda: (self._memory.memory, self._memory.shared),
+            numbers=lambda: ModelNumbers(
+                {model.name: model.in_flight for model in registry.all_loaded()},
+                self._memory.memory,
+                self._memory.shared,
+            ),
             machine=refreshed,
-            triton=lambda: in_daemon_thread(lambda: page_if_there(port), "metrics"),
+            triton=lambda: in_daemon_thread(lambda: fetch_page(port), "metrics"),
         )
 
     def _protocol(self) -> type[asyncio.Protocol]:

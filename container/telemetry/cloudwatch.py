@@ -160,10 +160,9 @@ class MetricsPublisher:
         machine, triton = await asyncio.gather(
             self._sources.machine(), self._read_triton(triton_within_s)
         )
-        in_flight = self._sources.in_flight()
-        numbers = ModelNumbers(in_flight, *self._sources.memory())
+        numbers = self._sources.numbers()
         readings: list[MeterReading] = []
-        meters = iter(self._reader.read(in_flight))
+        meters = iter(self._reader.read(numbers.in_flight))
         while some := list(islice(meters, _METERS_AT_ONCE)):
             readings += map(read_meter, some)
             await asyncio.sleep(0)

@@ -15,11 +15,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from examples.observe.relay import Counts
+from simulator.replay.local_endpoint import LocalEndpoint, start_endpoint
 
 ROOT = Path(__file__).parents[2]
 NAME = "observed"
 INSTANCES = 2
-_START_S, _STOP_S, _ASK_S = 120.0, 60.0, 90.0
+_START_S, _ASK_S = 120.0, 90.0
 _SIMULATOR = (sys.executable, "-m", "simulator")
 
 
@@ -41,35 +42,24 @@ def running_endpoint(archives: Path, work: Path, port: int, memory: str) -> Iter
         "--memory": memory,
     }
     words = [word for option in options.items() for word in option]
-    log = work / "simulator.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [*_SIMULATOR, "up", *words], cwd=ROOT, stdout=output, stderr=subprocess.STDOUT
-        )
-    url = f"http://127.0.0.1:{port}"
-    try:
-        _until_in_service(url, process, log)
-        yield url
-    finally:
-        process.terminate()
-        try:
-            process.wait(_STOP_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+    with start_endpoint([*_SIMULATOR, "up", *words], port, work / "simulator.log") as endpoint:
+        _until_in_service(endpoint)
+        yield endpoint.url
 
 
-def _until_in_service(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+def _until_in_service(endpoint: LocalEndpoint) -> None:
     deadline = time.monotonic() + _START_S
-    while time.monotonic() < deadline and process.poll() is None:
+    while time.monotonic() < deadline:
+        if gone := endpoint.gone():
+            raise SystemExit(gone)
         try:
-            state = json.loads(_ask(url, "GET", "/simulator/state")[1])
+            state = json.loads(_ask(endpoint.url, "GET", "/simulator/state")[1])
             if [one["state"] for one in state["instances"]] == ["in service"] * INSTANCES:
                 return
         except OSError:
             pass
         time.sleep(0.1)
-    raise SystemExit(f"the endpoint did not start:\n{log.read_text()[-4000:]}")
+    raise SystemExit(f"the endpoint was not in service within {_START_S:g} s")
 
 
 def replay(url: str, models: int, rps: float, seconds: float, report: Path) -> dict[str, Any]:

@@ -26,12 +26,12 @@ from examples.observe.endpoint import (
 )
 from examples.observe.prometheus import (
     Prometheus,
-    find_free_port,
     find_prometheus,
     running_prometheus,
     write_files,
 )
 from examples.observe.relay import COUNTER, Pages, relaying
+from simulator.replay.local_endpoint import find_free_port
 
 #: For Prometheus to find the containers, or to ask them once more.
 _SCRAPED_S = 60.0

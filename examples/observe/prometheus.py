@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import subprocess
 import time
 import urllib.error
@@ -14,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from simulator.replay.local_endpoint import find_free_port
 
 FOLDER = Path(__file__).parent
 #: Where the file says that the endpoint answers.
@@ -112,9 +113,3 @@ def running_prometheus(program: str, config: Path) -> Iterator[Prometheus]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-def find_free_port() -> int:
-    """A port of this machine that nobody listens on now."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])

@@ -28,7 +28,8 @@ from serve.errors import (
     TritonTimeout,
     TritonUnavailable,
 )
-from serve.http.messages import error_body, target_model
+from serve.http.messages import error_body
+from serve.telemetry.record import target_model
 
 _log = logging.getLogger(__name__)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -22,14 +21,13 @@ from serve.errors import ServeError, TritonUnavailable
 from serve.http.bounded_protocol import BoundedProtocol, Stage
 from serve.http.connections import Connections
 from serve.http.error_responses import refusal, status_of
-from serve.http.messages import target_model
 from serve.http.routes import EXTENSION
 from serve.invoke.headers import keep_piece
 from serve.invoke.invocation import Invocation
 from serve.invoke.request import Request
 from serve.limit import UNCOUNTED
 from serve.models.waiting_room import HeldBody, WaitingRooms
-from serve.telemetry.record import InvocationRecord
+from serve.telemetry.record import InvocationRecord, target_model
 from serve.telemetry.telemetry import CALLER_LEFT, Telemetry
 from serve.triton.connection import Headers, write_together
 
@@ -229,19 +227,16 @@ class _Protocol(BoundedProtocol):
                 self.telemetry.invoked(record, CALLER_LEFT, error)
                 self._end(exchange)
         else:
-            record.answer_bytes = sum(map(len, answer.body))
+            length = record.answer_bytes = sum(map(len, answer.body))
             self.telemetry.invoked(record, answer.status)
-            await self._send(exchange, answer.status, answer.headers, answer.body)
+            await self._send(exchange, answer.status, answer.headers, answer.body, length)
         finally:  # callers may read slowly, or not
             request.let_answer_go()
 
     def _record(self, exchange: _Exchange) -> InvocationRecord:
-        record = InvocationRecord(exchange.model_name, began=time.monotonic())
-        record.request_bytes = exchange.size
-        if self.telemetry.wants_target(record):
-            self.telemetry.learn_target(exchange.model_name, target_model(exchange.headers))
-        if self.telemetry.tracer is not None:
-            exchange.headers = self.telemetry.tracer.begin(record, exchange.headers)
+        record, exchange.headers = self.telemetry.begin(
+            exchange.model_name, exchange.size, exchange.headers
+        )
         return record
 
     def _is_wanted(self) -> bool:
@@ -260,16 +255,22 @@ class _Protocol(BoundedProtocol):
         target = target_model(exchange.headers)
         self.telemetry.invoked(record, status_of(error), error)
         status, headers, body = refusal(error, exchange.model_name, target)
-        await self._send(exchange, status, headers, deque([body]))
+        await self._send(exchange, status, headers, deque([body]), len(body))
 
     async def _send(
-        self, exchange: _Exchange, status: int, headers: Headers, pieces: deque[bytes]
+        self,
+        exchange: _Exchange,
+        status: int,
+        headers: Headers,
+        pieces: deque[bytes],
+        length: int,
     ) -> None:
         """Send an answer; a large one piece by piece, so that others are served in between.
 
+        length: bytes of all pieces.
+
         The next request of this connection is not looked at before the caller has read on.
         """
-        length = sum(map(len, pieces))
         exchange.response_started = True
         exchange.drop_body()  # a caller may read slowly, and then be idle for long
         batch = [self._head(exchange, status, headers, length)]

@@ -33,15 +33,6 @@ def parse_load_request(body: bytes) -> LoadRequest:
         raise _complaint(error) from error
 
 
-def target_model(headers: Iterable[tuple[bytes, bytes]]) -> str:
-    """The archive's name in the caller's mouth: for logs, never to pick a model by.
-
-    headers: names in lower case.
-    """
-    targets = (value for name, value in headers if name == b"x-amzn-sagemaker-target-model")
-    return next(targets, b"").decode("latin-1")
-
-
 def model_body(model: Model) -> dict[str, str]:
     """One model as GET /models/{name} answers it."""
     return {"modelName": model.name, "modelUrl": model.url}

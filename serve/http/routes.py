@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import closing
 from dataclasses import dataclass
@@ -24,7 +23,6 @@ from serve.http.messages import (
     model_body,
     parse_load_request,
     parse_page,
-    target_model,
 )
 from serve.invoke.headers import keep_piece
 from serve.invoke.invocation import Invocation
@@ -32,7 +30,7 @@ from serve.invoke.request import Request as InvocationRequest
 from serve.models.lifecycle import Lifecycle
 from serve.models.registry import Registry
 from serve.models.waiting_room import MIB, HeldBody, WaitingRooms
-from serve.telemetry.record import InvocationRecord
+from serve.telemetry.record import InvocationRecord, target_model
 from serve.telemetry.telemetry import CALLER_LEFT, Telemetry
 from serve.triton.connection import Answer
 
@@ -157,11 +155,8 @@ class InvokeRoute:
             held.let_go()
 
     def _record(self, name: str, scope: Scope, body: list[bytes]) -> InvocationRecord:
-        record = InvocationRecord(name, began=time.monotonic(), request_bytes=sum(map(len, body)))
-        if self._telemetry.wants_target(record):
-            self._telemetry.learn_target(name, target_model(scope["headers"]))
-        if self._telemetry.tracer is not None:
-            scope["headers"] = self._telemetry.tracer.begin(record, scope["headers"])
+        size = sum(map(len, body))
+        record, scope["headers"] = self._telemetry.begin(name, size, scope["headers"])
         return record
 
     async def _tell(self, record: InvocationRecord, answering: Coroutine[Any, Any, None]) -> None:

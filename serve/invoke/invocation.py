@@ -267,9 +267,11 @@ class Invocation:
         """
         began = request.record.triton_began = time.monotonic()
         try:
-            return await self._try_twice(model, request, send, deadline, said)
+            sent = await self._try_twice(model, request, send, deadline, said)
         finally:
             request.record.triton_s = time.monotonic() - began
+        self.answered += 1
+        return sent
 
     async def _try_twice(
         self,
@@ -285,7 +287,6 @@ class Invocation:
         generation = model.generation
         answer, body = await self._send_once(model, request, send, deadline)
         if answer.status == 200:
-            self.answered += 1
             return answer, body
         refused = await self._read_refusal(model, generation, answer, body, said)
         if refused.verdict not in _LOST:
@@ -298,7 +299,6 @@ class Invocation:
             raise _translate_refusal(
                 model, await self._read_refusal(model, generation, answer, body, said)
             )
-        self.answered += 1
         return answer, body
 
     async def _send_once(

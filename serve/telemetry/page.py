@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -16,14 +16,12 @@ from serve.telemetry.triton_page import rename_models
 
 @dataclass(frozen=True)
 class Sources:
-    """What a page asks for. in_flight: of each loaded model, by name.
+    """What a page asks for. numbers: of the models; those in flight name all that are loaded.
 
-    models: memory of each. machine: gauges, refreshed. triton: tritonserver's own page, empty where
-    there is none.
+    machine: gauges, refreshed. triton: tritonserver's own page, empty where there is none.
     """
 
-    in_flight: Callable[[], Mapping[str, int]]
-    memory: Callable[[], tuple[Mapping[str, int], Mapping[str, int]]]
+    numbers: Callable[[], ModelNumbers]
     machine: Callable[[], Awaitable[CollectorRegistry]]
     triton: Callable[[], Awaitable[str]]
 
@@ -38,10 +36,8 @@ class MetricsPage:
     async def pieces(self) -> AsyncIterator[bytes]:
         """The page as Prometheus' text; a piece takes at most about half a millisecond."""
         machine, triton = await asyncio.gather(self._sources.machine(), self._sources.triton())
-        in_flight = self._sources.in_flight()
-        memory, shared_memory = self._sources.memory()
-        meters = self._reader.read(in_flight)
-        numbers = ModelNumbers(in_flight, memory, shared_memory)
+        numbers = self._sources.numbers()
+        meters = self._reader.read(numbers.in_flight)
         yield generate_latest(machine)
         yield generate_latest(self._metrics.events)
         for piece in write_models(meters, numbers):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -33,3 +34,12 @@ class InvocationRecord:
     inference_id: str = ""
     trace_id: str = ""
     trace: object = None
+
+
+def target_model(headers: Iterable[tuple[bytes, bytes]]) -> str:
+    """The archive's name in the caller's mouth: for logs, never to pick a model by.
+
+    headers: names in lower case.
+    """
+    targets = (value for name, value in headers if name == b"x-amzn-sagemaker-target-model")
+    return next(targets, b"").decode("latin-1")

@@ -15,14 +15,14 @@ from serve.errors import (
 from serve.telemetry.causes import cause_of
 from serve.telemetry.load_record import LoadRecord
 from serve.telemetry.metrics import Metrics
-from serve.telemetry.record import InvocationRecord
-from serve.telemetry.tracing import Tracer
+from serve.telemetry.record import InvocationRecord, target_model
+from serve.telemetry.tracing import Headers, Tracer
 
 #: What a caller who had left is counted as (nginx has the number; there is none of HTTP's own).
 CALLER_LEFT = 499
 #: What is told has lasted.
 _LEAST_S = 1e-9
-_REFUSED = (CallerError, ModelNotLoaded, ModelUnusable, ResourceExhausted, Overloaded)
+_REFUSED = (CallerError, ModelUnusable, ResourceExhausted, Overloaded)
 
 
 class Telemetry:
@@ -32,6 +32,22 @@ class Telemetry:
         self.metrics, self.tracer = metrics, tracer
 
     # -- invocations: the hot path
+
+    def begin(
+        self, model_name: str, request_bytes: int, headers: Headers
+    ) -> tuple[InvocationRecord, Headers]:
+        """An invocation begins: its record, and the headers that it goes on to tritonserver with.
+
+        The archive's name is learned from the first of a model's requests that say it.
+        """
+        record = InvocationRecord(model_name, began=time.monotonic(), request_bytes=request_bytes)
+        if self.metrics is not None:
+            meter = self.metrics.meters.of(model_name)
+            if meter.is_nameless:
+                meter.name_target(target_model(headers))
+        if self.tracer is not None:
+            headers = self.tracer.begin(record, headers)
+        return record, headers
 
     def invoked(
         self, record: InvocationRecord, status: int, error: BaseException | None = None
@@ -49,15 +65,6 @@ class Telemetry:
                 self.metrics.refused(cause_of(error))
         if self.tracer is not None:
             self.tracer.invoked(record)
-
-    def wants_target(self, record: InvocationRecord) -> bool:
-        """Whether the archive's name is still to be learned, if the request says it."""
-        return self.metrics is not None and self.metrics.meters.of(record.model_name).is_nameless
-
-    def learn_target(self, model_name: str, target: str) -> None:
-        """The platform has said the archive's name; empty for none."""
-        if self.metrics is not None:
-            self.metrics.meters.of(model_name).name_target(target)
 
     # -- models
 

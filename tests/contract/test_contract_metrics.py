@@ -8,6 +8,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from container import __version__
 from tests.contract.conftest import Archive
 from tests.support import models
 from tests.support.container import Container, running, until
@@ -130,6 +131,14 @@ def test_a_model_that_leaves_takes_its_series_along(container: Container, archiv
     assert not names_a_model(scrape(container), "leaving")
     with container.loaded("leaving", directory):
         assert sample(scrape(container), "serve_invocations_total", **labels, code="200") == 2
+
+
+def test_versions_are_told(container: Container) -> None:
+    """Of the container and of what runs Python models."""
+    (told,) = [dict(labels) for name, labels in scrape(container) if name == "serve_build_info"]
+    assert told["version"] == __version__
+    assert told["python"].count(".") == 2
+    assert told["nvtabular"].startswith("23.")
 
 
 def test_unknown_models_make_no_series(container: Container) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import json
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,10 +49,11 @@ for args in json.load(sys.stdin):
 
 @dataclass(frozen=True)
 class StandInServer:
-    """One tritonserver for all tests of a file, with its repository."""
+    """One tritonserver for all tests of a file, with its repository and our backends."""
 
     repository: Path
     client: Any
+    stand_ins: tuple[str, ...]
 
     def load(self, name: str, config: str, content: Path, file: str) -> None:
         """Publishes `content` as version 1's `file` and loads it; raises what Triton answers."""
@@ -80,7 +81,7 @@ def stand_in_server(directory: Path, python: Path) -> Iterator[StandInServer]:
     try:
         with triton_grpc.InferenceServerClient(f"127.0.0.1:{stage.ports.grpc}") as client:
             _wait_live(client, process)
-            yield StandInServer(stage.repository, client)
+            yield StandInServer(stage.repository, client, stage.runtime.stand_ins)
     finally:
         process.terminate()
         process.wait(LIVE_TIMEOUT_S)
@@ -115,6 +116,15 @@ def initialize_each(python: Path, backend: str, cases: Sequence[dict[str, Any]])
     prefix = "SAID "
     lines = [line for line in done.stdout.splitlines() if line.startswith(prefix)]
     return [json.loads(line.removeprefix(prefix)) for line in lines]
+
+
+def initialize_groups(
+    python: Path, backend: str, cases: Mapping[str, Sequence[dict[str, Any]]]
+) -> dict[str, list[str]]:
+    """The same for each group of cases, all of them in one process."""
+    everything = [one for group in cases.values() for one in group]
+    said = iter(initialize_each(python, backend, everything))
+    return {group: [next(said) for _ in members] for group, members in cases.items()}
 
 
 def arguments(config: dict[str, Any], model: Path, kind: str = "CPU") -> dict[str, Any]:

@@ -17,6 +17,7 @@ from tests.unit.container.backends.stand_ins import (
     StandInServer,
     arguments,
     initialize_each,
+    initialize_groups,
     make,
     stand_in_server,
 )
@@ -267,12 +268,7 @@ def initialized(forests: Path) -> dict[str, list[str]]:
             {**plain, "model_instance_kind": "GPU"},
         ],
     }
-    said = iter(
-        initialize_each(
-            FRAMEWORKS_PYTHON, "fil", [one for group in cases.values() for one in group]
-        )
-    )
-    return {group: [next(said) for _ in members] for group, members in cases.items()}
+    return initialize_groups(FRAMEWORKS_PYTHON, "fil", cases)
 
 
 def test_what_is_refused_at_load(initialized: dict[str, list[str]]) -> None:

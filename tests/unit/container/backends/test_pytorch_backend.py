@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import tritonclient.grpc as triton_grpc
-from tritonclient.utils import InferenceServerException, np_to_triton_dtype
+from tritonclient.utils import InferenceServerException
 
-from container.tritonserver.process import remove_shared_memory
 from container.tritonserver.runtime import ask_interpreter
-from tests.unit.container.backends.stand_ins import arguments, initialize_each
-from tests.unit.container.conftest import ROOT, make_stage
+from tests.unit.container.backends.stand_ins import (
+    StandInServer,
+    arguments,
+    initialize_each,
+    stand_in_server,
+)
+from tests.unit.container.conftest import ROOT
 
 pytestmark = pytest.mark.tritonserver
 
@@ -31,8 +33,9 @@ X, TWO = [("x", "FP32", [-1])], [("left", "FP32", [3]), ("right", "FP32", [3])]
 class Server:
     """One tritonserver for all tests of this file, with its repository."""
 
-    def __init__(self, repository: Path, models: Path, client: Any) -> None:
-        self.repository, self.models, self.client = repository, models, client
+    def __init__(self, host: StandInServer, models: Path) -> None:
+        self.repository, self.client, self.infer = host.repository, host.client, host.infer
+        self._host, self.models = host, models
 
     def load(
         self,
@@ -44,22 +47,9 @@ class Server:
         file: str = "model.pt",
     ) -> None:
         """Publishes the model and loads it; raises what Triton answers."""
-        version = self.repository / name / "1"
-        version.mkdir(parents=True)
-        shutil.copy(self.models / f"{source}.pt", version / file)
         rows = [tensor("input", row) for row in inputs] + [tensor("output", r) for r in outputs]
         config = "\n".join(['backend: "pytorch"', 'platform: "pytorch_libtorch"', *rows, extra])
-        (version.parent / "config.pbtxt").write_text(config)
-        self.client.load_model(name)
-
-    def infer(self, name: str, **arrays: Any) -> Any:
-        """The whole answer."""
-        inputs = []
-        for key, array in arrays.items():
-            one = triton_grpc.InferInput(key, array.shape, np_to_triton_dtype(array.dtype))
-            one.set_data_from_numpy(array)
-            inputs.append(one)
-        return self.client.infer(name, inputs)
+        self._host.load(name, config, self.models / f"{source}.pt", file)
 
 
 def tensor(direction: str, row: tuple[str, str, list[int]]) -> str:
@@ -82,29 +72,9 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """The newest tritonserver, running."""
-    stage = make_stage(tmp_path_factory.mktemp("stage"), {})
-    assert "pytorch" in stage.runtime.stand_ins
-    process = subprocess.Popen(stage.command.argv, env=stage.command.env)
-    try:
-        with triton_grpc.InferenceServerClient(f"127.0.0.1:{stage.ports.grpc}") as client:
-            wait_live(client, process)
-            yield Server(stage.repository, models, client)
-    finally:
-        process.terminate()
-        process.wait(LIVE_TIMEOUT_S)
-        remove_shared_memory(stage.command.shm_prefix)
-
-
-def wait_live(client: Any, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + LIVE_TIMEOUT_S
-    while True:
-        try:
-            if client.is_server_live():
-                return
-        except InferenceServerException:
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.05)  # the interval between two questions
+    with stand_in_server(tmp_path_factory.mktemp("stage"), MODELS_PYTHON) as host:
+        assert "pytorch" in host.stand_ins
+        yield Server(host, models)
 
 
 def test_forward_arguments_give_the_places(server: Server) -> None:

@@ -16,6 +16,7 @@ from tests.unit.container.backends.stand_ins import (
     StandInServer,
     arguments,
     initialize_each,
+    initialize_groups,
     make,
     stand_in_server,
 )
@@ -166,12 +167,7 @@ def initialized(models: Path) -> dict[str, list[str]]:
             {**case(models, "several", TWO, Y, {}), "model_instance_kind": "MODEL"},
         ],
     }
-    said = iter(
-        initialize_each(
-            FRAMEWORKS_PYTHON, "tensorflow", [one for group in cases.values() for one in group]
-        )
-    )
-    return {group: [next(said) for _ in members] for group, members in cases.items()}
+    return initialize_groups(FRAMEWORKS_PYTHON, "tensorflow", cases)
 
 
 def test_what_is_refused_at_load(initialized: dict[str, list[str]]) -> None:

@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry, Gauge
 from container.settings import Settings, read_settings
 from container.telemetry.cloudwatch import MetricsPublisher
 from container.telemetry.event_queue import EventQueue
+from serve.telemetry.exposition import ModelNumbers
 from serve.telemetry.meters import ModelMeter
 from serve.telemetry.metrics import Metrics
 from serve.telemetry.page import Sources
@@ -75,8 +76,9 @@ class Instance:
 
     def sources(self) -> Sources:
         return Sources(
-            in_flight=lambda: dict.fromkeys(self.loaded, 0),
-            memory=lambda: (dict.fromkeys(self.loaded, 1000), {}),
+            numbers=lambda: ModelNumbers(
+                dict.fromkeys(self.loaded, 0), dict.fromkeys(self.loaded, 1000)
+            ),
             machine=self._machine,
             triton=self._page,
         )
@@ -434,7 +436,7 @@ async def test_sources_that_fail_stop_nothing(logs: Any, caplog: pytest.LogCaptu
     async def failing() -> CollectorRegistry:
         raise OSError("no descriptor")
 
-    sources: Sources = Sources(dict, lambda: ({}, {}), failing, _no_page)
+    sources: Sources = Sources(ModelNumbers, failing, _no_page)
     publisher = MetricsPublisher(settings(), Metrics(), sources, client=lambda: logs)
     await publisher.publish()
     await publisher.publish()
