@@ -115,10 +115,12 @@ def test_long_lines_are_cut(size: int, logged: Logged) -> None:
 def test_lines_of_several_writers_stay_whole(logged: Logged) -> None:
     """Ours stand between them, never inside of one."""
     output = logged.output()
-    done = threading.Event()
+    begun, done = threading.Event(), threading.Event()
 
     def print_all() -> None:
         for number in range(2000):
+            if number == 1000:  # however late the other one comes
+                begun.wait(WAIT_S)
             os.write(output.descriptor, b"theirs %d" % number)
             os.write(output.descriptor, b" ends\n")
         done.set()
@@ -126,6 +128,7 @@ def test_lines_of_several_writers_stay_whole(logged: Logged) -> None:
     threading.Thread(target=print_all, daemon=True).start()
     while not done.is_set():
         logged.sink.put(b"ours\n")
+        begun.set()
         time.sleep(0.0005)
     lines = logged.read().splitlines()
     theirs = [b"theirs %d ends" % number for number in range(2000)]
