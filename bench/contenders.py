@@ -156,6 +156,7 @@ class Contenders:
                 "--model-repository": str(repository),
                 "--http-port": str(port),
                 "--grpc-port": str(find_free_port()),
+                "--metrics-port": str(find_free_port()),
             }
             command = (
                 _with_value(word, own)
