@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from simulator.app import Runner
 from simulator.archives.model_disk import ModelDisk
-from simulator.archives.sources import ArchiveStore
+from simulator.archives.store import ArchiveStore
 from simulator.endpoint import Endpoint
 from simulator.instance.container_client import ContainerClient
 from simulator.instance.docker_memory import DockerGauge

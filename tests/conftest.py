@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 from hypothesis import settings
 
@@ -21,7 +23,7 @@ LONG = (
     "tests/unit/serve/http/test_bounded_protocol.py",
     "tests/unit/serve/models/",
     "tests/unit/ensemble_tools/archive/test_inert_pickle.py",
-    "tests/unit/simulator/replay/",
+    "tests/unit/simulator/replay/traffic/",
     "tests/unit/container/tritonserver/",
     "tests/unit/serve/invoke/test_invocation.py",
     "tests/unit/ensemble_tools/commands/",
@@ -37,6 +39,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if REAL_TRITONSERVER & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.tritonserver)
     items.sort(key=_place)
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests live as long as their process: no collection of garbage walks them."""
+    gc.collect()
+    gc.freeze()
 
 
 def _place(item: pytest.Item) -> int:

@@ -55,11 +55,12 @@ def make_tracer(endpoint: str) -> OtelTracer | None:
         ids = _Ids()
         # Neither the global provider, which FastAPI would make spans for, nor an end of its own.
         provider = TracerProvider(resource=_resource(), id_generator=ids, shutdown_on_exit=False)
-        provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint)))
+        exporter = OTLPSpanExporter(endpoint)
+        provider.add_span_processor(BatchSpanProcessor(exporter))
     except Exception as error:  # a variable that it cannot read, no thread to be had
         _log.error("there will be no traces: %s", error or type(error).__name__)
         return None
-    return OtelTracer(provider, ids)
+    return OtelTracer(provider, exporter, ids)
 
 
 @dataclass(slots=True)
@@ -74,8 +75,8 @@ class _Begun:
 class OtelTracer:
     """serve.telemetry.tracing.Tracer; used in the event loop's thread only."""
 
-    def __init__(self, provider: TracerProvider, ids: _Ids) -> None:
-        self._provider, self._ids = provider, ids
+    def __init__(self, provider: TracerProvider, exporter: OTLPSpanExporter, ids: _Ids) -> None:
+        self._provider, self._exporter, self._ids = provider, exporter, ids
         self._tracer = provider.get_tracer("merlin-sagemaker")
 
     def begin(self, record: InvocationRecord, headers: Headers) -> Headers:
@@ -138,6 +139,7 @@ class OtelTracer:
         done, _ = await asyncio.wait({sending}, timeout=most_s)
         if not done:
             _log.warning("the last spans could not be sent in %g s", most_s)
+            self._exporter.shutdown()  # it tries no more
         elif error := sending.exception():
             _log.warning("the last spans could not be sent: %s", error)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -17,29 +16,14 @@ from matplotlib import pyplot
 from matplotlib.ticker import FuncFormatter
 from PIL import Image
 
+from examples.observe.panels import fill_in, read_panels
 from examples.observe.prometheus import Prometheus
 
-DASHBOARD = Path(__file__).with_name("dashboard.json")
-#: What the dashboard's variables stand for here: everything.
-VARIABLES = {"$instance": ".*", "$target_model": ".*", "$__rate_interval": "20s"}
 _STEP_S = 2
 _COLUMNS = 3
 #: Of a panel with many series the largest are named.
 _NAMED = 4
 _UNITS = {"s": ("ms", 1000.0), "bytes": ("MiB", 2**-20), "Bps": ("KiB/s", 2**-10)}
-
-
-def read_panels(dashboard: Path = DASHBOARD) -> list[dict[str, Any]]:
-    """The panels that have expressions, in the dashboard's order."""
-    panels = json.loads(dashboard.read_text())["panels"]
-    return [panel for panel in panels if panel["type"] != "row"]
-
-
-def fill_in(expression: str) -> str:
-    """The expression with every variable filled in."""
-    for variable, value in VARIABLES.items():
-        expression = expression.replace(variable, value)
-    return expression
 
 
 def draw(prometheus: Prometheus, start: float, end: float, picture: Path) -> None:

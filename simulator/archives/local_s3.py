@@ -20,7 +20,7 @@ from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from simulator.archives.sources import FolderArchives
+from simulator.archives.folder import FolderArchives
 from simulator.errors import PlatformFailed
 
 if TYPE_CHECKING:

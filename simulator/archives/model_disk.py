@@ -21,7 +21,7 @@ from pathlib import Path
 
 from simulator.archives.archive_faults import NotExtractable
 from simulator.archives.extraction import extract
-from simulator.archives.sources import ArchiveStore
+from simulator.archives.store import ArchiveStore
 from simulator.errors import ArchiveUnusable, PlatformFailed, SimulatorError
 from simulator.rules import ExtractionLimits
 from simulator.watch.events import Value

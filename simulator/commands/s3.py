@@ -10,17 +10,16 @@ import threading
 from pathlib import Path
 from types import FrameType
 
-from simulator.archives.local_s3 import READY_PATH, fill, make_bucket, run_local_s3
 from simulator.errors import PlatformFailed
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-_DESCRIPTION = f"""\
+_DESCRIPTION = """\
 Serve the S3 protocol on a port, make a bucket, and put every *.tar.gz of a folder and its
 sub-folders into it. No account is needed: every access key is let in, and none, so listen on
 127.0.0.1 unless the network is your own. What is in the bucket is gone when this ends (SIGTERM or
 Ctrl-C; exit 0).
 
-For a health check: GET {READY_PATH} answers 503 until the bucket is filled, then 200."""
+For a health check: GET /-/ready answers 503 until the bucket is filled, then 200."""
 _EPILOG = """\
 example:
   python -m simulator s3 --port 9000 --bucket models --fill archives &
@@ -47,6 +46,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(options: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT: 0; 1 when it could not start."""
+    from simulator.archives.local_s3 import run_local_s3  # boto3: other commands start without it
+
     for signal_number in _SIGNALS:
         signal.signal(signal_number, _leave)
     filled = threading.Event()
@@ -64,6 +65,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _fill(url: str, options: argparse.Namespace) -> None:
+    from simulator.archives.local_s3 import fill, make_bucket
+
     if options.fill is None:
         make_bucket(url, options.bucket)
         return

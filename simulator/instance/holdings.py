@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from simulator.archives.model_disk import ModelDisk
-from simulator.archives.sources import ArchiveStore
+from simulator.archives.store import ArchiveStore
 from simulator.errors import ContainerFailed, PlatformFailed
 from simulator.instance.container_client import ContainerClient, InstanceGone
 from simulator.instance.decisions import (

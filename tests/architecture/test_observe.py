@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from examples.observe.picture import fill_in, read_panels
+from examples.observe.panels import fill_in, read_panels
 from tests.architecture.listings import ROOT, metric_rows
 from tests.support.promtool import PromtoolMissing, find_promtool, run_promtool
 from tests.support.triton_metrics import TRITON_METRICS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -41,11 +42,15 @@ def settings() -> Settings:
 
 @pytest.fixture
 def logs() -> Iterator[Any]:
-    """A client of CloudWatch Logs in this process."""
+    """A client of CloudWatch Logs in this process; it lasts as long as a thread that asks it."""
     with mock_aws():
         yield boto3.client(
             "logs", region_name="eu-west-1", aws_access_key_id="x", aws_secret_access_key="x"
         )
+        for thread in threading.enumerate():
+            if thread.name == "cloudwatch":
+                thread.join(30.0)
+                assert not thread.is_alive()
 
 
 @dataclass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import Iterator
 
@@ -13,6 +14,7 @@ from container.telemetry.otel import OtelTracer, make_tracer
 from serve.telemetry.load_record import LoadRecord, Stage
 from serve.telemetry.record import InvocationRecord
 from tests.support.otlp_receiver import Receiver, Span, receiving
+from tests.unit.container.tritonserver.test_process import until
 
 #: Longer than a test: spans are sent by close.
 LATER_MS = "60000"
@@ -152,7 +154,7 @@ async def test_the_services_name(
 async def test_a_bad_receiver(
     knobs: dict[str, float], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Neither telling nor the end waits for it; what is dropped is said once."""
+    """Neither telling nor the end waits for it, nor is more tried; the loss is said once."""
     monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "10")
     monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "10")
     caplog.set_level(logging.WARNING)
@@ -165,6 +167,7 @@ async def test_a_bad_receiver(
         began = time.monotonic()
         await tracer.close(0.2)
         assert time.monotonic() - began < 4
+    await until(lambda: "traces" not in [thread.name for thread in threading.enumerate()])
     own = [record for record in caplog.records if record.name == "container.telemetry.otel"]
     said = [record.getMessage() for record in own]
     assert len(said) == len(set(said)), said

@@ -24,7 +24,7 @@ from simulator.archives.local_s3 import (
     make_local_client,
     run_local_s3,
 )
-from simulator.archives.sources import S3Archives, make_s3_client
+from simulator.archives.s3 import S3Archives, make_s3_client
 from simulator.commands.s3 import add_parser
 from simulator.errors import PlatformFailed
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from simulator.archives.folder import FolderArchives
 from simulator.archives.model_disk import Fetched, ModelDisk
-from simulator.archives.sources import FolderArchives
 from simulator.errors import ArchiveUnavailable, ArchiveUnusable, PlatformFailed, SimulatorError
 from simulator.instance.target_model import make_model_name
 from simulator.rules import ExtractionLimits

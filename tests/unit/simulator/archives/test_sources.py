@@ -16,16 +16,11 @@ from pathlib import Path
 import boto3
 import pytest
 
+from simulator.archives.folder import FolderArchives
 from simulator.archives.local_s3 import fill, make_bucket, make_local_client, run_local_s3
-from simulator.archives.sources import (
-    DOWNLOAD_S,
-    NOT_THERE,
-    ArchiveStore,
-    FolderArchives,
-    S3Archives,
-    make_s3_client,
-    open_archives,
-)
+from simulator.archives.s3 import DOWNLOAD_S, NOT_THERE, S3Archives, make_s3_client
+from simulator.archives.sources import open_archives
+from simulator.archives.store import ArchiveStore
 from simulator.errors import ArchiveUnavailable, PlatformFailed
 
 CONTENT = os.urandom(3_000_000)

@@ -22,7 +22,7 @@ from simulator.replay.settings import Settings
 from simulator.replay.traffic.copies import make_names
 from simulator.replay.traffic.runtime import Runtime
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[2]
 FAKE = "tests.unit.simulator.replay.fake_endpoint"
 WAIT_S = 90.0
 
