@@ -8,13 +8,11 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import uvicorn
-from prometheus_client import CollectorRegistry
 from starlette.types import ASGIApp
 
-from container import __version__, limits
+from container import limits
 from container.background import lasting
 from container.errors import SingleModelUnusable
 from container.health import HealthCheck
@@ -22,20 +20,16 @@ from container.machine.allocator import malloc_trim_loop
 from container.machine.memory import machine_limits
 from container.ports import LOOPBACK, Ports
 from container.settings import Settings
-from container.telemetry.cloudwatch import MetricsPublisher
-from container.telemetry.event_loop import watch_lag
-from container.telemetry.machine_gauges import MachineGauges
-from container.telemetry.triton_metrics import fetch_page
+from container.telemetry.observability import Observability
 from container.tritonserver.orphans import bury_orphans
 from container.tritonserver.runtime import ModelsPython, count_gpus
 from container.workflows.check_process import WorkflowChecks
 from container.workflows.table_process import TableProcesses
 from ensemble_tools import Compile, EnsembleToolsError, Rewrite, read_repository
 from serve.errors import ServeError
-from serve.http.app import MetricsPath, multi_model_app, single_model_app
+from serve.http.app import multi_model_app, single_model_app
 from serve.http.connections import Connections
 from serve.http.invoke_protocol import invocation_protocol
-from serve.http.metrics_route import MetricsRoute
 from serve.http.routes import InvokeRoute, ModelRoutes, PingRoute, invoked_model, is_invocations
 from serve.invoke.invocation import Invocation
 from serve.invoke.translation import Translation
@@ -47,28 +41,15 @@ from serve.models.revival import Revival
 from serve.models.waiting_room import WaitingRooms
 from serve.resources.footprints import StubSettings
 from serve.resources.gpus import Gpus
-from serve.resources.model_memory import ModelMemory
-from serve.telemetry.exposition import ModelNumbers
-from serve.telemetry.metrics import Metrics
-from serve.telemetry.page import MetricsPage, Sources
-from serve.telemetry.telemetry import Telemetry
-from serve.threads import in_daemon_thread
 from serve.triton.access import TritonAccess
 from serve.triton.client import TritonClient
 from serve.triton.hosting import Hosting
 from serve.triton.trials import Trials
 
-if TYPE_CHECKING:
-    from container.telemetry.otel import OtelTracer
-
 log = logging.getLogger(__name__)
 
 #: Of the time to stop in, what requests in flight get.
 _DRAIN_SHARE = 0.5
-#: And what the last publication of metrics gets: seconds, and no more than this share.
-_LAST_METRICS_S, _LAST_METRICS_SHARE = 2.0, 0.1
-#: And what the last spans get, with their most in seconds.
-_TRACES_SHARE, _MOST_TRACES_S = 0.08, 2.0
 
 
 class Container:
@@ -76,8 +57,9 @@ class Container:
 
     models: tells what Python models are run with, as soon as tritonserver has been found. access:
     what opens tritonserver's APIs. environment: of the processes that write tables. replace: kills
-    tritonserver so that it is started again. traces: where spans are sent to. Raises
-    SingleModelUnusable for a single-model endpoint whose model cannot be told.
+    tritonserver so that it is started again. dropped_lines: how many lines of the log nobody could
+    be given. traces: where spans are sent to. Raises SingleModelUnusable for a single-model
+    endpoint whose model cannot be told.
     """
 
     def __init__(
@@ -89,21 +71,28 @@ class Container:
         access: TritonAccess,
         environment: Mapping[str, str],
         replace: Callable[[float], Awaitable[None]],
+        dropped_lines: Callable[[], int],
         traces: str | None = None,
     ) -> None:
-        self._settings, self._ports, self._models = settings, ports, models
+        self._settings = settings
         self._single_model = None if settings.multi_model else _single_model_name(settings)
-        self._metrics = Metrics() if settings.metrics or settings.publish_metrics else None
-        self._tracer = _make_tracer(traces)
-        self._sending: asyncio.Future[None] | None = None
-        self.telemetry = Telemetry(self._metrics, self._tracer)
-        self._memory = ModelMemory(serving_repository)
         self._rooms = WaitingRooms(limits.waiting(settings))
         self._crowd = Connections(limits.connections(settings))
         self._registry = Registry(self._rooms)
         trials = Trials()
         self._suspects = trials.suspects
         self.triton = TritonClient(LOOPBACK, ports.http, ports.grpc, access, trials)
+        self.observability = Observability(
+            settings,
+            ports,
+            serving_repository,
+            self._registry,
+            self.triton,
+            models,
+            dropped_lines,
+            traces,
+        )
+        telemetry = self.observability.telemetry
         load_timeout_s = limits.load_timeout(settings)
         unload_timeout_s = limits.unload_timeout(settings)
         hosting = Hosting(self.triton, serving_repository, load_timeout_s, trials, replace)
@@ -116,7 +105,7 @@ class Container:
             serving_repository,
             unload_timeout_s,
             self._health,
-            self.telemetry,
+            telemetry,
         )
         self._checks = WorkflowChecks(models, settings.load_timeout)
         self._tables = TableProcesses(environment)
@@ -126,7 +115,7 @@ class Container:
             hosting,
             self._lifecycle_settings(serving_repository, models),
             _admission(self._registry, settings, serving_repository, self.revival.renew),
-            self.telemetry,
+            telemetry,
         )
         self._invocation = Invocation(
             self._registry,
@@ -138,10 +127,6 @@ class Container:
             self._crowd.limits.largest_body,
             limits.TRANSLATE_JSON_FROM,
         )
-        self._sources = self._metric_sources()
-        self._publisher: MetricsPublisher | None = None
-        if self._metrics is not None and settings.publish_metrics:
-            self._publisher = MetricsPublisher(settings, self._metrics, self._sources)
 
     def _lifecycle_settings(
         self, serving_repository: Path, models: Callable[[], ModelsPython]
@@ -194,13 +179,7 @@ class Container:
             lasting("memory", lambda: malloc_trim_loop(lambda: self._invocation.count)),
             lasting("orphans", bury_orphans),
         ]
-        metrics = self._metrics
-        if metrics is not None:
-            beside.append(lasting("lag", lambda: watch_lag(metrics.late)))
-            beside.append(lasting("models' memory", lambda: self._memory.run(self._loaded_names)))
-        if self._publisher is not None:
-            beside.append(lasting("metrics", self._publisher.run))
-        await asyncio.gather(*beside)
+        await asyncio.gather(*beside, *self.observability.running())
 
     def judge_death(self) -> int:
         """How many deaths of tritonserver are explained, now that it died again; 0 for none."""
@@ -221,19 +200,9 @@ class Container:
         self._server.should_exit = True
         await self._answering
         self._watching.cancel()
-        if self._publisher is not None:
-            await self._publisher.finish(
-                min(_LAST_METRICS_S, self._settings.shutdown_timeout * _LAST_METRICS_SHARE)
-            )
+        await self.observability.publish_last()
         await self.triton.close()  # tritonserver waits for connections that are open
-        if self._tracer is not None:
-            most_s = min(_MOST_TRACES_S, self._settings.shutdown_timeout * _TRACES_SHARE)
-            self._sending = asyncio.ensure_future(self._tracer.close(most_s))
-
-    async def until_traces_are_sent(self) -> None:
-        """Or until their time is over, which begins with stop; tritonserver may end meanwhile."""
-        if self._sending is not None:
-            await self._sending
+        self.observability.send_last_traces()
 
     def _app(self) -> ASGIApp:
         ping, single = PingRoute(self._health_check()), self._single_model
@@ -242,52 +211,13 @@ class Container:
             single,
             rooms=self._rooms,
             largest_body=self._crowd.limits.largest_body,
-            telemetry=self.telemetry,
+            telemetry=self.observability.telemetry,
         )
-        metrics = self._metrics_path()
+        metrics = self.observability.metrics_path()
         if single is not None:
             return single_model_app(ping, invoke, metrics)
         models = ModelRoutes(self._registry, self._lifecycle)
         return multi_model_app(ping, models, invoke, metrics)
-
-    def _loaded_names(self) -> set[str]:
-        return {model.name for model in self._registry.all_loaded()}
-
-    def _versions(self) -> Mapping[str, str]:
-        """What is known of them; the models' Python is not told in the image's own arrangement."""
-        python = self._models().python
-        found = {"version": __version__}
-        if python is not None:
-            found |= {
-                "models_python": python.version,
-                "models_numpy": python.numpy,
-                "nvtabular": python.nvtabular,
-            }
-        return found
-
-    def _metrics_path(self) -> MetricsPath | None:
-        if self._metrics is None or not self._settings.metrics:
-            return None
-        route = MetricsRoute(MetricsPage(self._metrics, self._sources))
-        return MetricsPath(self._settings.metrics_path, route)
-
-    def _metric_sources(self) -> Sources:
-        registry, port = self._registry, self._ports.metrics
-        gauges = MachineGauges(lambda: len(registry.all_loaded()), self._versions)
-
-        async def refreshed() -> CollectorRegistry:
-            await in_daemon_thread(gauges.refresh, "metrics")
-            return gauges.registry
-
-        return Sources(
-            numbers=lambda: ModelNumbers(
-                {model.name: model.in_flight for model in registry.all_loaded()},
-                self._memory.memory,
-                self._memory.shared,
-            ),
-            machine=refreshed,
-            triton=lambda: in_daemon_thread(lambda: fetch_page(port), "metrics"),
-        )
 
     def _protocol(self) -> type[asyncio.Protocol]:
         """What takes invocations out in front of the app; none where answers are streams."""
@@ -298,7 +228,11 @@ class Container:
         elif name is not None:
             model_of = lambda url: name if is_invocations(url) else None  # noqa: E731
         return invocation_protocol(
-            self._invocation, model_of, self._crowd, self._rooms, self.telemetry
+            self._invocation,
+            model_of,
+            self._crowd,
+            self._rooms,
+            self.observability.telemetry,
         )
 
     def _health_check(self) -> HealthCheck:
@@ -348,15 +282,6 @@ def _translation(settings: Settings) -> Translation | None:
     threshold_bytes = settings.translate_json_from
     infers = settings.inference_type == "infer"
     return Translation(threshold_bytes) if threshold_bytes and infers else None
-
-
-def _make_tracer(endpoint: str | None) -> OtelTracer | None:
-    """None where traces are off: then nothing of OpenTelemetry's SDK is imported."""
-    if endpoint is None:
-        return None
-    from container.telemetry.otel import make_tracer
-
-    return make_tracer(endpoint)
 
 
 def _no_model(_: bytes) -> str | None:

@@ -97,7 +97,7 @@ class _Run:
         sink: Sink,
     ) -> None:
         self._settings, self._environment = settings, environment
-        self._descriptors = descriptors
+        self._descriptors, self._sink = descriptors, sink
         self._output = TritonOutput(sink, settings.log_format)
         self._models = ModelsPython(None, environment)
         self._access = TritonAccess.fresh()
@@ -126,6 +126,7 @@ class _Run:
                 self._access,
                 seen_by_models(self._environment, settings.model_environment),
                 self._replace,
+                lambda: self._sink.dropped,
                 traces_endpoint(self._environment),
             )
             http = container.listen(listener, _BACKLOG)
@@ -167,7 +168,7 @@ class _Run:
 
     async def _end_traces(self) -> None:
         if self._container is not None:
-            await self._container.until_traces_are_sent()
+            await self._container.observability.until_traces_are_sent()
 
     def _command(self, ports: Ports, work_dir: Path) -> TritonCommand:
         runtime = find_runtime(self._settings, work_dir, self._environment)
@@ -197,7 +198,7 @@ class _Run:
 
     async def _revive(self) -> None:
         assert self._container is not None, "what is not joined yet was never live"
-        self._container.telemetry.restarted()
+        self._container.observability.telemetry.restarted()
         await self._container.revival.revive_all()
 
 

@@ -271,3 +271,16 @@ class OwnSettings:
         meaning="`text`, or `json`: one object a line, tritonserver's and the models' lines, too",
         parser=one_of("text", "json"),
     )
+    access_log: Literal["off", "errors", "slow", "all"] = variable(
+        "SERVE_ACCESS_LOG",
+        default="errors",
+        meaning="which invocations have a line in the log: `off`, `errors`, `slow` (and errors) or"
+        " `all`",
+        parser=one_of("off", "errors", "slow", "all"),
+    )
+    slow_ms: int = variable(
+        "SERVE_SLOW_MS",
+        default="1000",
+        meaning="from how many milliseconds on an invocation is slow",
+        parser=whole(0),
+    )

@@ -7,7 +7,7 @@ import platform
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry, Gauge, Info
+from prometheus_client import CollectorRegistry, Counter, Gauge, Info
 
 from serve.resources.free import (
     MEMORY,
@@ -21,18 +21,20 @@ from serve.resources.free import (
 class MachineGauges:
     """Gauges that are as fresh as the last refresh.
 
-    models_loaded: how many there are. is_live: whether tritonserver lives. versions: tells what is
-    known of them, by label.
+    models_loaded: how many there are. versions: tells what is known of them, by label.
+    dropped_lines: how many lines of the log nobody could be given.
     """
 
     def __init__(
         self,
         models_loaded: Callable[[], int],
         versions: Callable[[], Mapping[str, str]],
+        dropped_lines: Callable[[], int],
         kernel: Kernel | None = None,
     ) -> None:
         self.registry = CollectorRegistry()
         self._models_loaded, self._versions = models_loaded, versions
+        self._dropped_lines, self._counted = dropped_lines, 0
         self._kernel = kernel or Kernel()
         self._loaded = self._gauge("models_loaded", "Models that are loaded.")
         self._memory = self._gauge(
@@ -47,6 +49,11 @@ class MachineGauges:
         self._free_descriptors = self._gauge(
             "descriptors_free", "File descriptors that it may still open."
         )
+        self._dropped = Counter(
+            "serve_log_dropped_lines",
+            "Lines of the log that were dropped, since they came faster than it was read.",
+            registry=self.registry,
+        )
         self._build = Info("serve_build", "Versions; the value is 1.", registry=self.registry)
 
     def refresh(self) -> None:
@@ -60,6 +67,9 @@ class MachineGauges:
         ):
             gauge.set(free.get(what, float("nan")))
         self._descriptors.set(_count(self._kernel.proc / "self/fd"))
+        dropped = self._dropped_lines()
+        self._dropped.inc(dropped - self._counted)
+        self._counted = dropped
         self._build.info({"python": platform.python_version(), **self._versions()})
 
     def _gauge(self, name: str, meaning: str) -> Gauge:

@@ -24,7 +24,7 @@ from opentelemetry.trace import Span, SpanKind, StatusCode, TraceState
 from opentelemetry.util.types import AttributeValue
 
 from serve.telemetry.load_record import LoadRecord
-from serve.telemetry.record import InvocationRecord, target_model
+from serve.telemetry.record import InvocationRecord, inference_id, target_model
 from serve.telemetry.trace_context import (
     TRACEPARENT,
     TRACESTATE,
@@ -139,7 +139,7 @@ class OtelTracer:
         done, _ = await asyncio.wait({sending}, timeout=most_s)
         if not done:
             _log.warning("the last spans could not be sent in %g s", most_s)
-            self._exporter.shutdown()  # it tries no more
+            self._exporter.shutdown()  # type: ignore[no-untyped-call] # it tries no more
         elif error := sending.exception():
             _log.warning("the last spans could not be sent: %s", error)
 
@@ -249,8 +249,8 @@ def _attributes(record: InvocationRecord) -> dict[str, AttributeValue]:
         "http.request.body.size": record.request_bytes,
         "http.response.body.size": record.answer_bytes,
     }
-    if record.inference_id:
-        attributes["inference_id"] = record.inference_id
+    if said := inference_id(record.headers):
+        attributes["inference_id"] = said
     return attributes
 
 

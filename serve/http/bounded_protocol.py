@@ -116,7 +116,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._partly_read()
 
     def eof_received(self) -> bool | None:  # type: ignore[override] # asyncio.Protocol's
-        if self.stage == Stage.LAST_WORD_SAID or not self._owes():
+        if self.stage == Stage.LAST_WORD_SAID or not self._owes() or self._never_whole():
             return None  # which closes it
         self._eof = True
         self._doubt()
@@ -239,6 +239,11 @@ class BoundedProtocol(HttpToolsProtocol):
     def _owes(self) -> bool:
         answering = self.answering
         return (answering is not None and not answering.response_complete) or bool(self.pipeline)
+
+    def _never_whole(self) -> bool:
+        """Whether all that is owed is the answer to a request whose body has just broken off."""
+        unread = self.stage == Stage.BODY and self.answering is self.cycle
+        return unread and not self.cycle.response_started and not self.pipeline
 
     def on_response_complete(self) -> None:
         """An answer is out: on with what comes next, or the end."""

@@ -59,6 +59,8 @@ STATUSES: tuple[tuple[type[Exception], int], ...] = (
 RETRY_AFTER_S = 1
 
 
+#: Stands in the scope of a request whose errors are told elsewhere: an invocation's.
+TOLD = "serve.told"
 #: Status, headers (names in lower case, without the length) and body.
 ErrorAnswer = tuple[int, list[tuple[bytes, bytes]], bytes]
 
@@ -81,25 +83,15 @@ def status_of(error: BaseException) -> int:
     return next((status for kind, status in STATUSES if isinstance(error, kind)), 500)
 
 
-def refusal(error: Exception, model: str, target: str) -> ErrorAnswer:
-    """The same for an error of a request, which is logged here and nowhere else.
-
-    model: the model's name; target: the archive's, as the caller said it; empty where there is
-    none. Whoever meets a bug logs it with its traceback.
-    """
-    status, headers, body = error_answer(error)
-    # Those of a crowd are many: the waiting rooms log them.
-    if isinstance(error, ServeError) and not isinstance(error, Overloaded):
-        level = logging.ERROR if status >= 500 else logging.INFO
-        with bind(model_name=model, target_model=target):
-            _log.log(level, "request refused: %s", error, extra={"status": status})
-    return status, headers, body
-
-
 async def on_error(request: Request, error: Exception) -> Response:
     """For whatever a route raises. Starlette raises a bug again after the answer, which logs it."""
-    name = request.path_params.get("model_name", "")
-    return _response(*refusal(error, name, target_model(request.headers.raw)))
+    status, headers, body = error_answer(error)
+    if isinstance(error, ServeError) and TOLD not in request.scope.get("extensions", ()):
+        name, target = request.path_params.get("model_name", ""), target_model(request.headers.raw)
+        level = logging.ERROR if status >= 500 else logging.INFO
+        with bind(model_name=name, target_model=target):
+            _log.log(level, "request refused: %s", error, extra={"status": status})
+    return Response(body, status, {name.decode(): value.decode() for name, value in headers})
 
 
 async def on_http_error(_: Request, error: Exception) -> Response:
@@ -111,7 +103,3 @@ async def on_http_error(_: Request, error: Exception) -> Response:
     )
     body = error_body(f"{message}; expected a call of the SageMaker container contract")
     return Response(body, status, headers, media_type="application/json")
-
-
-def _response(status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> Response:
-    return Response(body, status, {name.decode(): value.decode() for name, value in headers})

@@ -20,15 +20,15 @@ from serve.deadline import within
 from serve.errors import ServeError, TritonUnavailable
 from serve.http.bounded_protocol import BoundedProtocol, Stage
 from serve.http.connections import Connections
-from serve.http.error_responses import refusal, status_of
-from serve.http.routes import EXTENSION
+from serve.http.error_responses import error_answer, status_of
+from serve.http.routes import EXTENSION, LAST_WORD
 from serve.invoke.headers import keep_piece
 from serve.invoke.invocation import Invocation
 from serve.invoke.request import Request
 from serve.limit import UNCOUNTED
 from serve.models.waiting_room import HeldBody, WaitingRooms
-from serve.telemetry.record import InvocationRecord, target_model
-from serve.telemetry.telemetry import CALLER_LEFT, Telemetry
+from serve.telemetry.record import CALLER_LEFT, InvocationRecord
+from serve.telemetry.telemetry import Telemetry
 from serve.triton.connection import Headers, write_together
 
 _log = logging.getLogger(__name__)
@@ -200,7 +200,9 @@ class _Protocol(BoundedProtocol):
 
     def drop_unread(self, cycle: Any, word: ServeError | None = None) -> None:
         """The request that was being read will never be whole; word: what its caller is told."""
-        if cycle.__class__ is _Exchange and not cycle.response_complete:
+        if cycle.__class__ is not _Exchange:
+            cycle.scope["extensions"][LAST_WORD] = word
+        elif not cycle.response_complete:
             status = CALLER_LEFT if word is None else status_of(word)
             self.telemetry.invoked(self._record(cycle), status, word)
         super().drop_unread(cycle, word)
@@ -252,9 +254,8 @@ class _Protocol(BoundedProtocol):
             raise error
         if not isinstance(error, ServeError):
             _log.error("an invocation failed for a reason that was not foreseen", exc_info=error)
-        target = target_model(exchange.headers)
-        self.telemetry.invoked(record, status_of(error), error)
-        status, headers, body = refusal(error, exchange.model_name, target)
+        status, headers, body = error_answer(error)
+        self.telemetry.invoked(record, status, error)
         await self._send(exchange, status, headers, deque([body]), len(body))
 
     async def _send(

@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 from serve.context import bind
 from serve.deadline import within
 from serve.errors import ServeError
-from serve.http.error_responses import status_of
+from serve.http.error_responses import TOLD, status_of
 from serve.http.messages import (
     list_body,
     model_body,
@@ -30,14 +30,16 @@ from serve.invoke.request import Request as InvocationRequest
 from serve.models.lifecycle import Lifecycle
 from serve.models.registry import Registry
 from serve.models.waiting_room import MIB, HeldBody, WaitingRooms
-from serve.telemetry.record import InvocationRecord, target_model
-from serve.telemetry.telemetry import CALLER_LEFT, Telemetry
+from serve.telemetry.record import CALLER_LEFT, InvocationRecord, target_model
+from serve.telemetry.telemetry import Telemetry
 from serve.triton.connection import Answer
 
 #: Where an invocation's Request stands in its scope, for the protocol that looks after its caller.
 EXTENSION = "serve.invocation"
 #: Where the protocol's function stands that ends a connection inside an answer, and says nothing.
 BREAK_OFF = "serve.break_off"
+#: Where the protocol puts the error that it answered a request with whose body it read no further.
+LAST_WORD = "serve.last_word"
 
 _log = logging.getLogger(__name__)
 
@@ -137,20 +139,30 @@ class InvokeRoute:
         """Forward one invocation."""
         name = self._model_name or scope["path_params"]["model_name"]
         held = HeldBody(self._rooms, name, self._largest_body)
+        extensions = scope.setdefault("extensions", {})
+        extensions[TOLD] = True
+        body: list[bytes] = []
+        record = None
         try:
-            body = await self._read_body(name, scope, receive, held)
+            await self._read_body(name, body, scope, receive, held)
             record = self._record(name, scope, body)
             request = InvocationRequest(scope["headers"], body, held=held, record=record)
-            scope.setdefault("extensions", {})[EXTENSION] = request
+            extensions[EXTENSION] = request
             if self._invocation.streams:
-                answering = self._send_stream(
-                    name, request, send, scope["extensions"].get(BREAK_OFF)
-                )
+                answering = self._send_stream(name, request, send, extensions.get(BREAK_OFF))
             else:
                 answering = self._send_whole(name, request, send)
-            await self._tell(request.record, _while_wanted(receive, answering))
-        except CallerGone:
-            return
+            await _while_wanted(receive, answering)
+            # An answer that was broken off counts as what its head said.
+            self._telemetry.invoked(record, record.status)
+        except CallerGone as gone:
+            word = extensions.get(LAST_WORD)
+            status = CALLER_LEFT if word is None else status_of(word)
+            self._telemetry.invoked(record or self._record(name, scope, body), status, word or gone)
+        except Exception as error:
+            record = record or self._record(name, scope, body)
+            self._telemetry.invoked(record, status_of(error), error)
+            raise
         finally:
             held.let_go()
 
@@ -159,34 +171,20 @@ class InvokeRoute:
         record, scope["headers"] = self._telemetry.begin(name, size, scope["headers"])
         return record
 
-    async def _tell(self, record: InvocationRecord, answering: Coroutine[Any, Any, None]) -> None:
-        """Await the answer and tell how it ended; record.status is that of its head, if it has one.
-
-        An answer that was broken off counts as what its head said.
-        """
-        try:
-            await answering
-        except CallerGone as gone:
-            self._telemetry.invoked(record, CALLER_LEFT, gone)
-            raise
-        except Exception as error:
-            self._telemetry.invoked(record, status_of(error), error)
-            raise
-        self._telemetry.invoked(record, record.status)
-
     async def _read_body(
-        self, name: str, scope: Scope, receive: Receive, held: HeldBody
-    ) -> list[bytes]:
+        self, name: str, pieces: list[bytes], scope: Scope, receive: Receive, held: HeldBody
+    ) -> None:
         try:
-            return await self._keep_body(name, receive, held)
+            await self._keep_body(name, pieces, receive, held)
         except ServeError:
             if _is_last(scope):  # its end would take back an answer that comes before the body
                 held.let_go()
                 await _read_away(receive)
             raise
 
-    async def _keep_body(self, name: str, receive: Receive, held: HeldBody) -> list[bytes]:
-        pieces: list[bytes] = []
+    async def _keep_body(
+        self, name: str, pieces: list[bytes], receive: Receive, held: HeldBody
+    ) -> None:
         size = 0
         while True:
             message = await receive()
@@ -199,7 +197,7 @@ class InvokeRoute:
                 held.grow(size)
                 keep_piece(pieces, message["body"])
             if not message.get("more_body"):
-                return pieces
+                return
 
     async def _send_whole(self, name: str, request: InvocationRequest, send: Send) -> None:
         try:

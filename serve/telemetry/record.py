@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+#: What a caller who had left is counted as (nginx has the number; there is none of HTTP's own).
+CALLER_LEFT = 499
+
 
 @dataclass(slots=True)
 class InvocationRecord:
@@ -15,7 +18,7 @@ class InvocationRecord:
     waiting_s: for a place in tritonserver; translating_s: of the request and of the answer;
     triton_s: from the first try to the last answer, with a reload between them; triton_began: by
     time.monotonic, 0 where nothing was sent. cold: whether its model was loaded again for it.
-    trace: what the tracer keeps of it.
+    headers: as the caller sent them, names in lower case. trace: what the tracer keeps of it.
     """
 
     model_name: str
@@ -31,7 +34,7 @@ class InvocationRecord:
     request_bytes: int = 0
     answer_bytes: int = 0
     cold: bool = False
-    inference_id: str = ""
+    headers: Iterable[tuple[bytes, bytes]] = ()
     trace_id: str = ""
     trace: object = None
 
@@ -41,5 +44,14 @@ def target_model(headers: Iterable[tuple[bytes, bytes]]) -> str:
 
     headers: names in lower case.
     """
-    targets = (value for name, value in headers if name == b"x-amzn-sagemaker-target-model")
-    return next(targets, b"").decode("latin-1")
+    return _header(headers, b"x-amzn-sagemaker-target-model")
+
+
+def inference_id(headers: Iterable[tuple[bytes, bytes]]) -> str:
+    """What SageMaker passes on of a caller's InferenceId; empty where there is none."""
+    return _header(headers, b"x-amzn-sagemaker-inference-id")
+
+
+def _header(headers: Iterable[tuple[bytes, bytes]], wanted: bytes) -> str:
+    """The first value of that name; empty where there is none."""
+    return next((value for name, value in headers if name == wanted), b"").decode("latin-1")

@@ -12,24 +12,28 @@ from serve.errors import (
     ResourceExhausted,
     ServeError,
 )
+from serve.telemetry.access_log import AccessLog
 from serve.telemetry.causes import cause_of
 from serve.telemetry.load_record import LoadRecord
 from serve.telemetry.metrics import Metrics
-from serve.telemetry.record import InvocationRecord, target_model
+from serve.telemetry.record import CALLER_LEFT, InvocationRecord, target_model
 from serve.telemetry.tracing import Headers, Tracer
 
-#: What a caller who had left is counted as (nginx has the number; there is none of HTTP's own).
-CALLER_LEFT = 499
 #: What is told has lasted.
 _LEAST_S = 1e-9
 _REFUSED = (CallerError, ModelUnusable, ResourceExhausted, Overloaded)
 
 
 class Telemetry:
-    """One for a container. metrics, tracer: None where they are switched off."""
+    """One for a container. metrics, tracer, access_log: None where they are switched off."""
 
-    def __init__(self, metrics: Metrics | None = None, tracer: Tracer | None = None) -> None:
-        self.metrics, self.tracer = metrics, tracer
+    def __init__(
+        self,
+        metrics: Metrics | None = None,
+        tracer: Tracer | None = None,
+        access_log: AccessLog | None = None,
+    ) -> None:
+        self.metrics, self.tracer, self.access_log = metrics, tracer, access_log
 
     # -- invocations: the hot path
 
@@ -40,7 +44,9 @@ class Telemetry:
 
         The archive's name is learned from the first of a model's requests that say it.
         """
-        record = InvocationRecord(model_name, began=time.monotonic(), request_bytes=request_bytes)
+        record = InvocationRecord(
+            model_name, began=time.monotonic(), request_bytes=request_bytes, headers=headers
+        )
         if self.metrics is not None:
             meter = self.metrics.meters.of(model_name)
             if meter.is_nameless:
@@ -65,6 +71,8 @@ class Telemetry:
                 self.metrics.refused(cause_of(error))
         if self.tracer is not None:
             self.tracer.invoked(record)
+        if self.access_log is not None:
+            self.access_log.tell(record, error)
 
     # -- models
 

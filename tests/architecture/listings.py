@@ -55,7 +55,7 @@ def metrics() -> str:
 def metric_rows() -> list[tuple[str, str, tuple[str, ...], str]]:
     """Every metric of ours: name, kind, labels and meaning, by name."""
     ours = [(it.name, it.kind, it.labels, it.meaning) for it in FAMILIES]
-    machine = MachineGauges(lambda: 0, dict)
+    machine = MachineGauges(lambda: 0, dict, lambda: 0)
     machine.refresh()
     events = Metrics().events
     make_counters(events)

@@ -70,7 +70,7 @@ def objects(container: Container) -> list[dict[str, Any]]:
 def test_nobody_reads_the_log(tmp_path: Path) -> None:
     """Every request is answered; when it is read again, one line says how much was lost.
 
-    A line of ours is 4 KB here, for the name that each caller gives: a megabyte of them waits.
+    A line of ours is 4 KB here, for the name that each load gives: a megabyte of them waits.
     """
     said = f"I1123 05:22:23.712047 1 a.cc:1] {'x' * 100}\n"
     environment = fake_environment(tmp_path, say=said * 100, say_times=200)
@@ -78,12 +78,12 @@ def test_nobody_reads_the_log(tmp_path: Path) -> None:
     with running(tmp_path, **environment) as container:
         for number in range(400):
             target = f"{number:04d}" + "x" * 4000
-            answer = container.invoke("m1", infer([1]), **{TARGET: target})
-            assert answer.status_code == 404
+            answer = container.load("m1", Path("/nowhere"), **{TARGET: target})
+            assert answer.status_code == 400
         assert container.ping() == 200
         log.read_on()
         until(lambda: any("were dropped" in line for line in log.lines), "it says so")
-        container.invoke("m1", infer([1]), **{TARGET: "last"})
+        container.load("m1", Path("/nowhere"), **{TARGET: "last"})
     lines = log.ended()
     refused = [line for line in lines if "request refused" in line]
     numbers = [int(m[1]) for line in refused if (m := re.search(r"target_model=\"?(\d{4})x", line))]

@@ -112,6 +112,7 @@ def test_what_a_caller_does_not_keep_nobody_keeps(receiver: Receiver, traced: Co
 def test_a_load_is_a_trace_of_its_stages_and_an_unload_is_one(
     receiver: Receiver, traced: Container
 ) -> None:
+    _next(receiver, "load", 0)  # the fixture's
     count = len(receiver.spans)
     with traced.loaded("two", models.sums(traced.model_root / "two/model", [1])):
         load = _next(receiver, "load", count)

@@ -51,8 +51,13 @@ def ended(record: InvocationRecord) -> InvocationRecord:
 
 async def test_an_invocations_parts(receiver: Receiver) -> None:
     tracer = tracer_of(receiver)
-    record = InvocationRecord("m", began=time.monotonic() - 4, inference_id="i")
-    headers = tracer.begin(record, [(b"a", b"1"), (b"x-amzn-sagemaker-target-model", b"m.tar.gz")])
+    sent_by_caller = [
+        (b"a", b"1"),
+        (b"x-amzn-sagemaker-target-model", b"m.tar.gz"),
+        (b"x-amzn-sagemaker-inference-id", b"i"),
+    ]
+    record = InvocationRecord("m", began=time.monotonic() - 4, headers=sent_by_caller)
+    headers = tracer.begin(record, sent_by_caller)
     tracer.invoked(ended(record))
     spans = await sent(tracer, receiver)
     whole = spans.pop("invocation")

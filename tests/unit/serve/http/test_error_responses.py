@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import logging
 
 import pytest
 
 from serve import errors
-from serve.http.error_responses import STATUSES, error_answer, refusal
+from serve.http.error_responses import STATUSES, error_answer
 
 #: The contract's (contract.md, the multi-model API); 5xx are ours.
 EXPECTED = {
@@ -49,11 +48,10 @@ def test_the_table_is_whole() -> None:
 @pytest.mark.parametrize(("error", "status"), EXPECTED.items(), ids=lambda value: str(type(value)))
 def test_statuses(error: errors.ServeError, status: int) -> None:
     """As the contract has them; the body is JSON with one sentence."""
-    answered, headers, body = refusal(error, "m", "m.tar.gz")
+    answered, headers, body = error_answer(error)
     assert answered == status
     assert (b"content-type", b"application/json") in headers
     assert json.loads(body) == {"error": str(error)}
-    assert error_answer(error) == (answered, headers, body)
 
 
 def test_who_is_one_too_many_may_try_again_soon() -> None:
@@ -63,22 +61,9 @@ def test_who_is_one_too_many_may_try_again_soon() -> None:
     assert (b"retry-after", b"1") in error_answer(errors.Overloaded("x"))[1]
 
 
-def test_a_refusal_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    """With its status; ours as errors. Those of a crowd are not: the waiting rooms log them."""
-    caplog.set_level(logging.INFO)
-    for error in (
-        errors.BadRequest("a", "b", "c"),
-        errors.Overloaded("x"),
-        errors.TritonError("x"),
-    ):
-        refusal(error, "m", "m.tar.gz")
-    levels = [(line.levelno, line.__dict__["status"]) for line in caplog.records]
-    assert levels == [(logging.INFO, 400), (logging.ERROR, 500)]
-
-
 def test_a_bug_is_no_caller_s_to_read() -> None:
     """Its class is named, what it says is not; whoever met it logs it."""
-    status, _, body = refusal(KeyError("secret"), "m", "")
+    status, _, body = error_answer(KeyError("secret"))
     assert status == 500
     assert b"KeyError" in body
     assert b"secret" not in body

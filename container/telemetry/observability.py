@@ -1,0 +1,149 @@
+"""All that operators are told, joined: the metrics page, CloudWatch, traces, the access log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry
+
+from container import __version__
+from container.background import lasting
+from container.ports import Ports
+from container.settings import Settings
+from container.telemetry.cloudwatch import MetricsPublisher
+from container.telemetry.event_loop import watch_lag
+from container.telemetry.machine_gauges import MachineGauges
+from container.telemetry.triton_metrics import fetch_page
+from container.tritonserver.runtime import ModelsPython
+from serve.http.app import MetricsPath
+from serve.http.metrics_route import MetricsRoute
+from serve.models.registry import Registry
+from serve.resources.model_memory import ModelMemory
+from serve.telemetry.access_log import AccessLog
+from serve.telemetry.exposition import ModelNumbers
+from serve.telemetry.metrics import Metrics
+from serve.telemetry.page import MetricsPage, Sources
+from serve.telemetry.telemetry import Telemetry
+from serve.threads import in_daemon_thread
+from serve.triton.client import TritonClient
+
+if TYPE_CHECKING:
+    from container.telemetry.otel import OtelTracer
+
+#: Of the time to stop in, what the last publication of metrics gets: no more than this share, nor
+#: than these seconds.
+_LAST_METRICS_SHARE, _LAST_METRICS_S = 0.1, 2.0
+#: And what the last spans get.
+_TRACES_SHARE, _MOST_TRACES_S = 0.08, 2.0
+
+
+class Observability:
+    """One for a container.
+
+    models: what Python models are run with, as far as it is known. dropped_lines: how many lines of
+    the log nobody could be given. traces: where spans are sent to, None for nowhere.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        ports: Ports,
+        serving_repository: Path,
+        registry: Registry,
+        triton: TritonClient,
+        models: Callable[[], ModelsPython],
+        dropped_lines: Callable[[], int],
+        traces: str | None = None,
+    ) -> None:
+        self._settings, self._ports = settings, ports
+        self._registry, self._triton, self._models = registry, triton, models
+        self._metrics = Metrics() if settings.metrics or settings.publish_metrics else None
+        self._tracer = _make_tracer(traces)
+        self.telemetry = Telemetry(
+            self._metrics, self._tracer, AccessLog(settings.access_log, settings.slow_ms / 1000)
+        )
+        self._memory = ModelMemory(serving_repository)
+        self._gauges = MachineGauges(
+            lambda: len(registry.all_loaded()), self._versions, dropped_lines
+        )
+        self._sources = Sources(
+            numbers=self._model_numbers,
+            machine=self._machine,
+            triton=lambda: in_daemon_thread(lambda: fetch_page(ports.metrics), "metrics"),
+        )
+        self._publisher: MetricsPublisher | None = None
+        if self._metrics is not None and settings.publish_metrics:
+            self._publisher = MetricsPublisher(settings, self._metrics, self._sources)
+        self._sending: asyncio.Future[None] | None = None
+
+    def metrics_path(self) -> MetricsPath | None:
+        """The metrics page and where it is; None where there is none."""
+        if self._metrics is None or not self._settings.metrics:
+            return None
+        route = MetricsRoute(MetricsPage(self._metrics, self._sources))
+        return MetricsPath(self._settings.metrics_path, route)
+
+    def running(self) -> Iterator[Awaitable[None]]:
+        """What runs for as long as the container does."""
+        metrics = self._metrics
+        if metrics is not None:
+            yield lasting("lag", lambda: watch_lag(metrics.late))
+            yield lasting("models' memory", lambda: self._memory.run(self._loaded_names))
+        if self._publisher is not None:
+            yield lasting("metrics", self._publisher.run)
+
+    async def publish_last(self) -> None:
+        """What CloudWatch has not been told yet, for a bounded time; nothing is answered any more.
+
+        tritonserver is still asked for its numbers.
+        """
+        if self._publisher is not None:
+            share_s = self._settings.shutdown_timeout * _LAST_METRICS_SHARE
+            await self._publisher.finish(min(_LAST_METRICS_S, share_s))
+
+    def send_last_traces(self) -> None:
+        """Begin to; until_traces_are_sent awaits it."""
+        if self._tracer is not None:
+            most_s = min(_MOST_TRACES_S, self._settings.shutdown_timeout * _TRACES_SHARE)
+            self._sending = asyncio.ensure_future(self._tracer.close(most_s))
+
+    async def until_traces_are_sent(self) -> None:
+        """Or until their time is over, which began with send_last_traces."""
+        if self._sending is not None:
+            await self._sending
+
+    def _loaded_names(self) -> set[str]:
+        return {model.name for model in self._registry.all_loaded()}
+
+    def _model_numbers(self) -> ModelNumbers:
+        in_flight = {model.name: model.in_flight for model in self._registry.all_loaded()}
+        return ModelNumbers(in_flight, self._memory.memory, self._memory.shared)
+
+    async def _machine(self) -> CollectorRegistry:
+        await self._triton.learn_version()
+        await in_daemon_thread(self._gauges.refresh, "metrics")
+        return self._gauges.registry
+
+    def _versions(self) -> Mapping[str, str]:
+        """What is known of them; the models' Python is not told in the image's own arrangement."""
+        python = self._models().python
+        found = {"version": __version__, "tritonserver": self._triton.version}
+        if python is not None:
+            found |= {
+                "models_python": python.version,
+                "models_numpy": python.numpy,
+                "nvtabular": python.nvtabular,
+            }
+        return found
+
+
+def _make_tracer(endpoint: str | None) -> OtelTracer | None:
+    """None where traces are off: then nothing of OpenTelemetry's SDK is imported."""
+    if endpoint is None:
+        return None
+    from container.telemetry.otel import make_tracer
+
+    return make_tracer(endpoint)

@@ -1,0 +1,75 @@
+"""One line of the log for an invocation: whose it was, how it ended, and where its time went.
+
+Never bodies, and of the headers only the archive's name and the caller's id of the inference.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Literal
+
+from serve.errors import Overloaded
+from serve.telemetry.record import CALLER_LEFT, InvocationRecord, inference_id, target_model
+
+#: off; errors: those that were not answered well; slow: these, and what took long; all.
+AccessLogMode = Literal["off", "errors", "slow", "all"]
+
+#: Characters of a name or an id that a caller sent.
+LONGEST_WORD = 256
+_log = logging.getLogger("serve.access")
+
+
+class AccessLog:
+    """Which invocations have a line, and what it says. slow_s: from when on one is slow.
+
+    Refusals for the number of others have lines only where all have: they come in crowds, of which
+    the waiting rooms log how many.
+    """
+
+    def __init__(self, mode: AccessLogMode, slow_s: float) -> None:
+        self._all = mode == "all"
+        self._errors = mode != "off"
+        self._slow_s = slow_s if mode == "slow" else float("inf")
+
+    def tell(self, record: InvocationRecord, error: BaseException | None = None) -> None:
+        """An invocation has ended; error: why it was refused."""
+        wrong = record.status >= 400 and self._errors and not isinstance(error, Overloaded)
+        if not (wrong or self._all or record.seconds >= self._slow_s):
+            return
+        level = logging.ERROR if record.status >= 500 else logging.INFO
+        if _log.isEnabledFor(level):
+            _log.log(level, *_words(record), extra=dict(_fields(record)))
+
+
+def _words(record: InvocationRecord) -> tuple[str, ...]:
+    if record.status == CALLER_LEFT:
+        return ("the caller left",)
+    if record.status < 400:
+        return ("request answered",)
+    return ("request refused: %s", record.sentence)
+
+
+def _fields(record: InvocationRecord) -> Iterator[tuple[str, object]]:
+    """Names and values; texts that are empty are left out."""
+    yield "model_name", record.model_name
+    if target := record.target_model or target_model(record.headers):
+        yield "target_model", target[:LONGEST_WORD]
+    yield "status", record.status
+    yield "ms", _ms(record.seconds)
+    yield "waiting_ms", _ms(record.waiting_s)
+    yield "translating_ms", _ms(record.translating_s)
+    yield "triton_ms", _ms(record.triton_s)
+    yield "request_bytes", record.request_bytes
+    yield "answer_bytes", record.answer_bytes
+    yield "cold", record.cold
+    if said := inference_id(record.headers):
+        yield "inference_id", said[:LONGEST_WORD]
+    if record.trace_id:
+        yield "trace_id", record.trace_id
+    if record.sentence:
+        yield "sentence", record.sentence
+
+
+def _ms(seconds: float) -> float:
+    return round(seconds * 1000, 3)
