@@ -1,5 +1,5 @@
-"""python -m bench: measures the container beside tritonserver's own SageMaker frontend, or what
-compiling NVTabular workflows is worth.
+"""python -m bench: measures the container beside tritonserver's own SageMaker frontend, what
+compiling NVTabular workflows is worth, or what observing costs.
 """
 
 from __future__ import annotations
@@ -140,14 +140,15 @@ def _parser() -> argparse.ArgumentParser:
         description="Measures the container (ours) side by side with tritonserver's own SageMaker "
         "frontend (rival) and with tritonserver asked directly (limit), all on this machine and in "
         "turn; or, as `workflows`, Merlin exports as the executor, as the ensemble in its place "
-        "and with their NVTabular workflows compiled. Prints a table, and writes report.html, "
-        "report.md and results.json. Progress goes to stderr. Needs wrk, and what `make setup` "
-        "installs.",
+        "and with their NVTabular workflows compiled; or, as `observing`, containers that tell "
+        "nothing, as much as by default, and a line for every invocation. Prints a table, and "
+        "writes report.html, report.md and results.json. Progress goes to stderr. Needs wrk, and "
+        "what `make setup` installs.",
         epilog="Exit codes: 0 measured, whether or not goals are reached; 1 something could not be "
         "measured (no wrk, a server that did not start, a wrong answer; the reason is printed and "
         "stands in the report); 2 misuse; 130 after Ctrl-C, with all servers stopped and nothing "
         "written. The whole run takes about half an hour, that of workflows three quarters of one, "
-        "the short one about two minutes.",
+        "that of observing five minutes, the short one about two minutes.",
     )
     parser.add_argument(
         "suite",

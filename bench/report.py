@@ -58,6 +58,17 @@ WORKFLOWS = Suite(
     round_seconds=1.0,
 )
 
+OBSERVING = Suite(
+    "Measurements: what it costs that operators are told",
+    "Nothing: a container that tells nothing (SERVE_METRICS=off, SERVE_ACCESS_LOG=off). Ours: "
+    "default settings, which count every invocation and write a line for each that fails. Every "
+    "line: a line of JSON for each invocation as well (SERVE_ACCESS_LOG=all). Values are medians "
+    "over the rounds; a ratio is ours divided by nothing. Machines are noisy: figures of one run "
+    "compare with each other, not with another run's.",
+    ("nothing", "ours", "every line"),
+    round_seconds=0.5,
+)
+
 
 @dataclass(frozen=True)
 class Report:

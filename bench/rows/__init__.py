@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bench.report import FRONTEND, WORKFLOWS, Suite
-from bench.rows import beside, fitting, invoking, loading, merlin, process, workflows
+from bench.report import FRONTEND, OBSERVING, WORKFLOWS, Suite
+from bench.rows import beside, fitting, invoking, loading, merlin, observing, process, workflows
 from bench.rows.row import Row, Run
 
 __all__ = ["ROWS", "SUITES", "Row", "Run"]
@@ -22,4 +22,5 @@ ROWS: tuple[Row, ...] = (
 SUITES: Mapping[str, tuple[Suite, tuple[Row, ...]]] = {
     "frontend": (FRONTEND, ROWS),
     "workflows": (WORKFLOWS, (*workflows.ROWS, *fitting.ROWS)),
+    "observing": (OBSERVING, observing.ROWS),
 }

@@ -20,6 +20,7 @@ OURS = "container"
 RESERVED = frozenset({"time", "level", "source", "logger", "message"})
 #: Larger whole numbers lose digits in programs that read numbers as floats.
 _WHOLE_MAX = 2**53
+_encode = json.JSONEncoder(separators=(",", ":")).encode  # json.dumps makes one for each line
 
 
 class JsonFormatter(logging.Formatter):
@@ -53,7 +54,7 @@ def json_line(
     shown["message"] = writable(message)
     for name, value in others:
         shown[f"{name}_" if name in RESERVED else str(name)] = _value(value)
-    return json.dumps(shown, separators=(",", ":"))
+    return _encode(shown)
 
 
 def _value(value: object) -> object:

@@ -24,6 +24,9 @@ from enum import IntEnum
 BYTES_MAX, LINES_MAX = 1024 * 1024, 10_000
 #: How much is written at once: what a pipe holds.
 _AT_ONCE = 64 * 1024
+#: What comes within so many seconds of a line is written with it: each write takes the interpreter
+#: away from whoever answers callers.
+_GATHER_S = 0.02
 
 
 class Lane(IntEnum):
@@ -48,7 +51,8 @@ class Sink:
 
     `dropped`: how many lines were lost since the start. `notice`: makes the line that says how many
     were lost at its place, and when (seconds since 1970), end of line included. Bounds are those of
-    each lane. Any thread may call it. It has a daemon thread, until `close`.
+    each lane. Any thread may call it. It has a daemon thread, until `close`, which writes soon, not
+    at once.
     """
 
     def __init__(
@@ -58,6 +62,7 @@ class Sink:
         self.notice: Callable[[int, float], bytes] = lambda lost, _: b"%d lines dropped\n" % lost
         self._descriptor = descriptor
         self._bytes_max, self._lines_max = bytes_max, lines_max
+        self._little = min(_AT_ONCE, bytes_max // 8)
         self._queue: deque[_Item] = deque()
         self._bytes, self._lines = [0, 0], [0, 0]
         self._unsaid, self._lost_at = [0, 0], [0.0, 0.0]
@@ -155,6 +160,10 @@ class Sink:
                 self._changed.wait_for(lambda: self._queue or self._closed)
                 if not self._queue:
                     return
+                is_little = sum(self._bytes) < self._little and not self._closed
+            if is_little:
+                time.sleep(_GATHER_S)
+            with self._changed:
                 taken = self._take()
                 self._writing = True
             pieces = [item.data or self.notice(item.lines, item.at) for item in taken]

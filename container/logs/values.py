@@ -28,7 +28,7 @@ _SURROGATES = re.compile(r"[\ud800-\udfff]")
 def stamp(created: float) -> str:
     """Seconds since 1970 as ISO 8601 in UTC, with milliseconds."""
     time = datetime.fromtimestamp(created, timezone.utc)
-    return time.strftime("%Y-%m-%dT%H:%M:%S.") + f"{time.microsecond // 1000:03d}Z"
+    return time.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 def sentence(record: logging.LogRecord) -> str:
@@ -71,4 +71,6 @@ def text(value: object) -> str:
 
 def writable(words: str) -> str:
     """The same with what UTF-8 cannot hold, half a surrogate pair, in letters: `\\ud800`."""
+    if words.isascii():  # nearly all, and known without a look at each letter
+        return words
     return _SURROGATES.sub(lambda match: match[0].encode("unicode_escape").decode(), words)

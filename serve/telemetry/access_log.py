@@ -39,7 +39,12 @@ class AccessLog:
             return
         level = logging.ERROR if record.status >= 500 else logging.INFO
         if _log.isEnabledFor(level):
-            _log.log(level, *_words(record), extra=dict(_fields(record)))
+            # Not _log.log: where it stands in the code is looked up for each line, and never shown.
+            words, *arguments = _words(record)
+            line = _log.makeRecord(
+                _log.name, level, "", 0, words, tuple(arguments), None, extra=dict(_fields(record))
+            )
+            _log.handle(line)
 
 
 def _words(record: InvocationRecord) -> tuple[str, ...]:

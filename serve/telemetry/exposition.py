@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TypeVar
 
-from serve.telemetry.meters import BUCKETS_S, PARTS, Histogram, ModelMeter
+from serve.telemetry.meters import BUCKETS_S, PARTS, ModelMeter
 
 _T = TypeVar("_T")
 #: Models that are written before others get their turn.
@@ -97,7 +97,7 @@ def write_models(meters: Sequence[ModelMeter], numbers: ModelNumbers) -> Iterato
         ).encode()
     yield SECONDS.head
     for targets in _parts(list(_by_target(meters).items())):
-        yield "".join(_write_histograms(target, parts) for target, parts in targets).encode()
+        yield "".join(_write_histograms(target, some) for target, some in targets).encode()
     for family, values in (
         (REQUEST_BYTES, {meter.model_name: meter.request_bytes for meter in meters}),
         (ANSWER_BYTES, {meter.model_name: meter.answer_bytes for meter in meters}),
@@ -123,17 +123,12 @@ def _labels(meter: ModelMeter) -> str:
     return f'target_model="{target}",model_name="{name}"'
 
 
-def _by_target(meters: Iterable[ModelMeter]) -> Mapping[str, tuple[Histogram, ...]]:
+def _by_target(meters: Iterable[ModelMeter]) -> Mapping[str, list[ModelMeter]]:
     """A target that several models are of has their sum: a series stands once on a page."""
-    found: dict[str, tuple[Histogram, ...]] = {}
+    found: dict[str, list[ModelMeter]] = {}
     for meter in meters:
-        there = found.get(meter.target_model)
-        found[meter.target_model] = meter.parts if there is None else _sum(there, meter.parts)
+        found.setdefault(meter.target_model, []).append(meter)
     return found
-
-
-def _sum(some: Sequence[Histogram], others: Sequence[Histogram]) -> tuple[Histogram, ...]:
-    return tuple(one + other for one, other in zip(some, others, strict=True))
 
 
 def _make_template() -> str:
@@ -150,11 +145,11 @@ def _make_template() -> str:
 _TEMPLATE = _make_template()
 
 
-def _write_histograms(target: str, parts: Sequence[Histogram]) -> str:
+def _write_histograms(target: str, meters: Iterable[ModelMeter]) -> str:
     values: list[float] = []
-    for histogram in parts:
-        values += accumulate(histogram.counts)
-        values += (values[-1], histogram.sum_s)
+    for of_models in zip(*(meter.parts for meter in meters), strict=True):
+        values += accumulate(map(sum, zip(*(one.counts for one in of_models), strict=True)))
+        values += (values[-1], sum(one.sum_s for one in of_models))
     return (_TEMPLATE % tuple(values)).replace(_TARGET, escape(target))
 
 

@@ -6,10 +6,16 @@ six times what this takes (docs/decisions/0031). How they are written is exposit
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from array import array
 from collections.abc import Collection, Mapping
+from typing import NamedTuple, TypeAlias
 
-from serve.telemetry.record import InvocationRecord
+import numpy as np
+import numpy.typing as npt
+
+from serve.telemetry.record import InvocationRecord, target_model
+
+_Counts: TypeAlias = npt.NDArray[np.int64]
 
 #: Upper bounds of the histograms' buckets, in seconds: 0.5 ms to the platform's limit.
 BUCKETS_S = (
@@ -32,32 +38,25 @@ BUCKETS_S = (
 )
 #: The parts of an invocation, as the label `part` says them; the rest is the container's own.
 PARTS = ("total", "waiting", "translating", "tritonserver")
+_PLACES = len(BUCKETS_S) + 1
+_BOUNDS_S = np.array(BUCKETS_S)
+#: Where the counts of each part begin among those of all.
+_FIRST_PLACES: _Counts = np.arange(len(PARTS)) * _PLACES
+#: Numbers that wait to be counted: 16 KB a model.
+_TIMES_KEPT = 2048
+#: Of so many of a model's invocations the archive's name is asked; the platform says it in each.
+_MOST_LOOKS = 100
 #: Models that left whose counts are kept, so that one that comes back goes on where it was.
 _MOST_DEPARTED = 1_000
 #: Characters of an archive's name that a label holds.
 _LONGEST_TARGET = 256
 
 
-class Histogram:
+class Histogram(NamedTuple):
     """How many took how long. counts: one for each bucket, not cumulated, and one for the rest."""
 
-    __slots__ = ("counts", "sum_s")
-
-    def __init__(self) -> None:
-        self.counts = [0] * (len(BUCKETS_S) + 1)
-        self.sum_s = 0.0
-
-    def observe(self, seconds: float) -> None:
-        """One more."""
-        self.counts[bisect_left(BUCKETS_S, seconds)] += 1
-        self.sum_s += seconds
-
-    def __add__(self, other: Histogram) -> Histogram:
-        """Those of both."""
-        both = Histogram()
-        both.counts = [mine + its for mine, its in zip(self.counts, other.counts, strict=True)]
-        both.sum_s = self.sum_s + other.sum_s
-        return both
+    counts: tuple[int, ...]
+    sum_s: float
 
 
 class ModelMeter:
@@ -68,12 +67,15 @@ class ModelMeter:
     """
 
     __slots__ = (
+        "_counts",
+        "_looks",
+        "_sums_s",
+        "_times",
         "answer_bytes",
         "codes",
         "is_nameless",
         "lives",
         "model_name",
-        "parts",
         "request_bytes",
         "target_model",
     )
@@ -81,10 +83,14 @@ class ModelMeter:
     def __init__(self, model_name: str) -> None:
         self.model_name = self.target_model = model_name
         self.is_nameless = True
+        self._looks = _MOST_LOOKS
         self.codes: dict[int, int] = {}
         self.lives = 0
-        self.parts = tuple(Histogram() for _ in PARTS)
         self.request_bytes = self.answer_bytes = 0
+        #: Of invocations that no histogram has counted yet: their PARTS, one after another.
+        self._times = array("d")
+        self._counts: _Counts = np.zeros((len(PARTS), _PLACES), np.int64)
+        self._sums_s = np.zeros(len(PARTS))
 
     def name_target(self, target: str) -> None:
         """The first that is said counts; empty for none."""
@@ -92,16 +98,40 @@ class ModelMeter:
             self.target_model, self.is_nameless = target[:_LONGEST_TARGET], False
 
     def invoked(self, record: InvocationRecord) -> None:
-        """Count one invocation."""
+        """Count one invocation, and learn the archive's name where the request says it."""
         codes, status = self.codes, record.status
         codes[status] = codes.get(status, 0) + 1
-        total, waiting, translating, triton = self.parts
-        total.observe(record.seconds)
-        waiting.observe(record.waiting_s)
-        translating.observe(record.translating_s)
-        triton.observe(record.triton_s)
+        times = self._times
+        times.extend((record.seconds, record.waiting_s, record.translating_s, record.triton_s))
         self.request_bytes += record.request_bytes
         self.answer_bytes += record.answer_bytes
+        if len(times) >= _TIMES_KEPT:
+            self._count_times()
+        if self.is_nameless:
+            self._learn_name(record)
+
+    def _learn_name(self, record: InvocationRecord) -> None:
+        self.name_target(target_model(record.headers))
+        self._looks -= 1
+        self.is_nameless = self.is_nameless and self._looks > 0
+
+    @property
+    def parts(self) -> tuple[Histogram, ...]:
+        """Of each of PARTS, the invocations so far."""
+        self._count_times()
+        rows = zip(self._counts.tolist(), self._sums_s.tolist(), strict=True)
+        return tuple(Histogram(tuple(counts), sum_s) for counts, sum_s in rows)
+
+    def _count_times(self) -> None:
+        """Many at once: one by one it takes several times as long (docs/decisions/0031)."""
+        if not self._times:
+            return
+        times = np.array(self._times).reshape(-1, len(PARTS))
+        del self._times[:]
+        places = np.searchsorted(_BOUNDS_S, times) + _FIRST_PLACES
+        counted = np.bincount(places.ravel(), minlength=self._counts.size)
+        self._counts += counted.reshape(self._counts.shape)
+        self._sums_s += times.sum(0)
 
 
 class Meters:

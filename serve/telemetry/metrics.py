@@ -12,7 +12,6 @@ from prometheus_client.metrics import MetricWrapperBase
 from serve.telemetry.causes import CAUSES
 from serve.telemetry.load_record import STAGES, LoadRecord
 from serve.telemetry.meters import Meters
-from serve.telemetry.record import InvocationRecord
 
 disable_created_metrics()  # a gauge beside each counter that nobody asks for
 
@@ -64,12 +63,6 @@ class Metrics:
             buckets=_LAG_BUCKETS_S,
             registry=self.events,
         )
-
-    def invoked(self, record: InvocationRecord, *, of_loaded: bool = True) -> None:
-        """Count one invocation; of_loaded: of a model that is loaded. Any other makes no series."""
-        meters = self.meters
-        meter = meters.of(record.model_name) if of_loaded else meters.unknown
-        meter.invoked(record)
 
     def loaded(self, record: LoadRecord) -> None:
         """Count one load, however it ended."""

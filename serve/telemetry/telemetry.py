@@ -16,7 +16,7 @@ from serve.telemetry.access_log import AccessLog
 from serve.telemetry.causes import cause_of
 from serve.telemetry.load_record import LoadRecord
 from serve.telemetry.metrics import Metrics
-from serve.telemetry.record import CALLER_LEFT, InvocationRecord, target_model
+from serve.telemetry.record import CALLER_LEFT, InvocationRecord
 from serve.telemetry.tracing import Headers, Tracer
 
 #: What is told has lasted.
@@ -40,17 +40,10 @@ class Telemetry:
     def begin(
         self, model_name: str, request_bytes: int, headers: Headers
     ) -> tuple[InvocationRecord, Headers]:
-        """An invocation begins: its record, and the headers that it goes on to tritonserver with.
-
-        The archive's name is learned from the first of a model's requests that say it.
-        """
+        """An invocation begins: its record, and the headers that tritonserver is to be given."""
         record = InvocationRecord(
             model_name, began=time.monotonic(), request_bytes=request_bytes, headers=headers
         )
-        if self.metrics is not None:
-            meter = self.metrics.meters.of(model_name)
-            if meter.is_nameless:
-                meter.name_target(target_model(headers))
         if self.tracer is not None:
             headers = self.tracer.begin(record, headers)
         return record, headers
@@ -66,9 +59,14 @@ class Telemetry:
         if error is not None:
             record.sentence = str(error)
         if self.metrics is not None:
-            self.metrics.invoked(record, of_loaded=not isinstance(error, ModelNotLoaded))
-            if error is not None and status != CALLER_LEFT:
-                self.metrics.refused(cause_of(error))
+            meters = self.metrics.meters
+            if error is None:
+                meters.of(record.model_name).invoked(record)
+            else:
+                is_loaded = not isinstance(error, ModelNotLoaded)
+                (meters.of(record.model_name) if is_loaded else meters.unknown).invoked(record)
+                if status != CALLER_LEFT:
+                    self.metrics.refused(cause_of(error))
         if self.tracer is not None:
             self.tracer.invoked(record)
         if self.access_log is not None:

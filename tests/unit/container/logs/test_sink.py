@@ -79,7 +79,7 @@ def stuff(sink: Sink) -> int:
     for _ in range(2):
         assert sink.put(b"%03d\n" % lines * (PIPE // 4))
         lines += PIPE // 4
-        time.sleep(0.02)  # for the thread to take it
+        time.sleep(0.1)  # for the thread to take it
     assert not sink.flush(0)
     return lines
 

@@ -73,9 +73,8 @@ class Instance:
     def invoke(self, name: str, times: int = 1, seconds: float = 0.02) -> None:
         """Also counted by tritonserver, if it is there."""
         for _ in range(times):
-            self.metrics.invoked(
-                InvocationRecord(name, status=200, seconds=seconds, request_bytes=10)
-            )
+            record = InvocationRecord(name, status=200, seconds=seconds, request_bytes=10)
+            self.metrics.meters.of(name).invoked(record)
         if self.triton is not None:
             self.triton[name] = self.triton.get(name, 0) + times
 
@@ -254,7 +253,8 @@ async def test_models_that_were_forgotten_are_forgotten_here(logs: Any) -> None:
 async def test_asked_of_models_that_are_not_there(logs: Any) -> None:
     """Empty labels are no dimensions: CloudWatch takes none."""
     instance = Instance()
-    instance.metrics.invoked(InvocationRecord("x", status=404, seconds=1.0), of_loaded=False)
+    record = InvocationRecord("x", status=404, seconds=1.0)
+    instance.metrics.meters.unknown.invoked(record)
     await instance.publisher(logs).publish()
     assert summed(logs).of("serve_invocations_total", **FIXED, code="404").sum == 1
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from serve.telemetry.meters import Meters, Reader
+import random
+from collections import Counter
+
+import pytest
+
+from serve.telemetry.meters import BUCKETS_S, PARTS, Meters, Reader
 from serve.telemetry.record import InvocationRecord
 
 
@@ -77,3 +82,47 @@ def test_the_first_name_of_a_target_counts() -> None:
     assert meter.target_model == "a" * 256
     meter.name_target("b")
     assert meter.target_model == "a" * 256
+
+
+def test_times_are_counted_whenever_they_are_read() -> None:
+    """One by one, in a few or in thousands: each in the first bucket that is not below it."""
+    meter = Meters().begin("m")
+    rng = random.Random(1)
+    bounds = (0.0, *BUCKETS_S, 61.0)
+    expected: list[Counter[int]] = [Counter() for _ in PARTS]
+    sums_s = [0.0 for _ in PARTS]
+    for count in (1, 3, 700, 0, 1500):
+        for _ in range(count):
+            times = [rng.choice(bounds) for _ in PARTS]
+            total, waiting, translating, triton = times
+            meter.invoked(
+                InvocationRecord(
+                    "m",
+                    status=200,
+                    seconds=total,
+                    waiting_s=waiting,
+                    translating_s=translating,
+                    triton_s=triton,
+                )
+            )
+            for seen, seconds in zip(expected, times, strict=True):
+                seen[sum(bound < seconds for bound in BUCKETS_S)] += 1
+            sums_s = [one + seconds for one, seconds in zip(sums_s, times, strict=True)]
+        for part, seen, sum_s in zip(meter.parts, expected, sums_s, strict=True):
+            assert list(part.counts) == [seen[place] for place in range(len(BUCKETS_S) + 1)]
+            assert part.sum_s == pytest.approx(sum_s)
+    assert meter.codes == {200: 2204}
+
+
+def test_a_name_is_learned_from_one_of_the_first_invocations() -> None:
+    """The platform says it in each; who never says it is not asked for it for ever."""
+    header = (b"x-amzn-sagemaker-target-model", b"shop.tar.gz")
+    early, late = Meters().begin("early"), Meters().begin("late")
+    for number in range(200):
+        said = [header] if number == 50 else []
+        early.invoked(InvocationRecord("early", status=200, headers=said))
+        late.invoked(InvocationRecord("late", status=200))
+    assert (early.target_model, late.target_model) == ("shop.tar.gz", "late")
+    assert not late.is_nameless
+    late.name_target("later.tar.gz")
+    assert late.target_model == "late"

@@ -1,0 +1,112 @@
+"""What operators are told, and what it costs each invocation."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
+
+from bench import payloads
+from bench.measure import Goal, Line, Unit, measure_in_turn, ratio_at_least, ratio_at_most
+from bench.rows import timed
+from bench.rows.row import Row, Run
+from bench.servers import Side
+from bench.wrk import Target
+
+#: The settings that each of the three containers is started with.
+_SETTINGS: Mapping[str, Mapping[str, str]] = {
+    "nothing": {"SERVE_METRICS": "off", "SERVE_ACCESS_LOG": "off"},
+    "ours": {},
+    "every line": {"SERVE_ACCESS_LOG": "all", "SERVE_LOG_FORMAT": "json"},
+}
+_MODEL = "identity-fp32-1d"
+#: A difference of a hundredth shows only in the median of many short rounds.
+_TIMES_THE_ROUNDS = 10
+
+
+def _costs(
+    timing: Callable[[Target, float], float],
+    what: str,
+    unit: Unit,
+    goal: Goal,
+    run: Run,
+    row: str,
+    *,
+    on_one_core: bool = False,
+) -> Iterator[Line]:
+    contenders, payload = run.contenders, payloads.small()
+    contenders.archives.identity(_MODEL, "FP32", 1)
+    with ExitStack() as undo:
+        if on_one_core:
+            undo.enter_context(_on_one_core())
+        targets: dict[str, Target] = {}
+        for name, settings in _SETTINGS.items():
+            server = undo.enter_context(contenders.fresh_ours(True, **settings))
+            undo.enter_context(server.loaded(_MODEL))
+            side = Side(name, server.port, True)
+            side.check(_MODEL, payload, what)
+            targets[name] = side.target(run.scratch, _MODEL, payload)
+        values = measure_in_turn(
+            run.rounds * _TIMES_THE_ROUNDS,
+            {name: partial(timing, target, run.seconds) for name, target in targets.items()},
+            run.teller(row, what),
+            warm=run.warm,
+        )
+    yield Line(row, what, unit, values, goal, against="nothing")
+
+
+@contextmanager
+def _on_one_core() -> Iterator[None]:
+    """What is started meanwhile, wrk too, has one core for all of it."""
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
+_HOW = (
+    "Three containers at the same time, each with the same model of small JSON: one that tells "
+    "nothing (SERVE_METRICS=off, SERVE_ACCESS_LOG=off), one with default settings, one that also "
+    "writes a line of JSON for every invocation (SERVE_ACCESS_LOG=all) to a file. wrk asks them "
+    f"in turn; {_TIMES_THE_ROUNDS} short rounds stand for each round of other rows."
+)
+
+ROWS = (
+    Row(
+        "observed_p50",
+        "What observing costs, one connection",
+        _HOW,
+        partial(
+            _costs, timed.measure_p50, "small JSON, 1 connection, p50", "s", ratio_at_most(1.03)
+        ),
+    ),
+    Row(
+        "observed_throughput",
+        "What observing costs, sixteen connections",
+        _HOW,
+        partial(
+            _costs,
+            timed.measure_rate,
+            "small JSON, 16 connections, throughput",
+            "requests/s",
+            ratio_at_least(0.97),
+        ),
+    ),
+    Row(
+        "observed_on_one_core",
+        "What observing costs, sixteen connections on one core",
+        _HOW + " All of it, wrk too, has one core: where there are several, how the scheduler "
+        "spreads servers and wrk over them moves a throughput by a fifth from round to round.",
+        partial(
+            _costs,
+            timed.measure_rate,
+            "small JSON, 16 connections on one core, throughput",
+            "requests/s",
+            ratio_at_least(0.97),
+            on_one_core=True,
+        ),
+    ),
+)
