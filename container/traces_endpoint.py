@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 _BASE, _TRACES = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+_PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 
 
 def traces_endpoint(environment: Mapping[str, str]) -> str | None:
@@ -20,3 +21,9 @@ def traces_endpoint(environment: Mapping[str, str]) -> str | None:
         return whole
     base = environment.get(_BASE, "").strip()
     return f"{base.rstrip('/')}/v1/traces" if base else None
+
+
+def wants_grpc(environment: Mapping[str, str]) -> bool:
+    """Whether they ask for the protocol that is not spoken here."""
+    said = (environment.get(name, "").strip().lower() for name in _PROTOCOLS)
+    return next(filter(None, said), "") == "grpc"

@@ -74,6 +74,7 @@ class _Handler(logging.Handler):
         super().__init__()
         self._sink = sink
         self.setFormatter(formatter)
+        self.lock = None  # the sink has its own: nobody waits while another's line is made
 
     def emit(self, record: logging.LogRecord) -> None:
         """Never waits and never raises."""

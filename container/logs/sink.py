@@ -26,7 +26,7 @@ BYTES_MAX, LINES_MAX = 1024 * 1024, 10_000
 _AT_ONCE = 64 * 1024
 #: What comes within so many seconds of a line is written with it: each write takes the interpreter
 #: away from whoever answers callers.
-_GATHER_S = 0.02
+_GATHER_S = 0.005
 
 
 class Lane(IntEnum):

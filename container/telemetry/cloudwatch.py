@@ -41,7 +41,7 @@ from container.telemetry.series import (
 )
 from serve.deadline import within
 from serve.telemetry.exposition import ModelNumbers
-from serve.telemetry.meters import Reader
+from serve.telemetry.meters import ModelMeter, Reader
 from serve.telemetry.metrics import Metrics
 from serve.telemetry.page import Sources
 from serve.threads import in_daemon_thread
@@ -62,13 +62,17 @@ _FULL, _REFUSED = "full", "refused"
 
 @dataclass(frozen=True)
 class _Reading:
-    """What there was to publish at one moment. triton: its page, empty where none came."""
+    """What there was to publish at one moment.
+
+    triton: its page, empty where none came. restarts: of tritonserver, so far.
+    """
 
     at_ms: int
     meters: Sequence[MeterReading]
     numbers: ModelNumbers
     machine: CollectorRegistry
     triton: str
+    restarts: float
 
 
 def make_counters(registry: CollectorRegistry) -> tuple[Counter, Counter]:
@@ -115,9 +119,13 @@ class MetricsPublisher:
         self._queue = EventQueue() if queue is None else queue
         self._log_stream: LogStream | None = None
         self._own = self._triton = Difference()
+        self._restarts = 0.0
+        #: What was read of meters and not compared yet: a model that has left is read once.
+        self._unhanded: dict[ModelMeter, MeterReading] = {}
         self._stopping = threading.Event()
         self._current: asyncio.Future[None] | None = None
         self._known_failures: set[str] = set()
+        self._failures_to_send: set[str] = set()
         self._sent, self._dropped = make_counters(metrics.events)
 
     async def run(self) -> None:
@@ -136,6 +144,7 @@ class MetricsPublisher:
         try:
             reading = await self._read(triton_within_s)
             await in_daemon_thread(lambda: self._hand_on(reading), "cloudwatch")
+            self._unhanded.clear()
         except Exception as error:  # no thread, or a bug: none may stop serving
             self._report(error)
 
@@ -160,13 +169,13 @@ class MetricsPublisher:
         machine, triton = await asyncio.gather(
             self._sources.machine(), self._read_triton(triton_within_s)
         )
-        numbers = self._sources.numbers()
-        readings: list[MeterReading] = []
+        numbers, restarts = self._sources.numbers(), self._metrics.restarts
         meters = iter(self._reader.read(numbers.in_flight))
         while some := list(islice(meters, _METERS_AT_ONCE)):
-            readings += map(read_meter, some)
+            self._unhanded |= {meter: read_meter(meter) for meter in some}
             await asyncio.sleep(0)
-        return _Reading(int(time.time() * 1000), readings, numbers, machine, triton)
+        readings = list(self._unhanded.values())
+        return _Reading(int(time.time() * 1000), readings, numbers, machine, triton, restarts)
 
     async def _read_triton(self, limit_s: float | None) -> str:
         page = self._sources.triton()
@@ -187,7 +196,7 @@ class MetricsPublisher:
         texts = write_events(series, self._dimensions, self._namespace, reading.at_ms)
         events = [Event(reading.at_ms, text) for text in _with_pauses(texts)]
         self._drop(self._queue.put(events), _FULL)
-        self._own, self._triton = own, triton
+        self._own, self._triton, self._restarts = own, triton, reading.restarts
         self._send()
 
     def _compare(self, reading: _Reading) -> tuple[Difference, Difference]:
@@ -203,16 +212,25 @@ class MetricsPublisher:
         own = subtract(self._own.known, _with_pauses(chain(models, others)), goes_on)
         if not reading.triton:  # between two lives, or busy: its numbers may go on
             return own, Difference([], self._triton.known)
-        theirs = of_triton(reading.triton, meters.target_of)
-        return own, subtract(self._triton.known, _with_pauses(theirs))
+        # A new one counts from 0, however far it has come already.
+        known = self._triton.known if reading.restarts == self._restarts else {}
+        try:
+            theirs = of_triton(reading.triton, meters.target_of)
+            return own, subtract(known, _with_pauses(theirs))
+        except Exception as error:  # no page of Prometheus': ours is not lost for that
+            self._tell("BadPage", f"tritonserver's metrics page cannot be read: {error}")
+            return own, Difference([], self._triton.known)
 
     def _send(self) -> None:
         """All that waits; where that fails, a few more tries."""
         for pause_s in (*self._backoff_s, None):
             try:
                 self._send_calls()
+                self._known_failures -= self._failures_to_send  # the next one is news again
+                self._failures_to_send.clear()
                 break
             except Exception as error:  # the network, the credentials
+                self._failures_to_send.add(failure_kind(error))
                 self._report(error)
                 if pause_s is None or not is_passing(error) or self._stopping.wait(pause_s):
                     break

@@ -97,7 +97,10 @@ def _response(error: Exception) -> Any:
 
 
 def _refused(info: dict[str, int], count: int) -> int:
-    """Of events in order of time: the first so many are too old, the last from one on too new."""
-    first = max(info.get("tooOldLogEventEndIndex", -1), info.get("expiredLogEventEndIndex", -1))
+    """Of events in order of time: the first so many are too old, the last from one on too new.
+
+    By the API's reference an end is exclusive, a start inclusive.
+    """
+    too_old = max(info.get("tooOldLogEventEndIndex", 0), info.get("expiredLogEventEndIndex", 0))
     too_new = info.get("tooNewLogEventStartIndex", count)
-    return min(count, first + 1 + count - too_new)
+    return min(count, max(0, too_old) + max(0, count - too_new))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -36,6 +37,7 @@ class MachineGauges:
         self._models_loaded, self._versions = models_loaded, versions
         self._dropped_lines, self._counted = dropped_lines, 0
         self._kernel = kernel or Kernel()
+        self._looking = threading.Lock()
         self._loaded = self._gauge("models_loaded", "Models that are loaded.")
         self._memory = self._gauge(
             "memory_free_bytes", "Memory that another process could have, in bytes."
@@ -57,7 +59,11 @@ class MachineGauges:
         self._build = Info("serve_build", "Versions; the value is 1.", registry=self.registry)
 
     def refresh(self) -> None:
-        """Look anew. Blocking, about a millisecond; never raises."""
+        """Look anew. Blocking, about a millisecond; never raises. Any thread may call it."""
+        with self._looking:
+            self._look()
+
+    def _look(self) -> None:
         self._loaded.set(self._models_loaded())
         free = free_amounts(self._kernel, None)
         for gauge, what in (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from container.telemetry.event_loop import watch_lag
 from container.telemetry.machine_gauges import MachineGauges
 from container.telemetry.triton_metrics import fetch_page
 from container.tritonserver.runtime import ModelsPython
+from serve.deadline import within
 from serve.http.app import MetricsPath
 from serve.http.metrics_route import MetricsRoute
 from serve.models.registry import Registry
@@ -38,6 +40,10 @@ if TYPE_CHECKING:
 _LAST_METRICS_SHARE, _LAST_METRICS_S = 0.1, 2.0
 #: And what the last spans get.
 _TRACES_SHARE, _MOST_TRACES_S = 0.08, 2.0
+#: From one look at departed models to the next, in seconds.
+_FORGET_S = 10.0
+#: How long a page waits for tritonserver's version, in seconds, where it is not known yet.
+_LEARN_S = 0.25
 
 
 class Observability:
@@ -91,6 +97,7 @@ class Observability:
         metrics = self._metrics
         if metrics is not None:
             yield lasting("lag", lambda: watch_lag(metrics.late))
+            yield lasting("departed models", self._forget_departed)
             yield lasting("models' memory", lambda: self._memory.run(self._loaded_names))
         if self._publisher is not None:
             yield lasting("metrics", self._publisher.run)
@@ -115,15 +122,23 @@ class Observability:
         if self._sending is not None:
             await self._sending
 
+    async def _forget_departed(self) -> None:
+        """Until cancelled; where nobody reads the meters, nobody else forgets them."""
+        assert self._metrics is not None
+        while True:
+            self._metrics.meters.forget({model.name for model in self._registry.all_busy()})
+            await asyncio.sleep(_FORGET_S)
+
     def _loaded_names(self) -> set[str]:
         return {model.name for model in self._registry.all_loaded()}
 
     def _model_numbers(self) -> ModelNumbers:
-        in_flight = {model.name: model.in_flight for model in self._registry.all_loaded()}
+        in_flight = {model.name: model.in_flight for model in self._registry.all_busy()}
         return ModelNumbers(in_flight, self._memory.memory, self._memory.shared)
 
     async def _machine(self) -> CollectorRegistry:
-        await self._triton.learn_version()
+        with contextlib.suppress(asyncio.TimeoutError):  # a page is worth more than a version
+            await within(self._triton.learn_version(), _LEARN_S)
         await in_daemon_thread(self._gauges.refresh, "metrics")
         return self._gauges.registry
 

@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.trace import Span, SpanKind, StatusCode, TraceState
 from opentelemetry.util.types import AttributeValue
 
+from container import __version__
 from serve.telemetry.load_record import LoadRecord
 from serve.telemetry.record import InvocationRecord, inference_id, target_model
 from serve.telemetry.trace_context import (
@@ -144,15 +145,17 @@ class OtelTracer:
             _log.warning("the last spans could not be sent: %s", error)
 
     def _tell_invocation(self, record: InvocationRecord, begun: _Begun) -> None:
-        span = begun.span
+        span, failed = begun.span, record.status >= 500 or (record.status < 400 and record.sentence)
         for name, began, seconds in _parts(record):
             kind = SpanKind.INTERNAL
             if name == "tritonserver":
                 self._ids.next_span, kind = begun.triton_id, SpanKind.CLIENT
             child = self._start(name, span, _ns(began) + begun.shift_ns, {}, kind)
+            if kind is SpanKind.CLIENT and failed:
+                child.set_status(StatusCode.ERROR)
             child.end(_ns(began + seconds) + begun.shift_ns)
         span.set_attributes(_attributes(record))
-        _note_error(span, record.sentence, failed=record.status >= 500)
+        _note_error(span, record.sentence, failed=bool(failed))
         span.end(_ns(record.began + record.seconds) + begun.shift_ns)
 
     def _start(
@@ -213,7 +216,9 @@ class _Once(logging.Handler):
         """Say it unless it was said."""
         if record.msg not in self._said and len(self._said) < _MOST_MESSAGES:
             self._said.add(record.msg)
-            _log.log(record.levelno, "traces, said once: %s", record.getMessage())
+            # What is wrong with a caller's tracestate is told with its words: they are not ours.
+            said = record.msg if record.name == trace.span.__name__ else record.getMessage()
+            _log.log(record.levelno, "traces, said once: %s", said)
 
 
 def _hear_once(theirs: logging.Logger) -> None:
@@ -223,8 +228,8 @@ def _hear_once(theirs: logging.Logger) -> None:
 
 
 def _resource() -> Resource:
-    """The environment's, with our name where it has none."""
-    resource = Resource.create()
+    """The environment's, with our name and version where it has none."""
+    resource = Resource({SERVICE_VERSION: __version__}).merge(Resource.create())
     if str(resource.attributes.get(SERVICE_NAME, "")).startswith("unknown_service"):
         return resource.merge(Resource({SERVICE_NAME: SERVICE}))
     return resource
@@ -245,12 +250,15 @@ def _attributes(record: InvocationRecord) -> dict[str, AttributeValue]:
         "model_name": record.model_name,
         "target_model": record.target_model,
         "cold": record.cold,
+        "http.request.method": "POST",
         "http.response.status_code": record.status,
         "http.request.body.size": record.request_bytes,
         "http.response.body.size": record.answer_bytes,
     }
     if said := inference_id(record.headers):
         attributes["inference_id"] = said
+    if record.status >= 500:
+        attributes["error.type"] = str(record.status)
     return attributes
 
 

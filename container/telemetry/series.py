@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from serve.telemetry.exposition import (
     ModelNumbers,
 )
 from serve.telemetry.meters import BUCKETS_S, PARTS, ModelMeter
-from serve.telemetry.triton_page import model_labels
+from serve.telemetry.triton_page import model_labels, trusted_lines
 
 COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
 #: Lines of tritonserver's page that are read at once: about two milliseconds.
@@ -149,7 +150,7 @@ def _parts(page: str) -> Iterator[str]:
     """Pages of a few lines each, which the library reads without a break. Histograms stay whole."""
     part: list[str] = []
     declaration = ""
-    for line in page.splitlines(keepends=True):
+    for line in trusted_lines(page):
         if line.startswith("# TYPE "):
             declaration = line
         elif len(part) >= _LINES_AT_ONCE and declaration.endswith((" counter\n", " gauge\n")):
@@ -184,8 +185,8 @@ def _histograms(family: Any) -> Iterator[Series]:
             sums[key] = sample.value
     for key, found in buckets.items():
         *bounds, last = sorted(found)
-        if last == float("inf") and key in sums:
-            cumulated = [0.0, *(found[bound] for bound in [*bounds, last])]
+        cumulated = [0.0, *(found[bound] for bound in [*bounds, last])]
+        if last == float("inf") and key in sums and all(map(math.isfinite, cumulated)):
             counts = tuple(int(more - less) for less, more in pairwise(cumulated))
             spread = Distribution(tuple(bounds), counts, sums[key])
             yield Series(key, family.name, HISTOGRAM, labels_of[key], spread)

@@ -89,7 +89,9 @@ class BoundedProtocol(HttpToolsProtocol):
         self.beside = not admitted
         if admitted is None:
             self.stage = Stage.LAST_WORD_SAID
-            transport.write(_write_error(self.crowd.too_many()))
+            error = self.crowd.too_many()
+            self.tell_refused(error)
+            transport.write(_write_error(error))
             transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -226,6 +228,9 @@ class BoundedProtocol(HttpToolsProtocol):
         self.give_up(self.answering)
         self.transport.close()
 
+    def tell_refused(self, error: ServeError) -> None:
+        """A connection, or a request of which only a part of the head came."""
+
     def waits(self, cycle: Any) -> bool:
         """Whether what was asked could still be given up without anything having been done."""
         return False
@@ -268,6 +273,8 @@ class BoundedProtocol(HttpToolsProtocol):
             if self.cycle.response_complete:  # it was answered before its body was read
                 word = None
             self.drop_unread(self.cycle, word)
+        elif word is not None:
+            self.tell_refused(word)
         self.stage, self._word, self._reading_since = Stage.NO_MORE, word, None
         if self.transport.is_closing():
             return

@@ -57,6 +57,9 @@ def invocation_protocol(
     return type("InvocationProtocol", (_Protocol,), members)
 
 
+#: The size of an answer, in bytes, up to which its caller has it before it is counted and logged. A
+#: larger one may be read slowly, which is no time of ours.
+_TOLD_BEHIND = 32 * 1024
 #: Of a larger answer this much is written before others are served, in bytes.
 _SENT_AT_ONCE = 128 * 1024
 
@@ -207,6 +210,10 @@ class _Protocol(BoundedProtocol):
             self.telemetry.invoked(self._record(cycle), status, word)
         super().drop_unread(cycle, word)
 
+    def tell_refused(self, error: ServeError) -> None:
+        """Counted by its cause; no model is known yet."""
+        self.telemetry.refused(error)
+
     def waits(self, cycle: Any) -> bool:
         """Whether it waits for a place in tritonserver."""
         if cycle.__class__ is not _Exchange:
@@ -230,8 +237,10 @@ class _Protocol(BoundedProtocol):
                 self._end(exchange)
         else:
             length = record.answer_bytes = sum(map(len, answer.body))
-            self.telemetry.invoked(record, answer.status)
+            if length > _TOLD_BEHIND or self.flow.write_paused:
+                self.telemetry.invoked(record, answer.status)
             await self._send(exchange, answer.status, answer.headers, answer.body, length)
+            self.telemetry.invoked(record, answer.status)
         finally:  # callers may read slowly, or not
             request.let_answer_go()
 

@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from serve.context import bind
 from serve.deadline import within
-from serve.errors import ServeError
+from serve.errors import ServeError, TritonUnavailable
 from serve.http.error_responses import TOLD, status_of
 from serve.http.messages import (
     list_body,
@@ -153,12 +153,17 @@ class InvokeRoute:
             else:
                 answering = self._send_whole(name, request, send)
             await _while_wanted(receive, answering)
-            # An answer that was broken off counts as what its head said.
+            # An answer that its caller did not read to the end counts as what its head said.
             self._telemetry.invoked(record, record.status)
         except CallerGone as gone:
             word = extensions.get(LAST_WORD)
             status = CALLER_LEFT if word is None else status_of(word)
             self._telemetry.invoked(record or self._record(name, scope, body), status, word or gone)
+        except asyncio.CancelledError:  # the time for what is in flight is over
+            stopping = TritonUnavailable("the container is stopping")
+            record = record or self._record(name, scope, body)
+            self._telemetry.invoked(record, status_of(stopping), stopping)
+            raise
         except Exception as error:
             record = record or self._record(name, scope, body)
             self._telemetry.invoked(record, status_of(error), error)
@@ -227,6 +232,8 @@ class InvokeRoute:
                     # A caller that reads no further may not hold the model for ever.
                     await within(send(message), self._invocation.timeout_s)
         except (ServeError, asyncio.TimeoutError) as error:
+            if isinstance(error, ServeError):
+                self._telemetry.invoked(request.record, answer.status, error)
             if break_off is None:  # under a server of another kind
                 raise
             with bind(model_name=name):

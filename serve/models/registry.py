@@ -250,6 +250,11 @@ class Registry:
         """Every loaded model, in the order of names."""
         return [model for _, model in sorted(self._models.items()) if model.state in _LOADED]
 
+    def all_busy(self) -> list[Model]:
+        """Every loaded model, and those whose last requests are awaited by an unload."""
+        busy = _LOADED | {State.UNLOADING}
+        return [model for model in self._models.values() if model.state in busy]
+
     def page(self, after: str, limit: int | None) -> tuple[list[Model], bool]:
         """Loaded models whose names come after a name, at most limit; and whether more follow.
 

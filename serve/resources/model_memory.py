@@ -24,7 +24,7 @@ _LOOK_S = 0.5
 
 
 class ModelMemory:
-    """Bytes by model name, of the last round. memory: PSS; shared: of the regions in /dev/shm."""
+    """Bytes by model name, as last looked at. memory: PSS; shared: of the regions in /dev/shm."""
 
     def __init__(
         self,
@@ -50,17 +50,21 @@ class ModelMemory:
     async def look(self) -> None:
         """One round. Raises OSError or RuntimeError where there is no descriptor or no thread."""
         census = await self._in_thread(self._take_census, "memory")
-        memory: dict[str, int] = {}
-        shared: dict[str, int] = {}
-        for triton_name, held in census.models.items():
-            pids = census.pids[triton_name]
+        models: dict[str, list[str]] = {}
+        for triton_name in census.models:
+            models.setdefault(_model_name(triton_name), []).append(triton_name)
+        # Those that are new first: each look costs its rest, and there may be hundreds.
+        for model_name in sorted(models, key=lambda name: name in self.memory):
             began = time.monotonic()
+            names = models[model_name]
+            pids = tuple(pid for name in names for pid in census.pids[name])
             pages = await self._in_thread(partial(self._sum, pids), "memory")
-            model_name = _model_name(triton_name)
-            memory[model_name] = memory.get(model_name, 0) + pages
-            shared[model_name] = shared.get(model_name, 0) + held.region
+            region = sum(census.models[name].region for name in names)
+            self.memory = {**self.memory, model_name: pages}
+            self.shared = {**self.shared, model_name: region}
             await asyncio.sleep((time.monotonic() - began) * (1 / _SHARE - 1))
-        self.memory, self.shared = memory, shared
+        self.memory = {name: size for name, size in self.memory.items() if name in models}
+        self.shared = {name: size for name, size in self.shared.items() if name in models}
 
     def _take_census(self) -> Census:
         return take_census(self._serving_repository, self._kernel)

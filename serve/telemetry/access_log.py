@@ -34,10 +34,12 @@ class AccessLog:
 
     def tell(self, record: InvocationRecord, error: BaseException | None = None) -> None:
         """An invocation has ended; error: why it was refused."""
-        wrong = record.status >= 400 and self._errors and not isinstance(error, Overloaded)
-        if not (wrong or self._all or record.seconds >= self._slow_s):
+        broke_off = error is not None and record.status < 400
+        of_crowd = isinstance(error, Overloaded)
+        wrong = (record.status >= 400 or broke_off) and self._errors
+        if not (self._all or ((wrong or record.seconds >= self._slow_s) and not of_crowd)):
             return
-        level = logging.ERROR if record.status >= 500 else logging.INFO
+        level = logging.ERROR if record.status >= 500 or broke_off else logging.INFO
         if _log.isEnabledFor(level):
             # Not _log.log: where it stands in the code is looked up for each line, and never shown.
             words, *arguments = _words(record)
@@ -50,6 +52,8 @@ class AccessLog:
 def _words(record: InvocationRecord) -> tuple[str, ...]:
     if record.status == CALLER_LEFT:
         return ("the caller left",)
+    if record.status < 400 and record.sentence:
+        return ("an answer was broken off: %s", record.sentence)
     if record.status < 400:
         return ("request answered",)
     return ("request refused: %s", record.sentence)

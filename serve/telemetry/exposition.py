@@ -73,7 +73,14 @@ SHARED_MEMORY = Family(
     _MODEL,
     "Shared memory in /dev/shm of the model's processes, in bytes.",
 )
-FAMILIES = (INVOCATIONS, SECONDS, REQUEST_BYTES, ANSWER_BYTES, IN_FLIGHT, MEMORY, SHARED_MEMORY)
+SCRAPED = Family(
+    "serve_tritonserver_scrape_success",
+    "gauge",
+    (),
+    "Whether tritonserver's own metrics are on this page: 1, or 0 where they did not come in time.",
+)
+MODELS = (INVOCATIONS, SECONDS, REQUEST_BYTES, ANSWER_BYTES, IN_FLIGHT, MEMORY, SHARED_MEMORY)
+FAMILIES = (*MODELS, SCRAPED)
 
 
 @dataclass(frozen=True)
@@ -85,8 +92,14 @@ class ModelNumbers:
     shared_memory: Mapping[str, int] = field(default_factory=dict)
 
 
-def write_models(meters: Sequence[ModelMeter], numbers: ModelNumbers) -> Iterator[bytes]:
-    """All families of the models; each piece is whole lines."""
+def write_models(
+    meters: Sequence[ModelMeter], numbers: ModelNumbers, timed: Iterable[ModelMeter] | None = None
+) -> Iterator[bytes]:
+    """All families of the models; each piece is whole lines.
+
+    timed: all meters of the archives that are shown, where these are more than meters: histograms
+    are by archive, and fall when one of its models leaves the sum.
+    """
     labels = {meter.model_name: _labels(meter) for meter in meters}
     yield INVOCATIONS.head
     for some in _parts(meters):
@@ -96,7 +109,7 @@ def write_models(meters: Sequence[ModelMeter], numbers: ModelNumbers) -> Iterato
             for code, count in sorted(meter.codes.items())
         ).encode()
     yield SECONDS.head
-    for targets in _parts(list(_by_target(meters).items())):
+    for targets in _parts(list(_by_target(meters if timed is None else timed).items())):
         yield "".join(_write_histograms(target, some) for target, some in targets).encode()
     for family, values in (
         (REQUEST_BYTES, {meter.model_name: meter.request_bytes for meter in meters}),

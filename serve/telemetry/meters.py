@@ -6,8 +6,9 @@ six times what this takes (docs/decisions/0031). How they are written is exposit
 
 from __future__ import annotations
 
+import time
 from array import array
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -48,6 +49,8 @@ _TIMES_KEPT = 2048
 _MOST_LOOKS = 100
 #: Models that left whose counts are kept, so that one that comes back goes on where it was.
 _MOST_DEPARTED = 1_000
+#: For how long, from the first page on that has it, a model that left is shown, in seconds.
+DEPARTED_S = 5.0
 #: Characters of an archive's name that a label holds.
 _LONGEST_TARGET = 256
 
@@ -156,6 +159,10 @@ class Meters:
         """The model's meter; that of unknown models for a name that was never loaded."""
         return self._meters.get(model_name, self.unknown)
 
+    def of_targets(self, targets: Collection[str]) -> Iterator[ModelMeter]:
+        """All that are kept of these archives, whether or not their models are still there."""
+        return (it for it in (self.unknown, *self._meters.values()) if it.target_model in targets)
+
     def holds(self, meter: ModelMeter) -> bool:
         """Whether this meter may go on counting; if not, its model begins with another one."""
         return meter is self.unknown or self._meters.get(meter.model_name) is meter
@@ -174,24 +181,27 @@ class Meters:
 
 
 class Reader:
-    """One who reads the meters now and then, and is to miss nothing of models that leave."""
+    """Who reads the meters now and then, and is to miss nothing of models that leave."""
 
-    def __init__(self, meters: Meters) -> None:
-        self._meters = meters
-        #: Models that have left, and of which life that was shown.
-        self._told: dict[str, int] = {}
+    def __init__(self, meters: Meters, clock: Callable[[], float] = time.monotonic) -> None:
+        self._meters, self._clock = meters, clock
+        #: Models that have left: what they had done when it was first shown, and until when it is.
+        self._told: dict[str, tuple[tuple[int, int], float]] = {}
 
     def read(self, loaded: Collection[str]) -> list[ModelMeter]:
-        """Those of loaded models, and once more of those that have left since the last time.
+        """Those of loaded models, and for a while of those that have left since the last time.
 
-        What a model did between the last look and its end is in that; then its series end.
+        What a model did between the last look and its end is in that; then its series end. Several
+        who read at about the same time, by this reader, all see it.
         """
+        now = self._clock()
         meters = self._meters.forget(loaded)
-        left = {name: meter.lives for name, meter in meters.items() if name not in loaded}
-        shown = [
-            meter
-            for name, meter in meters.items()
-            if name not in left or self._told.get(name) != left[name]
-        ]
-        self._told = left
+        told: dict[str, tuple[tuple[int, int], float]] = {}
+        for name, meter in meters.items():
+            if name not in loaded:
+                did = (meter.lives, sum(meter.codes.values()))
+                before = self._told.get(name)
+                told[name] = before if before and before[0] == did else (did, now + DEPARTED_S)
+        self._told = told
+        shown = (it for name, it in meters.items() if name not in told or now <= told[name][1])
         return [self._meters.unknown, *shown]

@@ -87,6 +87,11 @@ class Metrics:
         """Count one start of tritonserver after the first."""
         self._restarts.inc()
 
+    @property
+    def restarts(self) -> float:
+        """How many of them there were."""
+        return self.events.get_sample_value("serve_tritonserver_restarts_total") or 0.0
+
     def late(self, seconds: float) -> None:
         """The event loop was late by so much."""
         self._lag.observe(seconds)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from serve.telemetry.exposition import ModelNumbers, write_models
-from serve.telemetry.meters import Reader
+from serve.telemetry.exposition import SCRAPED, ModelNumbers, write_models
+from serve.telemetry.meters import ModelMeter, Reader
 from serve.telemetry.metrics import Metrics
 from serve.telemetry.triton_page import rename_models
 
@@ -18,7 +19,8 @@ from serve.telemetry.triton_page import rename_models
 class Sources:
     """What a page asks for. numbers: of the models; those in flight name all that are loaded.
 
-    machine: gauges, refreshed. triton: tritonserver's own page, empty where there is none.
+    machine: gauges, refreshed. triton: tritonserver's own page, empty where there is none; within
+    bounded time.
     """
 
     numbers: Callable[[], ModelNumbers]
@@ -33,17 +35,33 @@ class MetricsPage:
         self._metrics, self._sources = metrics, sources
         self._reader = Reader(metrics.meters)
 
-    async def pieces(self) -> AsyncIterator[bytes]:
-        """The page as Prometheus' text; a piece takes at most about half a millisecond."""
-        machine, triton = await asyncio.gather(self._sources.machine(), self._sources.triton())
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
+        """The page as Prometheus' text; a piece takes at most about a millisecond.
+
+        What cannot be found out now, for want of a thread or of a tritonserver that answers, is
+        left out: the rest is wanted most then.
+        """
+        asked = asyncio.ensure_future(self._sources.triton())
+        try:
+            yield generate_latest(self._metrics.events)
+            await asyncio.sleep(0)
+            with contextlib.suppress(Exception):
+                yield generate_latest(await self._sources.machine())
+            numbers, meters = self._read()
+            targets = {meter.model_name: meter.target_model for meter in meters}
+            timed = self._metrics.meters.of_targets(set(targets.values()))
+            for piece in write_models(meters, numbers, list(timed)):
+                yield piece
+                await asyncio.sleep(0)
+            await asyncio.wait({asked})
+            triton = "" if asked.exception() else asked.result()
+            yield SCRAPED.head + f"{SCRAPED.name} {int(bool(triton))}\n".encode()
+            for piece in rename_models(triton, targets):
+                yield piece
+                await asyncio.sleep(0)
+        finally:
+            asked.cancel()
+
+    def _read(self) -> tuple[ModelNumbers, Sequence[ModelMeter]]:
         numbers = self._sources.numbers()
-        meters = self._reader.read(numbers.in_flight)
-        yield generate_latest(machine)
-        yield generate_latest(self._metrics.events)
-        for piece in write_models(meters, numbers):
-            yield piece
-            await asyncio.sleep(0)
-        targets = {meter.model_name: meter.target_model for meter in meters}
-        for piece in rename_models(triton, targets):
-            yield piece
-            await asyncio.sleep(0)
+        return numbers, self._reader.read(numbers.in_flight)

@@ -54,4 +54,6 @@ def inference_id(headers: Iterable[tuple[bytes, bytes]]) -> str:
 
 def _header(headers: Iterable[tuple[bytes, bytes]], wanted: bytes) -> str:
     """The first value of that name; empty where there is none."""
-    return next((value for name, value in headers if name == wanted), b"").decode("latin-1")
+    return next((value for name, value in headers if name == wanted), b"").decode(
+        "utf-8", "replace"
+    )

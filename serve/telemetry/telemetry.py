@@ -72,6 +72,11 @@ class Telemetry:
         if self.access_log is not None:
             self.access_log.tell(record, error)
 
+    def refused(self, error: ServeError) -> None:
+        """Something was refused that is no invocation yet: a connection, a head."""
+        if self.metrics is not None:
+            self.metrics.refused(cause_of(error))
+
     # -- models
 
     def loaded(self, record: LoadRecord, error: BaseException | None = None) -> None:

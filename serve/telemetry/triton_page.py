@@ -3,12 +3,16 @@
 tritonserver knows a SageMaker model as several Triton models (docs/decisions/0004). Each sample's
 label `model` becomes `target_model`, `model_name` and `step`, which is empty for the entry model.
 The label `namespace`, a directory of the container's own, goes.
+
+Archives' Python models may add metrics of their own to the page (pb_utils.MetricFamily), with any
+name, help and label. What they wrote stays where it makes no page unreadable and says nothing in
+the name of others.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
-from io import StringIO
 from itertools import islice
 
 from ensemble_tools import parse_published
@@ -16,6 +20,18 @@ from serve.telemetry.exposition import escape
 
 #: Lines that are read before others get their turn: about half a millisecond.
 _AT_ONCE = 150
+#: Names of tritonserver's own families begin so, and names of ours.
+_OWN, _OURS = "nv_", "serve_"
+#: So many lines of families that models made are kept.
+_MODELS_LINES = 1_000
+_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+#: What may stand behind a family's name: a suffix, labels, a number.
+_SAMPLE = re.compile(
+    r"(?:_bucket|_sum|_count|_total)?"
+    r'(?:\{(?:[a-zA-Z_]\w*="(?:[^"\\\x00-\x1f]|\\[\\"n])*",?)*\})?'
+    r" (?:[-+]?(?:[0-9.]+(?:e[-+]?[0-9]+)?|Inf)|NaN|Nan)",
+    re.ASCII | re.IGNORECASE,
+)
 _MODEL, _NAMESPACE = 'model="', ',namespace="'
 
 
@@ -26,9 +42,37 @@ def rename_models(page: str, targets: Mapping[str, str]) -> Iterator[bytes]:
     longer than the model.
     """
     known: dict[str, str | None] = {}
-    lines = StringIO(page)
+    lines = trusted_lines(page)
     while some := list(islice(lines, _AT_ONCE)):
         yield "".join(_rename(line, targets, known) for line in some).encode()
+
+
+def trusted_lines(page: str) -> Iterator[str]:
+    """The lines of families that stand there once, each family's own; bounded for models' families.
+
+    tritonserver's own families come first on its page. Whatever comes under such a name behind
+    them, or under one of ours, a model wrote; and so it did a line that is not of the family above
+    it, since a help text is written as it is.
+    """
+    seen: set[str] = set()
+    family, is_own, accepted, left = "", False, False, _MODELS_LINES
+    for line in page.split("\n"):
+        if line.startswith(("# HELP ", "# TYPE ")):
+            name = line.split(" ", 3)[2]
+            if name != family or line[2] == "H":
+                family, is_own = name, name.startswith(_OWN)
+                is_new = name not in seen and not name.startswith(_OURS)
+                accepted = is_new and (is_own or _NAME.fullmatch(name) is not None)
+                seen.add(name)
+        elif not (line.startswith(family) and family):
+            continue
+        if accepted and not is_own:
+            left -= 1
+            accepted = left > 0
+            if accepted and line[0] != "#" and not _SAMPLE.fullmatch(line, len(family)):
+                continue
+        if accepted:
+            yield line + "\n"
 
 
 def model_labels(triton_name: str, target_of: Callable[[str], str]) -> dict[str, str]:

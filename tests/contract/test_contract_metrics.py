@@ -108,7 +108,7 @@ def test_a_target_that_comes_with_an_invocation(container: Container, archive: A
 
 
 def test_a_model_that_leaves_takes_its_series_along(container: Container, archive: Archive) -> None:
-    """The next page shows what it did until its end; the one after that nothing of it."""
+    """The next page shows what it did until its end; soon there is nothing of it."""
     directory = archive(m=models.identity)
     with container.loaded("leaving", directory):
         container.invoke("leaving", infer([1]))
@@ -128,7 +128,7 @@ def test_a_model_that_leaves_takes_its_series_along(container: Container, archiv
     last = scrape(container)
     labels = {"target_model": "leaving", "model_name": "leaving"}
     assert sample(last, "serve_invocations_total", **labels, code="200") == 2
-    assert not names_a_model(scrape(container), "leaving")
+    until(lambda: not names_a_model(scrape(container), "leaving"), "its series have ended")
     with container.loaded("leaving", directory):
         assert sample(scrape(container), "serve_invocations_total", **labels, code="200") == 2
 

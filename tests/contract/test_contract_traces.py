@@ -71,6 +71,7 @@ def test_one_trace_from_the_caller_to_tritonservers_own_spans(
         "model_name": "sum",
         "target_model": target,
         "cold": False,
+        "http.request.method": "POST",
         "http.response.status_code": 200,
     }
 

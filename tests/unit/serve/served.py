@@ -24,6 +24,7 @@ from serve.limit import Limit, TimeLimit
 from serve.models.lifecycle import Lifecycle
 from serve.models.registry import Registry
 from serve.models.waiting_room import Bounds, WaitingRooms
+from serve.telemetry.metrics import Metrics
 from serve.telemetry.telemetry import Telemetry
 from serve.triton.connection import Answer
 
@@ -149,7 +150,13 @@ class Served:
     route: NotedRoute
     crowd: Connections
     rooms: WaitingRooms
+    metrics: Metrics
     wires: list[Wire] = field(default_factory=list)
+
+    def refused(self, cause: str) -> float:
+        """How many refusals of that cause were counted."""
+        labels = {"cause": cause}
+        return self.metrics.events.get_sample_value("serve_refusals_total", labels) or 0.0
 
     async def connect(self, receive_buffer: int | None = None) -> Wire:
         """A new connection, which ends with the test; the kernel may hold so much for it."""
@@ -188,7 +195,11 @@ async def serving() -> AsyncIterator[Served]:
     async def healthy() -> bool:
         return True
 
-    route = NotedRoute(invocation, rooms=rooms, largest_body=LIMITS.largest_body)
+    metrics = Metrics()
+    telemetry = Telemetry(metrics)
+    route = NotedRoute(
+        invocation, rooms=rooms, largest_body=LIMITS.largest_body, telemetry=telemetry
+    )
     routes = ModelRoutes(Registry(), cast(Lifecycle, None))
     config = uvicorn.Config(
         multi_model_app(
@@ -196,7 +207,7 @@ async def serving() -> AsyncIterator[Served]:
             routes,
             route,
         ),
-        http=invocation_protocol(invocation, invoked_model, crowd, rooms, Telemetry()),
+        http=invocation_protocol(invocation, invoked_model, crowd, rooms, telemetry),
         host="127.0.0.1",
         port=0,
         log_config=None,
@@ -209,7 +220,7 @@ async def serving() -> AsyncIterator[Served]:
         await asyncio.sleep(0.01)
     watching = asyncio.ensure_future(crowd.watch())
     port = server.servers[0].sockets[0].getsockname()[1]
-    served = Served(server, port, forwarding, route, crowd, rooms)
+    served = Served(server, port, forwarding, route, crowd, rooms, metrics)
     yield served
     watching.cancel()
     for wire in served.wires:

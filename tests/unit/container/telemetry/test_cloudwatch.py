@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import boto3
 import pytest
@@ -61,6 +61,7 @@ class Instance:
     loaded: set[str] = field(default_factory=set)
     triton: dict[str, int] | None = None
     triton_takes_s: float = 0.0
+    page: str | None = None
     machine: CollectorRegistry = field(default_factory=CollectorRegistry)
 
     def __post_init__(self) -> None:
@@ -92,6 +93,8 @@ class Instance:
 
     async def _page(self) -> str:
         await asyncio.sleep(self.triton_takes_s)
+        if self.page is not None:
+            return self.page
         if self.triton is None:
             return ""
         rows = [
@@ -271,6 +274,48 @@ async def test_a_restart_of_tritonserver_takes_nothing_away(logs: Any) -> None:
     instance.triton = {"a": 4}
     await publisher.publish()
     assert triton_count(summed(logs), "a") == 14
+
+
+async def test_a_new_tritonserver_that_has_come_further_than_the_last(logs: Any) -> None:
+    """All that it counted is new, though its numbers are not lower than those before."""
+    instance = Instance(triton={})
+    publisher = instance.publisher(logs)
+    instance.load("a")
+    instance.invoke("a", 10)
+    await publisher.publish()
+    instance.metrics.restarted()
+    instance.triton = {"a": 12}
+    await publisher.publish()
+    assert triton_count(summed(logs), "a") == 22
+
+
+async def test_a_page_that_is_none_takes_nothing_of_ours_along(logs: Any) -> None:
+    """A model that left is read once: what is wrong elsewhere then does not lose it."""
+    instance = Instance(triton={})
+    publisher = instance.publisher(logs)
+    instance.load("a")
+    instance.invoke("a", 1)
+    await publisher.publish()
+    instance.invoke("a", 7)
+    instance.loaded.clear()
+    instance.page = 'nv_inference_count{model="a",ver\n'
+    await publisher.publish()
+    instance.page = None
+    await publisher.publish()
+    assert invocations(summed(logs), "a") == 8
+
+
+async def test_a_publication_that_fails_halfway_loses_nothing(logs: Any) -> None:
+    instance = Instance()
+    publisher = instance.publisher(logs)
+    instance.load("a")
+    instance.invoke("a", 8)
+    instance.loaded.clear()
+    whole, instance.machine = instance.machine, cast(CollectorRegistry, None)
+    await publisher.publish()
+    instance.machine = whole
+    await publisher.publish()
+    assert invocations(summed(logs), "a") == 8
 
 
 async def test_a_page_that_does_not_come_once_is_no_restart(

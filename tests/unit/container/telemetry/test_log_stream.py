@@ -71,9 +71,9 @@ def test_missing_group_and_stream_are_created(logs: Any, aws: Stubber) -> None:
     ("info", "refused"),
     [
         ({}, 0),
-        ({"tooOldLogEventEndIndex": 1}, 2),
+        ({"tooOldLogEventEndIndex": 1}, 1),
         ({"tooNewLogEventStartIndex": 3}, 1),
-        ({"expiredLogEventEndIndex": 0, "tooNewLogEventStartIndex": 2}, 3),
+        ({"expiredLogEventEndIndex": 1, "tooNewLogEventStartIndex": 2}, 3),
     ],
 )
 def test_what_is_refused_for_its_age_is_told(

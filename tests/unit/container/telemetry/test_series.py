@@ -16,7 +16,7 @@ from container.telemetry.series import (
     of_triton,
     read_meter,
 )
-from serve.telemetry.exposition import FAMILIES, ModelNumbers
+from serve.telemetry.exposition import MODELS, ModelNumbers
 from serve.telemetry.meters import BUCKETS_S, Meters
 from serve.telemetry.record import InvocationRecord
 
@@ -66,14 +66,15 @@ def test_tritonservers_page_is_taken_apart() -> None:
 
 def test_a_page_of_many_models_is_read_whole() -> None:
     """It is read in parts, between which others get their turn; what belongs together stays so."""
-    kinds = {"a": "counter", "b_total": "counter", "c": "gauge"}
+    kinds = {"nv_a": "counter", "nv_b_total": "counter", "nv_c": "gauge"}
     rows = {name: [f'{name}{{model="m{n}"}} {n}\n' for n in range(1000)] for name in kinds}
-    buckets = [f'h_bucket{{le="{n}.0"}} {n}\n' for n in range(400)]
+    buckets = [f'nv_h_bucket{{le="{n}.0"}} {n}\n' for n in range(400)]
     page = "".join(
         f"# HELP {name} x\n# TYPE {name} {kind}\n" + "".join(rows[name])
         for name, kind in kinds.items()
     )
-    page += "# TYPE h histogram\n" + "".join(buckets) + 'h_bucket{le="+Inf"} 400\nh_sum 7\n'
+    page += "# TYPE nv_h histogram\n" + "".join(buckets)
+    page += 'nv_h_bucket{le="+Inf"} 400\nnv_h_sum 7\n'
     found = list(of_triton(page, lambda name: name))
     read = [(each.name, each.labels["model_name"], each.value) for each in found[:-1]]
     assert read == [(name, f"m{n}", n) for name in kinds for n in range(1000)]
@@ -114,7 +115,7 @@ def test_a_meter_has_all_families_of_the_page() -> None:
     meter.invoked(InvocationRecord("3fb1", status=200, seconds=0.7, request_bytes=5))
     numbers = ModelNumbers({"3fb1": 1}, {"3fb1": 2}, {"3fb1": 3})
     found = list(of_meters([read_meter(meter)], numbers))
-    families = {family.name: family for family in FAMILIES}
+    families = {family.name: family for family in MODELS}
     assert {each.name for each in found} == set(families)
     assert len({each.key for each in found}) == len(found)
     for each in found:
@@ -134,3 +135,10 @@ def test_a_reading_does_not_go_on_counting() -> None:
     reading = read_meter(meter)
     meter.invoked(InvocationRecord("a", status=200, seconds=1.0))
     assert (dict(reading.codes), reading.parts[0].count) == ({}, 0)
+
+
+def test_a_histogram_without_numbers_is_left_out() -> None:
+    """A model may write what it likes; the rest of the page is not lost for it."""
+    rows = ['h_bucket{le="1"} 1\n', 'h_bucket{le="+Inf"} NaN\n', "h_sum 1\n", "h_count NaN\n"]
+    odd = "# TYPE h histogram\n" + "".join(rows)
+    assert len(list(of_triton(PAGE + odd, str))) == len(list(of_triton(PAGE, str)))

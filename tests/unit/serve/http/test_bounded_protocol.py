@@ -434,6 +434,7 @@ async def test_a_stream_that_breaks_off(served: Served, caplog: pytest.LogCaptur
     (record,) = caplog.records
     assert record.getMessage().startswith("an answer was broken off: tritonserver")
     assert record.exc_info is None
+    assert served.refused("tritonserver") == 1
 
 
 async def test_a_stream_whose_caller_reads_no_further(
@@ -735,6 +736,7 @@ async def test_all_are_busy(served: Served) -> None:
         status, headers, body = await new.answer()
         assert (status, headers["retry-after"]) == (503, "1")
         assert b"8 connections are in use already (SERVE_MAX_CONNECTIONS)" in body
+    assert served.refused("crowd") == 2
     new = await served.connect()
     await new.send(PING)
     assert (await new.answer())[0] == 200
@@ -761,3 +763,4 @@ async def test_the_slowest_goes(served: Served) -> None:
     await new.send(PING)
     assert (await new.answer())[0] == 200
     assert (await slow[0].answer())[0] == 503
+    assert served.refused("crowd") == 1

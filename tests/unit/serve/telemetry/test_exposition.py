@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from serve.telemetry.exposition import FAMILIES, ModelNumbers, write_models
-from serve.telemetry.meters import BUCKETS_S, PARTS, Meters, ModelMeter
+from serve.telemetry.exposition import MODELS, ModelNumbers, write_models
+from serve.telemetry.meters import BUCKETS_S, PARTS, Meters, ModelMeter, Reader
 from serve.telemetry.record import InvocationRecord
 
 Samples = Mapping[tuple[str, frozenset[tuple[str, str]]], float]
@@ -106,7 +106,7 @@ def test_gauges_of_models_that_are_shown_only() -> None:
 
 def test_every_family_says_what_it_is() -> None:
     page = b"".join(write_models([], ModelNumbers())).decode()
-    for family in FAMILIES:
+    for family in MODELS:
         assert f"# HELP {family.name} {family.meaning}\n# TYPE {family.name} {family.kind}" in page
 
 
@@ -118,3 +118,19 @@ def test_pieces_are_whole_lines_and_small() -> None:
     assert max(len(piece) for piece in pieces) < 200_000
     count = sum(name.endswith("_bucket") for name, _ in samples(pieces))
     assert count == 100 * len(PARTS) * (len(BUCKETS_S) + 1)
+
+
+def test_a_sum_of_an_archive_does_not_fall() -> None:
+    """One of its two models leaves: a histogram that fell would count anew in Prometheus."""
+    meters, clock = Meters(), iter((0.0, 60.0, 120.0)).__next__
+    reader = Reader(meters, clock)
+    for name in ("one", "other"):
+        meters.begin(name).name_target("shop.tar.gz")
+        meters.of(name).invoked(record())
+    labels = {"target_model": "shop.tar.gz", "part": "total"}
+    for loaded in ({"one", "other"}, {"one"}, {"one"}):
+        shown = reader.read(loaded)
+        timed = list(meters.of_targets({meter.target_model for meter in shown}))
+        found = samples(write_models(shown, ModelNumbers(), timed))
+        assert of(found, "serve_invocation_seconds_count", **labels) == 2
+    assert len(shown) == 2  # of no model, and of the one that is left

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from serve.telemetry.meters import BUCKETS_S, PARTS, Meters, Reader
+from serve.telemetry.meters import BUCKETS_S, DEPARTED_S, PARTS, Meters, Reader
 from serve.telemetry.record import InvocationRecord
 
 
@@ -15,32 +15,59 @@ def names(reader: Reader, *loaded: str) -> list[str]:
     return [meter.model_name for meter in reader.read(set(loaded)) if meter.model_name]
 
 
-def test_a_model_that_left_is_shown_once_more() -> None:
-    """What it did since the last look is in that; then its series end."""
-    meters = Meters()
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_model_that_left_is_shown_for_a_while() -> None:
+    """What it did since the last look is in that; then its series end. Two may scrape at once."""
+    meters, clock = Meters(), Clock()
     meters.begin("a"), meters.begin("b")
-    reader = Reader(meters)
+    reader = Reader(meters, clock)
     assert names(reader, "a", "b") == ["a", "b"]
+    clock.now = 60
     assert names(reader, "b") == ["a", "b"]
+    clock.now = 60 + DEPARTED_S
+    assert names(reader, "b") == ["a", "b"]
+    clock.now += 0.1
     assert names(reader, "b") == ["b"]
 
 
+def test_what_ends_after_its_model_has_left_is_shown_too() -> None:
+    """A caller who left, or an answer that a model gave when it was no more waited for."""
+    meters, clock = Meters(), Clock()
+    meter = meters.begin("a")
+    reader = Reader(meters, clock)
+    assert names(reader) == ["a"]
+    clock.now = 60
+    assert names(reader) == []
+    meter.invoked(InvocationRecord("a", status=499))
+    assert names(reader) == ["a"]
+    clock.now = 120
+    assert names(reader) == []
+
+
 def test_each_reader_misses_nothing() -> None:
-    meters = Meters()
+    meters, clock = Meters(), Clock()
     meters.begin("a")
-    one, other = Reader(meters), Reader(meters)
+    one, other = Reader(meters, clock), Reader(meters, clock)
     assert names(one, "a") == names(other, "a") == ["a"]
     assert names(one) == ["a"]
+    clock.now = 60
     assert names(one) == []
     assert names(other) == ["a"]
 
 
 def test_a_model_that_came_and_went_between_two_looks_is_shown() -> None:
-    meters = Meters()
-    reader = Reader(meters)
+    meters, clock = Meters(), Clock()
+    reader = Reader(meters, clock)
     assert names(reader) == []
     meters.begin("a").invoked(InvocationRecord("a", status=200))
     assert names(reader) == ["a"]
+    clock.now = 60
     assert names(reader) == []
 
 
