@@ -45,7 +45,7 @@ demo: $(for_demo)  ## starts the container, loads two Merlin exports, invokes th
 	@.venv/bin/python examples/demo.py
 
 check: lint  ## lint, then all unit and golden tests that need no tritonserver: under 90 s
-	$(call pytest,6) --hypothesis-profile check -m 'not tritonserver' tests/architecture tests/unit tests/golden
+	$(call pytest,8) --hypothesis-profile check -m 'not tritonserver' tests/architecture tests/unit tests/golden
 
 test: lint  ## the suite, after lint: all that needs no Docker (N=6 tests at a time)
 	$(call pytest,6) --ignore tests/docker

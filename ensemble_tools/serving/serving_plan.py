@@ -53,7 +53,8 @@ class PublishedModel:
     take the place of what is linked there.
     empty_versions: version directories that are made because Triton wants one and there is nothing
     to put into it. compiled: what is published in the place of its workflow; not_compiled: why a
-    workflow is published as delivered, empty for other models.
+    workflow is published as delivered, empty for other models. generated: whether its process runs
+    a step of ours alone, no code of the archive's that may want a word at its end.
     """
 
     triton_name: str
@@ -64,6 +65,12 @@ class PublishedModel:
     files: tuple[tuple[str, str], ...] = ()
     compiled: Compiled | None = None
     not_compiled: str = ""
+    generated: bool = False
+
+    @property
+    def finalizes(self) -> bool:
+        """Whether its python process, if it has one, may have something to do at its end."""
+        return not (self.generated or self.compiled is not None)
 
 
 @dataclass(frozen=True)

@@ -39,13 +39,14 @@ from serve.errors import (
 )
 from serve.models.admission import Admission
 from serve.models.archive_errors import archive_errors
+from serve.models.departures import Departures
 from serve.models.model_url import archive_identity, source_directory
 from serve.models.registry import Model, Registry, State
 from serve.telemetry.load_record import LoadRecord
 from serve.telemetry.telemetry import Telemetry
 from serve.threads import InThread, NoThread, in_daemon_thread
 from serve.triton.client import TritonClient
-from serve.triton.hosting import Hosting
+from serve.triton.hosting import Hosting, Processes
 
 _log = logging.getLogger(__name__)
 _P = ParamSpec("_P")
@@ -114,6 +115,7 @@ class Lifecycle:
         self._registry, self._triton, self._hosting = registry, triton, hosting
         self._settings, self._admission = settings, admission
         self._loads: set[asyncio.Task[object]] = set()
+        self._departures = Departures(registry, hosting, self._retract, settings.unload_timeout_s)
         self._stopping = False
 
     def stop(self) -> None:
@@ -121,6 +123,7 @@ class Lifecycle:
         self._stopping = True
         for task in self._loads:
             task.cancel()
+        self._departures.stop()
 
     async def load(
         self, name: str, url: str, entry: str | None = None, target: str = ""
@@ -169,6 +172,8 @@ class Lifecycle:
             undo.callback(self._registry.forget, model)
 
             limit = Deadline(settings.load_timeout_s)
+            before = f"unloading what the name {name} stood for before"
+            await limit.bound(self._departures.until_gone(name), before)
             reading = f"reading the archive of the model {name}"
             with record.stage("read"):
                 planning = settings.in_thread(lambda: self._plan(namespace, url, entry), "load")
@@ -222,14 +227,20 @@ class Lifecycle:
         self._registry.begin_unload(model.name)
         try:
             await deadline.bound(model.idle(), waiting)
-            left = await self._hosting.unload(model.serving, deadline, lost=model.lost)
+            processes = await self._hosting.find_unfinalized(model.serving)
+            left: Processes = frozenset()
+            if not processes:
+                left = await self._hosting.unload(model.serving, deadline, lost=model.lost)
         except BaseException:
             self._registry.fail_unload(model)
             raise
-        async with AsyncExitStack() as rest:  # tritonserver has it no more, whatever comes now
-            rest.callback(self._registry.forget, model)
-            rest.push_async_callback(self._retract, model.serving)
-            await self._hosting.end(left)
+        if processes:
+            await asyncio.shield(self._departures.begin(model, processes))
+        else:
+            async with AsyncExitStack() as rest:  # tritonserver has it no more, whatever comes now
+                rest.callback(self._registry.forget, model)
+                rest.push_async_callback(self._retract, model.serving)
+                await self._hosting.end(left)
         _log_event("model unloaded", model, started)
 
     async def _ready(self, name: str, deadline: Deadline, waiting: str) -> Model:

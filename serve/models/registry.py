@@ -161,6 +161,7 @@ class Registry:
     def __init__(self, rooms: WaitingRooms | None = None) -> None:
         self.rooms = rooms or WaitingRooms()
         self._models: dict[str, Model] = {}
+        self._leaving: dict[str, Model] = {}
         #: How many loads and reloads went well so far.
         self.brought = 0
 
@@ -223,10 +224,23 @@ class Registry:
 
     def forget(self, model: Model) -> None:
         """The name is free. Whoever waits for the model finds that it is gone; idempotent."""
-        if self._models.get(model.name) is model:
-            del self._models[model.name]
+        self._free(model)
+        if self._leaving.get(model.name) is model:
+            del self._leaving[model.name]
         if model.state is not State.GONE:
             model.enter(State.GONE)
+
+    def leave(self, model: Model) -> None:
+        """The name is free, and what its processes held; tritonserver is not done with it yet.
+
+        It counts as being unloaded until forget.
+        """
+        self._free(model)
+        self._leaving[model.name] = model
+
+    def _free(self, model: Model) -> None:
+        if self._models.get(model.name) is model:
+            del self._models[model.name]
 
     def loaded(self, name: str) -> Model:
         """The model if it is ready or being loaded again; raises ModelNotLoaded otherwise."""
@@ -244,7 +258,8 @@ class Registry:
 
     def count(self, *states: State) -> int:
         """How many models are in one of these states."""
-        return sum(model.state in states for model in self._models.values())
+        models = (*self._models.values(), *self._leaving.values())
+        return sum(model.state in states for model in models)
 
     def all_loaded(self) -> list[Model]:
         """Every loaded model, in the order of names."""

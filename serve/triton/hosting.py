@@ -34,6 +34,7 @@ from serve.triton.stubs import (
     end_stubs,
     find_descendants,
     find_stubs,
+    kill_stubs,
 )
 from serve.triton.suspects import Suspects
 from serve.triton.trials import Trials
@@ -161,6 +162,29 @@ class Hosting:
         names = _have_stubs(before)
         await self.unloading.unload(plan, deadline, lost=lost, with_stubs=names)
         return before | await self._find_ending(plan)  # 2.36 starts a stub for the next request
+
+    async def find_unfinalized(self, plan: ServingPlan) -> Processes:
+        """The processes of a model that may be killed when it is not asked any more.
+
+        Those of generated steps and of stand-in backends have nothing to finalize. None where one
+        of the model's may have, or where they cannot be looked for.
+        """
+        found = await self._find_ending(plan)
+        finalize = {model.triton_name for model in plan.models if model.finalizes}
+        stubs = (it for it in found if isinstance(it, Stub))
+        if any(it.runs_python_file and it.triton_name in finalize for it in stubs):
+            return frozenset()
+        return found
+
+    async def kill(self, processes: Processes) -> None:
+        """End stubs now, and what they have started; returns when they have ended.
+
+        To be done before tritonserver is asked to unload their models: it sleeps for a second, then
+        finds them dead and waits no further (2.36, 2.51). For one that dies after that second it
+        waits for ever.
+        """
+        kill_stubs([it for it in processes if isinstance(it, Stub)])
+        await self.end(processes)
 
     async def end(self, processes: Processes) -> None:
         """Return when these have ended; where they cannot be looked at, that is logged."""

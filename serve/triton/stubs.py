@@ -50,6 +50,11 @@ class Stub:
     triton_name: str
     command: str
 
+    @property
+    def runs_python_file(self) -> bool:
+        """Whether it runs a model.py; that of a stand-in backend is given the model's own file."""
+        return self.command.split("\0")[1].endswith(".py")
+
 
 @dataclass(frozen=True)
 class Descendant:

@@ -168,6 +168,7 @@ def _publish_generated(
         _link_beside_program(executor, executor.graph_path) if model.with_graph else (),
         (1,) if model.source is None else (),
         (("1/model.py", model.source),) if model.source is not None else (),
+        generated=True,
     )
 
 

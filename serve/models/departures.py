@@ -1,0 +1,88 @@
+"""Models whose processes are gone, and that tritonserver is not done with yet.
+
+tritonserver's Python backend sleeps for a second before it ends a stub. A model whose processes
+have nothing to finalize is ended by us first: its memory is free at once, its caller is answered,
+and tritonserver unloads it behind the answer. A load of the same name waits for that, nobody else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from ensemble_tools import ServingPlan
+from serve.deadline import Deadline
+from serve.errors import ServeError
+from serve.models.registry import Model, Registry
+from serve.triton.hosting import Hosting, Processes
+
+_log = logging.getLogger(__name__)
+#: Between two tries of an unload that tritonserver did not carry out, in seconds.
+_PAUSE_S = 1.0
+
+
+class Departures:
+    """Models on their way out of tritonserver.
+
+    retract: removes what is published of a model. timeout_s: of each try to unload one.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        hosting: Hosting,
+        retract: Callable[[ServingPlan], Awaitable[None]],
+        timeout_s: float,
+    ) -> None:
+        self._registry, self._hosting, self._retract = registry, hosting, retract
+        self._timeout_s = timeout_s
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def begin(self, model: Model, processes: Processes) -> asyncio.Future[None]:
+        """End a model that is being unloaded and not asked any more; done when its memory is free.
+
+        It goes on whoever stops to wait for it.
+        """
+        freed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._tasks[model.name] = asyncio.ensure_future(self._depart(model, processes, freed))
+        return freed
+
+    async def until_gone(self, name: str) -> None:
+        """Return when tritonserver has nothing of a model of that name that was unloaded."""
+        if task := self._tasks.get(name):
+            await asyncio.wait({task})
+
+    def stop(self) -> None:
+        """tritonserver ends, and with it all that it holds."""
+        for task in self._tasks.values():
+            task.cancel()
+
+    async def _depart(
+        self, model: Model, processes: Processes, freed: asyncio.Future[None]
+    ) -> None:
+        try:
+            try:
+                await self._hosting.kill(processes)
+            finally:
+                self._registry.leave(model)
+                freed.set_result(None)
+            await self._unload(model)
+            await self._retract(model.serving)
+        finally:
+            self._registry.forget(model)
+            del self._tasks[model.name]
+
+    async def _unload(self, model: Model) -> None:
+        while True:
+            try:
+                # Should tritonserver wait for the word of one that is dead, it is not waited for.
+                left = await self._hosting.unload(
+                    model.serving, Deadline(self._timeout_s), lost=model.serving.triton_names
+                )
+            except ServeError as error:
+                facts = {"model_name": model.name}
+                _log.error("tritonserver does not unload a model: %s", error, extra=facts)
+                await asyncio.sleep(_PAUSE_S)
+            else:
+                return await self._hosting.end(left)

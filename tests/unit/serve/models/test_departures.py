@@ -1,0 +1,134 @@
+"""Unloads of models whose processes have nothing to finalize: they are ended first."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ensemble_tools import ServingPlan, plan
+from serve.errors import TritonTimeout
+from serve.models.lifecycle import ArchiveTools
+from serve.models.registry import State
+from tests.unit.serve.joined import WAIT_S, Joined, joined, until
+from tests.unit.serve.stub_stand_in import started_by, starting, stub
+
+#: tritonserver says for so long that it has the model.
+LONG_S = 0.7
+SLOW: Any = {"unload": {"m": {"ready_for_s": LONG_S, "times": 1}}}
+
+
+def generated(*arguments: Any, **named: Any) -> ServingPlan:
+    """Each model is a step of ours."""
+    made = plan(*arguments, **named)
+    return replace(made, models=tuple(replace(each, generated=True) for each in made.models))
+
+
+def join(root: Path, **knobs: Any) -> AbstractAsyncContextManager[Joined]:
+    return joined(root, lifecycle={"tools": ArchiveTools(plan=generated)}, **knobs)
+
+
+async def test_its_memory_is_free_when_its_caller_is_answered(tmp_path: Path) -> None:
+    """tritonserver holds the model still, and has no trace of it in the end."""
+    async with join(tmp_path, **SLOW) as on:
+        await on.load()
+        with stub(on.repository, "m.step", WAIT_S) as ending:
+            await asyncio.wait_for(on.lifecycle.unload("m"), LONG_S / 2)
+            assert ending.wait(0) == -signal.SIGKILL
+        assert on.registry.all_loaded() == []
+        assert on.registry.count(State.UNLOADING) == 1
+        assert "m" in await on.held()
+        await until(lambda: not list(on.repository.iterdir()))
+        await until(lambda: on.registry.count(State.UNLOADING) == 0)
+        await on.assert_empty()
+
+
+async def test_what_they_have_started_ends_too(tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    async with join(tmp_path) as on:
+        await on.load()
+        with stub(on.repository, "m.step", WAIT_S, more=starting(mine)):
+            await until(lambda: len(started_by(mine)) == 2)
+            await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
+            assert not started_by(mine)
+        await until(lambda: on.registry.count(*State) == 0)
+        await on.assert_empty()
+
+
+async def test_the_next_of_that_name_waits_and_no_other(tmp_path: Path) -> None:
+    """tritonserver would not load a model that it is unloading."""
+    async with join(tmp_path, **SLOW) as on:
+        await on.load()
+        with stub(on.repository, "m.step", WAIT_S):
+            await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
+        again = asyncio.ensure_future(on.lifecycle.load("m", f"{on.root}/m/model"))
+        await asyncio.wait_for(on.load("other"), LONG_S)
+        assert "m" in await on.held()
+        assert not again.done()
+        await asyncio.wait_for(again, WAIT_S)
+        assert on.events("load", "unload")[-1] == "load"
+        assert [model.name for model in on.registry.all_loaded()] == ["m", "other"]
+        for name in ("m", "other"):
+            await asyncio.wait_for(on.lifecycle.unload(name), WAIT_S)
+        await on.assert_empty()
+
+
+async def test_a_caller_who_stops_waiting_stops_nothing(tmp_path: Path) -> None:
+    async with join(tmp_path) as on:
+        await on.load()
+        with stub(on.repository, "m.step", WAIT_S) as ending:
+            unloading = asyncio.ensure_future(on.lifecycle.unload("m"))
+            await until(lambda: ending.poll() is not None)
+            unloading.cancel()
+            await asyncio.wait({unloading})
+        await until(lambda: on.registry.count(*State) == 0)
+        await on.assert_empty()
+
+
+async def test_a_tritonserver_that_keeps_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is asked again and again, and a load of that name says what it waits for."""
+    async with join(tmp_path, unload_timeout_s=0.3, load_timeout_s=1.0) as on:
+        await on.load()
+        failing = True
+        unload = on.triton.itself("unload")
+
+        async def keep(*arguments: Any, **named: Any) -> None:
+            if failing:
+                raise TritonTimeout("unloading the model m", 0.3)
+            await unload(*arguments, **named)
+
+        on.triton.instead["unload"] = keep
+        with stub(on.repository, "m.step", WAIT_S), caplog.at_level(logging.ERROR):
+            await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
+            with pytest.raises(TritonTimeout, match="unloading what the name m stood for before"):
+                await on.lifecycle.load("m", f"{on.root}/m/model")
+        failing = False
+        await until(lambda: on.registry.count(*State) == 0)
+        await on.assert_empty()
+        assert "tritonserver does not unload a model" in caplog.text
+
+
+async def test_one_that_may_have_something_to_finalize_is_not_killed(tmp_path: Path) -> None:
+    """An archive's own Python model ends when tritonserver says so."""
+
+    def partly(*arguments: Any, **named: Any) -> ServingPlan:
+        made = generated(*arguments, **named)
+        last, *others = reversed(made.models)
+        own: Callable[[Any], Any] = lambda model: replace(model, generated=False)  # noqa: E731
+        return replace(made, models=(*map(own, reversed(others)), last))
+
+    async with joined(tmp_path, lifecycle={"tools": ArchiveTools(plan=partly)}) as on:
+        await on.load()
+        with stub(on.repository, "m.step", 0.3) as ending:
+            await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
+            assert ending.wait(0) == 0
+        await on.assert_empty()
