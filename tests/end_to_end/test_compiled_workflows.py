@@ -80,7 +80,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
             assert answer.status_code == 200, answer.text
         for container in (both.compiled, both.original):
             assert not container.stubs()
-            assert not container.published()
+            container.until_nothing_is_published()
 
 
 def requests(name: str) -> Iterator[dict[str, Any]]:

@@ -131,6 +131,10 @@ class Container:
         (run,) = self.work_dir.iterdir()
         return run / "serving"
 
+    def until_nothing_is_published(self) -> None:
+        """Where models with nothing to finalize were unloaded: soon behind the answer."""
+        until(lambda: not self.published(), "nothing is published", self)
+
     def published(self) -> frozenset[str]:
         """What lies in the serving repository, hidden things included."""
         return frozenset(path.name for path in self.serving.iterdir())
