@@ -16,8 +16,8 @@ from simulator.instance.eviction import (
     HeldModel,
     choose_delete,
     choose_unload,
+    choose_unloads,
     expect_memory,
-    has_room,
     may_become_free,
 )
 from simulator.rules import CacheSetting
@@ -33,7 +33,7 @@ class Step(Enum):
     """What is done next, where no other model has to be named for it."""
 
     DONE = "there is room"
-    WAIT = "another model moves, and may be free then"
+    WAIT = "another model moves, and there may be room then"
     EVICT = "another model must leave the memory first"
     RETRY = "try again at once"
     GIVE_UP = "there will be no room"
@@ -99,7 +99,8 @@ def decide_eviction(
 class MemoryTurn:
     """Before a load. Bytes; used: None where it cannot be seen, needed: None where nobody knows.
 
-    loading: what the models need that are being loaded now, and are not in used yet.
+    loading: what the models need that come before it: are being loaded now and not in used yet, or
+    wait for room.
     """
 
     held: Sequence[HeldModel]
@@ -110,22 +111,44 @@ class MemoryTurn:
     threshold: float
 
 
-def decide_memory(turn: MemoryTurn) -> Literal[Step.DONE, Step.EVICT]:
-    """Whether a model is loaded at once.
+@dataclass(frozen=True)
+class UnloadAll:
+    """These models leave the memory, at the same time."""
+
+    target_models: tuple[str, ...]
+
+
+def decide_memory(
+    turn: MemoryTurn,
+) -> UnloadAll | Literal[Step.DONE, Step.WAIT, Step.EVICT]:
+    """Whether a model is loaded at once, or who leaves for it.
 
     1. The memory cannot be seen: the container has the last word.
     2. With what all that come are expected to need it stays below the threshold.
-    3. Above it.
+    3. It will, when those have left that are leaving.
+    4. Some are loaded and nobody wants them: as many as are needed are unloaded at once, the least
+       recently used first; if all are too few, all.
+    5. None is idle, but some are leaving.
+    6. None is.
     """
     # 1.
     if turn.used is None:
         return Step.DONE
     # 2.
     coming = sum(expect_memory(needed, turn.held) for needed in (turn.needed, *turn.loading))
-    if has_room(turn.used, turn.limit, turn.threshold, coming):
+    lack = turn.used + coming - int(turn.limit * turn.threshold)
+    if lack <= 0:
         return Step.DONE
     # 3.
-    return Step.EVICT
+    moving = [model for model in turn.held if model.state is ModelState.UNLOADING]
+    lack -= sum(expect_memory(model.memory, turn.held) for model in moving)
+    if moving and lack <= 0:
+        return Step.WAIT
+    # 4.
+    if chosen := choose_unloads(turn.held, lack):
+        return UnloadAll(chosen)
+    # 5. and 6.
+    return Step.WAIT if moving else Step.EVICT
 
 
 @dataclass(frozen=True)

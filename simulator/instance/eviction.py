@@ -7,7 +7,7 @@ say: here the least recently used goes first, and never one that somebody waits 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -35,6 +35,21 @@ def choose_unload(held: Iterable[HeldModel], keep: Collection[str] = ()) -> str 
     )
 
 
+def choose_unloads(held: Sequence[HeldModel], needed: int) -> tuple[str, ...]:
+    """So many of the loaded models that nobody wants that they give back needed bytes, or all.
+
+    The least recently used first; at least one if there is one.
+    """
+    idle = [model for model in held if model.state is ModelState.LOADED and not model.wanted]
+    chosen: list[str] = []
+    for model in sorted(idle, key=_age):
+        chosen.append(model.target_model)
+        needed -= expect_memory(model.memory, held)
+        if needed <= 0:
+            break
+    return tuple(chosen)
+
+
 def choose_delete(held: Iterable[HeldModel], keep: Collection[str] = ()) -> str | None:
     """The least recently used of the archives on disk that are not loaded and nobody wants."""
     return _least_recent(
@@ -50,11 +65,6 @@ def may_become_free(held: Iterable[HeldModel], keep: Collection[str] = ()) -> bo
     return any(model.state in moving and model.target_model not in keep for model in held)
 
 
-def has_room(used: int, limit: int, threshold: float, coming: int) -> bool:
-    """Whether models that will need coming bytes may be loaded beside what is used."""
-    return used + coming <= limit * threshold
-
-
 def expect_memory(known: int | None, held: Iterable[HeldModel]) -> int:
     """What a model will need: what it needed before, else the others' median, else nothing."""
     if known is not None:
@@ -64,5 +74,9 @@ def expect_memory(known: int | None, held: Iterable[HeldModel]) -> int:
 
 
 def _least_recent(models: Iterable[HeldModel]) -> str | None:
-    oldest = min(models, key=lambda model: (model.last_used, model.target_model), default=None)
+    oldest = min(models, key=_age, default=None)
     return oldest.target_model if oldest else None
+
+
+def _age(model: HeldModel) -> tuple[float, str]:
+    return model.last_used, model.target_model

@@ -3,10 +3,11 @@
 A model comes in one order: archive → extracted → POST /models, once, however many callers wait for
 it (`Resident.bringing`). It leaves by DELETE /models and, when the disk is full, from the disk.
 
-Making room. A load first looks at the memory that is used; above the threshold, and whenever the
-container answers 507, the least recently used model that nobody wants is unloaded and the load is
-tried again, a bounded number of times. One caller makes room at a time, and new loads wait behind
-it (`MemoryRoom.turn`): otherwise each would take what another had just freed. A model that callers
+Making room. A load first looks at the memory that is used; above the threshold, as many models that
+nobody wants are unloaded at once as are needed, the least recently used first. Loads that lack room
+do so side by side, and what waits for room counts as coming, so that none takes what another has
+had freed. Whenever the container answers 507 one more is unloaded and the load is tried again, a
+bounded number of times, one load at a time (`MemoryRoom.turn`). A model that callers
 wait for is `wanted` from their arrival to their answer, so it is never unloaded between its load
 and its first invocation. What is decided is decided in decisions.py; here it is done.
 """
@@ -74,7 +75,7 @@ class Holdings:
         self._stopping = False
         self.residents = Residents(instance)
         self.memory = LoadedMemory(self.residents)
-        self.room = MemoryRoom(self.residents, self.memory, budget.memory, rules, self.unload)
+        self.room = MemoryRoom(self.residents, self.memory, budget.memory, rules, self.begin_unload)
         self._disk_turns = asyncio.Lock()
         self._loads = asyncio.Semaphore(rules.loads_at_once)
         self._threads = asyncio.Semaphore(_DOWNLOADS_AT_ONCE)
@@ -170,9 +171,7 @@ class Holdings:
         resident.state = ModelState.ON_DISK
 
     async def _load_with_room(self, resident: Resident) -> None:
-        async with self.room.turn:
-            await self.room.make(resident)
-            resident.state = ModelState.LOADING
+        await self.room.make(resident)
         since = self.room.evictions
         try:
             await self._load(resident)
@@ -247,9 +246,14 @@ class Holdings:
 
     # -- leaving
 
-    async def unload(self, resident: Resident, reason: str) -> None:
-        """DELETE /models/{name}, once; the archive stays on disk. Its failure is an event."""
-        await asyncio.shield(self._leave(resident, self._unload(resident, reason)))
+    def begin_unload(self, resident: Resident, reason: str) -> asyncio.Task[bool]:
+        """DELETE /models/{name}, once; the archive stays on disk. Its failure is an event.
+
+        Nobody chooses the model from now on. Whether it has left.
+        """
+        if resident.leaving is None:
+            resident.state = ModelState.UNLOADING
+        return self._leave(resident, self._unload(resident, reason))
 
     async def delete(self, resident: Resident) -> None:
         """Remove an archive that is not loaded from the disk."""
@@ -278,12 +282,11 @@ class Holdings:
         if step is AfterUse.FORGET:
             self.residents.forget(resident)
         elif step is AfterUse.UNLOAD:
-            self._leave(resident, self._unload(resident, "not cached"))
+            self.begin_unload(resident, "not cached")
         elif step is AfterUse.DELETE:
             self._leave(resident, self._delete(resident))
 
     async def _unload(self, resident: Resident, reason: str) -> bool:
-        resident.state = ModelState.UNLOADING
         self.memory.begin_unload()
         target = resident.target_model
         self._tell("unload_started", target_model=target, reason=reason)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 
 from simulator.instance.decisions import (
@@ -12,6 +12,7 @@ from simulator.instance.decisions import (
     MemoryTurn,
     Step,
     Unload,
+    UnloadAll,
     decide_eviction,
     decide_memory,
 )
@@ -26,11 +27,14 @@ WISH_S = 0.5
 
 
 class MemoryRoom:
-    """Who makes room holds `turn`, and new loads wait behind it.
+    """Who decides, or waits for a model in use, holds `turn`, and new loads wait behind it.
+
+    Models leave for several loads at the same time: what waits for room counts as coming for all
+    who come later, so that none takes what another has had freed.
 
     evictions counts the models that have left the memory, lost ones too: another number later means
     that there was room. limit: bytes, None: none that the platform looks at. unload(resident,
-    reason) does its best; whether a model has left is seen by the count.
+    reason) begins to, and does its best; whether a model has left is seen by the count.
     """
 
     def __init__(
@@ -39,12 +43,14 @@ class MemoryRoom:
         memory: LoadedMemory,
         limit: int | None,
         rules: Rules,
-        unload: Callable[[Resident, str], Awaitable[None]],
+        unload: Callable[[Resident, str], asyncio.Future[bool]],
     ) -> None:
         self._residents, self._memory, self._limit = residents, memory, limit
         self._rules, self._unload = rules, unload
         self.turn = asyncio.Lock()
         self.evictions = 0
+        #: Who waits for room before a load, in the order in which they came.
+        self._coming: list[Resident] = []
         self._changed = asyncio.Event()
 
     def count_eviction(self) -> None:
@@ -64,20 +70,53 @@ class MemoryRoom:
             await asyncio.wait_for(self._changed.wait(), max(0.0, deadline - time.monotonic()))
 
     async def make(self, resident: Resident) -> None:
-        """Down to the threshold, as far as what is idle goes; the container has the last word."""
-        if self._limit is None:
-            return
-        deadline = time.monotonic() + WISH_S
-        for _ in range(self._rules.evictions_per_call):
-            since = self.evictions
-            await self._memory.read()
-            if decide_memory(self._memory_turn(resident, self._limit)) is Step.DONE:
-                return
-            if not await self.evict_another("memory", resident, since, deadline):
-                return
+        """Down to the threshold, as far as what is idle goes; the container has the last word.
+
+        The model is LOADING then.
+        """
+        self._coming.append(resident)
+        try:
+            await self._make(resident)
+            resident.state = ModelState.LOADING
+        finally:
+            self._coming.remove(resident)
+
+    async def _make(self, resident: Resident) -> None:
+        deadline = time.monotonic() + self._rules.load_timeout_s
+        wish = time.monotonic() + WISH_S
+        evictions = 0
+        while evictions < self._rules.evictions_per_call and time.monotonic() < deadline:
+            async with self.turn:
+                if self._limit is None:
+                    return
+                since = self.evictions
+                await self._memory.read()
+                step = decide_memory(self._memory_turn(resident, self._limit))
+                if step is Step.DONE:
+                    return
+                if step is Step.EVICT:
+                    evictions += 1
+                    if not await self.evict_another("memory", resident, since, wish):
+                        return
+                    continue
+                leaving: list[asyncio.Future[bool]] = []
+                if isinstance(step, UnloadAll):
+                    evictions += 1
+                    leaving = [self._begin_unload(name) for name in step.target_models]
+            if leaving:
+                await asyncio.wait(leaving)
+            elif self.evictions == since:
+                await self.wait_for_change(deadline)
+
+    def _begin_unload(self, target_model: str) -> asyncio.Future[bool]:
+        return self._unload(self._residents.of(target_model), "memory")
 
     def _memory_turn(self, resident: Resident, limit: int) -> MemoryTurn:
-        loading = [r.needed for r in self._residents if r.state is ModelState.LOADING]
+        before = self._coming[: self._coming.index(resident)]
+        loading = [
+            r.needed for r in self._residents if r.state is ModelState.LOADING and r is not resident
+        ]
+        loading += [r.needed for r in before]
         held, used = self._residents.held_models(), self._memory.reading.used
         return MemoryTurn(held, resident.needed, loading, used, limit, self._rules.memory_threshold)
 
@@ -109,7 +148,8 @@ class MemoryRoom:
             step = decide_eviction(EvictionTurn(held, spared, has_left, over))
             if isinstance(step, Unload):
                 spared.add(step.target_model)  # where it fails to leave, the next one is tried
-                await self._unload(self._residents.of(step.target_model), reason)
+                leaving = self._unload(self._residents.of(step.target_model), reason)
+                await asyncio.wait({leaving})
             elif step is Step.WAIT:
                 await self.wait_for_change(deadline)
             else:

@@ -17,6 +17,7 @@ from simulator.instance.decisions import (
     MemoryTurn,
     Step,
     Unload,
+    UnloadAll,
     decide_after_full_disk,
     decide_after_use,
     decide_disk,
@@ -110,13 +111,32 @@ def test_loads_that_are_under_way_count_as_if_they_were_done() -> None:
     assert decide_memory(replace(MEMORY, loading=(10,))) is Step.DONE
     assert decide_memory(replace(MEMORY, loading=(10, 1))) is Step.EVICT
     held = (model("a", LOADED, memory=11),)
-    assert decide_memory(replace(MEMORY, held=held, loading=(None,))) is Step.EVICT
+    assert decide_memory(replace(MEMORY, held=held, loading=(None,))) == UnloadAll(("a",))
     assert decide_memory(replace(MEMORY, held=(), loading=(None,))) is Step.DONE
 
 
 def test_a_full_memory_evicts_for_a_model_that_nobody_knows() -> None:
     """Above the threshold by itself, whatever the model needs."""
     assert decide_memory(replace(MEMORY, needed=None, used=91)) is Step.EVICT
+
+
+def test_as_many_leave_at_once_as_are_needed() -> None:
+    """What is leaving already counts as gone, but is waited for."""
+    a, b, c = (model(name, LOADED, at, memory=20) for at, name in enumerate("abc"))
+    full = replace(MEMORY, held=(a, b, c), used=90)
+    assert decide_memory(full) == UnloadAll(("a",))
+    assert decide_memory(replace(full, needed=21)) == UnloadAll(("a", "b"))
+    leaving = replace(full, held=(replace(a, state=UNLOADING), b, c))
+    assert decide_memory(leaving) is Step.WAIT
+    assert decide_memory(replace(leaving, loading=(20,))) == UnloadAll(("b",))
+
+
+def test_where_nobody_is_idle_those_who_leave_are_waited_for() -> None:
+    """And else one that is in use."""
+    asked = model("b", LOADED, wanted=True, memory=40)
+    leaving = model("a", UNLOADING, memory=5)
+    assert decide_memory(replace(MEMORY, held=(asked, leaving), used=90)) is Step.WAIT
+    assert decide_memory(replace(MEMORY, held=(asked,), used=90)) is Step.EVICT
 
 
 #: `new` has come, and with it the disk is over its budget.

@@ -6,8 +6,8 @@ from simulator.instance.eviction import (
     HeldModel,
     choose_delete,
     choose_unload,
+    choose_unloads,
     expect_memory,
-    has_room,
     may_become_free,
 )
 from simulator.watch.view import ModelState
@@ -51,11 +51,21 @@ def test_waiting_helps_while_another_model_moves() -> None:
     assert not may_become_free([model("a", LOADED)], ("a",))
 
 
-def test_room_is_up_to_the_threshold() -> None:
-    """90 of 100 is room, 91 is not; what is still coming counts."""
-    assert has_room(90, 100, 0.9, 0)
-    assert not has_room(91, 100, 0.9, 0)
-    assert not has_room(80, 100, 0.9, 11)
+def test_as_many_leave_as_are_needed() -> None:
+    """Oldest first; one whose size nobody knows counts as the others do; all if all are too few."""
+    held = [
+        model("c", LOADED, 3, memory=30),
+        model("a", LOADED, 1, memory=10),
+        model("b", LOADED, 2),
+        model("asked", LOADED, 0, wanted=True, memory=100),
+        model("d", ON_DISK, 0, memory=None),
+    ]
+    assert choose_unloads(held, 1) == ("a",)
+    assert choose_unloads(held, 10) == ("a",)
+    assert choose_unloads(held, 11) == ("a", "b")
+    assert choose_unloads(held, 41) == ("a", "b", "c")
+    assert choose_unloads(held, 1000) == ("a", "b", "c")
+    assert choose_unloads(held[3:], 10) == ()
 
 
 def test_a_model_is_expected_to_need_what_it_needed_or_what_others_need() -> None:

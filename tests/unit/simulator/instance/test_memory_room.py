@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Collection
 from dataclasses import replace
@@ -32,11 +33,15 @@ class Played:
         """As a gauge that tells models apart."""
         return Reading(40 * len(model_names), dict.fromkeys(model_names, 40))
 
-    async def unload(self, resident: Resident, reason: str) -> None:
+    def unload(self, resident: Resident, reason: str) -> asyncio.Future[bool]:
         self.asked.append((resident.target_model, reason))
-        if resident.target_model not in self.refusing:
+        left = resident.target_model not in self.refusing
+        if left:
             resident.state = ModelState.ON_DISK
             self.room.count_eviction()
+        told: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        told.set_result(left)
+        return told
 
 
 async def test_room_is_made_down_to_the_threshold() -> None:
@@ -74,6 +79,67 @@ async def test_a_model_in_use_is_waited_for_until_the_deadline() -> None:
     assert not await played.room.evict_another("507", keep, played.room.evictions, deadline)
     assert time.monotonic() >= deadline
     assert played.asked == []
+
+
+class Slow(Played):
+    """Whose models take their time to leave; what is used is seen until they have left."""
+
+    def __init__(self, *loaded: str) -> None:
+        super().__init__(*loaded)
+        self.leave = asyncio.Event()
+
+    async def read(self, model_names: Collection[str]) -> Reading:
+        there = (ModelState.LOADED, ModelState.UNLOADING)
+        used = 40 * sum(resident.state in there for resident in self.residents)
+        return Reading(used, dict.fromkeys(model_names, 40))
+
+    def unload(self, resident: Resident, reason: str) -> asyncio.Future[bool]:
+        resident.state = ModelState.UNLOADING
+        self.asked.append((resident.target_model, reason))
+        return asyncio.ensure_future(self._go(resident))
+
+    async def _go(self, resident: Resident) -> bool:
+        await self.leave.wait()
+        resident.state = ModelState.ON_DISK
+        self.room.count_eviction()
+        return True
+
+    async def until_asked(self, count: int) -> None:
+        while len(self.asked) < count:  # noqa: ASYNC110 # what is tested tells nobody
+            await asyncio.sleep(0)
+
+
+async def test_models_leave_for_several_loads_at_the_same_time() -> None:
+    """One for each that comes, the oldest first; none takes what another has had freed."""
+    played = Slow("a", "b")
+    coming = [played.residents.of(name) for name in ("x", "y")]
+    for resident in coming:
+        resident.state, resident.needed = ModelState.ON_DISK, 40
+    making = [asyncio.ensure_future(played.room.make(resident)) for resident in coming]
+    await asyncio.wait_for(played.until_asked(2), 5)
+    assert played.asked == [("a", "memory"), ("b", "memory")]
+    assert [resident.state for resident in coming] == [ModelState.ON_DISK] * 2
+    played.leave.set()
+    await asyncio.wait_for(asyncio.gather(*making), 5)
+    assert [resident.state for resident in coming] == [ModelState.LOADING] * 2
+    assert played.room.evictions == 2
+
+
+async def test_who_comes_first_is_not_held_up_by_who_comes_later() -> None:
+    played = Slow("a")
+    first, later = (played.residents.of(name) for name in ("x", "y"))
+    for resident in (first, later):
+        resident.state, resident.needed = ModelState.ON_DISK, 90
+    waiting = asyncio.ensure_future(played.room.make(first))
+    await asyncio.wait_for(played.until_asked(1), 5)
+    others = asyncio.ensure_future(played.room.make(later))
+    await asyncio.sleep(0)
+    played.leave.set()
+    await asyncio.wait_for(waiting, 5)
+    assert first.state is ModelState.LOADING
+    first.state = ModelState.ON_DISK
+    played.room.count_eviction()
+    await asyncio.wait_for(others, 5)
 
 
 class Unseparated(Played):
