@@ -48,6 +48,11 @@ class Departures:
         self._tasks[model.name] = asyncio.ensure_future(self._depart(model, processes, freed))
         return freed
 
+    @property
+    def under_way(self) -> frozenset[asyncio.Task[None]]:
+        """Those that tritonserver is not done with."""
+        return frozenset(self._tasks.values())
+
     async def until_gone(self, name: str) -> None:
         """Return when tritonserver has nothing of a model of that name that was unloaded."""
         if task := self._tasks.get(name):

@@ -34,10 +34,11 @@ from ensemble_tools import (
 from serve.deadline import Deadline
 from serve.errors import (
     CallerError,
+    ResourceExhausted,
     ServeError,
     TritonUnavailable,
 )
-from serve.models.admission import Admission
+from serve.models.admission import Admission, Room
 from serve.models.archive_errors import archive_errors
 from serve.models.departures import Departures
 from serve.models.model_url import archive_identity, source_directory
@@ -181,7 +182,7 @@ class Lifecycle:
                 identifying = settings.in_thread(lambda: archive_identity(url), "load")
                 archive = await limit.bound(identifying, reading)
             with record.stage("room"):
-                admitting = self._admission.room_for(serving_plan)
+                admitting = self._find_room(serving_plan)
                 room = await limit.bound(admitting, f"finding room for the model {name}")
             undo.push(room.failed)
 
@@ -203,6 +204,17 @@ class Lifecycle:
             room.taken()
         _log_event("model loaded", model, started, **_facts(serving_plan))
         return serving_plan
+
+    async def _find_room(self, serving_plan: ServingPlan) -> Room:
+        """Room for it, if need be when tritonserver is done with models that have left."""
+        while True:
+            leaving = self._departures.under_way
+            try:
+                return await self._admission.room_for(serving_plan)
+            except ResourceExhausted:  # theirs in /dev/shm is free when tritonserver has let it go
+                if not leaving:
+                    raise
+            await asyncio.wait(leaving)
 
     async def unload(self, name: str) -> None:
         """Give back everything that the model holds, after its invocations in flight.
