@@ -34,7 +34,7 @@ pytest = PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest -n $(or $(N),$(1)) 
 ifneq ($(filter clean,$(MAKECMDGOALS)),)
 .NOTPARALLEL:
 endif
-.PHONY: help setup demo check test test-docker listings lint bench bench-short bench-workflows exports fuzz-graphs fuzz-json fuzz-workflows fuzz-http soak chaos beside lock clean
+.PHONY: help setup demo check test suite test-docker listings lint bench bench-short bench-workflows exports fuzz-graphs fuzz-json fuzz-workflows fuzz-http soak chaos beside lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -44,19 +44,22 @@ setup: $(for_demo) $(triton_2_36) $(frameworks) $(aws)  ## makes .venv, .venv-me
 demo: $(for_demo)  ## starts the container, loads two Merlin exports, invokes them, stops
 	@.venv/bin/python examples/demo.py
 
-check: lint  ## lint, then all unit and golden tests that need no tritonserver: under 90 s
+check: setup lint  ## lint, then all unit and golden tests that need no tritonserver: under 90 s
 	$(call pytest,8) --hypothesis-profile check -m 'not tritonserver' tests/architecture tests/unit tests/golden
 
-test: lint  ## the suite, after lint: all that needs no Docker (N=6 tests at a time)
+test: setup  ## lint and the suite, side by side: all that needs no Docker (N=6 tests at a time)
+	@$(MAKE) --no-print-directory -j2 lint suite
+
+suite: setup
 	$(call pytest,6) --ignore tests/docker
 
 test-docker: setup  ## builds the images, runs them and the compose stack; needs Docker, or root and dockerd
 	.venv/bin/python -m pytest tests/docker
 
-listings: setup  ## the listings in docs/ that are made of the tree: modules, settings, decisions
+listings: $(server)  ## the listings in docs/ that are made of the tree: modules, settings, decisions
 	.venv/bin/python -m tests.architecture.listings
 
-lint: setup  ## ruff, mypy, the arrows between the rooms, the Dockerfile
+lint: $(server)  ## ruff, mypy, the arrows between the rooms, the Dockerfile
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy

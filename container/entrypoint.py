@@ -35,7 +35,7 @@ from container.machine.descriptors import raise_limit
 from container.model_environment import seen_by_models, shut_ourselves
 from container.ports import Ports, choose_ports
 from container.settings import Settings, read_alone, read_settings
-from container.traces_endpoint import traces_endpoint, wants_grpc
+from container.traces_endpoint import shown, traces_endpoint, wants_grpc
 from container.tritonserver.command import TritonCommand, build_command, shm_prefix_for
 from container.tritonserver.output import TritonOutput
 from container.tritonserver.process import TritonProcess
@@ -115,8 +115,7 @@ class _Run:
             triton = asyncio.ensure_future(self._triton(ports, work_dir))
             ending.push_async_callback(self._end_traces)
             ending.push_async_callback(self._end_triton, triton)
-            if traces_endpoint(self._environment) and wants_grpc(self._environment):
-                log.warning("traces are sent over HTTP: the protocol grpc is not spoken here")
+            traces = self._tell_of_traces()
             make = await in_daemon_thread(_import_assembly, "imports")
             gc.freeze()  # what was imported stays: no collection need look through it
             self._name_models_in_log(_serving_repository(work_dir))
@@ -129,7 +128,7 @@ class _Run:
                 seen_by_models(self._environment, settings.model_environment),
                 self._replace,
                 lambda: self._sink.dropped,
-                traces_endpoint(self._environment),
+                traces,
             )
             http = container.listen(listener, _BACKLOG)
             ending.push_async_callback(container.stop)
@@ -167,6 +166,15 @@ class _Run:
             await self._process.stop()
         with contextlib.suppress(ContainerError, asyncio.CancelledError):
             await running
+
+    def _tell_of_traces(self) -> str | None:
+        """Where they are sent to; None where they are off."""
+        endpoint = traces_endpoint(self._environment)
+        if endpoint is not None:
+            log.info("traces are on", extra={"endpoint": shown(endpoint)})
+            if wants_grpc(self._environment):
+                log.warning("traces are sent over HTTP: the protocol grpc is not spoken here")
+        return endpoint
 
     async def _end_traces(self) -> None:
         if self._container is not None:

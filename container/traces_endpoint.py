@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from urllib.parse import urlsplit
 
 _BASE, _TRACES = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
@@ -21,6 +22,15 @@ def traces_endpoint(environment: Mapping[str, str]) -> str | None:
         return whole
     base = environment.get(_BASE, "").strip()
     return f"{base.rstrip('/')}/v1/traces" if base else None
+
+
+def shown(endpoint: str) -> str:
+    """The same for a log: without what may be secret, a name and password, and a query."""
+    try:
+        parts = urlsplit(endpoint)
+    except ValueError:
+        return "what is no URL"
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
 
 def wants_grpc(environment: Mapping[str, str]) -> bool:

@@ -75,9 +75,10 @@ class RequestLate(CallerError):
 
 
 class ModelNotLoaded(CallerError):
-    """No model of that name can be invoked; state says why, and what to do."""
+    """No model of that name can be invoked or unloaded; state says why, and what to do."""
 
-    def __init__(self, name: str, state: str = "is not loaded; load it with POST /models") -> None:
+    def __init__(self, name: str, state: str = "") -> None:
+        state = state or "is not loaded; GET /models lists what is, and POST /models loads it"
         super().__init__(f"the model {shortened(name)} {state}")
 
 

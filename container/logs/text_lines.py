@@ -14,8 +14,8 @@ import re
 
 from container.logs.values import fields, sentence, stamp, text
 
-#: Its words are the message's own.
-_SAID = "sentence"
+#: Why something happened: it stands behind the message.
+_WHY = "sentence"
 _PLAIN = re.compile(r'[^\s"=\\\x00-\x1f\x7f-\x9f\u2028\u2029]+')
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
@@ -25,8 +25,10 @@ class LineFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Never raises for any value: what cannot be shown is shown by its type."""
-        shown = [f"{name}={_value(value)}" for name, value in fields(record) if name != _SAID]
-        words = _escape(sentence(record))
+        told = dict(fields(record))
+        why = told.pop(_WHY, "")
+        words = _escape(f"{sentence(record)}: {text(why)}" if why else sentence(record))
+        shown = [f"{name}={_value(value)}" for name, value in told.items()]
         return " ".join([stamp(record.created), record.levelname, words, *shown])
 
 

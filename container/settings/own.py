@@ -167,7 +167,7 @@ class OwnSettings:
         "SERVE_MAX_INSTANCES",
         default="",
         meaning="instances that one model may have, of all its groups and versions: each of a"
-        " Python model is a process, and takes a second to unload",
+        " Python model is a process of its own",
         parser=whole(1, 100_000),
         shown="`16`, or the number of CPUs where there are more",
     )

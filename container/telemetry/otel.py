@@ -218,7 +218,8 @@ class _Once(logging.Handler):
             self._said.add(record.msg)
             # What is wrong with a caller's tracestate is told with its words: they are not ours.
             said = record.msg if record.name == trace.span.__name__ else record.getMessage()
-            _log.log(record.levelno, "traces, said once: %s", said)
+            words = "traces (said once, though it may come again): %s"
+            _log.log(record.levelno, words, said)
 
 
 def _hear_once(theirs: logging.Logger) -> None:

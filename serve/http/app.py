@@ -11,9 +11,16 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from serve.errors import ServeError
-from serve.http.error_responses import on_error, on_http_error
+from serve.http.error_responses import OnHttpError, on_error
 from serve.http.metrics_route import MetricsRoute
 from serve.http.routes import InvokeRoute, ModelRoutes, PingRoute
+
+#: What a caller of another path or method is told.
+_MULTI_MODEL_CALLS = (
+    "a call of a multi-model endpoint: GET /ping, GET or POST /models, GET or DELETE "
+    "/models/{model_name}, POST /models/{model_name}/invoke"
+)
+_SINGLE_MODEL_CALLS = "a call of a single-model endpoint: GET /ping, POST /invocations"
 
 
 @dataclass(frozen=True)
@@ -28,7 +35,7 @@ def multi_model_app(
     ping: PingRoute, models: ModelRoutes, invoke: InvokeRoute, metrics: MetricsPath | None = None
 ) -> ASGIApp:
     """The multi-model contract (AWS, "Custom container contract for multi-model endpoints")."""
-    app = _app(ping, metrics)
+    app = _app(ping, metrics, _MULTI_MODEL_CALLS)
     app.add_api_route("/models", models.load_model, methods=["POST"])
     app.add_api_route("/models", models.list_models, methods=["GET"])
     app.add_api_route("/models/{model_name}", models.get_model, methods=["GET"])
@@ -41,12 +48,13 @@ def single_model_app(
     ping: PingRoute, invoke: InvokeRoute, metrics: MetricsPath | None = None
 ) -> ASGIApp:
     """The single-model contract (AWS, "Use your own inference code with hosting services")."""
-    app = _app(ping, metrics)
+    app = _app(ping, metrics, _SINGLE_MODEL_CALLS)
     app.router.routes.append(Route("/invocations", invoke, methods=["POST"]))
     return app
 
 
-def _app(ping: PingRoute, metrics: MetricsPath | None) -> FastAPI:
+def _app(ping: PingRoute, metrics: MetricsPath | None, calls: str) -> FastAPI:
+    on_http_error = OnHttpError(calls)
     app = FastAPI(
         title="SageMaker serving container for NVIDIA Merlin",
         openapi_url=None,

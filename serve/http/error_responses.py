@@ -94,12 +94,18 @@ async def on_error(request: Request, error: Exception) -> Response:
     return Response(body, status, {name.decode(): value.decode() for name, value in headers})
 
 
-async def on_http_error(_: Request, error: Exception) -> Response:
-    """For paths and methods that the contract does not have."""
-    status = getattr(error, "status_code", 500)
-    headers = getattr(error, "headers", None)
-    message = {404: "no such path", 405: "this path does not take that method"}.get(
-        status, str(getattr(error, "detail", "the request was refused"))
-    )
-    body = error_body(f"{message}; expected a call of the SageMaker container contract")
-    return Response(body, status, headers, media_type="application/json")
+class OnHttpError:
+    """For paths and methods that the contract does not have; calls: those that it has, in words."""
+
+    def __init__(self, calls: str) -> None:
+        self._calls = calls
+
+    async def __call__(self, _: Request, error: Exception) -> Response:
+        """Answer with the error's status, and with what could be called."""
+        status = getattr(error, "status_code", 500)
+        headers = getattr(error, "headers", None)
+        message = {404: "no such path", 405: "this path does not take that method"}.get(
+            status, str(getattr(error, "detail", "the request was refused"))
+        )
+        body = error_body(f"{message}; expected {self._calls}")
+        return Response(body, status, headers, media_type="application/json")

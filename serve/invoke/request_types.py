@@ -47,6 +47,10 @@ LARGEST_DIMENSION = (1 << 31) - 1
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 EXPECTED = "an inference request of the v2 protocol"
+SHORTEST = (
+    f"{EXPECTED}, such as "
+    '{"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [0.5]}]}'
+)
 
 #: More parameters than any model has: tritonserver's time grows with their square.
 _MOST_PARAMETERS = 100
@@ -159,7 +163,7 @@ def _complaint(said: str) -> BadRequest:
     missing, wrong = _MISSING.match(said), _WRONG_TYPE.match(said)
     if missing:
         field = f"{place}.{missing['field']}".lstrip(".")
-        return BadRequest(f"the field `{field}`", "nothing", EXPECTED)
+        return BadRequest(f"the field `{field}`", "nothing", EXPECTED if place else SHORTEST)
     where = f"the field `{place}`" if place else "the body"
     if wrong:
         return BadRequest(where, wrong["found"], f"{wrong['expected']} ({EXPECTED})")

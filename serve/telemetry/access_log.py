@@ -15,8 +15,8 @@ from serve.telemetry.record import CALLER_LEFT, InvocationRecord, inference_id, 
 #: off; errors: those that were not answered well; slow: these, and what took long; all.
 AccessLogMode = Literal["off", "errors", "slow", "all"]
 
-#: Characters of a name or an id that a caller sent.
-LONGEST_WORD = 256
+#: Characters of a name or an id that a caller sent, and of why he was refused.
+LONGEST_WORD, LONGEST_SENTENCE = 256, 4096
 _log = logging.getLogger("serve.access")
 
 
@@ -30,37 +30,35 @@ class AccessLog:
     def __init__(self, mode: AccessLogMode, slow_s: float) -> None:
         self._all = mode == "all"
         self._errors = mode != "off"
-        self._slow_s = slow_s if mode == "slow" else float("inf")
+        self._tells_slow, self._slow_s = mode == "slow", slow_s
 
     def tell(self, record: InvocationRecord, error: BaseException | None = None) -> None:
         """An invocation has ended; error: why it was refused."""
         broke_off = error is not None and record.status < 400
         of_crowd = isinstance(error, Overloaded)
         wrong = (record.status >= 400 or broke_off) and self._errors
-        if not (self._all or ((wrong or record.seconds >= self._slow_s) and not of_crowd)):
+        slow = record.seconds >= self._slow_s
+        if not (self._all or ((wrong or (slow and self._tells_slow)) and not of_crowd)):
             return
         level = logging.ERROR if record.status >= 500 or broke_off else logging.INFO
         if _log.isEnabledFor(level):
             # Not _log.log: where it stands in the code is looked up for each line, and never shown.
-            words, *arguments = _words(record)
-            line = _log.makeRecord(
-                _log.name, level, "", 0, words, tuple(arguments), None, extra=dict(_fields(record))
-            )
+            told = dict(_fields(record, slow))
+            line = _log.makeRecord(_log.name, level, "", 0, _words(record), (), None, extra=told)
             _log.handle(line)
 
 
-def _words(record: InvocationRecord) -> tuple[str, ...]:
+def _words(record: InvocationRecord) -> str:
+    """What happened; the field `sentence` says why."""
     if record.status == CALLER_LEFT:
-        return ("the caller left",)
-    if record.status < 400 and record.sentence:
-        return ("an answer was broken off: %s", record.sentence)
+        return "the caller left"
     if record.status < 400:
-        return ("request answered",)
-    return ("request refused: %s", record.sentence)
+        return "an answer was broken off" if record.sentence else "request answered"
+    return "request refused"
 
 
-def _fields(record: InvocationRecord) -> Iterator[tuple[str, object]]:
-    """Names and values; texts that are empty are left out."""
+def _fields(record: InvocationRecord, slow: bool) -> Iterator[tuple[str, object]]:
+    """Names and values; texts that are empty are left out, and what is not slow says nothing."""
     yield "model_name", record.model_name
     if target := record.target_model or target_model(record.headers):
         yield "target_model", target[:LONGEST_WORD]
@@ -72,12 +70,14 @@ def _fields(record: InvocationRecord) -> Iterator[tuple[str, object]]:
     yield "request_bytes", record.request_bytes
     yield "answer_bytes", record.answer_bytes
     yield "cold", record.cold
+    if slow:
+        yield "slow", True
     if said := inference_id(record.headers):
         yield "inference_id", said[:LONGEST_WORD]
     if record.trace_id:
         yield "trace_id", record.trace_id
     if record.sentence:
-        yield "sentence", record.sentence
+        yield "sentence", record.sentence[:LONGEST_SENTENCE]
 
 
 def _ms(seconds: float) -> float:

@@ -45,6 +45,8 @@ _UNAVAILABLE = re.compile(
     r"|Request for unknown model: '[^']*' version -?\d+ is not at ready state)",
     re.DOTALL,
 )
+#: What the core puts in front where the request has no id.
+_NO_ID = "[request id: <id_unknown>] "
 #: What the frontend says of a request that it cannot read: 500 since 2.42.
 _UNREADABLE = re.compile(
     r"Unable to parse '|Unable to parse JSON bytes array|Unable to set 'classification'"
@@ -154,8 +156,8 @@ def without_regions(message: str) -> str:
 
 
 def one_sentence(message: str) -> str:
-    """A message without the places that a traceback names and names of regions, on one line."""
-    message = without_regions(message)
+    """A message on one line, without a traceback's places, regions' names and an id of nobody's."""
+    message = without_regions(message).replace(_NO_ID, "")
     reason = message.partition(_TRACEBACK)[0].partition(_FORMATTED)[0].rstrip("; \n")
     lines = [line.strip() for line in reason.splitlines() if line.strip()]
     if any("Traceback (most recent call last)" in line for line in lines):

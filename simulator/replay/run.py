@@ -195,7 +195,7 @@ async def _record(
     observer = Observer(url)
     try:
         async with _stopping(gone) as stop:
-            await _until_ready(observer, settings.endpoint_name, gone, stop)
+            await _until_ready(observer, settings, gone, stop)
             await observer.begin()
             started_at = time.time()
             _say(f"traffic: {len(arrivals)} requests in {settings.duration_s:g} s")
@@ -220,11 +220,14 @@ async def _record(
 
 
 async def _until_ready(
-    observer: Observer, name: str, gone: Callable[[], str | None], stop: _Stop
+    observer: Observer, settings: Settings, gone: Callable[[], str | None], stop: _Stop
 ) -> None:
+    name = settings.endpoint_name
     began = time.monotonic()
     await wait_until_in_service(observer, name, lambda: stop.reason or gone(), START_S)
-    _say(f"endpoint {name} in service after {format_seconds(time.monotonic() - began)}")
+    took = format_seconds(time.monotonic() - began)
+    waited = "" if settings.endpoint else f" after {took}"  # ours alone has just been started
+    _say(f"endpoint {name} is in service{waited}")
 
 
 async def _wait_for_events(load: Load, observer: Observer, gone: Callable[[], str | None]) -> None:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
+import httpx
 import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from container.telemetry.cloudwatch import make_counters
 from examples.observe.panels import fill_in, read_panels
+from serve.telemetry.meters import PARTS
+from serve.telemetry.metrics import Metrics
 from tests.architecture.listings import ROOT, metric_rows
 from tests.support.promtool import PromtoolMissing, find_promtool, run_promtool
 from tests.support.triton_metrics import TRITON_METRICS
@@ -30,11 +38,60 @@ def known_names() -> set[str]:
     return ours | TRITON_METRICS
 
 
+def label_values() -> set[str]:
+    """Every value that a label of a rare event may have."""
+    events = Metrics().events
+    make_counters(events)
+    samples = [sample for metric in events.collect() for sample in metric.samples]
+    return {
+        value for sample in samples for name, value in sample.labels.items() if name != "le"
+    } | set(PARTS)
+
+
+def test_every_value_of_a_label_is_explained() -> None:
+    """In the tables below the listing, by its name."""
+    tables = METRICS_PAGE.read_text().partition("### What the values mean")[2].partition("\n## ")[0]
+    rows = [line for line in tables.splitlines() if line.startswith("| ")]
+    values = label_values()
+    assert len(values) > 25
+    missing = {value for value in values if not any(f"`{value}`" in row for row in rows)}
+    assert not missing
+
+
 @pytest.mark.parametrize("words", [("check", "rules", RULES), ("check", "config", CONFIG)])
 def test_prometheus_takes_the_files(words: tuple[str | Path, ...]) -> None:
     """As promtool reads them."""
     code, said = run_promtool(*words)
     assert code == 0, said
+
+
+def test_the_receiver_of_traces_prints_each_span() -> None:
+    """Compressed or not, as the SDK sends them."""
+    sent = ExportTraceServiceRequest()
+    span = sent.resource_spans.add().scope_spans.add().spans.add()
+    span.trace_id, span.span_id, span.name = b"t" * 16, b"s" * 8, "invocation"
+    span.end_time_unix_nano = 2_500_000
+    span.attributes.add(key="cold").value.bool_value = True
+    body = sent.SerializeToString()
+    command = [sys.executable, "-m", "examples.observe.spans", "--port", "0"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as printing:
+        try:
+            assert printing.stdout is not None
+            found = re.search(r"http://\S+(?=;)", printing.stdout.readline())
+            assert found
+            for data, headers in ((body, {}), (gzip.compress(body), {"content-encoding": "gzip"})):
+                assert httpx.post(found[0], content=data, headers=headers).status_code == 200
+                words = printing.stdout.readline().split()
+                assert words[0] == span.trace_id.hex()
+                assert words[1:] == [
+                    f">{span.span_id.hex()}",
+                    "2.500",
+                    "ms",
+                    "invocation",
+                    "cold=True",
+                ]
+        finally:
+            printing.kill()
 
 
 def test_every_alert_fires_and_rests() -> None:

@@ -49,7 +49,9 @@ def test_only_directory(triton: Mapping[str, str], tmp_path: Path) -> None:
             answer = container.http.post("/invocations", content=bad)
             assert answer.status_code == 400
             complaint(answer)
-        assert container.http.get("/models").status_code == 404
+        answer = container.http.get("/models")
+        assert answer.status_code == 404
+        assert "a single-model endpoint: GET /ping, POST /invocations" in complaint(answer)
 
 
 def test_named_among_several(triton: Mapping[str, str], tmp_path: Path) -> None:

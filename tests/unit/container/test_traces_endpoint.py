@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from container.traces_endpoint import traces_endpoint
+from container.traces_endpoint import shown, traces_endpoint
 
 BASE, TRACES = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 
@@ -28,6 +28,18 @@ BASE, TRACES = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOIN
 )
 def test_the_endpoint(environment: dict[str, str], endpoint: str | None) -> None:
     assert traces_endpoint(environment) == endpoint
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "words"),
+    [
+        ("http://c:4318/v1/traces", "http://c:4318/v1/traces"),
+        ("https://me:secret@c:4318/v1/traces?key=secret#secret", "https://c:4318/v1/traces"),
+        ("http://[secret", "what is no URL"),
+    ],
+)
+def test_what_the_log_says_of_it_holds_no_secret(endpoint: str, words: str) -> None:
+    assert shown(endpoint) == words
 
 
 def test_off_nothing_of_the_sdk_is_imported() -> None:

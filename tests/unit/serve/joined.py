@@ -18,12 +18,12 @@ from tritonclient.grpc import aio as triton_grpc
 
 from container.tritonserver.command import TritonCommand
 from container.tritonserver.process import TritonProcess
-from ensemble_tools import Limits
+from ensemble_tools import Limits, ServingPlan
 from serve.invoke.invocation import Invocation
 from serve.invoke.request import Request
 from serve.invoke.translation import Translation
 from serve.limit import TimeLimit
-from serve.models.admission import Admission, AdmissionSettings
+from serve.models.admission import Admission, AdmissionSettings, Room
 from serve.models.health import Health
 from serve.models.lifecycle import Lifecycle, LifecycleSettings
 from serve.models.registry import Model, Registry, State
@@ -91,6 +91,19 @@ class HookedClient(TritonClient):
         return functools.partial(getattr(TritonClient, name), self)
 
 
+class HookedAdmission(Admission):
+    """Refuses what a test wants to be refused: `lacks` may raise."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.lacks: Callable[[], object] = lambda: None
+
+    async def room_for(self, plan: ServingPlan) -> Room:
+        """As it is, unless something lacks."""
+        self.lacks()
+        return await super().room_for(plan)
+
+
 class NotedRevival(Revival):
     """Tells when a model is asked to come back."""
 
@@ -117,6 +130,7 @@ class Joined:
     http: TritonHttp
     control: triton_grpc.InferenceServerClient
     ledger: Ledger
+    admission: HookedAdmission
     hosting: Hosting
     health: Health
     revival: NotedRevival
@@ -267,7 +281,7 @@ async def joined(
     )
     ledger = Ledger(Footprints(StubSettings()))
     kept = AdmissionSettings(stage.repository, memory_reserve_bytes)
-    admission = Admission(registry, kept, ledger=ledger)
+    admission = HookedAdmission(registry, kept, ledger=ledger)
     process = _kept(stage.command, triton, revival, trials) if dies else FakeInLoop(stage.command)
     all_joined = Joined(
         root,
@@ -279,6 +293,7 @@ async def joined(
         http,
         control,
         ledger,
+        admission,
         hosts,
         health,
         revival,

@@ -121,7 +121,7 @@ def test_arguments_that_do_not_fit_lose_no_event() -> None:
     assert LineFormatter().format(record).endswith(" %d models (with arguments that do not fit)")
 
 
-def test_what_the_message_says_is_not_said_again(written: Written) -> None:
-    """The field `sentence` is for programs; truths are written as JSON has them."""
-    log.info("refused: it broke", extra={"sentence": "it broke", "cold": True})
+def test_why_stands_behind_what(written: Written) -> None:
+    """The field `sentence` is for programs alone; truths are written as JSON has them."""
+    log.info("refused", extra={"sentence": "it broke", "cold": True})
     assert written.text.endswith("INFO refused: it broke cold=true\n")

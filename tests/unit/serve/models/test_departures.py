@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ensemble_tools import ServingPlan, plan
-from serve.errors import TritonTimeout
+from serve.errors import ResourceExhausted, TritonTimeout
 from serve.models.lifecycle import ArchiveTools
 from serve.models.registry import State
 from tests.unit.serve.joined import WAIT_S, Joined, joined, until
@@ -77,6 +77,46 @@ async def test_the_next_of_that_name_waits_and_no_other(tmp_path: Path) -> None:
         assert [model.name for model in on.registry.all_loaded()] == ["m", "other"]
         for name in ("m", "other"):
             await asyncio.wait_for(on.lifecycle.unload(name), WAIT_S)
+        await on.assert_empty()
+
+
+async def test_a_load_without_room_waits_for_what_they_still_hold(tmp_path: Path) -> None:
+    """tritonserver frees a model's part of /dev/shm last; nobody is refused for it before."""
+    async with join(tmp_path, **SLOW) as on:
+        looks = []
+
+        def lacks() -> None:
+            looks.append(on.registry.count(State.UNLOADING))
+            if looks[-1]:
+                raise ResourceExhausted("no room in /dev/shm")
+
+        await on.load()
+        on.admission.lacks = lacks
+        with stub(on.repository, "m.step", WAIT_S):
+            await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
+        await on.load("other")
+        assert looks == [1, 0]
+        assert [model.name for model in on.registry.all_loaded()] == ["other"]
+
+
+async def test_a_lack_that_stays_is_told(tmp_path: Path) -> None:
+    """After one more look, when nothing is leaving any more; at once where nothing was."""
+    async with join(tmp_path, **SLOW) as on:
+        looks = []
+
+        def lacks() -> None:
+            looks.append(on.registry.count(State.UNLOADING))
+            raise ResourceExhausted("no room in /dev/shm")
+
+        await on.load()
+        on.admission.lacks = lacks
+        with stub(on.repository, "m.step", WAIT_S):
+            await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
+        for seen in ([1, 0], [0]):
+            with pytest.raises(ResourceExhausted):
+                await on.load(f"other{len(seen)}")
+            assert looks == seen
+            looks.clear()
         await on.assert_empty()
 
 

@@ -433,6 +433,13 @@ def test_a_sentence_about_a_traceback_stays() -> None:
     assert one_sentence(said) == said
 
 
+def test_an_id_that_nobody_gave_goes() -> None:
+    """One that a caller gave stays."""
+    said = "in ensemble 'm', {}unexpected shape for input 'X'"
+    assert one_sentence(said.format(UNKNOWN_ID)) == said.format("")
+    assert one_sentence(said.format("[request id: 7] ")) == said.format("[request id: 7] ")
+
+
 #: Names of regions as 2.51 and 2.36 make them, and with the slash of shm_open.
 REGIONS = (
     "serve_3885_8b2a7fe7_ac366f06-fe7f-4301-b16f-347bb5e31827",

@@ -35,7 +35,8 @@ def test_every_class_stands_in_one_rule() -> None:
 
 def test_every_rule_has_an_example() -> None:
     """So that what follows is said of all rules, also of one that is added."""
-    assert {*EXAMPLES} == {path for path, rule in OPERATORS.items() if rule.compile is not None}
+    ruled = {path for path, rule in OPERATORS.items() if rule.compile is not None}
+    assert {*EXAMPLES} == ruled, "enter it in EXAMPLES of tests/support/fitted_operators.py"
 
 
 def test_every_operator_has_a_row_in_the_docs() -> None:
@@ -58,7 +59,8 @@ def test_operations_go_by_their_names() -> None:
 def test_rules_emit_what_the_runtime_has() -> None:
     """Every operation that a rule emits, and no other."""
     operations = [step.operation for program in PROGRAMS.values() for step in program.steps]
-    assert {operation.name: type(operation) for operation in operations} == KNOWN
+    emitted = {operation.name: type(operation) for operation in operations}
+    assert emitted == KNOWN, "enter it in CLASSES of workflows/runtime/operations/__init__.py"
 
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS.keys())
