@@ -144,6 +144,7 @@ class Container:
             compile=Compile(settings.compile),
             write_tables=self._tables.write,
             check=self._checks.begin if settings.compile_check else None,
+            warm=settings.warm != "off",
             limits=machine_limits(settings.max_instances),
             gpus=count_gpus(),
             root_setting=limits.MODEL_ROOT,

@@ -39,7 +39,8 @@ from container.traces_endpoint import shown, traces_endpoint, wants_grpc
 from container.tritonserver.command import TritonCommand, build_command, shm_prefix_for
 from container.tritonserver.output import TritonOutput
 from container.tritonserver.process import TritonProcess
-from container.tritonserver.runtime import ModelsPython, count_gpus, find_runtime
+from container.tritonserver.runtime import ModelsPython, count_gpus, find_runtime, python_on_path
+from container.warm import Surroundings, WarmInterpreters
 from serve.threads import in_daemon_thread
 from serve.triton.access import TritonAccess
 
@@ -103,6 +104,9 @@ class _Run:
         self._access = TritonAccess.fresh()
         self._container: Container | None = None
         self._process: TritonProcess | None = None
+        self._interpreters: WarmInterpreters | None = None
+        self._surroundings: Surroundings | None = None
+        self._keeping: asyncio.Future[None] | None = None
 
     async def from_start_to_stop(self) -> None:
         """Serve until a signal comes or tritonserver cannot be kept alive."""
@@ -112,6 +116,7 @@ class _Run:
             work_dir = ending.enter_context(_work_dir(settings.work_dir))
             ports = choose_ports(settings)
             listener = ending.enter_context(_bind(settings.bind_address, settings.bind_port))
+            ending.callback(self._end_interpreters)  # when no tritonserver is left
             triton = asyncio.ensure_future(self._triton(ports, work_dir))
             ending.push_async_callback(self._end_traces)
             ending.push_async_callback(self._end_triton, triton)
@@ -139,6 +144,9 @@ class _Run:
     async def _triton(self, ports: Ports, work_dir: Path) -> None:
         settings = self._settings
         command = await in_daemon_thread(lambda: self._command(ports, work_dir), "start")
+        if self._interpreters is not None and self._surroundings is not None:
+            keeping = self._interpreters.run(self._surroundings, self._settings.preload or ())
+            self._keeping = asyncio.ensure_future(keeping)
         self._process = TritonProcess(
             command,
             is_live=self._is_live,
@@ -176,6 +184,12 @@ class _Run:
                 log.warning("traces are sent over HTTP: the protocol grpc is not spoken here")
         return endpoint
 
+    def _end_interpreters(self) -> None:
+        if self._keeping is not None:
+            self._keeping.cancel()
+        if self._interpreters is not None:
+            self._interpreters.end()
+
     async def _end_traces(self) -> None:
         if self._container is not None:
             await self._container.observability.until_traces_are_sent()
@@ -192,9 +206,33 @@ class _Run:
             gpu_count=count_gpus(),
             shm_prefix=shm_prefix_for(os.getpid(), secrets.token_hex(4)),
             access=self._access,
+            warm=self._listen_for_stubs(work_dir),
         )
         self._models = ModelsPython(runtime.backend_python, command.env)
+        if self._interpreters is not None:
+            python = runtime.backend_python
+            self._surroundings = Surroundings(
+                python.executable if python else python_on_path(command.env),
+                runtime.backend_directory / "python/triton_python_backend_utils.py",
+                command.env,
+                self._descriptors,
+                self._output.descriptor,
+            )
         return command
+
+    def _listen_for_stubs(self, work_dir: Path) -> Path | None:
+        """The folder with the warm interpreters' sockets; None where there are to be none.
+
+        A process that has met a GPU cannot be forked, and some libraries meet it when imported.
+        """
+        if self._settings.warm == "off":
+            return None
+        if count_gpus():
+            log.info("there are GPUs: each model's process imports its libraries itself")
+            return None
+        self._interpreters = WarmInterpreters(work_dir / "warm")
+        self._interpreters.listen()
+        return self._interpreters.folder
 
     async def _is_live(self) -> bool:
         return self._container is not None and await self._container.triton.is_live()

@@ -20,6 +20,7 @@ from ensemble_tools.serving.plan import Form, Rewrite, ServingPlan, plan
 from ensemble_tools.serving.publish import TableWriter, WorkflowCheck, publish, retract
 from ensemble_tools.serving.requests_at_once import count_requests_at_once
 from ensemble_tools.serving.setting_names import SettingNames
+from ensemble_tools.serving.warm import warm_plan
 from ensemble_tools.workflows.tables import TableUnusable, write_tables
 
 __all__ = [
@@ -51,5 +52,6 @@ __all__ = [
     "read_executor_graph",
     "read_repository",
     "retract",
+    "warm_plan",
     "write_tables",
 ]

@@ -15,6 +15,7 @@ from container.settings.values import (
     metric_dimensions,
     one_of,
     seconds,
+    some_of,
     text,
     url_path,
     whole,
@@ -85,6 +86,22 @@ class OwnSettings:
         meaning="`true`: a load compares each compiled workflow with NVTabular, on generated rows"
         " (some seconds), and serves NVTabular where they differ",
         parser=boolean,
+    )
+    warm: str = variable(
+        "SERVE_WARM",
+        default="auto",
+        meaning="`auto`: models of one library (PyTorch, TensorFlow, XGBoost and LightGBM,"
+        " NVTabular) are forked from one process that has imported it, unless there are GPUs;"
+        " `off`: each imports it itself",
+        parser=one_of("auto", "off"),
+    )
+    preload: tuple[str, ...] | None = variable(
+        "SERVE_PRELOAD",
+        default="",
+        meaning="libraries that are imported at the start, and not by the first model that needs"
+        " one, with commas between: `torch`, `tensorflow`, `forests`, `nvtabular`",
+        parser=some_of("torch", "tensorflow", "forests", "nvtabular"),
+        shown="none",
     )
     bind_address: str = variable(
         "SERVE_BIND_ADDRESS",

@@ -159,6 +159,18 @@ def one_of(*words: str) -> Parser:
     return parse
 
 
+def some_of(*words: str) -> Parser:
+    """Some of the words with commas between; spaces do not count, nor does a word's repetition."""
+
+    def parse(raw: str) -> tuple[str, ...]:
+        given = dict.fromkeys(filter(None, map(str.strip, raw.split(","))))
+        if not given.keys() <= {*words}:
+            raise Unfit("some of " + ", ".join(words) + ", with commas between")
+        return tuple(given)
+
+    return parse
+
+
 def level(raw: str) -> str:
     """A log level in any case."""
     return str(one_of("debug", "info", "warning", "error")(raw.lower()))

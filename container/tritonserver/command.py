@@ -48,6 +48,8 @@ CONTROL = (
     "logging",
     "metadata",
 )
+#: Where models find warm interpreters (container.warm).
+WARM = "SERVE_WARM_INTERPRETERS"
 _TRACES = "--trace-config=opentelemetry,"
 #: Of one export, as tritonserver reads it: its stop waits for those that are left, a few at most.
 _EXPORT_TIMEOUT = "500ms"
@@ -77,12 +79,13 @@ def build_command(
     gpu_count: int,
     shm_prefix: str,
     access: TritonAccess | None = None,
+    warm: Path | None = None,
 ) -> TritonCommand:
     """The command for this container.
 
     `environment` is what tritonserver and the models inherit, as far as they may; `shm_prefix`
     must be this container's alone among all that share a /dev/shm. access: what opens its APIs;
-    none leaves them open.
+    none leaves them open. warm: where models find warm interpreters.
     """
     argv = (
         str(runtime.executable),
@@ -99,6 +102,8 @@ def build_command(
     seen = seen_by_models(environment, settings.model_environment)
     hidden = (access.control, access.inference) if access else ()
     child = _environment(runtime, seen)
+    if warm is not None:
+        child[WARM] = str(warm)
     if any(argument.startswith(_TRACES) for argument in argv):
         _bound_exports(child, environment)
     return TritonCommand(argv, child, shm_prefix, hidden)

@@ -25,6 +25,7 @@ from pathlib import Path
 from ensemble_tools.archive.source_model import CONFIG_FILE
 from ensemble_tools.errors import PayloadBroken, shortened
 from ensemble_tools.serving.serving_plan import PublishedModel, ServingPlan
+from ensemble_tools.steps.sources import SERVED, warm_source
 from ensemble_tools.workflows.program import Plain, Table, program_text
 from ensemble_tools.workflows.tables import TableBroken, TableUnusable, write_tables
 
@@ -93,7 +94,18 @@ def _check_name_free(target: Path) -> None:
 
 def _write_whole(model: PublishedModel, directory: Path, write: TableWriter) -> PublishedModel:
     _write_overlay(model, directory)
-    return put_compiled(model, directory, write)
+    model = put_compiled(model, directory, write)
+    _put_in_front(model, directory)
+    return model
+
+
+def _put_in_front(model: PublishedModel, directory: Path) -> None:
+    """The stub runs a file that has the model's own run for it; that is beside it."""
+    whole = model.compiled is not None and not model.compiled.program.kept
+    served = directory / Path(model.warm).parent / SERVED
+    if model.warm and not whole and not os.path.lexists(served):
+        (directory / model.warm).rename(served)
+        _put(directory / model.warm, warm_source())
 
 
 def _check(model: PublishedModel, directory: Path, check: WorkflowCheck | None) -> PublishedModel:
@@ -102,7 +114,9 @@ def _check(model: PublishedModel, directory: Path, check: WorkflowCheck | None) 
         return model
     shutil.rmtree(directory)
     _write_overlay(model, directory)
-    return replace(model, compiled=None, not_compiled=reason)
+    model = replace(model, compiled=None, not_compiled=reason)
+    _put_in_front(model, directory)
+    return model
 
 
 def put_compiled(

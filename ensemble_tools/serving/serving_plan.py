@@ -54,7 +54,9 @@ class PublishedModel:
     empty_versions: version directories that are made because Triton wants one and there is nothing
     to put into it. compiled: what is published in the place of its workflow; not_compiled: why a
     workflow is published as delivered, empty for other models. generated: whether its process runs
-    a step of ours alone, no code of the archive's that may want a word at its end.
+    a step of ours alone, no code of the archive's that may want a word at its end. warm: where its
+    file is, such as `1/model.py`, if that is Merlin's or ours and needs NVTabular, so that a child
+    of a warm interpreter may run it; else empty.
     """
 
     triton_name: str
@@ -66,11 +68,12 @@ class PublishedModel:
     compiled: Compiled | None = None
     not_compiled: str = ""
     generated: bool = False
+    warm: str = ""
 
     @property
     def finalizes(self) -> bool:
         """Whether its python process, if it has one, may have something to do at its end."""
-        return not (self.generated or self.compiled is not None)
+        return not (self.generated or self.warm or self.compiled is not None)
 
 
 @dataclass(frozen=True)

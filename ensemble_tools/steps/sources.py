@@ -13,6 +13,8 @@ from pprint import pformat
 _FILLED_IN = "# --- what this model does\n"
 _CONVERSIONS = "# --- conversions\n"
 _WIDTH = 100
+#: What warm_source's file calls the model's own.
+SERVED = "served_model.py"
 
 #: A conversion as the templates read it: kind, columns, reads, writes, dtype, shape, why.
 ConversionRow = Mapping[str, object]
@@ -81,6 +83,11 @@ def merlin_source(
             "READERS": {name: (place, dict(outputs)) for name, (place, outputs) in readers.items()},
         },
     )
+
+
+def warm_source() -> str:
+    """The file in front of one that is then called SERVED."""
+    return _template("warm")
 
 
 def _template(name: str) -> str:

@@ -29,6 +29,7 @@ from ensemble_tools import (
     read_executor_graph,
     read_repository,
     retract,
+    warm_plan,
     write_tables,
 )
 from serve.deadline import Deadline
@@ -75,9 +76,10 @@ class LifecycleSettings:
     models may take. nvtabular: tells the version that the models' Python has, empty for none.
     compile: what becomes of workflows. write_tables: how a compiled one's tables are written.
     check: begins the check of a load's compiled workflows, None for one that cannot be made; it is
-    asked when tritonserver is live. limits: what configs may ask for. gpus: how many the machine
-    has. root_setting: what sets the model root, as a message names it. names: what messages about
-    archives call the settings. thread_s: how long a thread whose load is given up is waited for.
+    asked when tritonserver is live. warm: whether there are warm interpreters. limits: what configs
+    may ask for. gpus: how many the machine has. root_setting: what sets the model root, as a
+    message names it. names: what messages about archives call the settings. thread_s: how long a
+    thread whose load is given up is waited for.
     """
 
     model_root: Path
@@ -91,6 +93,7 @@ class LifecycleSettings:
     compile: Compile = Compile.OFF
     write_tables: TableWriter = write_tables
     check: Callable[[], WorkflowCheck | None] | None = None
+    warm: bool = False
     limits: Limits = field(default_factory=Limits)
     gpus: int = 0
     root_setting: str = ""
@@ -283,8 +286,8 @@ class Lifecycle:
                 names=settings.names,
             )
             if settings.compile is Compile.AUTO:
-                return compile_plan(serving_plan, repository)
-            return serving_plan
+                serving_plan = compile_plan(serving_plan, repository)
+            return warm_plan(serving_plan, repository) if settings.warm else serving_plan
 
     def _publish(self, serving_plan: ServingPlan, record: LoadRecord) -> ServingPlan:
         settings = self._settings

@@ -33,6 +33,7 @@ from serve.triton.stubs import (
     count,
     end_stubs,
     find_descendants,
+    find_forked,
     find_stubs,
     kill_stubs,
 )
@@ -230,7 +231,8 @@ class Hosting:
 
         def look() -> Processes:
             stubs = self._find_stubs(plan)
-            return stubs | find_descendants(stubs)
+            forked = find_forked(self._serving_repository, plan.triton_names)
+            return stubs | forked | find_descendants(stubs | forked)
 
         try:
             try:

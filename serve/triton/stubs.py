@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from serve.deadline import Deadline
+from serve.resources.census import FORKED
 from serve.threads import in_daemon_thread
 
 _PROCESSES = Path("/proc")
@@ -100,6 +101,24 @@ def find_stubs(
         name = _model_of(Path(model_file), serving_repository)
         if program.endswith(_STUB) and name in triton_names:
             found.add(Stub(int(entry.name), name, command))
+    return frozenset(found)
+
+
+def find_forked(
+    serving_repository: Path, triton_names: Collection[str], processes: Path = _PROCESSES
+) -> frozenset[Descendant]:
+    """Processes that run these models for their stubs, and are no stub's children. As find_stubs.
+
+    They were forked from a warm interpreter, end when their stub does, and write over their command
+    whose they are (FORKED, and the folder of the model's version).
+    """
+    found = set()
+    for entry in processes.glob("[0-9]*"):
+        program, folder, *_ = (*_command(entry).split("\0"), "")
+        if program == FORKED and _model_of(Path(folder), serving_repository) in triton_names:
+            status = _status(entry)
+            if status is not None:
+                found.add(Descendant(int(entry.name), status.started))
     return frozenset(found)
 
 

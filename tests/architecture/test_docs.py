@@ -28,7 +28,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *DO
 #: What a name of a file in the tree ends with.
 SUFFIXES = {".md", ".py", ".sh", ".toml", ".txt", ".yml"}
 #: What programs write, and no file of the tree.
-WRITTEN = {"report.md"}
+WRITTEN = {"report.md", "served_model.py"}
 #: A file of a decision's time, and the one that has its place now.
 RENAMED = re.compile(r"`[^`]+`\s+\(today\s+`([^`]+)`")
 

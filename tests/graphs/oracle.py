@@ -56,7 +56,7 @@ from tests.graphs.tensors import (
 )
 
 ROOT = Path(__file__).parents[2]
-PYTORCH_BACKEND = ROOT / "container/backends/pytorch/model.py"
+PYTORCH_BACKEND = ROOT / "container/backends/pytorch/torchscript.py"
 CONFIG_FILE = "config.pbtxt"
 
 _module_numbers = count()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from serve.resources.census import Census, Held, take_census
+from serve.resources.census import FORKED, Census, Held, take_census
 from serve.resources.free import Kernel
 from tests.unit.serve.kernel_directory import MIB, SERVER, STUB, KernelDirectory
 
@@ -34,6 +35,27 @@ def test_stubs_by_their_models(machine: KernelDirectory) -> None:
         "m.step": Held(46 * MIB, 50 * MIB, MIB, 1, 7),
     }
     assert (census.pid, census.server.memory) == (SERVER, 50 * MIB)
+
+
+def test_forked_processes_are_their_models(machine: KernelDirectory) -> None:
+    """With what they have more than their interpreter, and what they change of the rest."""
+    serving, us = machine.root / "serving", os.getpid()
+    machine.stub(201, serving, "m.step", 20 * MIB)
+    machine.process(300, us, ["python", "start.py"], 140 * MIB)
+    machine.process(301, 300, [FORKED, f"{serving}/m.step/1", "", ""], 145 * MIB, 2, peak=150 * MIB)
+    machine.process(302, 300, [FORKED, f"{serving}/other/1"], 140 * MIB)
+    machine.process(303, us, [FORKED, f"{serving}/alone/1"], 150 * MIB)
+    machine.process(304, 300, [FORKED, "/elsewhere/m/1"], MIB)
+    machine.process(305, 300, ["python", "start.py"], MIB)
+    census = take_census(serving, machine.kernel)
+    held = {name: (held.memory, held.peak) for name, held in census.models.items()}
+    assert held == {
+        "m.step": ((21 + 5 + 11) * MIB, (21 + 10 + 11) * MIB),
+        "other": (11 * MIB, 11 * MIB),
+        "alone": (150 * MIB, 150 * MIB),
+    }
+    assert census.models["m.step"].processes == 1
+    assert census.pids["m.step"] == (201, 301)
 
 
 def test_others_are_no_matter(machine: KernelDirectory) -> None:

@@ -1,0 +1,323 @@
+"""The tensorflow backend for machines without NVIDIA's image: SavedModels, run as graphs.
+
+A Python-based backend: tritonserver runs this class once for each instance of each model whose
+config says `backend: "tensorflow"`. It follows the rules of triton-inference-server/
+tensorflow_backend (src/tensorflow.cc, src/tensorflow_utils.cc, mirror/tensorflow_backend_tf.cc) and
+refuses what that refuses. As there the SavedModel is a graph in a session: its signature says which
+tensors go in and come out, and no Python of the model's author is needed. Each request runs by
+itself, so its numbers do not depend on its neighbours in a batch.
+
+Runs in the models' Python, not in the server's: tensorflow, numpy and Triton's own module only.
+
+The config's names are the signature's keys. Every input of the signature must be in the config;
+of the outputs any. Dims are the signature's: an input's may be narrower, an output's may not.
+"""
+
+import json
+import os
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+# TensorFlow tells of its builds and devices in lines that are no errors.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+SAVED_MODEL, GRAPH_DEF = "tensorflow_savedmodel", "tensorflow_graphdef"
+DEFAULT_DIRECTORY = "model.savedmodel"
+DEFAULT_TAG, DEFAULT_SIGNATURE = "serve", "serving_default"
+# Signatures that are no predictions (tensorflow/cc/saved_model/constants.h).
+OWN_SIGNATURES = ("__saved_model_init_op", "__saved_model_train_op")
+
+# Stands above every error of a graph that runs.
+HEADING = "Graph execution error:"
+
+# The types that NVIDIA's backend takes, by the names that TensorFlow has for them; no BF16.
+TRITON_TYPES = {
+    "bool": "TYPE_BOOL",
+    "uint8": "TYPE_UINT8",
+    "uint16": "TYPE_UINT16",
+    "uint32": "TYPE_UINT32",
+    "uint64": "TYPE_UINT64",
+    "int8": "TYPE_INT8",
+    "int16": "TYPE_INT16",
+    "int32": "TYPE_INT32",
+    "int64": "TYPE_INT64",
+    "float16": "TYPE_FP16",
+    "float32": "TYPE_FP32",
+    "float64": "TYPE_FP64",
+    "string": "TYPE_STRING",
+}
+
+
+class Refused(Exception):
+    """The model cannot be served; the text goes back to whoever loads it."""
+
+
+class TritonPythonModel:
+    """One instance of one SavedModel."""
+
+    def initialize(self, args):
+        """Loads the SavedModel and checks the config against its signature. Raises Refused."""
+        self.name = args["model_name"]
+        config = json.loads(args["model_config"])
+        refuse_unsupported(config, self.name)
+        parameters = Parameters(config.get("parameters", {}), self.name)
+        path = artifact(args, config)
+        tensorflow = library(self.name)
+        graph = tensorflow.Graph()
+        self.session = tensorflow.compat.v1.Session(
+            graph=graph, config=parameters.session_config(tensorflow)
+        )
+        with graph.as_default(), graph.device(device_of(args)):
+            loaded = load(tensorflow, self.session, parameters.tag, path, self.name)
+        signature = parameters.choose(dict(loaded.signature_def))
+        batched = int(config.get("max_batch_size", 0)) > 0
+        inputs = ends(tensorflow, signature.inputs, "input", self.name)
+        outputs = ends(tensorflow, signature.outputs, "output", self.name)
+        check_names(config["input"], inputs, "input", self.name)
+        if len(config["input"]) != len(inputs):
+            missing = sorted(set(inputs) - {io["name"] for io in config["input"]})
+            raise Refused(
+                f"unable to load model '{self.name}', configuration expects "
+                f"{len(config['input'])} inputs, model provides {len(inputs)}; add "
+                f"{', '.join(missing)}"
+            )
+        check_names(config["output"], outputs, "output", self.name)
+        for io in config["input"]:
+            inputs[io["name"]].check(io, batched, exact=False, model=self.name)
+        for io in config["output"]:
+            outputs[io["name"]].check(io, batched, exact=True, model=self.name)
+        self.feeds = {io["name"]: inputs[io["name"]].tensor for io in config["input"]}
+        self.fetches = {io["name"]: outputs[io["name"]].tensor for io in config["output"]}
+
+    def execute(self, requests):
+        """Answers each request by itself; one that fails does not touch the others."""
+        return [self.answer(request) for request in requests]
+
+    def answer(self, request):
+        """The response to one request, an error response included."""
+        try:
+            given = {tensor: self.array(request, name) for name, tensor in self.feeds.items()}
+            wanted = {name: self.fetches[name] for name in request.requested_output_names()}
+            answers = self.session.run(wanted, given)
+        except Refused as refused:
+            return pb_utils.InferenceResponse(error=error(str(refused), "INVALID_ARG"))
+        except Exception as failed:
+            return pb_utils.InferenceResponse(error=error(said(failed), "INTERNAL"))
+        return pb_utils.InferenceResponse(
+            [pb_utils.Tensor(name, as_array(value)) for name, value in answers.items()]
+        )
+
+    def array(self, request, name):
+        """One input of the request; strings are bytes in an array of objects."""
+        tensor = pb_utils.get_input_tensor_by_name(request, name)
+        if tensor is None:
+            raise Refused(f"input '{name}' of model '{self.name}' is not in the request")
+        return tensor.as_numpy()
+
+    def finalize(self):
+        """Gives the session's memory back."""
+        self.session.close()
+        self.session = None
+
+
+class Parameters:
+    """The config's `parameters` that NVIDIA's backend knows."""
+
+    def __init__(self, parameters, model):
+        self.words = {key: value["string_value"] for key, value in parameters.items()}
+        self.model = model
+        self.tag = self.words.get("TF_GRAPH_TAG") or DEFAULT_TAG
+        if "TF_INIT_OPS_FILE" in self.words:
+            raise Refused(
+                f"parameter TF_INIT_OPS_FILE of model '{model}' is for graphs, which the Python "
+                "stand-in for TensorFlow does not serve; use NVIDIA's image"
+            )
+
+    def session_config(self, tensorflow):
+        """Threads, and operators on another device than asked where they exist only there."""
+        return tensorflow.compat.v1.ConfigProto(
+            intra_op_parallelism_threads=self.count("TF_NUM_INTRA_THREADS"),
+            inter_op_parallelism_threads=self.count("TF_NUM_INTER_THREADS"),
+            allow_soft_placement=True,
+        )
+
+    def count(self, key):
+        """A number of threads; 0 lets TensorFlow choose."""
+        word = self.words.get(key, "0")
+        if not word.strip().isdigit():
+            raise Refused(
+                f"parameter '{key}' of model '{self.model}' is '{word}', expected a non-negative "
+                "number"
+            )
+        return int(word)
+
+    def choose(self, signatures):
+        """The signature named, or the default one, or without either name any that predicts."""
+        wanted = self.words.get("TF_SIGNATURE_DEF")
+        if (wanted or DEFAULT_SIGNATURE) in signatures:
+            return signatures[wanted or DEFAULT_SIGNATURE]
+        others = sorted(set(signatures) - set(OWN_SIGNATURES))
+        if wanted or not others:
+            raise Refused(
+                f"unable to load model '{self.model}', expected '{wanted or DEFAULT_SIGNATURE}' "
+                f"signature; the SavedModel has {', '.join(others) or 'none'}: name one in the "
+                "parameter TF_SIGNATURE_DEF"
+            )
+        pb_utils.Logger.log_warn(
+            f"model '{self.model}' has no signature '{DEFAULT_SIGNATURE}': using '{others[0]}'"
+        )
+        return signatures[others[0]]
+
+
+class End:
+    """An input or output of a signature: its tensor in the graph, its type and its shape.
+
+    The shape is None where the SavedModel does not say it; a scalar's counts as such too.
+    """
+
+    def __init__(self, name, direction, tensor, data_type, shape):
+        self.name, self.direction, self.tensor = name, direction, tensor
+        self.data_type, self.shape = data_type, shape
+
+    def check(self, io, batched, exact, model):
+        """Compares with the config. Raises Refused."""
+        dims = [int(dim) for dim in (io.get("reshape") or {}).get("shape", io.get("dims", []))]
+        if self.shape:
+            self.check_dims([-1, *dims] if batched else dims, batched, exact, model)
+        if io["data_type"] != self.data_type:
+            raise Refused(
+                f"unable to load model '{model}', configuration expects datatype "
+                f"{io['data_type']} for {self.direction} '{self.name}', model provides "
+                f"{self.data_type}"
+            )
+
+    def check_dims(self, dims, batched, exact, model):
+        """Of equal rank, and equal where the model's are fixed; outputs' equal everywhere."""
+        tensor = f"model '{model}', tensor '{self.name}': "
+        if batched and self.shape[0] != -1:
+            raise Refused(
+                f"{tensor}for the model to support batching the first dimension of its shape must "
+                f"be -1, but it is {self.shape}; set max_batch_size: 0"
+            )
+        fits = len(dims) == len(self.shape) and all(
+            ours == its or (its == -1 and not exact)
+            for ours, its in zip(dims, self.shape)  # noqa: B905 - of one length
+        )
+        if not fits:
+            raise Refused(
+                f"{tensor}the model expects {len(self.shape)} dimensions (shape {self.shape}) but "
+                f"the model configuration specifies {len(dims)} dimensions (shape {dims}"
+                f"{', max_batch_size included' if batched else ''})"
+            )
+
+
+def ends(tensorflow, infos, direction, model):
+    """The signature's inputs or outputs by their keys."""
+    found = {}
+    for name, info in infos.items():
+        data_type = TRITON_TYPES.get(tensorflow.as_dtype(info.dtype).name)
+        if data_type is None or not info.name:
+            raise Refused(
+                f"unable to process {direction} '{name}' for '{model}', unsupported datatype "
+                f"'{tensorflow.as_dtype(info.dtype).name}' or a tensor that is not dense"
+            )
+        shape = [int(dim.size) for dim in info.tensor_shape.dim]
+        found[name] = End(name, direction, info.name, data_type, shape or None)
+    return found
+
+
+def check_names(ios, known, direction, model):
+    """Refuses an input or output that the signature does not have."""
+    for io in ios:
+        if io["name"] not in known:
+            raise Refused(
+                f"unexpected inference {direction} '{io['name']}' in the configuration of model "
+                f"'{model}', allowed {direction}s are: {', '.join(sorted(known))}"
+            )
+
+
+def refuse_unsupported(config, model):
+    """What NVIDIA's backend refuses, and what it serves and this stand-in does not."""
+    platform = config.get("platform")
+    if platform == GRAPH_DEF:
+        raise Refused(
+            f"model '{model}' is a {GRAPH_DEF}, which the Python stand-in for TensorFlow does not "
+            f"serve; save it as a SavedModel or use NVIDIA's image"
+        )
+    if platform != SAVED_MODEL:
+        raise Refused(
+            f"platform '{platform}' is not supported for TensorFlow model '{model}'; expected "
+            f"{SAVED_MODEL}"
+        )
+    for field in ("sequence_batching", "batch_input", "batch_output"):
+        if config.get(field):
+            raise Refused(
+                f"model '{model}' uses {field}, which the Python stand-in for TensorFlow does not "
+                "serve; use NVIDIA's image"
+            )
+    for direction in ("input", "output"):
+        if not config.get(direction):
+            raise Refused(
+                f"the configuration of model '{model}' has no {direction}, expected at least one"
+            )
+
+
+def artifact(args, config):
+    """The path of the SavedModel's directory."""
+    name = config.get("default_model_filename") or DEFAULT_DIRECTORY
+    path = os.path.join(args["model_repository"], args["model_version"], name)
+    if not os.path.exists(path):
+        raise Refused(f"unable to find '{path}' for model '{args['model_name']}'")
+    return path
+
+
+def library(model):
+    """TensorFlow, if the models' environment has it; importing it takes seconds."""
+    try:
+        import tensorflow
+    except ImportError as cause:
+        raise Refused(
+            f"model '{model}' needs tensorflow, which the models' Python does not have ({cause}); "
+            "install it there or set SERVE_BACKEND_PYTHON to an interpreter that has it"
+        ) from cause
+    tensorflow.get_logger().setLevel("ERROR")
+    return tensorflow
+
+
+def device_of(args):
+    """Where the instance runs; None lets TensorFlow decide (KIND_MODEL)."""
+    kind = args["model_instance_kind"].replace("KIND_", "")
+    if kind == "MODEL":
+        return None
+    return f"/gpu:{args['model_instance_device_id']}" if kind == "GPU" else "/cpu:0"
+
+
+def load(tensorflow, session, tag, path, model):
+    """The SavedModel's graph with this tag, its variables restored in the session."""
+    try:
+        return tensorflow.compat.v1.saved_model.load(session, [tag], path)
+    except Exception as cause:
+        raise Refused(
+            f"unable to load model '{model}' from '{path}', expected a SavedModel with the tag "
+            f"'{tag}': {said(cause)}"
+        ) from cause
+
+
+def said(failed):
+    """Of an error, which in TensorFlow has a heading and goes on with stacks, the line it is."""
+    text = getattr(failed, "message", None) or str(failed)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    told = [line for line in lines if line != HEADING]
+    return told[0] if told else type(failed).__name__
+
+
+def as_array(value):
+    """A fetched value as Triton takes it; strings are bytes in an array of objects."""
+    return np.asarray(value, dtype=np.object_) if isinstance(value, bytes) else np.asarray(value)
+
+
+def error(text, code):
+    """An error with its code where this Triton's Python backend knows codes (2.40 and up)."""
+    codes = getattr(pb_utils.TritonError, code, None)
+    return pb_utils.TritonError(text) if codes is None else pb_utils.TritonError(text, codes)

@@ -1,0 +1,154 @@
+"""Starts warm interpreters when a stub asks for one, and again when one has died.
+
+Each library has a Unix socket that listens from the start. Whoever connects first has its
+interpreter started, which takes the socket over as its standard input: connections wait meanwhile,
+and no one is lost where an interpreter dies. Children live on without it.
+
+    WORK_DIR/warm/code           what runs in the models' Python (models_side)
+    WORK_DIR/warm/torch.sock     one socket for each library
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import resource
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from container.machine.die_with_parent import die_with_parent
+from container.warm.libraries import LIBRARIES, Library
+
+log = logging.getLogger(__name__)
+
+CODE = Path(__file__).parent / "models_side"
+_BACKLOG = 512
+#: Children write their model's path over their command line, and need room for it.
+_PADDING = "-" * 4096
+#: How often an interpreter is looked at, and how long one rests that ended at once, in seconds.
+_LOOK_S, _REST_S = 0.2, 5.0
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What interpreters run with.
+
+    python: the models' interpreter. utils: Triton's own file for Python models. environment: that
+    of tritonserver's models. descriptors: limits of them, soft and hard. output: where they print.
+    """
+
+    python: Path
+    utils: Path
+    environment: Mapping[str, str]
+    descriptors: tuple[int, int] | None = None
+    output: int | None = None
+
+
+class WarmInterpreters:
+    """One for a container; `folder` is made by `listen`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._listening: dict[str, socket.socket] = {}
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def listen(self) -> None:
+        """Make the folder, its sockets in it."""
+        self.folder.mkdir()
+        (self.folder / "code").symlink_to(CODE)
+        within = os.open(self.folder, os.O_PATH)  # a socket's path may have 107 bytes
+        try:
+            for name in LIBRARIES:
+                listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                listening.bind(f"/proc/self/fd/{within}/{name}.sock")
+                listening.listen(_BACKLOG)
+                self._listening[name] = listening
+        finally:
+            os.close(within)
+
+    async def run(self, surroundings: Surroundings, preload: Iterable[str] = ()) -> None:
+        """Until cancelled."""
+        preloaded = set(preload)
+        await asyncio.gather(
+            *(
+                self._keep(library, surroundings, at_once=library.name in preloaded)
+                for library in LIBRARIES.values()
+            )
+        )
+
+    def end(self) -> None:
+        """Kill what is left, children too, and close the sockets."""
+        for process in self._processes.values():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # its children are in its group
+        for process in self._processes.values():
+            process.wait()
+        for listening in self._listening.values():
+            listening.close()
+
+    async def _keep(self, library: Library, surroundings: Surroundings, *, at_once: bool) -> None:
+        listening = self._listening[library.name]
+        while True:
+            if not at_once:
+                await _until_asked(listening)
+            at_once = False
+            began = time.monotonic()
+            try:
+                process = self._start(library, surroundings, listening)
+            except OSError as error:
+                log.error("no interpreter can be started: %s", error, extra=_facts(library))
+            else:
+                log.info("interpreter started", extra=_facts(library))
+                while process.poll() is None:  # noqa: ASYNC110 (no event, and no thread for it)
+                    await asyncio.sleep(_LOOK_S)
+                log.warning(
+                    "an interpreter died; the next model starts it again",
+                    extra={**_facts(library), "status": process.returncode},
+                )
+            await asyncio.sleep(max(0.0, began + _REST_S - time.monotonic()))
+
+    def _start(
+        self, library: Library, surroundings: Surroundings, listening: socket.socket
+    ) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            [
+                *die_with_parent(),
+                str(surroundings.python),
+                "-B",
+                str(CODE / "start.py"),
+                str(surroundings.utils),
+                _PADDING,
+                *library.modules,
+            ],
+            env=dict(surroundings.environment),
+            stdin=listening.fileno(),
+            stdout=surroundings.output,
+            stderr=surroundings.output,
+            start_new_session=True,
+        )
+        self._processes[library.name] = process
+        if surroundings.descriptors is not None:
+            with contextlib.suppress(OSError):
+                resource.prlimit(process.pid, resource.RLIMIT_NOFILE, surroundings.descriptors)
+        return process
+
+
+async def _until_asked(listening: socket.socket) -> None:
+    """Until somebody has connected, who is left where he is."""
+    loop, asked = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(listening, asked.set)
+    try:
+        await asked.wait()
+    finally:
+        loop.remove_reader(listening)
+
+
+def _facts(library: Library) -> dict[str, object]:
+    return {"library": library.name}

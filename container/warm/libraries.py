@@ -1,0 +1,36 @@
+"""PURE. What warm interpreters import, and who asks for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Library:
+    """name: as stubs and SERVE_PRELOAD call it. modules: what is imported, in this order."""
+
+    name: str
+    modules: tuple[str, ...]
+
+
+_ALL = (
+    Library("torch", ("numpy", "torch")),
+    Library("tensorflow", ("numpy", "tensorflow")),
+    Library("forests", ("numpy", "xgboost", "lightgbm", "treelite")),
+    Library(
+        "nvtabular",
+        (
+            "numpy",
+            "nvtabular",
+            "nvtabular.ops",
+            "merlin.systems.workflow.base",
+            "merlin.systems.dag",
+            "merlin.systems.dag.runtimes.triton",
+            "merlin.systems.triton",
+            "merlin.systems.triton.utils",
+            "merlin.systems.triton.conversions",
+        ),
+    ),
+)
+#: By name.
+LIBRARIES = {library.name: library for library in _ALL}

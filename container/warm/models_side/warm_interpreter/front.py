@@ -1,0 +1,175 @@
+"""The stub's side: a model whose library this process never imports.
+
+    class TritonPythonModel(Front):
+        library, program, module = "torch", "/.../torchscript.py", "torchscript"
+
+A child of the warm interpreter that has imported the library runs `program`, a file with another
+TritonPythonModel, and answers what comes here. Where there is none (a GPU, packages of the
+model's own), the program is imported here, as ever.
+
+An end of the child ends this process as well: to tritonserver it is the model that died.
+"""
+
+import importlib.util
+import json
+import os
+import signal
+import sys
+
+import triton_python_backend_utils as pb_utils
+
+from . import channel
+
+#: The folder with the interpreters' sockets; unset where there are none.
+SOCKETS = "SERVE_WARM_INTERPRETERS"
+#: A parameter of a model's config: its packages are others than those of the models' Python.
+OWN_ENVIRONMENT = "EXECUTION_ENV_PATH"
+#: An interpreter may still be importing; several may start at once on a busy machine.
+TIMEOUT_S = 120.0
+NOT_FORKED, FAILED = "not forked", "failed"
+INITIALIZE, EXECUTE, FINALIZE = "initialize", "execute", "finalize"
+LOG, RAISED = "log", "raised"
+CODES = (
+    "UNKNOWN",
+    "INTERNAL",
+    "NOT_FOUND",
+    "INVALID_ARG",
+    "UNAVAILABLE",
+    "UNSUPPORTED",
+    "ALREADY_EXISTS",
+    "CANCELLED",
+)
+
+
+class Front:
+    """A TritonPythonModel."""
+
+    library = program = module = ""
+
+    def initialize(self, args):
+        """Raises what the model's initialize raises."""
+        self._model = None
+        path = os.path.join(os.environ[SOCKETS], self.library + ".sock")
+        own = OWN_ENVIRONMENT in json.loads(args["model_config"]).get("parameters", {})
+        if not own and "GPU" not in args["model_instance_kind"] and os.path.exists(path):
+            try:
+                self._model = Remote(path, self.program, self.module, args)
+            except NoChild as why:
+                words = "{} is imported by this process itself: {}"
+                pb_utils.Logger.log_warn(words.format(self.library, why))
+        if self._model is None:
+            self._model = here(self.program, self.module, args)
+
+    def execute(self, requests):
+        return self._model.execute(requests)
+
+    def finalize(self):
+        if self._model is not None and hasattr(self._model, "finalize"):
+            self._model.finalize()
+
+
+def here(program, module, args):
+    """The model in this process."""
+    spec = importlib.util.spec_from_file_location(module, program)
+    loaded = importlib.util.module_from_spec(spec)
+    sys.modules[module] = loaded
+    spec.loader.exec_module(loaded)
+    made = loaded.TritonPythonModel()
+    if hasattr(made, "initialize"):
+        made.initialize(args)
+    return made
+
+
+class NoChild(Exception):
+    """There is no interpreter to be had, and why."""
+
+
+class Remote:
+    """The model in a child."""
+
+    def __init__(self, path, program, module, args):
+        try:
+            self._channel, self._connection = channel.connect(path, TIMEOUT_S)
+            job = {
+                "named": os.path.join(args["model_repository"], args["model_version"]),
+                "path": sys.path,
+                "program": program,
+                "module": module,
+                "arguments": {str(key): str(value) for key, value in args.items()},
+                "codes": [name for name in CODES if hasattr(pb_utils.TritonError, name)],
+            }
+            self._channel.send((INITIALIZE, job))
+            (kind, said), _ = self._receive()
+        except (OSError, channel.Gone) as error:
+            raise NoChild(str(error) or "it has ended") from error
+        if kind == NOT_FORKED:
+            raise MemoryError("no process for the model: " + said)
+        if kind == FAILED:
+            raise_again(said)
+        self._connection.settimeout(None)
+
+    def execute(self, requests):
+        """Ask the child; what the model raises is raised here."""
+        asked, arrays = [], []
+        for request in requests:
+            tensors = request.inputs()
+            arrays += [tensor.as_numpy() for tensor in tensors]
+            names = [tensor.name() for tensor in tensors]
+            wanted = list(request.requested_output_names())
+            asked.append((request.request_id(), wanted, parameters(request), names))
+        try:
+            self._channel.send((EXECUTE, asked), arrays)
+            (kind, answers), arrays = self._receive()
+        except channel.Gone:
+            die()
+        self._channel.trim()
+        if kind == RAISED:
+            raise_again(answers)
+        left = iter(arrays)
+        return [None if one is None else response(one, left) for one in answers]
+
+    def finalize(self):
+        """Let the model finalize, and the child end."""
+        try:
+            self._channel.send((FINALIZE, ""))
+            self._receive()
+        except channel.Gone:
+            pass
+        self._connection.close()
+
+    def _receive(self):
+        """The next message that is no line for the log."""
+        while True:
+            (kind, said), arrays = self._channel.receive()
+            if kind != LOG:
+                return (kind, said), arrays
+            getattr(pb_utils.Logger, said[0], pb_utils.Logger.log_info)(said[1])
+
+
+def response(answer, arrays):
+    """Triton's response for a child's answer."""
+    message, code, names = answer
+    if names or not message:
+        return pb_utils.InferenceResponse(
+            output_tensors=[pb_utils.Tensor(name, next(arrays)) for name in names]
+        )
+    known = getattr(pb_utils.TritonError, code or "", None)
+    error = pb_utils.TritonError(message, *([] if known is None else [known]))
+    return pb_utils.InferenceResponse(output_tensors=[], error=error)
+
+
+def parameters(request):
+    """The request's, as JSON says them; Triton has them from 2.40 on."""
+    found = getattr(request, "parameters", None)
+    return found() if callable(found) else "{}"
+
+
+def raise_again(said):
+    """An exception of the same name with the same words."""
+    name, words = said
+    raise type(name, (Exception,), {})(words)
+
+
+def die():
+    """As the model's process would have."""
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,34 @@
+"""ServingPlan -> ServingPlan that says which models a warm interpreter's children may run.
+
+Those whose file is Merlin's workflow step, as merlin-systems 23.08 exports it, or a step of ours
+that runs Merlin's operators: no code of the archive's but what its pickles hold, as ever.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ensemble_tools.archive.executor_template import is_workflow_model
+from ensemble_tools.archive.repository import ModelRepository
+from ensemble_tools.archive.source_model import SourceModel
+from ensemble_tools.serving.serving_plan import PublishedModel, ServingPlan
+
+
+def warm_plan(plan: ServingPlan, repository: ModelRepository) -> ServingPlan:
+    """The plan, with the places of these models' files. Blocking; raises as is_workflow_model."""
+    models = tuple(
+        replace(model, warm=_find_place(model, repository.models.get(model.source_name)))
+        for model in plan.models
+    )
+    return replace(plan, models=models)
+
+
+def _find_place(model: PublishedModel, source: SourceModel | None) -> str:
+    if model.generated and model.links:  # with Merlin's graph beside it
+        return next((name for name, _ in model.files), "")
+    if source is None or source.workflow is None or len(source.versions) != 1:
+        return ""
+    place = f"{source.served_version}/{source.python_file}"
+    if model.compiled is None:
+        return place if is_workflow_model(source.directory / place) else ""
+    return place if model.compiled.program.kept else ""

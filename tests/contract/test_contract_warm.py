@@ -1,0 +1,179 @@
+"""Models that are forked from a warm interpreter: alone they are slow to start, and large."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serve.resources.census import FORKED
+from tests.support.container import ROOT, Container, Process, launch, processes, running, until
+from tests.support.protocol import values
+
+pytestmark = pytest.mark.tritonserver
+
+DENSE = ROOT / "examples/merlin/dense"
+REQUEST = (DENSE / "request.json").read_bytes()
+EXPECTED = json.loads((DENSE / "expected.json").read_text())["outputs"][0]
+
+
+def right(container: Container, name: str) -> bool:
+    """Whether it answers Merlin's numbers."""
+    found = values(container.invoke(name, REQUEST), EXPECTED["name"])
+    return bool(found == pytest.approx(EXPECTED["data"], rel=1e-6))
+
+
+def forked(serving: Path, name: str = "") -> list[Process]:
+    """The processes that run that container's models, or those of one."""
+    below = f"{serving}/{name}"
+    return [it for it in processes() if it.command[0] == FORKED and it.command[1].startswith(below)]
+
+
+def interpreters(container: Container) -> list[Process]:
+    """Those of the container."""
+    ours = container.process.pid
+    found = [it for it in processes() if it.command[2:3] and it.command[2].endswith("start.py")]
+    return [it for it in found if it.parent == ours]
+
+
+def kill(found: list[Process]) -> None:
+    """Each, which must be there, and wait until they are gone."""
+    assert found
+    for one in found:
+        os.kill(one.pid, signal.SIGKILL)
+    until(lambda: not {*found} & {*processes()}, "they are gone")
+
+
+@pytest.fixture(scope="module")
+def container(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:
+    """It has one export."""
+    folder = tmp_path_factory.mktemp("warm")
+    with running(folder, SERVE_MODEL_ROOT=str(ROOT / "examples")) as container:
+        assert container.load("kept", DENSE / "repository").status_code == 200
+        assert right(container, "kept")
+        yield container
+
+
+def test_a_model_is_forked_and_ends_with_its_unload(container: Container) -> None:
+    """It says whose it is where all see it; its stub has not imported torch."""
+    with container.loaded("m", DENSE / "repository"):
+        assert right(container, "m")
+        (process,) = forked(container.serving, "m.")
+        assert process.command[1].endswith("/1")
+        (stub,) = container.stubs("m.1_predictpytorchtriton")
+        maps = Path(f"/proc/{stub}/maps").read_text()
+        assert "libtorch" not in maps
+        assert "libtorch" in Path(f"/proc/{process.pid}/maps").read_text()
+    until(lambda: not forked(container.serving, "m."), "it has ended")
+    assert right(container, "kept")
+
+
+def test_its_memory_is_told_as_its_own(container: Container) -> None:
+    """Not that of torch, which all share."""
+    page = container.http.get("/metrics").text
+    until(
+        lambda: "serve_model_memory_bytes{" in container.http.get("/metrics").text,
+        "it was looked at",
+    )
+    page = container.http.get("/metrics").text
+    (line,) = (it for it in page.splitlines() if it.startswith("serve_model_memory_bytes{"))
+    assert 20e6 < float(line.rpartition(" ")[2]) < 200e6
+
+
+WAYS: dict[str, Callable[[Container], Any]] = {
+    "the forked process": lambda on: kill(forked(on.serving, "m.")),
+    "its stub": lambda on: kill(
+        [it for it in processes() if it.pid in on.stubs("m.1_predictpytorchtriton")]
+    ),
+    "tritonserver": lambda on: os.kill(on.triton(), signal.SIGKILL),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_who_dies_is_healed(way: str, container: Container) -> None:
+    """The next request is answered, and nothing of the older ones is left."""
+    with container.loaded("m", DENSE / "repository"):
+        (before,) = forked(container.serving, "m.")
+        WAYS[way](container)
+        until(lambda: before not in processes(), "it has ended")
+        until(lambda: container.ping() == 200, "tritonserver is there")
+        assert right(container, "m")
+        (after,) = forked(container.serving, "m.")
+        assert after != before
+        assert right(container, "kept")
+    until(lambda: not forked(container.serving, "m."), "it has ended")
+
+
+def test_an_interpreter_that_dies_costs_its_children_nothing(container: Container) -> None:
+    """The next model has another one started."""
+    with container.loaded("m", DENSE / "repository"):
+        before = forked(container.serving)
+        kill(interpreters(container))
+        assert right(container, "m")
+        assert right(container, "kept")
+        assert forked(container.serving) == [
+            it for it in processes() if it.pid in {one.pid for one in before}
+        ]
+        with container.loaded("n", DENSE / "repository"):
+            assert right(container, "n")
+            assert len(forked(container.serving)) == 3
+        assert len(interpreters(container)) == 1
+    assert "an interpreter died" in container.log
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left(sent: signal.Signals, tmp_path: Path) -> None:
+    """Whatever ends the container."""
+    container = launch(tmp_path, SERVE_MODEL_ROOT=str(ROOT / "examples"))
+    try:
+        until(lambda: container.ping() == 200, "it has started", container)
+        assert container.load("m", DENSE / "repository").status_code == 200
+        serving = container.serving
+        started = [*forked(serving), *interpreters(container)]
+        assert len(started) == 2
+        container.signal(sent)
+        container.wait(30)
+        left = {it.pid for it in started}
+        until(lambda: not {it.pid for it in processes()} & left, "nothing is left")
+    finally:
+        container.http.close()
+        container.discard()
+
+
+def test_off(tmp_path: Path) -> None:
+    """Each model's process imports its libraries itself."""
+    environment = {"SERVE_MODEL_ROOT": str(ROOT / "examples"), "SERVE_WARM": "off"}
+    with (
+        running(tmp_path, **environment) as container,
+        container.loaded("m", DENSE / "repository"),
+    ):
+        assert right(container, "m")
+        assert interpreters(container) == forked(container.serving) == []
+        (stub,) = container.stubs("m.1_predictpytorchtriton")
+        assert "libtorch" in Path(f"/proc/{stub}/maps").read_text()
+
+
+def test_workflows_in_nvtabular(tmp_path: Path) -> None:
+    """Both workflows and the predictor are forked; what is preloaded waits for the first model."""
+    export = ROOT / "examples/merlin/two_workflows"
+    environment = {
+        "SERVE_MODEL_ROOT": str(ROOT / "examples"),
+        "SERVE_COMPILE": "off",
+        "SERVE_PRELOAD": "nvtabular, torch",
+    }
+    with running(tmp_path, **environment) as container:
+        until(lambda: len(interpreters(container)) == 2, "they are preloaded")
+        with container.loaded("m", export / "repository"):
+            answer = container.invoke("m", (export / "request.json").read_bytes())
+            (expected,) = json.loads((export / "expected.json").read_text())["outputs"]
+            found = values(answer, expected["name"])
+            assert found == pytest.approx(expected["data"], rel=1e-6)
+            assert len(forked(container.serving)) == 3
+            assert len(interpreters(container)) == 2
+            refused = container.invoke("m", b'{"inputs": []}')
+            assert refused.status_code == 400

@@ -1,0 +1,280 @@
+"""Interpreters, what is forked from them, and the stubs that these work for."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import sysconfig
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from container.warm.interpreters import CODE, Surroundings, WarmInterpreters
+from serve.resources.census import FORKED
+from tests.support.container import Process, processes
+
+WAIT_S = 30.0
+UTILS = Path(sysconfig.get_path("purelib")) / (
+    "pytriton/tritonserver/backends/python/triton_python_backend_utils.py"
+)
+#: Stands in for Triton's stub: answers each line with what its model does.
+STUB = """
+import json, sys
+sys.path.append(sys.argv[1])
+from warm_interpreter import triton_utils
+triton_utils.install(sys.argv[2])
+from warm_interpreter.front import Front
+import numpy as np
+
+class Model(Front):
+    library, program, module = "torch", sys.argv[3], "served"
+
+def tell(words):
+    print(json.dumps(words), flush=True)
+
+triton_utils.Logger.tell = staticmethod(lambda level, text: tell([level, text]))
+model = Model()
+try:
+    model.initialize(json.loads(sys.argv[4]))
+except Exception as error:
+    tell([type(error).__name__, str(error)])
+    sys.exit()
+tell(type(model._model).__name__)
+for line in sys.stdin:
+    numbers = np.array(json.loads(line), np.float32)
+    asked = triton_utils.InferenceRequest("1", ["y"], "{}", [triton_utils.Tensor("x", numbers)])
+    try:
+        (answer,) = model.execute([asked])
+    except Exception as error:
+        tell([type(error).__name__, str(error)])
+        continue
+    if answer.has_error():
+        tell([answer.error().message(), answer.error().code()])
+    else:
+        (tensor,) = answer.output_tensors()
+        tell({tensor.name(): tensor.as_numpy().tolist()})
+model.finalize()
+tell("finalized")
+"""
+MODEL = """
+import os, sys
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class Refused(Exception):
+    pass
+
+class TritonPythonModel:
+    def initialize(self, args):
+        pb_utils.Logger.log_warn("be warned")
+        if args["model_name"] == "refused":
+            raise Refused("not this one")
+        self.seen = 0
+
+    def execute(self, requests):
+        self.seen += 1
+        (numbers,) = [t.as_numpy() for t in requests[0].inputs()]
+        if numbers[0] == -1:
+            raise Refused("no such number")
+        if numbers[0] == -2:
+            error = pb_utils.TritonError("your fault", pb_utils.TritonError.INVALID_ARG)
+            return [pb_utils.InferenceResponse(error=error)]
+        if numbers[0] == -3:
+            while True: pass
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("y", numbers + self.seen)])]
+
+    def finalize(self):
+        open(sys.modules["served"].__file__ + ".finalized", "w").close()
+"""
+
+
+@dataclass
+class Stub:
+    """A stub's process; tag: its test's own."""
+
+    process: subprocess.Popen[str]
+    tag: str
+
+    async def says(self) -> object:
+        """Its next line; None when it has ended."""
+        assert self.process.stdout is not None
+        line = await asyncio.to_thread(self.process.stdout.readline)
+        return json.loads(line) if line else None
+
+    async def asked(self, *numbers: float) -> object:
+        """What it answers."""
+        self.send(*numbers)
+        return await self.says()
+
+    def send(self, *numbers: float) -> None:
+        """And wait for nothing."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{json.dumps(numbers)}\n")
+        self.process.stdin.flush()
+
+    @property
+    def forked(self) -> list[Process]:
+        """What runs its model."""
+        words = (FORKED, f"/repository/{self.tag}/1")
+        return [it for it in processes() if it.command[:2] == words]
+
+
+@contextlib.contextmanager
+def stub(folder: Path, name: str = "", kind: str = "CPU", **config: object) -> Iterator[Stub]:
+    program = folder.parent / "served.py"
+    program.write_text(MODEL)
+    tag = folder.parent.name
+    arguments = {
+        "model_name": name or "m",
+        "model_instance_kind": kind,
+        "model_config": json.dumps(config),
+        "model_repository": f"/repository/{tag}",
+        "model_version": "1",
+    }
+    words = [sys.executable, "-c", STUB, *map(str, (CODE, UTILS, program)), json.dumps(arguments)]
+    with subprocess.Popen(
+        words,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={"SERVE_WARM_INTERPRETERS": str(folder)},
+    ) as process:
+        try:
+            yield Stub(process, tag)
+        finally:
+            process.kill()
+
+
+@contextlib.asynccontextmanager
+async def interpreters(tmp_path: Path) -> AsyncIterator[WarmInterpreters]:
+    """Running ones, of this very Python, which has no torch."""
+    warm = WarmInterpreters(tmp_path / "warm")
+    warm.listen()
+    surroundings = Surroundings(Path(sys.executable), UTILS, {"PATH": os.environ["PATH"]})
+    running = asyncio.ensure_future(warm.run(surroundings))
+    try:
+        yield warm
+    finally:
+        running.cancel()
+        warm.end()
+
+
+async def until_gone(found: list[Process]) -> None:
+    async def looking() -> None:
+        while {*found} & {*processes()}:  # noqa: ASYNC110 # processes tell nobody
+            await asyncio.sleep(0.01)
+
+    await asyncio.wait_for(looking(), WAIT_S)
+
+
+async def test_a_model_in_a_forked_process(tmp_path: Path) -> None:
+    """Its lines for the log, its answers, its errors with their codes, what it raises, its end."""
+    async with interpreters(tmp_path) as warm:
+        with stub(warm.folder) as one:
+            assert await one.says() == ["log_warn", "be warned"]
+            assert await one.says() == "Remote"
+            (process,) = one.forked
+            assert await one.asked(1, 2) == {"y": [2.0, 3.0]}
+            assert await one.asked(-1) == ["Refused", "no such number"]
+            assert await one.asked(-2) == ["your fault", "INVALID_ARG"]
+            assert await one.asked(*range(100_000)) == {"y": [n + 4.0 for n in range(100_000)]}
+            assert one.process.stdin is not None
+            one.process.stdin.close()
+            assert await one.says() == "finalized"
+            assert (tmp_path / "served.py.finalized").exists()
+            await until_gone([process])
+
+
+async def test_a_model_that_is_refused(tmp_path: Path) -> None:
+    """With the name and the words of what it raised; nothing is left of it."""
+    async with interpreters(tmp_path) as warm:
+        with stub(warm.folder, "refused") as one:
+            assert await one.says() == ["log_warn", "be warned"]
+            assert await one.says() == ["Refused", "not this one"]
+            await until_gone(one.forked)
+
+
+@pytest.mark.parametrize("busy", [False, True])
+async def test_a_stub_that_dies(busy: bool, tmp_path: Path) -> None:
+    """Its model ends at once, whatever it is doing."""
+    async with interpreters(tmp_path) as warm:
+        with stub(warm.folder) as one:
+            await one.says()
+            await one.says()
+            found = one.forked
+            assert len(found) == 1
+            if busy:
+                one.send(-3)
+            one.process.kill()
+            await until_gone(found)
+
+
+@pytest.mark.parametrize("busy", [False, True])
+async def test_a_forked_process_that_dies(busy: bool, tmp_path: Path) -> None:
+    """It takes its stub with it, at the latest when that is asked."""
+    async with interpreters(tmp_path) as warm:
+        with stub(warm.folder) as one:
+            await one.says()
+            await one.says()
+            if busy:
+                one.send(-3)
+            os.kill(one.forked[0].pid, signal.SIGKILL)
+            if not busy:
+                one.send(1)
+            assert await one.says() is None
+            assert await asyncio.to_thread(one.process.wait, WAIT_S) == -signal.SIGKILL
+
+
+async def test_the_end_leaves_nothing(tmp_path: Path) -> None:
+    async with interpreters(tmp_path) as warm:
+        with stub(warm.folder) as one:
+            await one.says()
+            await one.says()
+            found = one.forked
+            warm.end()
+            await until_gone(found)
+
+
+@pytest.mark.parametrize(
+    ("kind", "config"),
+    [
+        ("GPU", {}),
+        ("CPU", {"parameters": {"EXECUTION_ENV_PATH": {"string_value": "/env.tar.gz"}}}),
+    ],
+)
+async def test_what_is_not_forked(kind: str, config: dict[str, object], tmp_path: Path) -> None:
+    """A process that meets a GPU, and a model with packages of its own."""
+    async with interpreters(tmp_path) as warm:
+        with stub(warm.folder, "", kind, **config) as one:
+            assert await one.says() == ["log_warn", "be warned"]
+            assert await one.says() == "TritonPythonModel"
+            assert await one.asked(1) == {"y": [2.0]}
+
+
+async def test_an_interpreter_that_ends_at_once(tmp_path: Path) -> None:
+    """The stub runs the model itself, and says why."""
+    warm = WarmInterpreters(tmp_path / "warm")
+    warm.listen()
+    running = asyncio.ensure_future(
+        warm.run(Surroundings(Path("/bin/false"), UTILS, {}))  # nobody takes the connection over
+    )
+    try:
+        with stub(warm.folder) as one:
+            said = asyncio.ensure_future(one.says())
+            await asyncio.sleep(0.5)
+            warm.end()
+            assert await said == [
+                "log_warn",
+                "torch is imported by this process itself: it has ended",
+            ]
+            assert await one.says() == ["log_warn", "be warned"]
+            assert await one.says() == "TritonPythonModel"
+    finally:
+        running.cancel()
