@@ -53,6 +53,23 @@ def read_anonymous_bytes(pid: int) -> int:
     return (int(fields[_RESIDENT]) - int(fields[_SHARED])) * _PAGE_BYTES
 
 
+def read_program(pid: int) -> str:
+    """The path of what it executes; empty when the process has ended."""
+    try:
+        return os.readlink(f"/proc/{pid}/exe")
+    except OSError:
+        return ""
+
+
+def read_private_bytes(pid: int) -> int:
+    """The part of read_anonymous_bytes that it shares with nobody; 0 when the process has ended.
+
+    The kernel walks all its pages for that: 4 ms for a process of 200 MB.
+    """
+    rows = _read(f"/proc/{pid}/smaps_rollup").splitlines()
+    return sum(int(row.split()[1]) << 10 for row in rows if row.startswith(b"Private_Dirty:"))
+
+
 def read_command_line(pid: int) -> str:
     """Its arguments, joined by spaces; empty when the process has ended."""
     arguments = _read(f"/proc/{pid}/cmdline").rstrip(b"\0")

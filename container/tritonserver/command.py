@@ -49,7 +49,7 @@ CONTROL = (
     "metadata",
 )
 #: Where models find warm interpreters (container.warm).
-WARM = "SERVE_WARM_INTERPRETERS"
+WARM = "MERLIN_WARM_INTERPRETERS"
 _TRACES = "--trace-config=opentelemetry,"
 #: Of one export, as tritonserver reads it: its stop waits for those that are left, a few at most.
 _EXPORT_TIMEOUT = "500ms"

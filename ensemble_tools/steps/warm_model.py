@@ -7,7 +7,7 @@ this process needs numpy alone. Where there are none it is run here.
 import os
 import sys
 
-INTERPRETERS = os.environ.get("SERVE_WARM_INTERPRETERS")
+INTERPRETERS = os.environ.get("MERLIN_WARM_INTERPRETERS")
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 if INTERPRETERS:

@@ -3,17 +3,25 @@
 Bytes of anonymous memory, resident: what cannot be given back. Files that are mapped (libraries,
 weights that are mapped) and the python backend's shared memory (about 1 MiB a model) are left out.
 A process belongs to the model whose model_name stands in its command line; the rest is the
-server's own, models that live in its process among it.
+server's own, models that live in its process among it. What a process still shares with the one
+that it was forked from counts once.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from simulator.proc import read_anonymous_bytes, read_command_line, read_tree
+from simulator.proc import (
+    ProcessStat,
+    read_anonymous_bytes,
+    read_command_line,
+    read_private_bytes,
+    read_program,
+    read_tree,
+)
 from simulator.threads import run_in_thread
 
 
@@ -51,6 +59,7 @@ class ProcessTreeGauge:
         self._pid = pid
         self._cpu = CpuMeter()
         self._commands: dict[tuple[int, int], str] = {}
+        self._forked: dict[tuple[int, int], int] = {}
 
     async def read(self, model_names: Collection[str]) -> Reading:
         """Read in a thread: two hundred processes take some ms."""
@@ -66,10 +75,30 @@ class ProcessTreeGauge:
             for identity, command in commands.items()
             if any(name in command for name in model_names)
         }
-        sizes = ((commands[p.identity], read_anonymous_bytes(p.pid)) for p in family)
+        sizes = zip((commands[p.identity] for p in family), self._own_bytes(family), strict=True)
         reading = share_out(sizes, model_names)
         cpu = sum(process.cpu_s for process in family)
         return replace(reading, cpu_percent=self._cpu.percent(cpu))
+
+    def _own_bytes(self, family: Sequence[ProcessStat]) -> list[int]:
+        """What each has that its parent has not.
+
+        One that executes what its parent does may be its copy. What is its own is asked for once;
+        from then on it grows by what it has more.
+        """
+        programs, known = {p.pid: read_program(p.pid) for p in family}, self._forked
+        forked, sizes = dict[tuple[int, int], int](), []
+        for process in family:
+            size = read_anonymous_bytes(process.pid)
+            if programs[process.pid] == programs.get(process.parent, ""):
+                shared = known.get(process.identity)
+                if shared is None:
+                    shared = max(0, size - read_private_bytes(process.pid))
+                forked[process.identity] = shared
+                size = max(0, size - shared)
+            sizes.append(size)
+        self._forked = forked  # replaced, as the commands are
+        return sizes
 
 
 def share_out(seen: Iterable[tuple[str, int]], model_names: Collection[str]) -> Reading:

@@ -18,7 +18,7 @@ import pytest
 
 from tests.end_to_end.conftest import EXAMPLES
 from tests.end_to_end.test_merlin_exports import COLUMNS
-from tests.support.container import Container, running
+from tests.support.container import Container, running, until
 
 NAMES = ("dense", "ragged", "session")
 STEP = "0_transformworkflowtriton"
@@ -67,7 +67,12 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         both = Served(
             stack.enter_context(running(tmp_path_factory.mktemp("compiled"), **settings)),
             stack.enter_context(
-                running(tmp_path_factory.mktemp("original"), SERVE_COMPILE="off", **settings)
+                running(
+                    tmp_path_factory.mktemp("original"),
+                    SERVE_COMPILE="off",
+                    SERVE_WARM="off",
+                    **settings,
+                )
             ),
         )
         wanted = [(one, name) for one in (both.compiled, both.original) for name in NAMES]
@@ -166,8 +171,8 @@ def test_a_broken_category_file(served: Served, tmp_path_factory: pytest.TempPat
     directory = with_a_category_twice(root / BROKEN)
     with served.compiled.loaded(BROKEN, directory):
         assert not list(served.compiled.serving.glob(f"{BROKEN}*/1/tables"))
-        log = served.compiled.log
-        assert "unique.item_id.parquet has a category twice" in log
+        why = "unique.item_id.parquet has a category twice"
+        until(lambda: why in served.compiled.log, "the log says why")
         for request in requests("dense"):
             wanted = outputs(served.original, "dense", request)
             assert outputs(served.compiled, BROKEN, request) == wanted

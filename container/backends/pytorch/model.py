@@ -7,7 +7,7 @@ import os
 import sys
 
 PROGRAM = os.path.join(os.path.dirname(os.path.realpath(__file__)), "torchscript.py")
-INTERPRETERS = os.environ.get("SERVE_WARM_INTERPRETERS")
+INTERPRETERS = os.environ.get("MERLIN_WARM_INTERPRETERS")
 
 if INTERPRETERS:
     sys.path.append(os.path.join(INTERPRETERS, "code"))

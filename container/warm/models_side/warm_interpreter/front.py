@@ -21,7 +21,7 @@ import triton_python_backend_utils as pb_utils
 from . import channel
 
 #: The folder with the interpreters' sockets; unset where there are none.
-SOCKETS = "SERVE_WARM_INTERPRETERS"
+SOCKETS = "MERLIN_WARM_INTERPRETERS"
 #: A parameter of a model's config: its packages are others than those of the models' Python.
 OWN_ENVIRONMENT = "EXECUTION_ENV_PATH"
 #: An interpreter may still be importing; several may start at once on a busy machine.

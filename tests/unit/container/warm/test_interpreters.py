@@ -144,7 +144,7 @@ def stub(folder: Path, name: str = "", kind: str = "CPU", **config: object) -> I
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env={"SERVE_WARM_INTERPRETERS": str(folder)},
+        env={"MERLIN_WARM_INTERPRETERS": str(folder)},
     ) as process:
         try:
             yield Stub(process, tag)

@@ -35,6 +35,32 @@ def test_a_tree_of_processes_is_read() -> None:
     assert reading.used > reading.by_model["model-ab12"]
 
 
+def test_what_forked_processes_share_counts_once() -> None:
+    """And what one of them makes its own counts for it."""
+    fork = (
+        "import os, time; held = bytearray(b'x' * 80 * 2**20)\n"
+        "for _ in range(3):\n"
+        "    if os.fork() == 0:\n"
+        "        own = bytearray(b'x' * 20 * 2**20); print('ready', flush=True); time.sleep(100)\n"
+        "print('ready', flush=True); input(); os.killpg(0, 9)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", fork],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    ) as parent:
+        assert parent.stdout is not None
+        for _ in range(4):
+            parent.stdout.readline()
+        gauge = ProcessTreeGauge(parent.pid)
+        readings = [asyncio.run(gauge.read([])) for _ in range(2)]
+        parent.communicate(b"\n")
+    for reading in readings:
+        assert reading.used is not None
+        assert 140 * 2**20 < reading.used < 200 * 2**20
+
+
 def test_a_process_that_becomes_a_models_is_the_models() -> None:
     """A stub is its parent's copy until it executes itself: what was seen before does not count."""
     become = "import os, sys; print('ready', flush=True); input(); os.execv(sys.executable, " + (
