@@ -47,6 +47,8 @@ from simulator.watch.view import ModelState
 
 #: Archives that are fetched and extracted at the same time.
 _DOWNLOADS_AT_ONCE = 8
+#: For so many times the loads that go on at the same time there is made room.
+_SOON = 2
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,8 @@ class Holdings:
         self.room = MemoryRoom(self.residents, self.memory, budget.memory, rules, self.begin_unload)
         self._disk_turns = asyncio.Lock()
         self._loads = asyncio.Semaphore(rules.loads_at_once)
+        # No model leaves for one whose load is far off: it may be asked for until then.
+        self._soon = asyncio.Semaphore(_SOON * rules.loads_at_once)
         self._threads = asyncio.Semaphore(_DOWNLOADS_AT_ONCE)
 
     # -- looking
@@ -171,6 +175,10 @@ class Holdings:
         resident.state = ModelState.ON_DISK
 
     async def _load_with_room(self, resident: Resident) -> None:
+        async with self._soon:
+            await self._make_room_and_load(resident)
+
+    async def _make_room_and_load(self, resident: Resident) -> None:
         await self.room.make(resident)
         since = self.room.evictions
         try:
