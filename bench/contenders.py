@@ -232,7 +232,7 @@ def _with_value(word: str, own: Mapping[str, str]) -> str:
 
 
 def _is_setting(name: str) -> bool:
-    return name.startswith(("SERVE_", "SAGEMAKER_"))
+    return name.startswith(("SERVE_", "SAGEMAKER_", "MERLIN_"))
 
 
 def _remove_regions(prefix: str) -> None:

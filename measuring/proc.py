@@ -11,6 +11,8 @@ from pathlib import Path
 #: util-linux.
 _SETPRIV = Path("/usr/bin/setpriv")
 _STUB = "triton_python_backend_stub"
+#: What the container forks for a stub calls itself so.
+_FORKED = "merlin-model"
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _KIB = 1024
 
@@ -26,11 +28,11 @@ class Process:
 
     @property
     def is_stub(self) -> bool:
-        """Whether it runs a Python model of tritonserver."""
-        return self.command[0].endswith(_STUB)
+        """Whether it runs a Python model of tritonserver, or a stub has it run one."""
+        return self.command[0].endswith((_STUB, _FORKED))
 
     def serves(self, model: str) -> bool:
-        """Whether it runs that model; a stub's first argument is its model's path."""
+        """Whether it runs that model, whose path is its first argument."""
         return self.is_stub and f"/{model}/" in self.command[1]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from bench import wrk
 from bench.payloads import Payload
-from bench.servers import BareTriton, SageMakerServer, Side, wait_until
+from bench.servers import BareTriton, Container, SageMakerServer, Side, wait_until
 from measuring.proc import is_alive
 
 
@@ -28,6 +28,8 @@ def time_load(
     own = {stub.pid for stub in server.stubs()} - stubs
     server.unload(model)
     wait_until(lambda: not any(map(is_alive, own)), f"{side.name}: {model}'s processes are gone")
+    if isinstance(server, Container):  # the next load of that name would wait for it
+        wait_until(lambda: model not in server.published, f"{side.name}: {model} is gone")
     return took
 
 
