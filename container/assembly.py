@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
@@ -282,7 +283,10 @@ def _translation(settings: Settings) -> Translation | None:
     """None where JSON goes to tritonserver as it comes."""
     threshold_bytes = settings.translate_json_from
     infers = settings.inference_type == "infer"
-    return Translation(threshold_bytes) if threshold_bytes and infers else None
+    if not (threshold_bytes and infers):
+        return None
+    # One core is the event loop's, one the models'; the others may read JSON in tritonserver.
+    return Translation(threshold_bytes, beside=max(0, len(os.sched_getaffinity(0)) - 2))
 
 
 def _no_model(_: bytes) -> str | None:

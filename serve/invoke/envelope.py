@@ -49,7 +49,7 @@ _ONLY_STRINGS = {str}
 _SHORT = 4096
 #: The longest JSON that is read here, in bytes: a tenth of a second in which nobody is served.
 #: What is longer is for binary tensors; long lists of JSON come here as such (translation.py).
-_LONGEST_JSON = 16 * 1024 * 1024
+LONGEST_JSON = 16 * 1024 * 1024
 _INSTEAD = ": send binary tensors, or fewer rows"
 #: Strings whose lengths are looked at in one step.
 _LENGTHS_AT_ONCE = 1000
@@ -112,13 +112,13 @@ def _too_long(text: bytes, threshold: str) -> BodyTooLarge:
         f"{len(text)} bytes of JSON that is not turned into binary tensors (it is no plain lists "
         "of numbers or strings: a NaN, a null or mixed values are in it; or it asks for a "
         f"compressed answer with Accept-Encoding; or {threshold} is against it)",
-        _LONGEST_JSON,
+        LONGEST_JSON,
         _INSTEAD,
     )
 
 
 def _check_long(text: bytes, binary: int, threshold: str) -> Strings:
-    if len(text) > _LONGEST_JSON:
+    if len(text) > LONGEST_JSON:
         raise _too_long(text, threshold)
     text, request = read_leniently(decode_long, text)
     strings: list[tuple[int, int, int]] = []
@@ -156,8 +156,8 @@ def _check_long(text: bytes, binary: int, threshold: str) -> Strings:
 
 def check_object(text: bytes) -> None:
     """Raise BadRequest unless it is a JSON object; for generate, which knows its members itself."""
-    if len(text) > _LONGEST_JSON:
-        raise BodyTooLarge(f"{len(text)} bytes of JSON", _LONGEST_JSON)
+    if len(text) > LONGEST_JSON:
+        raise BodyTooLarge(f"{len(text)} bytes of JSON", LONGEST_JSON)
     text, _ = read_leniently(decode_object, text)
     if len(text) > LONGEST_ENVELOPE:
         return

@@ -113,8 +113,9 @@ class Invocation:
 
             if not room.enter():
                 await self._wait_for_place(model, request, deadline)
+            held = ExitStack()
             try:
-                triton_request = await self._make_triton_request(model, request, deadline)
+                triton_request = await self._make_triton_request(model, request, deadline, held)
 
                 async def send(timeout_s: float) -> _Sent:
                     path = self._path(model)
@@ -134,6 +135,7 @@ class Invocation:
                 if triton_request.translated or request.derived_bytes:
                     let_go(room, request, triton_request)
             finally:
+                held.close()
                 room.leave()
                 if request.derived_bytes:
                     room.let_go(request.derived_bytes)
@@ -162,7 +164,7 @@ class Invocation:
                 await self._wait_for_place(model, request, deadline)
             in_flight.callback(model.room.leave)
             in_flight.callback(lambda: model.room.let_go(request.derived_bytes))
-            triton_request = await self._make_triton_request(model, request, deadline)
+            triton_request = await self._make_triton_request(model, request, deadline, in_flight)
 
             async def send(timeout_s: float) -> _Sent:
                 return await self._triton.stream(
@@ -193,16 +195,21 @@ class Invocation:
             request.waits, request.record.waiting_s = False, time.monotonic() - began
 
     async def _make_triton_request(
-        self, model: Model, request: Request, deadline: float
+        self, model: Model, request: Request, deadline: float, held: ExitStack
     ) -> TritonRequest:
-        """What tritonserver is asked; nothing that it must not be given (envelope)."""
+        """What tritonserver is asked; nothing that it must not be given (envelope).
+
+        held: to be closed when tritonserver has answered.
+        """
         began = time.monotonic()
         try:
-            return await self._read_request(model, request, deadline)
+            return await self._read_request(model, request, deadline, held)
         finally:
             request.record.translating_s = time.monotonic() - began
 
-    async def _read_request(self, model: Model, request: Request, deadline: float) -> TritonRequest:
+    async def _read_request(
+        self, model: Model, request: Request, deadline: float, held: ExitStack
+    ) -> TritonRequest:
         body = request.body
         if not any(body):
             raise BadRequest("the body", "nothing", "an inference request of the v2 protocol")
@@ -211,7 +218,7 @@ class Invocation:
         asked = TritonRequest(request_headers(request.headers, body), body)
         if self._translation is not None:
             asked = await self._await_translation(
-                self._translation.translate_request(model, asked, deadline, request.is_wanted)
+                self._translation.translate_request(model, asked, deadline, request.is_wanted, held)
             )
             if asked.translated:
                 hold_tensors(model.room, request, asked)

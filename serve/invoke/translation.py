@@ -2,7 +2,9 @@
 
 tritonserver needs several times as long for large JSON (docs/decisions/0014). The work is done
 on the event loop, in steps of about a tenth of a millisecond between which other requests are
-served. Of very large ones one is worked on at a time; others take their steps beside it.
+served. Of very large ones one is worked on at a time; others take their steps beside it. It is one
+thread's work, and tritonserver has many: where there are cores for it, a very large one that would
+wait longer for its turn than it gains goes as it came (serve/invoke/pace.py).
 """
 
 from __future__ import annotations
@@ -10,16 +12,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
 from serve.errors import CallerError
+from serve.invoke.envelope import LONGEST_JSON
 from serve.invoke.headers import HEADER_LENGTH, takes_json_only
 from serve.invoke.json.binary_request import BinaryRequest, binary_request
 from serve.invoke.json.json_response import json_answer
 from serve.invoke.json.tensor_json import NotTaken, Steps
+from serve.invoke.pace import Pace
 from serve.limit import UNCOUNTED
 from serve.models.registry import Model
 from serve.triton.connection import Answer, Grown, Headers
@@ -102,32 +106,56 @@ class Translation:
     """Between callers who write JSON and tritonserver.
 
     threshold_bytes: of JSON, in a request or an answer, from which on it is worth it.
-    lock: whose turn it is among the very large.
+    lock: whose turn it is among the very large. beside: how many of these tritonserver may be given
+    as they came at the same time. pace: how long one may wait for its turn. do: the work itself.
     """
 
-    def __init__(self, threshold_bytes: int, lock: FairLock | None = None) -> None:
-        self._threshold_bytes = threshold_bytes
+    def __init__(
+        self,
+        threshold_bytes: int,
+        lock: FairLock | None = None,
+        *,
+        beside: int = 0,
+        pace: Pace | None = None,
+        do: Callable[[Steps[BinaryRequest]], Awaitable[BinaryRequest]] | None = None,
+    ) -> None:
+        self._threshold_bytes, self._do = threshold_bytes, do or stepwise
         self._lock = lock or FairLock()
+        self._places, self._pace = beside, pace or Pace()
 
     async def translate_request(
-        self, model: Model, asked: TritonRequest, deadline: float, is_wanted: Callable[[], bool]
+        self,
+        model: Model,
+        asked: TritonRequest,
+        deadline: float,
+        is_wanted: Callable[[], bool],
+        held: ExitStack,
     ) -> TritonRequest:
         """The same request with binary tensors, or as it came if that is not certainly the same.
 
         asked: headers as tritonserver is to get them. deadline: of time.monotonic(). is_wanted:
-        asked when the turn comes. Raises TurnLate, and CallerError where nobody waits any more.
+        asked when the turn comes. held: is to be closed when tritonserver has answered. Raises
+        TurnLate, and CallerError where nobody waits any more.
         """
         size = sum(map(len, asked.body))
         large = model.answers_large or size >= self._threshold_bytes
         if not large or not takes_json_only(asked.headers):
             return asked
+        in_turn = size > _IN_TURN
+        if in_turn and not await self._has_turn(asked.body, size, deadline, held):
+            return asked
         try:
-            async with self._locked_by(deadline, size):
-                if not is_wanted():
-                    raise CallerError("the caller is gone")
-                request = await stepwise(_read_request(asked.body, model.answers_large))
+            if not is_wanted():
+                raise CallerError("the caller is gone")
+            began = time.monotonic()
+            request = await self._do(_read_request(asked.body, model.answers_large))
+            if in_turn:
+                self._pace.tell(size, time.monotonic() - began)
         except NotTaken:
             return asked
+        finally:
+            if in_turn:
+                self._lock.release()
         headers = [header for header in asked.headers if header[0] != b"content-type"]
         if request.tensors:
             headers += (
@@ -137,6 +165,31 @@ class Translation:
         else:
             headers.append((b"content-type", _JSON))
         return TritonRequest(headers, [request.head, *request.tensors], True, request.in_json)
+
+    async def _has_turn(
+        self, body: Sequence[bytes], size: int, deadline: float, held: ExitStack
+    ) -> bool:
+        """Whether the turn has come; if not, the request goes as it came, and a place is held.
+
+        That is not for what tritonserver reads less exactly (FP64), nor for what is larger than
+        JSON may be that is not translated.
+        """
+        if not self._places or size > LONGEST_JSON or any(b'"FP64"' in piece for piece in body):
+            await self._lock.acquire(deadline)
+            return True
+        self._places -= 1
+        with ExitStack() as place:
+            place.callback(self._leave_place)
+            worth_s = self._pace.worth_s(size)
+            if worth_s is not None:
+                with suppress(TurnLate):
+                    await self._lock.acquire(min(deadline, time.monotonic() + worth_s))
+                    return True
+            held.push(place.pop_all())
+        return False
+
+    def _leave_place(self) -> None:
+        self._places += 1
 
     async def translate_answer(
         self,

@@ -7,19 +7,24 @@ import json
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
 
 from serve.errors import CallerError, InvocationFailed
-from serve.invoke.translation import FairLock, Translation, TritonRequest, TurnLate
+from serve.invoke.envelope import check_request
+from serve.invoke.json.binary_request import BinaryRequest
+from serve.invoke.json.tensor_json import Steps
+from serve.invoke.pace import Pace
+from serve.invoke.translation import FairLock, Translation, TritonRequest, TurnLate, stepwise
 from serve.models.registry import Model
 from serve.triton.connection import Answer, Headers
 
 _FROM_BYTES = 10_000
 _WAIT_S = 30.0
-#: A deadline that is not met, and a caller who is there.
-_SOON: tuple[float, Callable[[], bool]] = (1e9, lambda: True)
+#: A deadline that is not met, a caller who is there, and what is held for a request.
+_SOON: tuple[float, Callable[[], bool], ExitStack] = (1e9, lambda: True, ExitStack())
 _JSON_HEADERS: Headers = [(b"x-own", b"1"), (b"content-type", b"application/json")]
 _BINARY_TYPE = b"application/octet-stream"
 _SIZE = b"inference-header-content-length"
@@ -264,7 +269,7 @@ async def test_the_turn_comes_too_late() -> None:
     await lock.acquire(_SOON[0])
     with pytest.raises(TurnLate):
         await asyncio.wait_for(
-            translation.translate_request(_model(), asked, soon, lambda: True), _WAIT_S
+            translation.translate_request(_model(), asked, soon, *_SOON[1:]), _WAIT_S
         )
     answer = translation.translate_answer(
         _model(), question, _binary_answer([*range(200_000)]), soon
@@ -287,9 +292,105 @@ async def test_the_turn_comes_too_late_behind_one_that_was_just_given() -> None:
     soon = time.monotonic() + 0.05
     with pytest.raises(TurnLate):
         await asyncio.wait_for(
-            translation.translate_request(_model(), asked, soon, lambda: True), _WAIT_S
+            translation.translate_request(_model(), asked, soon, *_SOON[1:]), _WAIT_S
         )
     assert holder.done()
+
+
+def _large(datatype: str = "FP32") -> TritonRequest:
+    """Of 700 KB, as many numbers as that are."""
+    return TritonRequest(_JSON_HEADERS, [_body(230_000).replace(b"INT32", datatype.encode())])
+
+
+async def test_who_would_wait_for_long_goes_as_it_came() -> None:
+    """As long as there are places beside; each is held until tritonserver has answered."""
+    lock = FairLock()
+    translation, asked = Translation(_FROM_BYTES, lock, beside=1), _large()
+    await lock.acquire(_SOON[0])
+    with ExitStack() as held:
+        began = time.monotonic()
+        going = translation.translate_request(_model(), asked, *_SOON[:2], held)
+        assert await going is asked
+        assert 0.001 < time.monotonic() - began < 1
+        waiting = asyncio.ensure_future(translation.translate_request(_model(), asked, *_SOON))
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        lock.release()
+        assert (await waiting).translated
+    await lock.acquire(_SOON[0])
+    with ExitStack() as held:
+        assert await translation.translate_request(_model(), asked, *_SOON[:2], held) is asked
+
+
+async def test_a_turn_that_comes_soon_leaves_the_place() -> None:
+    translation, asked = Translation(_FROM_BYTES, beside=1), _large()
+    for _ in range(3):
+        assert (await translation.translate_request(_model(), asked, *_SOON)).translated
+
+
+async def test_what_tritonserver_reads_less_exactly_waits() -> None:
+    lock = FairLock()
+    translation = Translation(_FROM_BYTES, lock, beside=1)
+    await lock.acquire(_SOON[0])
+    waiting = asyncio.ensure_future(translation.translate_request(_model(), _large("FP64"), *_SOON))
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    lock.release()
+    assert (await waiting).translated
+
+
+async def test_who_is_cancelled_while_it_waits_leaves_the_place() -> None:
+    lock, slow = FairLock(), Pace()
+    slow.tell(1, -1.0)  # it is worth waiting for seconds
+    translation = Translation(_FROM_BYTES, lock, beside=1, pace=slow)
+    await lock.acquire(_SOON[0])
+    going = asyncio.ensure_future(translation.translate_request(_model(), _large(), *_SOON))
+    await asyncio.sleep(0.01)
+    going.cancel()
+    await asyncio.wait({going})
+    slow.tell(1, 1e9)
+    with ExitStack() as held:
+        asked = _large()
+        slow.worth_s(1)
+        assert await translation.translate_request(_model(), asked, *_SOON[:2], held) is asked
+
+
+_CLIENTS, _TRITON_S, _MEASURED_S = 6, 0.04, 1.0
+
+
+async def _answered(translation: Translation | None) -> int:
+    """How many large requests are answered in a time, where tritonserver has cores enough."""
+    end, count, asked = time.monotonic() + _MEASURED_S, 0, _large()
+
+    async def client() -> None:
+        nonlocal count
+        while time.monotonic() < end:
+            with ExitStack() as held:
+                sent = asked
+                if translation is not None:
+                    sent = await translation.translate_request(_model(), asked, *_SOON[:2], held)
+                if not sent.translated:
+                    check_request(sent.body[0], 0, "")  # as every request is that is not
+                await asyncio.sleep(_TRITON_S / (10 if sent.translated else 1))
+                count += 1
+
+    await asyncio.gather(*(client() for _ in range(_CLIENTS)))
+    return count
+
+
+async def test_slow_translation_costs_no_throughput() -> None:
+    """Where it is slower than tritonserver, requests go as they came, but for one now and then."""
+
+    async def slowly(steps: Steps[BinaryRequest]) -> BinaryRequest:
+        await asyncio.sleep(5 * _TRITON_S)
+        return await stepwise(steps)
+
+    translation = Translation(_FROM_BYTES, beside=_CLIENTS, do=slowly)
+    shares = []
+    for _ in range(3):  # other tests run beside
+        plain = await _answered(None)
+        shares.append(await _answered(translation) / plain)
+    assert max(shares) >= 0.9
 
 
 @pytest.mark.parametrize("given", [False, True])
@@ -329,5 +430,5 @@ async def test_nobody_waits_any_more() -> None:
     """A caller that left while others were served is not translated for."""
     with pytest.raises(CallerError, match="gone"):
         await Translation(_FROM_BYTES).translate_request(
-            _model(), TritonRequest(_JSON_HEADERS, [_LARGE]), _SOON[0], lambda: False
+            _model(), TritonRequest(_JSON_HEADERS, [_LARGE]), _SOON[0], lambda: False, ExitStack()
         )
