@@ -106,7 +106,6 @@ class _Run:
         self._process: TritonProcess | None = None
         self._interpreters: WarmInterpreters | None = None
         self._surroundings: Surroundings | None = None
-        self._keeping: asyncio.Future[None] | None = None
 
     async def from_start_to_stop(self) -> None:
         """Serve until a signal comes or tritonserver cannot be kept alive."""
@@ -145,8 +144,7 @@ class _Run:
         settings = self._settings
         command = await in_daemon_thread(lambda: self._command(ports, work_dir), "start")
         if self._interpreters is not None and self._surroundings is not None:
-            keeping = self._interpreters.run(self._surroundings, self._settings.preload or ())
-            self._keeping = asyncio.ensure_future(keeping)
+            self._interpreters.start(self._surroundings, self._settings.preload or ())
         self._process = TritonProcess(
             command,
             is_live=self._is_live,
@@ -185,8 +183,6 @@ class _Run:
         return endpoint
 
     def _end_interpreters(self) -> None:
-        if self._keeping is not None:
-            self._keeping.cancel()
         if self._interpreters is not None:
             self._interpreters.end()
 

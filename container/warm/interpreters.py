@@ -21,8 +21,10 @@ import subprocess
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from container.background import lasting
 from container.machine.die_with_parent import die_with_parent
 from container.warm.libraries import LIBRARIES, Library
 
@@ -58,6 +60,7 @@ class WarmInterpreters:
         self.folder = folder
         self._listening: dict[str, socket.socket] = {}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._keeping: list[asyncio.Future[None]] = []
 
     def listen(self) -> None:
         """Make the folder, its sockets in it."""
@@ -73,27 +76,27 @@ class WarmInterpreters:
         finally:
             os.close(within)
 
-    async def run(self, surroundings: Surroundings, preload: Iterable[str] = ()) -> None:
-        """Until cancelled."""
+    def start(self, surroundings: Surroundings, preload: Iterable[str] = ()) -> None:
+        """Keep them from now on, those to preload at once; in the event loop."""
         preloaded = set(preload)
-        await asyncio.gather(
-            *(
-                self._keep(library, surroundings, at_once=library.name in preloaded)
-                for library in LIBRARIES.values()
-            )
-        )
+        for library in LIBRARIES.values():
+            keep = partial(self._keep, library, surroundings, library.name in preloaded)
+            self._keeping.append(asyncio.ensure_future(lasting("warm interpreters", keep)))
 
     def end(self) -> None:
         """Kill what is left, children too, and close the sockets."""
+        for keeping in self._keeping:
+            keeping.cancel()
         for process in self._processes.values():
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # its children are in its group
         for process in self._processes.values():
             process.wait()
+        self._processes.clear()
         for listening in self._listening.values():
             listening.close()
 
-    async def _keep(self, library: Library, surroundings: Surroundings, *, at_once: bool) -> None:
+    async def _keep(self, library: Library, surroundings: Surroundings, at_once: bool) -> None:
         listening = self._listening[library.name]
         while True:
             if not at_once:

@@ -158,11 +158,10 @@ async def interpreters(tmp_path: Path) -> AsyncIterator[WarmInterpreters]:
     warm = WarmInterpreters(tmp_path / "warm")
     warm.listen()
     surroundings = Surroundings(Path(sys.executable), UTILS, {"PATH": os.environ["PATH"]})
-    running = asyncio.ensure_future(warm.run(surroundings))
+    warm.start(surroundings)
     try:
         yield warm
     finally:
-        running.cancel()
         warm.end()
 
 
@@ -262,9 +261,7 @@ async def test_an_interpreter_that_ends_at_once(tmp_path: Path) -> None:
     """The stub runs the model itself, and says why."""
     warm = WarmInterpreters(tmp_path / "warm")
     warm.listen()
-    running = asyncio.ensure_future(
-        warm.run(Surroundings(Path("/bin/false"), UTILS, {}))  # nobody takes the connection over
-    )
+    warm.start(Surroundings(Path("/bin/false"), UTILS, {}))  # nobody takes the connection over
     try:
         with stub(warm.folder) as one:
             said = asyncio.ensure_future(one.says())
@@ -277,4 +274,4 @@ async def test_an_interpreter_that_ends_at_once(tmp_path: Path) -> None:
             assert await one.says() == ["log_warn", "be warned"]
             assert await one.says() == "TritonPythonModel"
     finally:
-        running.cancel()
+        warm.end()
