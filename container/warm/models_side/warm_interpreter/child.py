@@ -11,8 +11,10 @@ import traceback
 
 from . import channel, command_line, triton_utils
 
-NOT_FORKED, FAILED, READY = "not forked", "failed", "ready"
+NOT_FORKED, FORKED, FAILED, READY = "not forked", "forked", "failed", "ready"
 INITIALIZE, EXECUTE, FINALIZE = "initialize", "execute", "finalize"
+#: Of a line for the log, in characters: it must fit into a packet, since any thread may write it.
+LONGEST_LINE = 8 * 1024
 LOG, ANSWERS, RAISED, FINALIZED = "log", "answers", "raised", "finalized"
 
 
@@ -28,6 +30,7 @@ def main(connection):
     end = channel.accept(connection)
     threading.Thread(target=end_with, args=(end,), daemon=True).start()
     with contextlib.suppress(channel.Gone):
+        end.send((FORKED, ""))
         serve(end)
     os._exit(0)
 
@@ -51,7 +54,9 @@ def serve(end):
     reseed()
     sys.path[:] = [*job["path"], *(entry for entry in sys.path if entry not in job["path"])]
     triton_utils.set_codes(job["codes"])
-    triton_utils.Logger.tell = staticmethod(lambda level, text: end.send((LOG, (level, text))))
+    triton_utils.Logger.tell = staticmethod(
+        lambda level, text: end.send((LOG, (level, text[:LONGEST_LINE])))
+    )
     try:
         model = load(job["program"], job["module"]).TritonPythonModel()
         if hasattr(model, "initialize"):

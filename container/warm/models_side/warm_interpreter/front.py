@@ -90,23 +90,27 @@ class Remote:
     def __init__(self, path, program, module, args):
         try:
             self._channel, self._connection = channel.connect(path, TIMEOUT_S)
-            job = {
-                "named": os.path.join(args["model_repository"], args["model_version"]),
-                "path": sys.path,
-                "program": program,
-                "module": module,
-                "arguments": {str(key): str(value) for key, value in args.items()},
-                "codes": [name for name in CODES if hasattr(pb_utils.TritonError, name)],
-            }
-            self._channel.send((INITIALIZE, job))
             (kind, said), _ = self._receive()
         except (OSError, channel.Gone) as error:
             raise NoChild(str(error) or "it has ended") from error
         if kind == NOT_FORKED:
             raise MemoryError("no process for the model: " + said)
+        self._connection.settimeout(None)  # from here on it is the model that takes its time
+        job = {
+            "named": os.path.join(args["model_repository"], args["model_version"]),
+            "path": sys.path,
+            "program": program,
+            "module": module,
+            "arguments": {str(key): str(value) for key, value in args.items()},
+            "codes": [name for name in CODES if hasattr(pb_utils.TritonError, name)],
+        }
+        try:
+            self._channel.send((INITIALIZE, job))
+            (kind, said), _ = self._receive()
+        except channel.Gone:
+            die()
         if kind == FAILED:
             raise_again(said)
-        self._connection.settimeout(None)
 
     def execute(self, requests):
         """Ask the child; what the model raises is raised here."""

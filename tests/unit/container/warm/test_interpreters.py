@@ -76,6 +76,8 @@ class TritonPythonModel:
         pb_utils.Logger.log_warn("be warned")
         if args["model_name"] == "refused":
             raise Refused("not this one")
+        if args["model_name"] == "deadly":
+            os._exit(3)
         self.seen = 0
 
     def execute(self, requests):
@@ -198,6 +200,15 @@ async def test_a_model_that_is_refused(tmp_path: Path) -> None:
             assert await one.says() == ["log_warn", "be warned"]
             assert await one.says() == ["Refused", "not this one"]
             await until_gone(one.forked)
+
+
+async def test_a_model_that_ends_its_process_while_it_is_loaded(tmp_path: Path) -> None:
+    """The stub dies of it, as if it were its own."""
+    async with interpreters(tmp_path) as warm:
+        with stub(warm.folder, "deadly") as one:
+            assert await one.says() == ["log_warn", "be warned"]
+            assert await one.says() is None
+            assert await asyncio.to_thread(one.process.wait, WAIT_S) == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("busy", [False, True])
