@@ -206,14 +206,16 @@ def _size(kernel: Kernel, region: str) -> int:
 
 def _model_of(words: tuple[str, ...], repository: str) -> str:
     """The directory in the repository that the stub's model lies in; empty for another process."""
-    if len(words) < 2 or not words[0].endswith(_STUB) or not words[1].startswith(repository):
-        return ""
-    return words[1][len(repository) :].partition("/")[0]
+    return _directory(words, repository) if words[0].endswith(_STUB) else ""
 
 
 def _forked_for(words: tuple[str, ...], repository: str) -> str:
     """The same of a forked process, which says the folder of the model's version."""
-    if len(words) < 2 or words[0] != FORKED or not words[1].startswith(repository):
+    return _directory(words, repository) if words[0] == FORKED else ""
+
+
+def _directory(words: tuple[str, ...], repository: str) -> str:
+    if len(words) < 2 or not words[1].startswith(repository):
         return ""
     return words[1][len(repository) :].partition("/")[0]
 

@@ -10,12 +10,10 @@ import threading
 import traceback
 
 from . import channel, command_line, triton_utils
+from .words import ANSWERS, FAILED, FINALIZE, FINALIZED, FORKED, LOG, NOT_FORKED, RAISED, READY
 
-NOT_FORKED, FORKED, FAILED, READY = "not forked", "forked", "failed", "ready"
-INITIALIZE, EXECUTE, FINALIZE = "initialize", "execute", "finalize"
 #: Of a line for the log, in characters: it must fit into a packet, since any thread may write it.
 LONGEST_LINE = 8 * 1024
-LOG, ANSWERS, RAISED, FINALIZED = "log", "answers", "raised", "finalized"
 
 
 def refuse(connection, why):

@@ -19,6 +19,7 @@ import sys
 import triton_python_backend_utils as pb_utils
 
 from . import channel
+from .words import CODES, EXECUTE, FAILED, FINALIZE, INITIALIZE, LOG, NOT_FORKED, RAISED
 
 #: The folder with the interpreters' sockets; unset where there are none.
 SOCKETS = "MERLIN_WARM_INTERPRETERS"
@@ -26,19 +27,6 @@ SOCKETS = "MERLIN_WARM_INTERPRETERS"
 OWN_ENVIRONMENT = "EXECUTION_ENV_PATH"
 #: An interpreter may still be importing; several may start at once on a busy machine.
 TIMEOUT_S = 120.0
-NOT_FORKED, FAILED = "not forked", "failed"
-INITIALIZE, EXECUTE, FINALIZE = "initialize", "execute", "finalize"
-LOG, RAISED = "log", "raised"
-CODES = (
-    "UNKNOWN",
-    "INTERNAL",
-    "NOT_FOUND",
-    "INVALID_ARG",
-    "UNAVAILABLE",
-    "UNSUPPORTED",
-    "ALREADY_EXISTS",
-    "CANCELLED",
-)
 
 
 class Front:

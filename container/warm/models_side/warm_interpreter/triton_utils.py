@@ -9,17 +9,9 @@ import sys
 
 import numpy as np
 
+from .words import CODES
+
 UTILS = "triton_python_backend_utils"
-CODES = (
-    "UNKNOWN",
-    "INTERNAL",
-    "NOT_FOUND",
-    "INVALID_ARG",
-    "UNAVAILABLE",
-    "UNSUPPORTED",
-    "ALREADY_EXISTS",
-    "CANCELLED",
-)
 
 
 class Tensor:
