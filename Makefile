@@ -75,9 +75,10 @@ bench-short: setup  ## the same, some rows of it in under two minutes
 bench-workflows: setup  ## measures what compiling NVTabular workflows is worth (45 minutes); writes OUT (bench-report/workflows)
 	.venv/bin/python -m bench workflows --out $(or $(OUT),bench-report/workflows)
 
-exports: setup  ## trains and exports examples/merlin anew, in place
+exports: setup  ## trains and exports examples/merlin and examples/multistage anew, in place
 	.venv-merlin/bin/python examples/merlin/export.py examples/merlin
 	.venv-frameworks/bin/python -m examples.merlin.export_frameworks examples/merlin
+	.venv-frameworks/bin/python -m examples.multistage.export examples/multistage
 
 fuzz-graphs: setup  ## N random Merlin graphs (N=50 SEED=1) against Merlin's own executor
 	.venv/bin/python -m tests.graphs.fuzz --count $(or $(N),50) --seed $(or $(SEED),1) --keep $(or $(KEEP),/tmp/fuzz-graphs)
@@ -140,7 +141,7 @@ $(models): | $(server)
 
 # What is not here comes from the models' environment, which Python searches after this one.
 $(frameworks): | $(models)
-	@echo 'setup, .venv-frameworks: tensorflow, xgboost and lightgbm, beside .venv-merlin (1 GB on disk)'
+	@echo 'setup, .venv-frameworks: tensorflow, xgboost, lightgbm, faiss and implicit, beside .venv-merlin (1 GB on disk)'
 	@$(PYTHON) $(venv) --without-pip .venv-frameworks
 	@cd .venv-frameworks/lib/python3.11/site-packages && \
 		echo ../../../../.venv-merlin/lib/python3.11/site-packages > models.pth

@@ -22,8 +22,10 @@ from container.machine.memory import machine_limits
 from container.ports import LOOPBACK, Ports
 from container.settings import Settings
 from container.telemetry.observability import Observability
+from container.telemetry.outside import OutsideCounts
 from container.tritonserver.orphans import bury_orphans
 from container.tritonserver.runtime import ModelsPython, count_gpus
+from container.warm.predictors import predictors
 from container.workflows.check_process import WorkflowChecks
 from container.workflows.table_process import TableProcesses
 from ensemble_tools import Compile, EnsembleToolsError, Rewrite, read_repository
@@ -56,11 +58,11 @@ _DRAIN_SHARE = 0.5
 class Container:
     """What answers requests: registry, client, lifecycle, invocation and routes, joined.
 
-    models: tells what Python models are run with, as soon as tritonserver has been found. access:
-    what opens tritonserver's APIs. environment: of the processes that write tables. replace: kills
-    tritonserver so that it is started again. dropped_lines: how many lines of the log nobody could
-    be given. traces: where spans are sent to. Raises SingleModelUnusable for a single-model
-    endpoint whose model cannot be told.
+    models: tells what Python models are run with, as soon as tritonserver has been found. warm:
+    whether there are warm interpreters. access: what opens tritonserver's APIs. environment: of the
+    processes that write tables. replace: kills tritonserver so that it is started again.
+    outside: what others count. traces: where spans are sent to. Raises SingleModelUnusable for a
+    single-model endpoint whose model cannot be told.
     """
 
     def __init__(
@@ -69,10 +71,11 @@ class Container:
         ports: Ports,
         serving_repository: Path,
         models: Callable[[], ModelsPython],
+        warm: bool,
         access: TritonAccess,
         environment: Mapping[str, str],
         replace: Callable[[float], Awaitable[None]],
-        dropped_lines: Callable[[], int],
+        outside: OutsideCounts,
         traces: str | None = None,
     ) -> None:
         self._settings = settings
@@ -90,7 +93,7 @@ class Container:
             self._registry,
             self.triton,
             models,
-            dropped_lines,
+            outside,
             traces,
         )
         telemetry = self.observability.telemetry
@@ -114,7 +117,7 @@ class Container:
             self._registry,
             self.triton,
             hosting,
-            self._lifecycle_settings(serving_repository, models),
+            self._lifecycle_settings(serving_repository, models, warm),
             _admission(self._registry, settings, serving_repository, self.revival.renew),
             telemetry,
         )
@@ -130,7 +133,7 @@ class Container:
         )
 
     def _lifecycle_settings(
-        self, serving_repository: Path, models: Callable[[], ModelsPython]
+        self, serving_repository: Path, models: Callable[[], ModelsPython], warm: bool
     ) -> LifecycleSettings:
         settings = self._settings
         return LifecycleSettings(
@@ -145,7 +148,8 @@ class Container:
             compile=Compile(settings.compile),
             write_tables=self._tables.write,
             check=self._checks.begin if settings.compile_check else None,
-            warm=settings.warm != "off",
+            warm=warm,
+            predictors=lambda: predictors(models().stand_ins),
             limits=machine_limits(settings.max_instances),
             gpus=count_gpus(),
             root_setting=limits.MODEL_ROOT,

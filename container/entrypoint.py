@@ -35,6 +35,7 @@ from container.machine.descriptors import raise_limit
 from container.model_environment import seen_by_models, shut_ourselves
 from container.ports import Ports, choose_ports
 from container.settings import Settings, read_alone, read_settings
+from container.telemetry.outside import OutsideCounts
 from container.traces_endpoint import shown, traces_endpoint, wants_grpc
 from container.tritonserver.command import TritonCommand, build_command, shm_prefix_for
 from container.tritonserver.output import TritonOutput
@@ -75,6 +76,11 @@ def serve(environment: Mapping[str, str]) -> int:
                 "SERVE_COMPILE_CHECK is true and SERVE_COMPILE is off: no workflow is compiled, so "
                 "none is compared with NVTabular; set SERVE_COMPILE=auto"
             )
+        if settings.preload and settings.warm == "off":
+            log.warning(
+                "SERVE_PRELOAD is set and SERVE_WARM is off: there is nothing to preload into; set"
+                " SERVE_WARM=auto"
+            )
         if settings.model_environment == "clean":
             shut_ourselves()
         keep_freed_memory()
@@ -100,6 +106,8 @@ class _Run:
         self._settings, self._environment = settings, environment
         self._descriptors, self._sink = descriptors, sink
         self._output = TritonOutput(sink, settings.log_format)
+        # A process that has met a GPU cannot be forked; some libraries meet it when imported.
+        self._warm = settings.warm != "off" and not count_gpus()
         self._models = ModelsPython(None, environment)
         self._access = TritonAccess.fresh()
         self._container: Container | None = None
@@ -128,10 +136,11 @@ class _Run:
                 ports,
                 _serving_repository(work_dir),
                 lambda: self._models,
+                self._warm,
                 self._access,
                 seen_by_models(self._environment, settings.model_environment),
                 self._replace,
-                lambda: self._sink.dropped,
+                OutsideCounts(lambda: self._sink.dropped, self._count_interpreters),
                 traces,
             )
             http = container.listen(listener, _BACKLOG)
@@ -204,7 +213,7 @@ class _Run:
             access=self._access,
             warm=self._listen_for_stubs(work_dir),
         )
-        self._models = ModelsPython(runtime.backend_python, command.env)
+        self._models = ModelsPython(runtime.backend_python, command.env, runtime.stand_ins)
         if self._interpreters is not None:
             python = runtime.backend_python
             self._surroundings = Surroundings(
@@ -217,18 +226,17 @@ class _Run:
         return command
 
     def _listen_for_stubs(self, work_dir: Path) -> Path | None:
-        """The folder with the warm interpreters' sockets; None where there are to be none.
-
-        A process that has met a GPU cannot be forked, and some libraries meet it when imported.
-        """
-        if self._settings.warm == "off":
-            return None
-        if count_gpus():
-            log.info("there are GPUs: each model's process imports its libraries itself")
+        """The folder with the warm interpreters' sockets; None where there are to be none."""
+        if not self._warm:
+            if self._settings.warm != "off":
+                log.info("there are GPUs: each model's process imports its libraries itself")
             return None
         self._interpreters = WarmInterpreters(work_dir / "warm")
         self._interpreters.listen()
         return self._interpreters.folder
+
+    def _count_interpreters(self) -> Mapping[str, int]:
+        return self._interpreters.starts if self._interpreters is not None else {}
 
     async def _is_live(self) -> bool:
         return self._container is not None and await self._container.triton.is_live()

@@ -15,6 +15,7 @@ from ensemble_tools.errors import (
 from ensemble_tools.serving.compilation import Compile, compile_plan
 from ensemble_tools.serving.config_limits import Limits
 from ensemble_tools.serving.demand import Demand, ModelDemand, measure_demand
+from ensemble_tools.serving.joining import Predictor, join_plan
 from ensemble_tools.serving.namespace import Namespace, parse_published
 from ensemble_tools.serving.plan import Form, Rewrite, ServingPlan, plan
 from ensemble_tools.serving.publish import TableWriter, WorkflowCheck, publish, retract
@@ -34,6 +35,7 @@ __all__ = [
     "ModelDemand",
     "ModelRepository",
     "Namespace",
+    "Predictor",
     "ResourceLacking",
     "Rewrite",
     "ServingPlan",
@@ -44,6 +46,7 @@ __all__ = [
     "WorkflowCheck",
     "compile_plan",
     "count_requests_at_once",
+    "join_plan",
     "measure_demand",
     "model_directories",
     "parse_published",

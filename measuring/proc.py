@@ -31,6 +31,11 @@ class Process:
         """Whether it runs a Python model of tritonserver, or a stub has it run one."""
         return self.command[0].endswith((_STUB, _FORKED))
 
+    @property
+    def is_forked(self) -> bool:
+        """Whether it runs a model for a stub, and is none."""
+        return self.command[0].endswith(_FORKED)
+
     def serves(self, model: str) -> bool:
         """Whether it runs that model, whose path is its first argument."""
         return self.is_stub and f"/{model}/" in self.command[1]

@@ -24,7 +24,7 @@ from bench.errors import BenchError
 from bench.measure import Line, Unit
 from bench.models import WIDE, find_export
 from bench.rows.row import Row, Run
-from bench.rows.workflows import PREDICTOR, TRANSFORM, part_of
+from bench.rows.workflows import PREDICTOR, TRANSFORM, WHOLE, part_of
 from measuring.proc import (
     Process,
     die_with_parent,
@@ -137,7 +137,7 @@ def _memory_lines(row: str, what: str, held: Mapping[str, HeldMemory]) -> Iterat
         "ensemble",
         "of the models' processes, when there were most of them",
     )
-    for part in (TRANSFORM, PREDICTOR):
+    for part in (TRANSFORM, PREDICTOR, WHOLE):
         sizes = {form: memory.each(part) for form, memory in held.items()}
         values = {form: [size] for form, size in sizes.items() if size is not None}
         counts = {form: memory.parts.get(part, (0, 0))[0] for form, memory in held.items()}
@@ -286,6 +286,8 @@ def sum_by_part(
 ) -> HeldMemory:
     """All of them transforms where workflows are alone; one that ends counts nothing.
 
+    A process that was forked for a stub is a part of it.
+
     measure_mb: what some processes hold, by their pids; OSError for one that has ended.
     """
     parts: dict[str, tuple[int, float]] = {}
@@ -296,7 +298,7 @@ def sum_by_part(
             continue
         part = TRANSFORM if alone else part_of(stub.command[1])
         count, sum_so_far = parts.get(part, (0, 0.0))
-        parts[part] = (count + 1, sum_so_far + size)
+        parts[part] = (count + (not stub.is_forked), sum_so_far + size)
     return HeldMemory(parts)
 
 

@@ -113,7 +113,7 @@ ROWS = (
         _serving_vs_executor,
         profile=(
             "nearly all of the executor's time, and half of its memory, is NVTabular's: pandas on "
-            "a few rows. Ours has a compiled workflow, and one process less."
+            "a few rows. Ours has a compiled workflow, and its process shares torch with others."
         ),
     ),
     Row(

@@ -70,7 +70,8 @@ class OwnSettings:
         "SERVE_REWRITE",
         default="auto",
         meaning="what becomes of executor models: `auto`, the best form; `ensemble`, an ensemble or"
-        " nothing; `executor`, the executor itself",
+        " nothing; `executor`, the executor itself. `auto` alone lets one process run an ensemble's"
+        " steps, also a delivered one's",
         parser=one_of("auto", "ensemble", "executor"),
     )
     compile: Literal["auto", "off"] = variable(
@@ -247,6 +248,15 @@ class OwnSettings:
         meaning="threads that tritonserver keeps for the calls of one Python model instance to"
         " others (its own default is 32)",
         parser=whole(1, 10_000),
+    )
+    intra_op_threads: int = variable(
+        "SERVE_INTRA_OP_THREADS",
+        default="",
+        meaning="threads with which a model's library computes one request, where the model's"
+        " config says nothing of it, nor `OMP_NUM_THREADS` and `TF_NUM_INTRAOP_THREADS`; `0`: as"
+        " many as there are cores",
+        parser=whole(0, 10_000),
+        shown="`1` in multi-model mode, else `0`",
     )
     model_environment: ModelEnvironment = variable(
         "SERVE_MODEL_ENVIRONMENT",

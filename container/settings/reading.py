@@ -129,6 +129,9 @@ def _complete(values: Mapping[str, Any]) -> dict[str, Any]:
         "metrics_port": _fix_port(values, "metrics", DEFAULT_METRICS_PORT, metrics, free),
         "additional_args": values["additional_args"] or (),
         "metric_dimensions": values["metric_dimensions"] or (),
+        "intra_op_threads": (1 if values["multi_model"] else 0)
+        if values["intra_op_threads"] is None
+        else values["intra_op_threads"],
         "model_environment": values["model_environment"]
         or ("clean" if values["multi_model"] else "all"),
     }

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import platform
 import threading
+from collections import Counter as Counts
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Info
 
+from container.telemetry.outside import OutsideCounts
 from serve.resources.free import (
     MEMORY,
     OWN_DESCRIPTORS,
@@ -22,20 +24,20 @@ from serve.resources.free import (
 class MachineGauges:
     """Gauges that are as fresh as the last refresh.
 
-    models_loaded: how many there are. versions: tells what is known of them, by label.
-    dropped_lines: how many lines of the log nobody could be given.
+    models_loaded: how many there are. versions: tells what is known of them, by label. outside:
+    what others count.
     """
 
     def __init__(
         self,
         models_loaded: Callable[[], int],
         versions: Callable[[], Mapping[str, str]],
-        dropped_lines: Callable[[], int],
+        outside: OutsideCounts,
         kernel: Kernel | None = None,
     ) -> None:
         self.registry = CollectorRegistry()
         self._models_loaded, self._versions = models_loaded, versions
-        self._dropped_lines, self._counted = dropped_lines, 0
+        self._outside = outside
         self._kernel = kernel or Kernel()
         self._looking = threading.Lock()
         self._loaded = self._gauge("models_loaded", "Models that are loaded.")
@@ -56,6 +58,14 @@ class MachineGauges:
             "Lines of the log that were dropped, since they came faster than it was read.",
             registry=self.registry,
         )
+        self._starts = Counter(
+            "serve_interpreter_starts",
+            "Starts of a library's warm interpreter: 1 as soon as a model needs it, more where it"
+            " died.",
+            ["library"],
+            registry=self.registry,
+        )
+        self._counted: Counts[str] = Counts()
         self._build = Info("serve_build", "Versions; the value is 1.", registry=self.registry)
 
     def refresh(self) -> None:
@@ -73,10 +83,14 @@ class MachineGauges:
         ):
             gauge.set(free.get(what, float("nan")))
         self._descriptors.set(_count(self._kernel.proc / "self/fd"))
-        dropped = self._dropped_lines()
-        self._dropped.inc(dropped - self._counted)
-        self._counted = dropped
+        self._count_on(self._dropped, "lines", self._outside.dropped_lines())
+        for library, starts in self._outside.interpreter_starts().items():
+            self._count_on(self._starts.labels(library), library, starts)
         self._build.info({"python": platform.python_version(), **self._versions()})
+
+    def _count_on(self, counter: Counter, name: str, now: int) -> None:
+        counter.inc(now - self._counted[name])
+        self._counted[name] = now
 
     def _gauge(self, name: str, meaning: str) -> Gauge:
         return Gauge(f"serve_{name}", meaning, registry=self.registry)

@@ -17,6 +17,7 @@ from container.settings import Settings
 from container.telemetry.cloudwatch import MetricsPublisher
 from container.telemetry.event_loop import watch_lag
 from container.telemetry.machine_gauges import MachineGauges
+from container.telemetry.outside import OutsideCounts
 from container.telemetry.triton_metrics import fetch_page
 from container.tritonserver.runtime import ModelsPython
 from serve.deadline import within
@@ -49,8 +50,8 @@ _LEARN_S = 0.25
 class Observability:
     """One for a container.
 
-    models: what Python models are run with, as far as it is known. dropped_lines: how many lines of
-    the log nobody could be given. traces: where spans are sent to, None for nowhere.
+    models: what Python models are run with, as far as it is known. outside: what others count.
+    traces: where spans are sent to, None for nowhere.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class Observability:
         registry: Registry,
         triton: TritonClient,
         models: Callable[[], ModelsPython],
-        dropped_lines: Callable[[], int],
+        outside: OutsideCounts,
         traces: str | None = None,
     ) -> None:
         self._settings, self._ports = settings, ports
@@ -72,9 +73,7 @@ class Observability:
             self._metrics, self._tracer, AccessLog(settings.access_log, settings.slow_ms / 1000)
         )
         self._memory = ModelMemory(serving_repository)
-        self._gauges = MachineGauges(
-            lambda: len(registry.all_loaded()), self._versions, dropped_lines
-        )
+        self._gauges = MachineGauges(lambda: len(registry.all_loaded()), self._versions, outside)
         self._sources = Sources(
             numbers=self._model_numbers,
             machine=self._machine,

@@ -50,6 +50,8 @@ CONTROL = (
 )
 #: Where models find warm interpreters (container.warm).
 WARM = "MERLIN_WARM_INTERPRETERS"
+#: Read by OpenMP (torch, XGBoost, LightGBM, numpy's BLAS) and by TensorFlow.
+THREADS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
 _TRACES = "--trace-config=opentelemetry,"
 #: Of one export, as tritonserver reads it: its stop waits for those that are left, a few at most.
 _EXPORT_TIMEOUT = "500ms"
@@ -102,6 +104,8 @@ def build_command(
     seen = seen_by_models(environment, settings.model_environment)
     hidden = (access.control, access.inference) if access else ()
     child = _environment(runtime, seen)
+    if settings.intra_op_threads:
+        child |= {name: str(settings.intra_op_threads) for name in THREADS if name not in child}
     if warm is not None:
         child[WARM] = str(warm)
     if any(argument.startswith(_TRACES) for argument in argv):

@@ -93,11 +93,13 @@ class BackendPython:
 class ModelsPython:
     """What tritonserver runs Python models with: the interpreter, and the environment.
 
-    python: None for the image's own arrangement, and as long as it is not known.
+    python: None for the image's own arrangement, and as long as it is not known. stand_ins: the
+    backends that ours play, none as long as they are not known.
     """
 
     python: BackendPython | None
     environment: Mapping[str, str]
+    stand_ins: tuple[str, ...] = ()
 
     @property
     def nvtabular(self) -> str:

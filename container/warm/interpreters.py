@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import os
 import resource
@@ -19,6 +20,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -36,6 +38,8 @@ _BACKLOG = 512
 _PADDING = "-" * 4096
 #: How often an interpreter is looked at, and how long one rests that ended at once, in seconds.
 _LOOK_S, _REST_S = 0.2, 5.0
+#: What it says of its imports has fewer bytes; a pipe takes them at once.
+_SAID = 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,8 @@ class WarmInterpreters:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        #: How often each library's was started.
+        self.starts = Counter(dict.fromkeys(LIBRARIES, 0))
         self._listening: dict[str, socket.socket] = {}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._keeping: list[asyncio.Future[None]] = []
@@ -84,7 +90,10 @@ class WarmInterpreters:
             self._keeping.append(asyncio.ensure_future(lasting("warm interpreters", keep)))
 
     def end(self) -> None:
-        """Kill what is left, children too, and close the sockets."""
+        """Kill those that run, with what they have forked, and close the sockets.
+
+        What one has forked that died before ends with its stub.
+        """
         for keeping in self._keeping:
             keeping.cancel()
         for process in self._processes.values():
@@ -104,13 +113,18 @@ class WarmInterpreters:
             at_once = False
             began = time.monotonic()
             try:
-                process = self._start(library, surroundings, listening)
+                process, said = self._start(library, surroundings, listening)
             except OSError as error:
                 log.error("no interpreter can be started: %s", error, extra=_facts(library))
             else:
-                log.info("interpreter started", extra=_facts(library))
-                while process.poll() is None:  # noqa: ASYNC110 (no event, and no thread for it)
-                    await asyncio.sleep(_LOOK_S)
+                self.starts[library.name] += 1
+                telling = asyncio.ensure_future(_tell_when_ready(library, said, began))
+                try:
+                    while process.poll() is None:  # noqa: ASYNC110 (no event, no thread for it)
+                        await asyncio.sleep(_LOOK_S)
+                finally:
+                    telling.cancel()
+                self._processes.pop(library.name)  # its number may be another one's soon
                 log.warning(
                     "an interpreter died; the next model starts it again",
                     extra={**_facts(library), "status": process.returncode},
@@ -119,38 +133,68 @@ class WarmInterpreters:
 
     def _start(
         self, library: Library, surroundings: Surroundings, listening: socket.socket
-    ) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen(
-            [
-                *die_with_parent(),
-                str(surroundings.python),
-                "-B",
-                str(CODE / "start.py"),
-                str(surroundings.utils),
-                _PADDING,
-                *library.modules,
-            ],
-            env=dict(surroundings.environment),
-            stdin=listening.fileno(),
-            stdout=surroundings.output,
-            stderr=surroundings.output,
-            start_new_session=True,
-        )
+    ) -> tuple[subprocess.Popen[bytes], int]:
+        """The process, and the end of a pipe that says what it could not import."""
+        said, ready = os.pipe()
+        try:
+            process = subprocess.Popen(
+                [
+                    *die_with_parent(),
+                    str(surroundings.python),
+                    "-B",
+                    str(CODE / "start.py"),
+                    str(surroundings.utils),
+                    str(ready),
+                    library.name,
+                    _PADDING,
+                    *library.modules,
+                ],
+                env=dict(surroundings.environment),
+                stdin=listening.fileno(),
+                stdout=surroundings.output,
+                stderr=surroundings.output,
+                start_new_session=True,
+                pass_fds=(ready,),
+            )
+        except BaseException:
+            os.close(said)
+            raise
+        finally:
+            os.close(ready)
         self._processes[library.name] = process
         if surroundings.descriptors is not None:
             with contextlib.suppress(OSError):
                 resource.prlimit(process.pid, resource.RLIMIT_NOFILE, surroundings.descriptors)
-        return process
+        return process, said
 
 
-async def _until_asked(listening: socket.socket) -> None:
-    """Until somebody has connected, who is left where he is."""
+async def _until_asked(listening: socket.socket | int) -> None:
+    """Until somebody has connected, who is left where he is, or written."""
     loop, asked = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(listening, asked.set)
     try:
         await asked.wait()
     finally:
         loop.remove_reader(listening)
+
+
+async def _tell_when_ready(library: Library, said: int, began: float) -> None:
+    """Log that the interpreter has imported its library, or that there is none; closes `said`."""
+    try:
+        await _until_asked(said)
+        words = os.read(said, _SAID)
+    finally:
+        os.close(said)
+    if not words:
+        return  # it died
+    lacking: dict[str, str] = json.loads(words)
+    facts: dict[str, object] = {**_facts(library), "seconds": round(time.monotonic() - began, 3)}
+    if lacking:
+        facts["lacking"] = "; ".join(f"{module}: {why}" for module, why in lacking.items())
+    if library.is_lacking(lacking):
+        log.warning("interpreter started, and its library cannot be imported", extra=facts)
+    else:
+        log.info("interpreter started", extra=facts)
 
 
 def _facts(library: Library) -> dict[str, object]:

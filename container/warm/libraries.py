@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 
@@ -11,6 +12,10 @@ class Library:
 
     name: str
     modules: tuple[str, ...]
+
+    def is_lacking(self, missing: Collection[str]) -> bool:
+        """Whether nothing is left of it without these modules, or what is named like it is not."""
+        return self.name in missing or {*self.modules} - {*missing} <= {"numpy"}
 
 
 _ALL = (

@@ -2,32 +2,56 @@
 
 tritonserver joins such a name to the model's directory and opens what comes out. Before 26.02 it
 reads a file of labels named ../../other/model/secret, and tells it to whoever asks for a
-classification (CVE-2026-24147; seen on 2.36 and 2.51).
+classification (CVE-2026-24147; seen on 2.36 and 2.51). Its Python backend starts a model's process
+through a shell, with the path of the model's file and of its environment as they are: what a shell
+reads in them is run, or keeps the process from starting, for which tritonserver waits for ever.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from ensemble_tools.archive.model_config import ModelConfig
 from ensemble_tools.errors import NamesOutside
 
+#: A Python model's own packages; Triton puts the model's directory in the place of the prefix.
+_ENVIRONMENT, _MODEL_DIRECTORY = "EXECUTION_ENV_PATH", "$$TRITON_MODEL_DIRECTORY"
+_PLAIN_PATH = re.compile(r"[A-Za-z0-9_.+=,:@%/-]+")
+
 
 def check_names(path: Path, config: ModelConfig) -> None:
     """Raise NamesOutside for a file that leaves the model, and for a backend that is a path.
+
+    Also for a name that a shell would not read as one.
 
     path: the config's own, for the message.
     """
     for field, name in _files(config):
         if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
             raise NamesOutside(path, field, name, "a file inside the model's directory")
+    for field, name in _words_of_a_shell(config):
+        if not _PLAIN_PATH.fullmatch(name):
+            expected = "letters, digits and the characters _ . - + = , : @ % / alone; rename it"
+            raise NamesOutside(path, field, name, expected)
     for field, name in (
         ("backend", str(config.message.backend)),
         ("runtime", str(config.message.runtime)),
     ):
         if "/" in name:
             raise NamesOutside(path, field, name, "a name without a slash")
+
+
+def _words_of_a_shell(config: ModelConfig) -> Iterator[tuple[str, str]]:
+    """(field, what it names), for what stands in the command of a Python model's process."""
+    message = config.message
+    if message.default_model_filename:
+        yield "default_model_filename", str(message.default_model_filename)
+    if _ENVIRONMENT in message.parameters:
+        named = str(message.parameters[_ENVIRONMENT].string_value)
+        if named:
+            yield f"parameters[{_ENVIRONMENT!r}]", named.removeprefix(_MODEL_DIRECTORY) or "/"
 
 
 def _files(config: ModelConfig) -> Iterator[tuple[str, str]]:

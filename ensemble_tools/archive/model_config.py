@@ -17,6 +17,15 @@ from tritonclient.grpc import model_config_pb2 as pb
 
 from ensemble_tools.errors import ConfigUnreadable, shortened
 
+#: Platform (the older word) -> backend, as Triton's model_config_utils derives it.
+_PLATFORM_BACKENDS = {
+    "pytorch_libtorch": "pytorch",
+    "onnxruntime_onnx": "onnxruntime",
+    "tensorrt_plan": "tensorrt",
+    "tensorflow_savedmodel": "tensorflow",
+    "tensorflow_graphdef": "tensorflow",
+}
+
 
 @dataclass(frozen=True)
 class TensorSpec:
@@ -134,6 +143,11 @@ def parse_model_config(text: str, path: Path) -> ModelConfig:
         return ModelConfig(text, message, _unknown_field(strict))
     except RecursionError as error:
         raise ConfigUnreadable(path, "it is nested too deeply") from error
+
+
+def backend_name(message: pb.ModelConfig) -> str:
+    """The backend, given as such or by the older word; empty where neither is known."""
+    return str(message.backend) or _PLATFORM_BACKENDS.get(message.platform, "")
 
 
 def instance_count(message: pb.ModelConfig) -> int:

@@ -36,8 +36,9 @@ class SourceModel:
     config is None when there is no config.pbtxt. entries are the names of all that is in the
     directory. versions are the numeric ones, ascending; payload is what lies in each of them, a
     directory's name ending in `/`; graph_path is the pickled graph of the served version, if the
-    model is Merlin's executor: its config says so, and the graph is there. workflow is what the
-    served version's NVTabular workflow says of itself, if there is one.
+    model is Merlin's executor: its config says so, and the graph is there. artifacts are the names
+    of the files beside that graph. workflow is what the served version's NVTabular workflow says of
+    itself, if there is one.
     """
 
     name: str
@@ -48,6 +49,7 @@ class SourceModel:
     payload: Mapping[int, frozenset[str]]
     graph_path: Path | None
     workflow: WorkflowFiles | None = None
+    artifacts: frozenset[str] = frozenset()
 
     @property
     def config_path(self) -> Path:
@@ -105,7 +107,7 @@ def read_source_model(directory: Path, *, own_name: bool) -> SourceModel:
         payload={version: _read_payload(directory / str(version)) for version in versions},
         graph_path=_find_graph(directory, config, versions),
     )
-    return replace(model, workflow=_read_workflow(model))
+    return replace(model, workflow=_read_workflow(model), artifacts=_list_artifacts(model))
 
 
 def _drop_hollow(
@@ -171,6 +173,13 @@ def _find_graph(
         return None
     path = directory / str(version) / GRAPH_FILE
     return path if is_file(path) else None
+
+
+def _list_artifacts(model: SourceModel) -> frozenset[str]:
+    if model.graph_path is None:
+        return frozenset()
+    beside = model.graph_path.parent
+    return frozenset(name for name in names_in(beside) if is_file(beside / name))
 
 
 def _read_versions(directory: Path) -> tuple[int, ...]:

@@ -1,10 +1,11 @@
 """PURE. Wiring + configs -> how each tensor of each reader is fed.
 
-A reader is a call, or the answer. It is fed in one of three ways:
+A reader is a call, or the answer. It is fed in one of four ways:
 
 1. inline operators stand in front of it: Merlin's own code makes all of its tensors;
 2. it is a forest: the step that calls it stacks the columns, each as it comes;
-3. by tensors of others, column by column, and by conversions where those do not fit.
+3. it is a generated step in the place of an operator: each column as it comes;
+4. by tensors of others, column by column, and by conversions where those do not fit.
 
 What the executor would fail on raises GraphNotServable with the operator and the column.
 """
@@ -26,6 +27,7 @@ from ensemble_tools.ensembles.conversions import (
     find_conversion,
     replace_dims,
 )
+from ensemble_tools.ensembles.operators import Program, make_config
 from ensemble_tools.ensembles.producers import ANSWER, FromCall, FromInline, FromRequest
 from ensemble_tools.ensembles.wiring import MATRIX, Call, Source, Wiring
 from ensemble_tools.errors import GraphNotServable
@@ -92,8 +94,11 @@ class _InputPlanner:
     ) -> None:
         self._wiring, self._executor, self._steps, self._path = wiring, executor, steps, path
         self._calls = {call.key: call for call in wiring.calls}
+        self._made: dict[str, ModelConfig] = {}
 
     def plan_call(self, call: Call) -> InputPlan:
+        if call.program is not None:  # 3
+            return self._plan_program(call, call.program)
         config = self._steps[call.model_name]
         specs = tuple(find_whole_spec(config, spec) for spec in config.inputs.values())
         # 1. Merlin's own code feeds it.
@@ -102,7 +107,7 @@ class _InputPlanner:
         # 2. A forest.
         if call.stacked:
             return self._plan_stacked(call, specs)
-        # 3. Column by column.
+        # 4. Column by column.
         return self._plan_columns(
             call.key, specs, list(self._require_of_call(call, specs)), call.sources
         )
@@ -115,7 +120,7 @@ class _InputPlanner:
         # 1. Merlin's own code makes it.
         if any(isinstance(source.producer, FromInline) for source in sources.values()):
             return InputPlan(ANSWER, {}, (), True, specs)
-        # 3. Column by column.
+        # 4. Column by column.
         return self._plan_columns(ANSWER, specs, required, sources)
 
     def _find_sent_by_merlin(
@@ -202,6 +207,21 @@ class _InputPlanner:
             columns.append(TensorSpec(source.column, spec.data_type, spec.dims))
         return InputPlan(call.key, tensors, (), False, tuple(columns))
 
+    def _plan_program(self, call: Call, program: Program) -> InputPlan:
+        """Case 3. Its specs tell what it puts out, which those behind it are planned by."""
+        tensors: dict[str, Tensor] = {}
+        specs: list[TensorSpec] = []
+        for column, source in call.sources.items():
+            produced = self._find_produced(
+                Required(call.key, call.operator, column, None, ()), source
+            )
+            names = ragged_tensors(column) if produced.is_ragged else (column,)
+            for name, tensor, spec in zip(names, produced.tensors, produced.specs, strict=True):
+                tensors[name] = tensor
+                specs.append(TensorSpec(name, spec.data_type, spec.dims))
+        self._made[call.key] = make_config(program, specs)
+        return InputPlan(call.key, tensors, (), False, tuple(specs))
+
     def _check_matrix(self, call: Call, specs: tuple[TensorSpec, ...]) -> None:
         """Raise GraphNotServable unless the forest takes a matrix of as many columns."""
         if [spec.name for spec in specs] != [MATRIX.name] or specs[0].data_type != "TYPE_FP32":
@@ -239,7 +259,7 @@ class _InputPlanner:
         self, required: Required, source: Source, producer: FromCall
     ) -> Produced:
         call = self._calls[producer.key]
-        config = self._steps[call.model_name]
+        config = self._made.get(call.key) or self._steps[call.model_name]
         specs = self._find_declared(required, source, config.outputs)
         batched = _name_batched(call.model_name, config)
         if call.stacked:

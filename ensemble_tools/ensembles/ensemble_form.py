@@ -23,6 +23,7 @@ from ensemble_tools.archive.model_config import ModelConfig
 from ensemble_tools.archive.source_model import SourceModel
 from ensemble_tools.ensembles.conversions import Tensor
 from ensemble_tools.ensembles.edges import plan_inputs
+from ensemble_tools.ensembles.operators import NUMPY
 from ensemble_tools.ensembles.ordering import order_steps
 from ensemble_tools.ensembles.parts import Parts
 from ensemble_tools.ensembles.placement import drop_idle_calls, place
@@ -85,13 +86,15 @@ def form_ensemble(
     rendered = render_models(parts, reads, ordering, triton_name)
     reasons = (*_list_reasons(parts), *(reads.front.reasons if reads.front else ()))
     return EnsembleForm(
-        tuple(dict.fromkeys(call.model_name for call in parts.calls.values())),
+        tuple(
+            dict.fromkeys(call.model_name for call in parts.calls.values() if call.program is None)
+        ),
         rendered.models,
         None,
         rendered.called,
         rendered.waits,
         tuple(dict.fromkeys(reasons)),
-        wiring.notes,
+        (*wiring.notes, *_list_libraries(parts)),
     )
 
 
@@ -139,7 +142,9 @@ def _find_step_alone(parts: Parts, reads: Reads) -> str | None:
     if len(parts.calls) != 1 or parts.placement.steps or not reads.front:
         return None
     key, call = next(iter(parts.calls.items()))
-    config, executor = parts.steps[call.model_name], parts.executor
+    if call.program is not None:
+        return None
+    config, executor = parts.find_config(key), parts.executor
     inputs = {name: Tensor(REQUEST, name) for name in executor.inputs}
     outputs = {name: Tensor(FromCall(key), name) for name in executor.outputs}
     has_the_executors_tensors = (
@@ -168,6 +173,15 @@ def _check_behind_front(parts: Parts, reads: Reads, front: Front, path: Path, re
         )
 
 
+def _list_libraries(parts: Parts) -> tuple[str, ...]:
+    """A sentence for each operator whose step needs more than numpy."""
+    return tuple(
+        f"{call.operator}: its step needs {call.program.library} in the Python that runs models"
+        for call in parts.calls.values()
+        if call.program is not None and call.program.library != NUMPY
+    )
+
+
 def _list_reasons(parts: Parts) -> list[str]:
     """Why the children alone do not do: a sentence for each conversion, forest and operator."""
     reasons = []
@@ -181,6 +195,12 @@ def _list_reasons(parts: Parts) -> list[str]:
         f"{call.model_name}: it takes one matrix in the place of {len(call.stacked)} columns"
         for call in parts.calls.values()
         if call.stacked
+    ]
+    reasons += [
+        f"{call.operator}: a step of its own does with {call.program.library} what it does inside "
+        "Merlin's executor"
+        for call in parts.calls.values()
+        if call.program is not None
     ]
     reasons += [
         f"{inline.operator}: it runs Python inside Merlin's executor and has no model directory"

@@ -113,12 +113,15 @@ def _find_signals(parts: Parts, reads: Reads, called: Set[str]) -> dict[str, Ten
 
 
 def _may_wait(parts: Parts, key: str, called: Set[str]) -> bool:
-    """Whether the call is one of a workflow that may err, and may be given one input more.
+    """Whether the call is one that may err, and may be given one input more: an operator's step, or
+    a workflow.
 
     Not one that others call as well, by name or in another step, who know nothing of that input;
     nor one with sparse_max, which declares lists of a length that it does not make.
     """
     call, config = parts.calls[key], parts.find_config(key)
+    if call.program is not None:
+        return True
     alone = sum(call.model_name == other.model_name for other in parts.calls.values()) == 1
     return (
         alone

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from ensemble_tools.archive.model_config import ModelConfig
 from ensemble_tools.ensembles.edges import InputPlan
+from ensemble_tools.ensembles.operators import make_config
 from ensemble_tools.ensembles.placement import Placement
 from ensemble_tools.ensembles.wiring import Call, Wiring
 
@@ -29,9 +30,18 @@ class Parts:
         """The calls by their keys, in the order in which each finds its sources."""
         return {call.key: call for call in self.wiring.calls}
 
+    @cached_property
+    def _configs(self) -> Mapping[str, ModelConfig]:
+        return {
+            key: self.steps[call.model_name]
+            if call.program is None
+            else make_config(call.program, self.plans[key].specs)
+            for key, call in self.calls.items()
+        }
+
     def find_config(self, key: str) -> ModelConfig:
-        """The config of the model that this call calls."""
-        return self.steps[self.calls[key].model_name]
+        """The config of the model, or of the generated step, that this call calls."""
+        return self._configs[key]
 
     def list_calls_up_to(self, level: int) -> tuple[Call, ...]:
         """Those that have answered when a generated step of this level runs."""

@@ -146,7 +146,8 @@ def _find_depths(wiring: Wiring) -> dict[str, int]:
                 del waiting[key]
         depth = find_deepest(call.reads)
         assert depth is not None, "a call stands behind all that it reads"
-        calls[call.key] = 1 + depth
+        above = max((calls[key] for key in call.above if key in calls), default=0)
+        calls[call.key] = 1 + max(depth, above)
     return calls
 
 

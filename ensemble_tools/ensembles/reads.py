@@ -108,7 +108,7 @@ def _find_step_reads(parts: Parts, step: GeneratedStep) -> tuple[Tensor, ...]:
     answered = [
         Tensor(FromCall(call.key), name)
         for call in parts.list_calls_up_to(step.level)
-        for name in parts.steps[call.model_name].outputs
+        for name in parts.find_config(call.key).outputs
     ]
     return (*request, *answered)
 
@@ -146,7 +146,7 @@ def _find_specs(parts: Parts, sources: _Sources) -> Mapping[Tensor, TensorSpec]:
         for name, spec in executor.inputs.items()
     }
     for key, call in parts.calls.items():
-        config = parts.steps[call.model_name]
+        config = parts.find_config(key)
         find_spec = shape_forest_output if call.stacked else find_whole_spec
         for name, spec in config.outputs.items():
             specs[Tensor(FromCall(key), name)] = find_spec(config, spec)

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from tritonclient.grpc import model_config_pb2 as pb
 
 from ensemble_tools.archive.model_config import ModelConfig, TensorSpec, data_type_number
+from ensemble_tools.archive.tensor_names import ragged_tensors
 from ensemble_tools.ensembles.conversions import Conversion, Kind, Tensor
 from ensemble_tools.ensembles.naming import name_tensors
+from ensemble_tools.ensembles.operators import Program
 from ensemble_tools.ensembles.ordering import Ordering, find_asked
 from ensemble_tools.ensembles.parts import Parts
 from ensemble_tools.ensembles.placement import GeneratedStep, choose_free_name
@@ -22,6 +24,7 @@ from ensemble_tools.steps.sources import (
     forest_source,
     front_source,
     merlin_source,
+    operator_source,
 )
 
 #: The name of the ensemble behind a front model, as if it were a model of the archive.
@@ -44,13 +47,15 @@ class GeneratedModel:
     """A model that is made: its name in the archive's name space, None for the entry model.
 
     source: the text of its model.py, None for an ensemble. with_graph: what lies beside the
-    executor's own model.py belongs beside it.
+    executor's own model.py belongs beside it. artifact: a file that lies beside the graph and
+    belongs beside the source, empty for none.
     """
 
     name: str | None
     config: pb.ModelConfig
     source: str | None = None
     with_graph: bool = False
+    artifact: str = ""
 
 
 @dataclass(frozen=True)
@@ -68,19 +73,19 @@ def render_models(
     parts: Parts, reads: Reads, ordering: Ordering, triton_name: Callable[[str], str]
 ) -> RenderedModels:
     """Everything that is generated. triton_name: what a name in the archive becomes in Triton."""
-    forests = _name_forests(parts)
+    made = _name_made(parts)
     names = name_tensors(parts, reads, ordering)
-    renderer = _Renderer(parts, reads, ordering, names, forests, triton_name)
+    renderer = _Renderer(parts, reads, ordering, names, made, triton_name)
     models = [renderer.render_step(step) for step in reads.inner]
-    models += [renderer.render_forest(key, name) for key, name in forests.items()]
-    called = [parts.calls[key].model_name for key in forests]
+    models += [renderer.render_made(key, name) for key, name in made.items()]
+    called = [call.model_name for call in parts.calls.values() if call.stacked]
     ensemble = renderer.render_ensemble()
     if reads.front is None:
         models.append(GeneratedModel(None, ensemble))
     elif not parts.calls:
         models.append(renderer.render_front(reads.front, "", pb.ModelConfig()))
     else:
-        inner = choose_free_name(_INNER, {*_list_step_names(parts), *forests.values()})
+        inner = choose_free_name(_INNER, {*_list_step_names(parts), *made.values()})
         called.append(inner)
         models.append(GeneratedModel(inner, ensemble))
         models.append(renderer.render_front(reads.front, inner, ensemble))
@@ -91,26 +96,27 @@ def _list_step_names(parts: Parts) -> set[str]:
     return {*parts.steps, *(step.name for step in parts.placement.steps)}
 
 
-def _name_forests(parts: Parts) -> dict[str, str]:
-    """A call of a forest -> the generated step that makes it."""
+def _name_made(parts: Parts) -> dict[str, str]:
+    """A call of a forest, or in the place of an operator -> the generated step that makes it."""
     taken = _list_step_names(parts)
     names: dict[str, str] = {}
     for key, call in parts.calls.items():
-        if call.stacked:
-            names[key] = choose_free_name(_FOREST, taken)
+        wanted = call.program.kind if call.program is not None else _FOREST
+        if call.stacked or call.program is not None:
+            names[key] = choose_free_name(wanted, taken)
             taken.add(names[key])
     return names
 
 
 @dataclass(frozen=True)
 class _Renderer:
-    """names: of tensors in the ensemble. forests: calls of forests -> the steps that make them."""
+    """names: of tensors in the ensemble. made: calls -> the generated steps that make them."""
 
     parts: Parts
     reads: Reads
     ordering: Ordering
     names: Mapping[Tensor, str]
-    forests: Mapping[str, str]
+    made: Mapping[str, str]
     triton_name: Callable[[str], str]
 
     # -- the ensemble
@@ -133,7 +139,7 @@ class _Renderer:
         return message
 
     def _render_call(self, key: str, asked: list[Tensor]) -> pb.ModelEnsembling.Step:
-        model = self.forests.get(key, self.parts.calls[key].model_name)
+        model = self.made.get(key, self.parts.calls[key].model_name)
         inputs = {own: self.names[tensor] for own, tensor in self.reads.calls[key].items()}
         if key in self.ordering.waits:
             inputs[self._choose_after(key)] = self.names[self.ordering.waits[key]]
@@ -165,7 +171,7 @@ class _Renderer:
                 self._choose_after(key), self.reads.specs[tensor]
             )
             for key, tensor in self.ordering.waits.items()
-            if key in self.parts.calls
+            if key in self.parts.calls and key not in self.made
         }
 
     def _choose_after(self, key: str) -> str:
@@ -195,7 +201,7 @@ class _Renderer:
         calls = {
             call.model_name: {
                 name: self.names[Tensor(FromCall(call.key), name)]
-                for name in self.parts.steps[call.model_name].outputs
+                for name in self.parts.find_config(call.key).outputs
             }
             for call in self.parts.list_calls_up_to(step.level)
         }
@@ -213,7 +219,32 @@ class _Renderer:
             return "answer", ((), outputs)
         return reader, (self.parts.calls[reader].place, outputs)
 
-    def render_forest(self, key: str, name: str) -> GeneratedModel:
+    def render_made(self, key: str, name: str) -> GeneratedModel:
+        """The step that makes this call."""
+        program = self.parts.calls[key].program
+        if program is None:
+            return self._render_forest(key, name)
+        return self._render_operator(key, name, program)
+
+    def _render_operator(self, key: str, name: str, program: Program) -> GeneratedModel:
+        """A step in the place of an operator, each column under its own name."""
+        config = _make_python_config(self.parts.executor)
+        own = self.parts.find_config(key)
+        config.input.extend(own.message.input)
+        config.output.extend(own.message.output)
+        if key in self.ordering.waits:
+            spec = self.reads.specs[self.ordering.waits[key]]
+            config.input.append(_make_input(self._choose_after(key), spec))
+        reads = {
+            column: [each for each in own.inputs if each in (column, *ragged_tensors(column))]
+            for column in program.reads
+        }
+        source = operator_source(
+            self.parts.calls[key].operator, program.kind, reads, program.writes, program.settings
+        )
+        return GeneratedModel(name, config, source, artifact=program.artifact)
+
+    def _render_forest(self, key: str, name: str) -> GeneratedModel:
         """A step that stacks what the forest operator is fed with and calls the forest.
 
         As an ensemble's step the forest, which batches, would be given back without its first

@@ -7,18 +7,21 @@ same evaluation is done with a Source in the place of each column's numbers. The
 every operator that calls a Triton model, the source of each of its columns, and the source of each
 column of the answer: exactly the edges of an ensemble.
 
-Operators fall into four kinds:
+Operators fall into five kinds:
 
 1. those that only choose columns, or pass them on: they disappear;
 2. those that call a Triton model with columns by name: they become steps;
 3. the forest operator, which calls a Triton model with one matrix of all its columns;
-4. all others run Python inside the executor: inline operators.
+4. those that run Python inside the executor, of which it is known what they do (operators.py): a
+   step is generated for each, which is called as a model is;
+5. all others run Python inside the executor: inline operators. Merlin's own code then runs those of
+   the fourth kind as well, since it runs parts of the graph.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ensemble_tools.archive.executor_graph import Column, ExecutorGraph, Node, Operator
@@ -28,6 +31,7 @@ from ensemble_tools.ensembles.operator_kinds import (
     is_foreign,
     list_called_models,
 )
+from ensemble_tools.ensembles.operators import Program, find_program
 from ensemble_tools.ensembles.producers import REQUEST, FromCall, FromInline, FromRequest
 from ensemble_tools.errors import GraphNotExpressible, GraphNotServable
 
@@ -59,6 +63,9 @@ class Call:
 
     key: the model's name, with `/2`, `/3` for further calls of the same model. stacked: the forest
     operator's columns, in the order in which they become the matrix; `sources` is empty then.
+    program: what is called is a generated step, which does that; key and model_name are the step's.
+    above: where inline operators feed it, the keys of all calls that Merlin's own code makes before
+    it, whether it reads of them or not.
     """
 
     key: str
@@ -69,6 +76,8 @@ class Call:
     columns_out: tuple[Column, ...]
     place: Place
     stacked: tuple[Source, ...] = ()
+    program: Program | None = None
+    above: frozenset[str] = frozenset()
 
     @property
     def reads(self) -> tuple[Source, ...]:
@@ -125,15 +134,19 @@ def wire(
     path names the graph in messages. Raises GraphNotServable where the executor would fail, and
     GraphNotExpressible where this evaluation cannot follow it.
     """
-    run = _Evaluation(path)
-    computed = run.evaluate(graph, Flow({name: Source(REQUEST, name) for name in request}), ())
-    answer = {column: source for column, source in computed.items() if column in answered}
-    calls, inlines = _find_needed(run, answer)
+    columns = Flow({name: Source(REQUEST, name) for name in request})
+    for programs in (not graph.outdated, False):  # what an older release does, it alone knows
+        run = _Evaluation(path, programs)
+        computed = run.evaluate(graph, columns, ())
+        answer = {column: source for column, source in computed.items() if column in answered}
+        calls, inlines = _find_needed(run, answer)
+        if not inlines:
+            break
     idle = frozenset(run.calls.keys() - calls)
     if inlines:  # Merlin's own code runs parts of the graph, and makes every call in them
         calls, inlines = {*run.calls}, {*run.inlines}
     return Wiring(
-        tuple(call for key, call in run.calls.items() if key in calls),
+        tuple(run.with_above(call) for key, call in run.calls.items() if key in calls),
         {key: inline for key, inline in run.inlines.items() if key in inlines},
         answer,
         graph.output_node.output,
@@ -163,23 +176,35 @@ def _find_needed(run: _Evaluation, answer: Mapping[str, Source]) -> tuple[set[st
 
 @dataclass
 class _Evaluation:
-    """One evaluation of a graph, and the calls and inline operators that it came to."""
+    """One evaluation of a graph, and the calls and inline operators that it came to.
+
+    programs: whether there are generated steps in the place of operators.
+    """
 
     path: Path
+    programs: bool = True
     calls: dict[str, Call] = field(default_factory=dict)
     inlines: dict[str, Inline] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     nodes: int = 0
     columns: int = 0
+    #: Of each call, and of where the evaluation is: a bit for each call made before, in its order.
+    above: dict[str, int] = field(default_factory=dict)
+    here: int = 0
 
     def evaluate(self, graph: ExecutorGraph, request: Flow, around: Place) -> Flow:
         """What the graph's output node puts out for these columns of a request."""
         outputs: dict[int, Flow] = {}
+        above, made = self.here, dict[int, int]()
         for node in graph.nodes:
+            self.here = above
+            for number in node.upstream:
+                self.here |= made[number]
             self._count(sum(len(outputs[number]) for number in node.upstream))
             place = (*around, node.number)
             reaching = self._merge_upstream(node, outputs, request)
             outputs[node.number] = self._transform(node, reaching, place)
+            made[node.number] = self.here
         last = graph.output_node
         return self._choose(last, [column.name for column in last.output], outputs[last.number])
 
@@ -240,7 +265,11 @@ class _Evaluation:
         # 3. A forest is called with one matrix of all columns, so that their order counts.
         if kind is OperatorKind.FOREST:
             return self._add_forest_call(node, flow, place)
-        # 4. Python inside the executor, a loop over a subgraph as well: known when it runs.
+        # 4. A generated step is called.
+        program = find_program(node) if self.programs else None
+        if program is not None and not (program.reads_all and flow.keys() != {*program.reads}):
+            return self._add_program_call(node, program, flow, place)
+        # 5. Python inside the executor, a loop over a subgraph as well: known when it runs.
         return self._add_inline(node, flow, place)
 
     def _choose(self, node: Node, names: Iterable[str], flow: Flow) -> Flow:
@@ -316,11 +345,36 @@ class _Evaluation:
         before = sum(call.model_name == model_name for call in self.calls.values())
         return f"{model_name}/{before + 1}" if before else model_name
 
+    def with_above(self, call: Call) -> Call:
+        """The call, with those above it where it is fed by inline operators."""
+        if not any(isinstance(source.producer, FromInline) for source in call.reads):
+            return call
+        bits = self.above[call.key]
+        above = frozenset(key for number, key in enumerate(self.calls) if bits >> number & 1)
+        return replace(call, above=above)
+
     def _record_call(self, call: Call) -> Flow:
+        self.above[call.key] = self.here
+        self.here |= 1 << len(self.calls)
         self.calls[call.key] = call
         return Flow(
             {column.name: Source(FromCall(call.key), column.name) for column in call.columns_out}
         )
+
+    def _add_program_call(self, node: Node, program: Program, flow: Flow, place: Place) -> Flow:
+        key = f"{node.operator.label}//{'.'.join(map(str, place))}"  # no model is called so
+        sources = self._choose(node, program.reads, flow)
+        columns = tuple(Column(name, None, False) for name in program.writes)
+        made = self._record_call(
+            Call(key, key, node.operator.label, (), sources, columns, place, program=program)
+        )
+        if not program.keeps_the_rest:
+            return made
+        taken = program.writes.values()
+        rest = {name: source for name, source in flow.items() if name not in taken}
+        reaching = Flow(rest | made)
+        reaching.ordered = flow.ordered
+        return reaching
 
     def _add_inline(self, node: Node, flow: Flow, place: Place) -> Flow:
         key = "/".join(map(str, place))

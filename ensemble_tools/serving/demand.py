@@ -18,7 +18,8 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as pb
 
 from ensemble_tools.archive.files import SHORTAGES
-from ensemble_tools.archive.model_config import instance_count, served_versions
+from ensemble_tools.archive.model_config import backend_name, instance_count, served_versions
+from ensemble_tools.archive.source_model import EXECUTOR_PLATFORM
 from ensemble_tools.serving.serving_plan import PublishedModel, ServingPlan
 
 #: Entries of one plan that are looked at; a SavedModel or an NVTabular workflow has some hundred.
@@ -32,15 +33,7 @@ EXECUTOR = "executor"
 #: Kinds that are Python programs in processes of their own, whatever the machine's backends are.
 PYTHON_KINDS = frozenset({PYTHON, GENERATED, COMPILED, WORKFLOW, EXECUTOR})
 
-_PLATFORMS = {
-    "pytorch_libtorch": "pytorch",
-    "onnxruntime_onnx": "onnxruntime",
-    "tensorrt_plan": "tensorrt",
-    "tensorflow_savedmodel": "tensorflow",
-    "tensorflow_graphdef": "tensorflow",
-    "ensemble": ENSEMBLE,
-    "merlin_executor": EXECUTOR,
-}
+_PLATFORMS = {"ensemble": ENSEMBLE, EXECUTOR_PLATFORM: EXECUTOR}
 _GPU, _CPU = pb.ModelInstanceGroup.KIND_GPU, pb.ModelInstanceGroup.KIND_CPU
 
 
@@ -81,25 +74,32 @@ def measure_demand(plan: ServingPlan) -> Demand:
     for model in plan.models:
         config = _parse_config(model.config_text)
         kind = _find_kind(model, config)
-        sizes: dict[str, int] = {}
         instances = instance_count(config)
         digest.update(f"\n{model.source_name}\0{kind}\0{instances}".encode(errors="replace"))
-        for name, target in model.links:
-            for path, size in _walk_files(target, name, budget):
-                version = path.partition("/")[0]
-                sizes[version] = sizes.get(version, 0) + size
-                digest.update(f"\n{path}\0{size}".encode(errors="replace"))
-        versions = {int(name): size for name, size in sizes.items() if _is_version(name)}
+        for step in model.steps:
+            digest.update(f"\n{step.source_name}".encode(errors="replace"))
+        versions = _sum_versions(model, budget, digest)
         instances *= max(1, served_versions(config, versions))
-        largest = max(versions.values(), default=0)
+        largest = max(versions.values(), default=0) + sum(
+            max(_sum_versions(step, budget, digest).values(), default=0) for step in model.steps
+        )
         models.append(
             ModelDemand(model.triton_name, kind, instances, largest, _find_gpus(kind, config))
         )
     return Demand(digest.hexdigest(), tuple(models))
 
 
-def _is_version(name: str) -> bool:
-    return name.isascii() and name.isdigit()
+def _sum_versions(
+    model: PublishedModel, budget: Iterator[int], digest: hashlib._Hash
+) -> dict[int, int]:
+    """Bytes by version; names and sizes of all files are told to the digest."""
+    sizes: dict[str, int] = {}
+    for name, target in model.links:
+        for path, size in _walk_files(target, name, budget):
+            top = path.partition("/")[0]
+            sizes[top] = sizes.get(top, 0) + size
+            digest.update(f"\n{path}\0{size}".encode(errors="replace"))
+    return {int(top): size for top, size in sizes.items() if top.isascii() and top.isdigit()}
 
 
 def _parse_config(text: str | None) -> pb.ModelConfig:
@@ -110,11 +110,14 @@ def _parse_config(text: str | None) -> pb.ModelConfig:
 
 
 def _find_kind(model: PublishedModel, config: pb.ModelConfig) -> str:
+    if model.steps:  # beside the one that is no step of ours the others are small
+        kinds = [_find_kind(step, _parse_config(step.config_text)) for step in model.steps]
+        return next((kind for kind in kinds if kind not in PYTHON_KINDS), GENERATED)
     if model.compiled is not None:
         return WORKFLOW if model.compiled.program.kept else COMPILED
     if model.not_compiled:
         return WORKFLOW
-    kind = _PLATFORMS.get(config.platform) or config.backend or PYTHON
+    kind = _PLATFORMS.get(config.platform) or backend_name(config) or PYTHON
     if config.HasField("ensemble_scheduling"):
         return ENSEMBLE
     return GENERATED if kind == PYTHON and model.files and not model.links else kind

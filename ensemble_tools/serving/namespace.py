@@ -4,6 +4,10 @@ The entry model is published under the SageMaker `model_name`, a step `s` of it 
 `<model_name>.<s>`. A dot inside the model name is written `~.`, so that the first dot without a
 tilde always ends the model name: two archives can never meet, and every name can be read back.
 SageMaker's own model names are hashes, which come through unchanged.
+
+tritonserver's Python backend starts a model's process through a shell, with the model's path as it
+is (stub_launcher.cc; seen with 2.36 and 2.51). So each byte of a step's name that a shell might
+read is written `~` and two hexadecimal digits.
 """
 
 from __future__ import annotations
@@ -18,7 +22,11 @@ from ensemble_tools.errors import IllegalName
 _LEGAL_MODEL_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 #: Any file name that UTF-8 messages can bear: steps are never a part of a URL.
 _LEGAL_STEP_NAME = re.compile(r"[^/\0\ud800-\udfff]+")
-_PUBLISHED = re.compile(r"(?P<model>(?:[^.~]|~\.)+)(?:\.(?P<step>.+))?", re.DOTALL)
+_PUBLISHED = re.compile(
+    r"(?P<model>(?:[^.~]|~\.)+)(?:\.(?P<step>(?:[A-Za-z0-9_.-]|~[0-9a-f]{2})+))?"
+)
+_SHELLS = re.compile(rb"[^A-Za-z0-9_.-]")
+_WRITTEN = re.compile(rb"~([0-9a-f]{2})")
 
 #: Longest file name that Linux file systems take, in bytes (NAME_MAX).
 NAME_MAX = 255
@@ -53,7 +61,8 @@ class Namespace:
         """The Triton name of the archive's model `name`; raises IllegalName."""
         if not _LEGAL_STEP_NAME.fullmatch(name):
             raise IllegalName(name, "expected the name of a model directory, in UTF-8")
-        published = f"{self.entry}.{name}"
+        plain = _SHELLS.sub(lambda found: b"~%02x" % found[0][0], name.encode()).decode()
+        published = f"{self.entry}.{plain}"
         _check_length(published, self.model_name)
         return published
 
@@ -66,7 +75,17 @@ def parse_published(published: str) -> tuple[str, str | None]:
     match = _PUBLISHED.fullmatch(published)
     if match is None:
         raise ValueError(f"{published!r} was not published by this container")
-    return match["model"].replace("~.", "."), match["step"]
+    return match["model"].replace("~.", "."), _read_step(match["step"], published)
+
+
+def _read_step(plain: str | None, published: str) -> str | None:
+    if plain is None:
+        return None
+    name = _WRITTEN.sub(lambda found: bytes([int(found[1], 16)]), plain.encode())
+    try:
+        return name.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{published!r} was not published by this container") from error
 
 
 def _check_length(published: str, model_name: str) -> None:

@@ -6,7 +6,8 @@ write `__pycache__` beside what they import, whatever PYTHONDONTWRITEBYTECODE sa
 and 2.51). A model is made whole under a hidden name and then renamed, so tritonserver never sees
 half of one. A compiled workflow's tables are written where they will lie; if its category files
 turn out to be unusable, or a check finds that it is not NVTabular's equal, the workflow is
-published as it was delivered. A check runs the archive's own code, so it comes when nothing else is
+published as it was delivered, and so are the models of a plan that had it as a step of another. A
+check runs the archive's own code, so it comes when nothing else is
 left that could refuse the archive.
 """
 
@@ -24,7 +25,7 @@ from pathlib import Path
 
 from ensemble_tools.archive.source_model import CONFIG_FILE
 from ensemble_tools.errors import PayloadBroken, shortened
-from ensemble_tools.serving.serving_plan import PublishedModel, ServingPlan
+from ensemble_tools.serving.serving_plan import STEPS, PublishedModel, ServingPlan
 from ensemble_tools.steps.sources import SERVED, warm_source
 from ensemble_tools.workflows.program import Plain, Table, program_text
 from ensemble_tools.workflows.tables import TableBroken, TableUnusable, write_tables
@@ -60,6 +61,23 @@ def publish(
     FileExistsError means that a name is in use. Raises PayloadBroken for a category file that
     NVTabular cannot read either.
     """
+    try:
+        return _publish(plan, serving_repository, write, check)
+    except _StepNotCompiled as step:
+        models = tuple(
+            replace(model, compiled=None, not_compiled=step.why)
+            if model.triton_name == step.triton_name
+            else model
+            for model in plan.apart
+        )
+        why = (f"the step {step.source_name} is NVTabular itself",)
+        apart = replace(plan, models=models, apart=(), not_joined=why)
+        return _publish(apart, serving_repository, write, check)
+
+
+def _publish(
+    plan: ServingPlan, serving_repository: Path, write: TableWriter, check: WorkflowCheck | None
+) -> ServingPlan:
     staging = Path(tempfile.mkdtemp(prefix=_STAGING_PREFIX, dir=serving_repository))
     published: list[Path] = []
     try:
@@ -83,7 +101,7 @@ def publish(
 
 def retract(plan: ServingPlan, serving_repository: Path) -> None:
     """Remove the plan's model directories; those already gone are no error. Blocking."""
-    for model in plan.models:
+    for model in (*plan.models, *plan.apart):
         shutil.rmtree(serving_repository / model.triton_name, ignore_errors=True)
 
 
@@ -96,6 +114,11 @@ def _write_whole(model: PublishedModel, directory: Path, write: TableWriter) -> 
     _write_overlay(model, directory)
     model = put_compiled(model, directory, write)
     _put_in_front(model, directory)
+    for step in model.steps:
+        place = directory / STEPS / step.triton_name
+        written = _write_whole(step, place, write)
+        if written.compiled is None and step.compiled is not None:
+            raise _StepNotCompiled(written, written.not_compiled)
     return model
 
 
@@ -108,7 +131,18 @@ def _put_in_front(model: PublishedModel, directory: Path) -> None:
         _put(directory / model.warm, warm_source())
 
 
+class _StepNotCompiled(Exception):
+    """A workflow is NVTabular's, which is not imported where another model's steps are run."""
+
+    def __init__(self, step: PublishedModel, why: str) -> None:
+        self.triton_name, self.source_name, self.why = step.triton_name, step.source_name, why
+
+
 def _check(model: PublishedModel, directory: Path, check: WorkflowCheck | None) -> PublishedModel:
+    for step in model.steps:
+        place = directory / STEPS / step.triton_name
+        if check is not None and step.compiled is not None and (why := check(step, place)):
+            raise _StepNotCompiled(step, why)
     reason = check(model, directory) if check is not None and model.compiled is not None else ""
     if not reason:
         return model
@@ -173,7 +207,7 @@ def _put(path: Path, text: str) -> None:
 
 
 def _write_overlay(model: PublishedModel, directory: Path) -> None:
-    directory.mkdir()
+    directory.mkdir(parents=True)
     if model.config_text is not None:
         (directory / CONFIG_FILE).write_text(model.config_text, encoding="utf-8")
     for name, target in model.links:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ensemble_tools.archive.config_files import check_names
-from ensemble_tools.archive.model_config import EnsembleStep, ModelConfig
+from ensemble_tools.archive.model_config import EnsembleStep, ModelConfig, backend_name
 from ensemble_tools.archive.source_model import SourceModel
 from ensemble_tools.archive.workflow_files import WorkflowFiles
 from ensemble_tools.errors import (
@@ -23,14 +23,6 @@ from ensemble_tools.errors import (
 )
 from ensemble_tools.serving.setting_names import SettingNames
 
-#: Platform (the older word) -> backend, as Triton's model_config_utils derives it.
-_PLATFORM_BACKENDS = {
-    "pytorch_libtorch": "pytorch",
-    "onnxruntime_onnx": "onnxruntime",
-    "tensorrt_plan": "tensorrt",
-    "tensorflow_savedmodel": "tensorflow",
-    "tensorflow_graphdef": "tensorflow",
-}
 #: Backend -> the file that it loads from a version directory, unless default_model_filename is set.
 _PAYLOADS = {
     "python": ("model.py",),
@@ -198,7 +190,7 @@ def _find_expected_payload(config: ModelConfig | None) -> tuple[str, ...]:
         return (name, f"{name}/")
     if config.message.cc_model_filenames:
         return ()
-    return _PAYLOADS.get(config.backend or _PLATFORM_BACKENDS.get(config.platform, ""), ())
+    return _PAYLOADS.get(backend_name(config.message), ())
 
 
 def check_ensemble(model: SourceModel) -> None:

@@ -9,6 +9,9 @@ from pathlib import Path
 
 from ensemble_tools.workflows.program import Program
 
+#: Where a model has the directories of its own steps.
+STEPS = "1/steps"
+
 
 class Form(Enum):
     """How a model is served."""
@@ -56,7 +59,8 @@ class PublishedModel:
     workflow is published as delivered, empty for other models. generated: whether its process runs
     a step of ours alone, no code of the archive's that may want a word at its end. warm: where its
     file is, such as `1/model.py`, if that is Merlin's or ours and needs NVTabular, so that a child
-    of a warm interpreter may run it; else empty.
+    of a warm interpreter may run it; else empty. steps: models that it runs itself, whose
+    directories lie in its own (STEPS); tritonserver does not know them.
     """
 
     triton_name: str
@@ -69,6 +73,7 @@ class PublishedModel:
     not_compiled: str = ""
     generated: bool = False
     warm: str = ""
+    steps: tuple[PublishedModel, ...] = ()
 
     @property
     def finalizes(self) -> bool:
@@ -84,7 +89,9 @@ class ServingPlan:
     loaded; tritonserver loads an ensemble's steps with it, but knows nothing of such calls.
     reasons: why the forms that come before this one were not taken, a sentence for each place.
     notes are sentences for people: what was left out and why. doubts are sentences about what was
-    passed on without being understood, for the message of a load that then fails.
+    passed on without being understood, for the message of a load that then fails. apart: the models
+    as they are where none may run others as steps of its own; empty where none does. not_joined:
+    why an ensemble's steps are processes of their own where they might be one; a sentence for each.
     """
 
     model_name: str
@@ -95,6 +102,13 @@ class ServingPlan:
     reasons: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
+    apart: tuple[PublishedModel, ...] = ()
+    not_joined: tuple[str, ...] = ()
+
+    @property
+    def everything(self) -> tuple[PublishedModel, ...]:
+        """The models, each after the steps that it runs itself."""
+        return tuple(one for model in self.models for one in (*model.steps, model))
 
     @property
     def triton_names(self) -> tuple[str, ...]:
@@ -104,19 +118,19 @@ class ServingPlan:
     @property
     def source_names(self) -> Mapping[str, str]:
         """Triton name -> the model's name in the archive, for messages."""
-        return {model.triton_name: model.source_name for model in self.models}
+        return {model.triton_name: model.source_name for model in self.everything}
 
     @property
     def compiled(self) -> int:
         """How many of its models are compiled workflows."""
-        return sum(model.compiled is not None for model in self.models)
+        return sum(model.compiled is not None for model in self.everything)
 
     @property
     def not_compiled(self) -> tuple[str, ...]:
         """Why NVTabular itself serves a workflow; a sentence for each."""
         return tuple(
             f"{model.source_name}: {model.not_compiled}"
-            for model in self.models
+            for model in self.everything
             if model.not_compiled
         )
 
@@ -125,7 +139,7 @@ class ServingPlan:
         """Which operators of compiled workflows NVTabular runs, and why; a sentence for each."""
         return tuple(
             f"{model.source_name}: {kept.reason}"
-            for model in self.models
+            for model in self.everything
             if model.compiled is not None
             for kept in model.compiled.program.kept
         )

@@ -7,11 +7,15 @@ that runs Merlin's operators: no code of the archive's but what its pickles hold
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import PurePosixPath
 
 from ensemble_tools.archive.executor_template import is_workflow_model
 from ensemble_tools.archive.repository import ModelRepository
-from ensemble_tools.archive.source_model import SourceModel
+from ensemble_tools.archive.source_model import GRAPH_FILE, SourceModel
 from ensemble_tools.serving.serving_plan import PublishedModel, ServingPlan
+
+#: What lies beside a generated step that runs Merlin's graph.
+_GRAPH = f"1/{PurePosixPath(GRAPH_FILE).parts[0]}"
 
 
 def warm_plan(plan: ServingPlan, repository: ModelRepository) -> ServingPlan:
@@ -24,7 +28,7 @@ def warm_plan(plan: ServingPlan, repository: ModelRepository) -> ServingPlan:
 
 
 def _find_place(model: PublishedModel, source: SourceModel | None) -> str:
-    if model.generated and model.links:  # with Merlin's graph beside it
+    if model.generated and _GRAPH in dict(model.links):
         return next((name for name, _ in model.files), "")
     if source is None or source.workflow is None or len(source.versions) != 1:
         return ""

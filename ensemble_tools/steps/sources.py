@@ -6,18 +6,23 @@ stands at its end, as literals that a person can read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pprint import pformat
 
 _FILLED_IN = "# --- what this model does\n"
 _CONVERSIONS = "# --- conversions\n"
+_LIBRARY = 'LIBRARY = "nvtabular"\n'
 _WIDTH = 100
+#: Operators that need a library; the others need numpy alone, and are in one template.
+_OWN_TEMPLATES = {"search", "recommend"}
 #: What warm_source's file calls the model's own.
 SERVED = "served_model.py"
 
 #: A conversion as the templates read it: kind, columns, reads, writes, dtype, shape, why.
 ConversionRow = Mapping[str, object]
+#: A step as joined_model.py reads it: name, program, folder, version, config, reads, writes.
+StepRow = Mapping[str, object]
 
 
 def convert_source(conversions: list[ConversionRow]) -> str:
@@ -85,9 +90,36 @@ def merlin_source(
     )
 
 
-def warm_source() -> str:
-    """The file in front of one that is then called SERVED."""
-    return _template("warm")
+def operator_source(
+    operator: str,
+    kind: str,
+    reads: Mapping[str, Sequence[str]],
+    writes: Mapping[str, str],
+    settings: Mapping[str, object],
+) -> str:
+    """The step in the place of an operator without a model. operator: its name, for messages.
+
+    kind: what it does. reads: column -> its tensors. writes: column that is put out -> the one that
+    it is made of.
+    """
+    constants = {
+        "OPERATOR": operator,
+        "READS": dict(reads),
+        "WRITES": dict(writes),
+        "SETTINGS": dict(settings),
+    }
+    template = kind if kind in _OWN_TEMPLATES else "operator"
+    return _fill_in(_template(template), {"KIND": kind, **constants})
+
+
+def warm_source(library: str = "nvtabular") -> str:
+    """The file in front of one that is then called SERVED; library: what that one needs."""
+    return _template("warm").replace(_LIBRARY, f"LIBRARY = {library!r}\n")
+
+
+def joined_source(steps: Sequence[StepRow], answer: Sequence[str]) -> str:
+    """The model that runs others as its steps. answer: the tensors of the ensemble to answer."""
+    return _fill_in(_template("joined"), {"STEPS": [*steps], "ANSWER": [*answer]})
 
 
 def _template(name: str) -> str:

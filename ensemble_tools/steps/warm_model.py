@@ -1,12 +1,13 @@
-"""Stands in front of a model that Merlin or NVTabular runs, which is in served_model.py beside it.
+"""Stands in front of a model that needs a large library, which is in served_model.py beside it.
 
-Generated: a child of a warm interpreter runs the model, which has imported NVTabular already, and
+Generated: a child of a warm interpreter runs the model, which has imported LIBRARY already, and
 this process needs numpy alone. Where there are none it is run here.
 """
 
 import os
 import sys
 
+LIBRARY = "nvtabular"
 INTERPRETERS = os.environ.get("MERLIN_WARM_INTERPRETERS")
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 
@@ -17,7 +18,7 @@ if INTERPRETERS:
     class TritonPythonModel(Front):
         """One instance."""
 
-        library, module = "nvtabular", "served_model"
+        library, module = LIBRARY, "served_model"
         program = os.path.join(FOLDER, "served_model.py")
 
 else:

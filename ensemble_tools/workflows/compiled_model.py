@@ -9,7 +9,7 @@ from compiled_workflow.columns import RequestError
 from compiled_workflow.program import LoadedProgram
 
 #: tritonserver 2.51 dies when a step of an ensemble errs while it still starts the others.
-#: NVTabular takes as long as this before it errs.
+#: NVTabular takes as long as this before it errs. A joined step (joined_model.py) is none of these.
 _BEFORE_AN_ERROR_S = 0.01
 
 
@@ -18,6 +18,7 @@ class TritonPythonModel:
 
     def initialize(self, args):
         version = Path(__file__).parent
+        self._before_an_error_s = 0.0 if "joined" in args else _BEFORE_AN_ERROR_S
         self._program = LoadedProgram(version / "tables")
         self._tensors = self._program.tensors
 
@@ -35,10 +36,10 @@ class TritonPythonModel:
                 [pb_utils.Tensor(name, np.ascontiguousarray(a)) for name, a in answer.items()]
             )
         except RequestError as error:
-            time.sleep(_BEFORE_AN_ERROR_S)
+            time.sleep(self._before_an_error_s)
             return pb_utils.InferenceResponse(error=callers_fault(error))
         except Exception as error:
-            time.sleep(_BEFORE_AN_ERROR_S)
+            time.sleep(self._before_an_error_s)
             message = f"{type(error).__name__}: {error}"
             return pb_utils.InferenceResponse(error=pb_utils.TritonError(message))
 

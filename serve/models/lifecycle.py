@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,7 @@ from ensemble_tools import (
     Limits,
     ModelRepository,
     Namespace,
+    Predictor,
     Rewrite,
     ServingPlan,
     SettingNames,
@@ -24,6 +25,7 @@ from ensemble_tools import (
     WorkflowCheck,
     compile_plan,
     count_requests_at_once,
+    join_plan,
     plan,
     publish,
     read_executor_graph,
@@ -76,10 +78,10 @@ class LifecycleSettings:
     models may take. nvtabular: tells the version that the models' Python has, empty for none.
     compile: what becomes of workflows. write_tables: how a compiled one's tables are written.
     check: begins the check of a load's compiled workflows, None for one that cannot be made; it is
-    asked when tritonserver is live. warm: whether there are warm interpreters. limits: what configs
-    may ask for. gpus: how many the machine has. root_setting: what sets the model root, as a
-    message names it. names: what messages about archives call the settings. thread_s: how long a
-    thread whose load is given up is waited for.
+    asked when tritonserver is live. warm: whether there are warm interpreters. predictors: what
+    their children run for a backend. limits: what configs may ask for. gpus: how many the machine
+    has. root_setting: what sets the model root, as a message names it. names: what messages about
+    archives call the settings. thread_s: how long a thread whose load is given up is waited for.
     """
 
     model_root: Path
@@ -94,6 +96,7 @@ class LifecycleSettings:
     write_tables: TableWriter = write_tables
     check: Callable[[], WorkflowCheck | None] | None = None
     warm: bool = False
+    predictors: Callable[[], Mapping[str, Predictor]] = dict
     limits: Limits = field(default_factory=Limits)
     gpus: int = 0
     root_setting: str = ""
@@ -187,13 +190,20 @@ class Lifecycle:
             with record.stage("room"):
                 admitting = self._find_room(serving_plan)
                 room = await limit.bound(admitting, f"finding room for the model {name}")
-            undo.push(room.failed)
+            rooms = [room]
+            undo.push(lambda *raised: rooms[-1].failed(*raised))
 
             if settings.check is not None and serving_plan.compiled:
                 await self._until_live(limit)
             undo.push_async_callback(self._retract, serving_plan)
             with record.stage("publish"):
-                serving_plan = await self._in_thread(self._publish, serving_plan, record)
+                planned = serving_plan
+                serving_plan = await self._in_thread(self._publish, planned, record)
+            if serving_plan.compiled < planned.compiled:  # NVTabular takes more
+                rooms[-1].give_back()
+                with record.stage("room"):
+                    admitting = self._find_room(serving_plan)
+                    rooms.append(await limit.bound(admitting, f"finding room for the model {name}"))
 
             await self._until_live(limit)
             undo.push_async_callback(self._undo_load, serving_plan)
@@ -204,7 +214,7 @@ class Lifecycle:
             self._telemetry.begin_model(record)
             self._registry.finish_load(model, serving_plan, stubs, places or _UNORDERED, archive)
             undo.pop_all()  # the load is complete: nothing is undone from here on
-            room.taken()
+            rooms[-1].taken()
         _log_event("model loaded", model, started, **_facts(serving_plan))
         return serving_plan
 
@@ -287,7 +297,11 @@ class Lifecycle:
             )
             if settings.compile is Compile.AUTO:
                 serving_plan = compile_plan(serving_plan, repository)
-            return warm_plan(serving_plan, repository) if settings.warm else serving_plan
+            if settings.warm:
+                serving_plan = warm_plan(serving_plan, repository)
+                if settings.strict and settings.rewrite is Rewrite.AUTO:
+                    serving_plan = join_plan(serving_plan, settings.predictors())
+            return serving_plan
 
     def _publish(self, serving_plan: ServingPlan, record: LoadRecord) -> ServingPlan:
         settings = self._settings
@@ -356,12 +370,15 @@ def _namespace(name: str) -> Namespace:
 def _facts(serving_plan: ServingPlan) -> dict[str, object]:
     """What the log says of a load: the form, and what became of workflows if there are any."""
     facts: dict[str, object] = {"form": serving_plan.form.value}
+    if joined := sum(len(model.steps) for model in serving_plan.models):
+        facts["in_one_process"] = f"{joined} steps"
     workflows = serving_plan.compiled + len(serving_plan.not_compiled)
     if workflows:
         facts["compiled"] = f"{serving_plan.compiled} of {workflows} workflows"
     for key, sentences in (
         ("kept", serving_plan.kept),
         ("not_compiled", serving_plan.not_compiled),
+        ("not_in_one_process", serving_plan.not_joined),
     ):
         if sentences:
             facts[key] = "; ".join(sentences)

@@ -8,7 +8,8 @@ command names our serving repository. A process that ends while it is read holds
 Memory is what no file stands behind (RssAnon), with the region, which tritonserver allocates whole
 (seen: 16 MiB each on 2.51). Libraries are shared by all models and can be read again. A forked
 process counts what it has more than the interpreter that it was forked from, and what it was seen
-to change of that: asking the kernel for the pages that are its own takes 4 ms for each.
+to change of that: asking the kernel for the pages that are its own takes 4 ms for each. What it
+shares with its stub, large requests and answers, is its own.
 """
 
 from __future__ import annotations
@@ -158,22 +159,26 @@ def _sum_forked(proc: str, family: Iterable[_Process], inherited: int) -> Held:
     """A forked process's own and that of all below it; its stub is counted for itself."""
     held = Held()
     for process in family:
-        own = _own(proc, process)
+        own = _own(proc, process, with_shared=True)
         memory = max(own.memory - inherited, 0) + min(inherited, _CHANGED)
         peak = max(own.peak - inherited, 0) + min(inherited, _CHANGED)
         held += Held(memory, peak, tasks=own.tasks)
     return held
 
 
-def _own(proc: str, process: _Process) -> Held:
-    """One process; its peak is that of its resident memory, less the files in it now."""
+def _own(proc: str, process: _Process, *, with_shared: bool = False) -> Held:
+    """One process; its peak is that of its resident memory, less the files in it now.
+
+    with_shared: memory that it shares with a process that it was forked for counts as its own.
+    """
     rows = {}
     for row in _read(f"{proc}/{process.pid}/status").splitlines():
         name, _, value = row.partition(b":")
         if name in (b"RssAnon", b"RssFile", b"RssShmem", b"VmHWM"):
             rows[name] = int(value.split()[0]) << 10
-    memory = rows.get(b"RssAnon", 0)
-    files = rows.get(b"RssFile", 0) + rows.get(b"RssShmem", 0)
+    shared = rows.get(b"RssShmem", 0)
+    memory = rows.get(b"RssAnon", 0) + (shared if with_shared else 0)
+    files = rows.get(b"RssFile", 0) + (0 if with_shared else shared)
     return Held(memory, max(memory, rows.get(b"VmHWM", 0) - files), tasks=process.tasks)
 
 

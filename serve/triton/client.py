@@ -8,8 +8,6 @@ which stand still for as long as the load takes (docs/decisions/0002).
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
@@ -86,25 +84,12 @@ class TritonClient(ModelControl):
         self._suspects.hash_later = self._hash_later
         self._hashing: asyncio.Task[None] | None = None
         headers = access.grpc_headers if access else {}
-        #: As learn_version heard it; empty before.
-        self.version = ""
         super().__init__(f"{host}:{grpc_port}", headers, self._is_gone, connect)
 
     async def close(self) -> None:
         """Close every connection."""
         self._http.close()
         await super().close()
-
-    # -- what it is
-
-    async def learn_version(self) -> None:
-        """Ask for its version, once it answers; never raises."""
-        if self.version:
-            return
-        with contextlib.suppress(ConnectionFailed, AnswerLate, asyncio.TimeoutError, ValueError):
-            asked = self._http.request(b"GET", b"/v2", [], timeout_s=HEALTH_TIMEOUT_S)
-            said = json.loads(b"".join((await within(asked, HEALTH_TIMEOUT_S)).body))
-            self.version = str(said.get("version", "")) if isinstance(said, dict) else ""
 
     # -- health
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import suppress
 
 import grpc
 from tritonclient.grpc import aio as triton_grpc
@@ -23,9 +25,13 @@ INDEX_TIMEOUT_S = 10.0
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.002, 0.1
 #: A model whose stub died may say UNLOADING for ever (below); after this it counts as gone. Where
 #: its other instances do end (2.36), that takes 1 to 2 s, and gives back memory for a new load.
-_LOST_UNLOAD_S = 3.0
+LOST_UNLOAD_S = 3.0
 #: After this an ensemble that still says UNLOADING holds a request that tritonserver lost.
 _LEAKED_UNLOAD_S = 10.0
+#: How long tritonserver may take to say its version; it takes a millisecond.
+_VERSION_S = 1.0
+#: The last version that starts dead stubs again, which is 24.05's, and how versions begin.
+_LAST_RESTARTING, _RELEASE = (2, 46), re.compile(r"(\d{1,4})\.(\d{1,4})")
 #: Between two looks at whether there is one again.
 _LIVE_LOOK_S = 0.05
 
@@ -72,6 +78,8 @@ class ModelControl:
         self._address, self._access = address, access
         self._nobody_listens, self._connect = is_gone, connect
         self._grpc: triton_grpc.InferenceServerClient | None = None
+        #: As learn_version heard it; empty before.
+        self.version = ""
 
     @property
     def _control(self) -> triton_grpc.InferenceServerClient:
@@ -85,6 +93,22 @@ class ModelControl:
         if self._grpc is not None:
             await self._grpc.close()
             self._grpc = None
+
+    async def learn_version(self) -> None:
+        """Ask tritonserver for its version, once it answers; never raises."""
+        if self.version:
+            return
+        with suppress(InferenceServerException, grpc.aio.UsageError, asyncio.TimeoutError):
+            asked = self._control.get_server_metadata(
+                headers=self._access, client_timeout=_VERSION_S
+            )
+            self.version = str((await within(asked, _VERSION_S)).version)
+
+    @property
+    def restarts_stubs(self) -> bool:
+        """Whether tritonserver starts dead stubs again by itself, as far as is known."""
+        number = _RELEASE.match(self.version)
+        return number is None or (int(number[1]), int(number[2])) <= _LAST_RESTARTING
 
     async def load(self, plan: ServingPlan, deadline: Deadline) -> None:
         """Load what is called by name, then the entry model; with an ensemble come its steps.
@@ -110,7 +134,12 @@ class ModelControl:
             raise TritonUnavailable("the connection is closed") from error
 
     async def unload(
-        self, plan: ServingPlan, deadline: Deadline, *, lost: Collection[str] = ()
+        self,
+        plan: ServingPlan,
+        deadline: Deadline,
+        *,
+        lost: Collection[str] = (),
+        lost_s: float = LOST_UNLOAD_S,
     ) -> None:
         """Unload every Triton model of the plan; returns when they are gone.
 
@@ -122,6 +151,7 @@ class ModelControl:
         ever. They can be loaded again in that state; their regions of shared memory stay until
         tritonserver ends, and the stubs of their other instances until somebody ends those. The
         other models are waited for. It is looked at again and again: more may come meanwhile.
+        lost_s: how long they may take before they count as gone.
 
         Nor does any version up to 2.6x release an ensemble's request when a step erred while
         another one ran. An ensemble has nothing of its own to give back, so one that says UNLOADING
@@ -132,18 +162,20 @@ class ModelControl:
         """
         try:
             await deadline.bound(
-                self._unload_from_any(plan, lost), f"unloading the model {plan.model_name}"
+                self._unload_from_any(plan, lost, lost_s), f"unloading the model {plan.model_name}"
             )
         except InferenceServerException as error:
             raise TritonUnavailable(without_regions(error.message() or str(error))) from error
         except grpc.aio.UsageError as error:
             raise TritonUnavailable("the connection is closed") from error
 
-    async def _unload_from_any(self, plan: ServingPlan, lost: Collection[str]) -> None:
+    async def _unload_from_any(
+        self, plan: ServingPlan, lost: Collection[str], lost_s: float
+    ) -> None:
         """Unload from the tritonserver that is there, if there is one, also from a new one."""
         while True:
             try:
-                return await self._unload(plan, lost)
+                return await self._unload(plan, lost, lost_s)
             except InferenceServerException as error:
                 if error.status() not in _UNREACHABLE:
                     raise
@@ -151,7 +183,7 @@ class ModelControl:
                 return None
             await asyncio.sleep(_LIVE_LOOK_S)
 
-    async def _unload(self, plan: ServingPlan, lost: Collection[str]) -> None:
+    async def _unload(self, plan: ServingPlan, lost: Collection[str], lost_s: float) -> None:
         await self._ask_to_unload(plan.entry)
         pause, started = _FIRST_LOOK_S, time.monotonic()
         ensembles = _ensembles(plan)
@@ -159,7 +191,7 @@ class ModelControl:
             waited = time.monotonic() - started
             stuck = {*lost, plan.entry, *ensembles} if lost else set()
             unloading = "READY" not in held.values()
-            if unloading and held.keys() <= stuck and waited > _LOST_UNLOAD_S:
+            if unloading and held.keys() <= stuck and waited > lost_s:
                 return
             if unloading and ensembles & held.keys() and waited > _LEAKED_UNLOAD_S:
                 why = "met a dead stub" if stuck else "erred in a step beside another one"

@@ -53,8 +53,13 @@ class Stub:
 
     @property
     def runs_python_file(self) -> bool:
-        """Whether it runs a model.py; that of a stand-in backend is given the model's own file."""
-        return self.command.split("\0")[1].endswith(".py")
+        """Whether it runs a model.py.
+
+        That of a stand-in backend is given the model's own file; where the config names none, a
+        model.py that is not there.
+        """
+        file = self.command.split("\0")[1]
+        return file.endswith(".py") and os.path.exists(file)
 
 
 @dataclass(frozen=True)

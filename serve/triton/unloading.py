@@ -26,6 +26,7 @@ from serve.deadline import Deadline, within
 from serve.errors import ServeError, TritonTimeout
 from serve.threads import in_daemon_thread
 from serve.triton.client import TritonClient
+from serve.triton.control import LOST_UNLOAD_S
 from serve.triton.loading import Loading
 from serve.triton.stubs import Stub, find_stubs, has_threads, kill_stubs
 
@@ -90,16 +91,23 @@ class Unloading:
         Raises TritonTimeout when tritonserver holds them although it works, or TritonUnavailable.
         """
         left = set(lost)  # UNLOADING for ever, once their stubs are dead
+        # Those without stubs have nothing to give back, unless tritonserver starts them anew.
+        lost_s = LOST_UNLOAD_S
+        if lost and not {*lost} & {*with_stubs}:
+            await self._triton.learn_version()
+            lost_s = LOST_UNLOAD_S if self._triton.restarts_stubs else 0.0
         watching = asyncio.ensure_future(self._watch_for_deaths(plan, {*with_stubs} - left, left))
         try:
-            await self._unload(plan, deadline, left)
+            await self._unload(plan, deadline, left, lost_s)
         finally:
             watching.cancel()
             self._loading.given_up.pop(plan.model_name, None)
 
-    async def _unload(self, plan: ServingPlan, deadline: Deadline, left: set[str]) -> None:
+    async def _unload(
+        self, plan: ServingPlan, deadline: Deadline, left: set[str], lost_s: float
+    ) -> None:
         most = _HURRY_S if plan.model_name in self._loading.given_up else _PATIENCE_S
-        if await self._is_gone(plan, min(most, deadline.remaining / 2), left):
+        if await self._is_gone(plan, min(most, deadline.remaining / 2), left, lost_s):
             return
         killed = await self._kill_stubs(plan, left)
         killing = asyncio.ensure_future(self._keep_killing(plan, left))
@@ -113,9 +121,15 @@ class Unloading:
         finally:
             killing.cancel()
 
-    async def _is_gone(self, plan: ServingPlan, timeout_s: float, lost: Collection[str]) -> bool:
+    async def _is_gone(
+        self,
+        plan: ServingPlan,
+        timeout_s: float,
+        lost: Collection[str],
+        lost_s: float = LOST_UNLOAD_S,
+    ) -> bool:
         try:
-            await self._triton.unload(plan, Deadline(timeout_s), lost=lost)
+            await self._triton.unload(plan, Deadline(timeout_s), lost=lost, lost_s=lost_s)
         except TritonTimeout:
             return False
         return True

@@ -20,6 +20,7 @@ from prometheus_client import CollectorRegistry
 from container.settings import settings_table
 from container.telemetry.cloudwatch import make_counters
 from container.telemetry.machine_gauges import MachineGauges
+from container.telemetry.outside import OutsideCounts
 from serve.telemetry.exposition import FAMILIES
 from serve.telemetry.metrics import Metrics
 
@@ -55,7 +56,7 @@ def metrics() -> str:
 def metric_rows() -> list[tuple[str, str, tuple[str, ...], str]]:
     """Every metric of ours: name, kind, labels and meaning, by name."""
     ours = [(it.name, it.kind, it.labels, it.meaning) for it in FAMILIES]
-    machine = MachineGauges(lambda: 0, dict, lambda: 0)
+    machine = MachineGauges(lambda: 0, dict, OutsideCounts(interpreter_starts=lambda: {"torch": 0}))
     machine.refresh()
     events = Metrics().events
     make_counters(events)

@@ -97,9 +97,12 @@ def test_wire_names_stand_in_one_place() -> None:
     assert knowing == {"serve/http/messages.py"}
 
 
-#: What of the libraries may name a setting: commands, whose words people read; a step that runs in
-#: the models' Python, where nobody hands it anything in.
-NAMING = ("ensemble_tools/commands/", "ensemble_tools/steps/merlin_model.py")
+#: What of the libraries may name a setting: commands, whose words people read; steps that run in
+#: the models' Python and need a library there, where nobody hands them anything in.
+NAMING = (
+    "ensemble_tools/commands/",
+    *(f"ensemble_tools/steps/{name}_model.py" for name in ("merlin", "search", "recommend")),
+)
 
 
 def test_libraries_do_not_know_the_environment() -> None:

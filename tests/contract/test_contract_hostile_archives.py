@@ -297,3 +297,28 @@ def test_a_refused_load_runs_nothing(hosting: Container, tmp_path: Path) -> None
     assert "instance_group" in complaint(answer)
     assert not trace.exists()
     assert hosting.snapshot() == before
+
+
+def test_names_that_a_shell_would_read(hosting: Container) -> None:
+    """tritonserver starts a step's process through one; it is no shell that reads the name."""
+    here = Path(os.readlink(f"/proc/{hosting.triton()}/cwd"))
+    names = ("my step", "a&b", "(c)", "it's", "w$(touch armed-by-a-name)", "x; exit 1", "ü")
+    steps = {name: models.adder(2**number) for number, name in enumerate(names)}
+    archive = hosting.model_root / "shell/model"
+    models.write_archive(archive, {**steps, "sum": models.Chain(names)})
+    with asked(hosting), hosting.loaded("shell", archive):
+        assert values(hosting.invoke("shell", infer([1]))) == [128.0]
+        served = [name for name in hosting.published() if name.startswith("shell.")]
+        assert len(served) == len(names)
+        assert all(hosting.stubs(name) for name in served)
+    assert not (here / "armed-by-a-name").exists()
+
+
+def test_a_file_that_a_shell_would_read(hosting: Container) -> None:
+    """It is refused, with the field and the name."""
+    archive = hosting.model_root / "file/model"
+    model = _model(archive, 'default_model_filename: "$(touch armed).py"\n')
+    (model / "1/model.py").rename(model / "1/$(touch armed).py")
+    answer = hosting.load("file", archive)
+    assert answer.status_code == 400
+    assert "`default_model_filename` names '$(touch armed).py'" in complaint(answer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -134,10 +135,11 @@ def test_a_model_that_leaves_takes_its_series_along(container: Container, archiv
 
 
 def test_versions_are_told(container: Container) -> None:
-    """Of the container and of what runs Python models."""
+    """Of the container, of tritonserver and of what runs Python models."""
     (told,) = [dict(labels) for name, labels in scrape(container) if name == "serve_build_info"]
     assert told["version"] == __version__
     assert told["python"].count(".") == 2
+    assert re.fullmatch(r"2\.\d+\.\d+", told["tritonserver"])
     assert told["nvtabular"].startswith("23.")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -37,7 +38,7 @@ def forked(serving: Path, name: str = "") -> list[Process]:
 def interpreters(container: Container) -> list[Process]:
     """Those of the container."""
     ours = container.process.pid
-    found = [it for it in processes() if it.command[2:3] and it.command[2].endswith("start.py")]
+    found = [it for it in processes() if it.command[0] == "merlin-interpreter"]
     return [it for it in found if it.parent == ours]
 
 
@@ -60,16 +61,20 @@ def container(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:
 
 
 def test_a_model_is_forked_and_ends_with_its_unload(container: Container) -> None:
-    """It says whose it is where all see it; its stub has not imported torch."""
+    """It says whose it is where all see it; its stub has not imported torch.
+
+    It runs the compiled workflow, too.
+    """
     with container.loaded("m", DENSE / "repository"):
         assert right(container, "m")
-        (process,) = forked(container.serving, "m.")
+        assert container.published() == {"kept", "m"}
+        (process,) = forked(container.serving, "m/")
         assert process.command[1].endswith("/1")
-        (stub,) = container.stubs("m.1_predictpytorchtriton")
+        (stub,) = container.stubs("m")
         maps = Path(f"/proc/{stub}/maps").read_text()
         assert "libtorch" not in maps
         assert "libtorch" in Path(f"/proc/{process.pid}/maps").read_text()
-    until(lambda: not forked(container.serving, "m."), "it has ended")
+    until(lambda: not forked(container.serving, "m/"), "it has ended")
     assert right(container, "kept")
 
 
@@ -86,10 +91,8 @@ def test_its_memory_is_told_as_its_own(container: Container) -> None:
 
 
 WAYS: dict[str, Callable[[Container], Any]] = {
-    "the forked process": lambda on: kill(forked(on.serving, "m.")),
-    "its stub": lambda on: kill(
-        [it for it in processes() if it.pid in on.stubs("m.1_predictpytorchtriton")]
-    ),
+    "the forked process": lambda on: kill(forked(on.serving, "m/")),
+    "its stub": lambda on: kill([it for it in processes() if it.pid in on.stubs("m")]),
     "tritonserver": lambda on: os.kill(on.triton(), signal.SIGKILL),
 }
 
@@ -98,15 +101,15 @@ WAYS: dict[str, Callable[[Container], Any]] = {
 def test_who_dies_is_healed(way: str, container: Container) -> None:
     """The next request is answered, and nothing of the older ones is left."""
     with container.loaded("m", DENSE / "repository"):
-        (before,) = forked(container.serving, "m.")
+        (before,) = forked(container.serving, "m/")
         WAYS[way](container)
         until(lambda: before not in processes(), "it has ended")
         until(lambda: container.ping() == 200, "tritonserver is there")
         assert right(container, "m")
-        (after,) = forked(container.serving, "m.")
+        (after,) = forked(container.serving, "m/")
         assert after != before
         assert right(container, "kept")
-    until(lambda: not forked(container.serving, "m."), "it has ended")
+    until(lambda: not forked(container.serving, "m/"), "it has ended")
 
 
 def test_an_interpreter_that_dies_costs_its_children_nothing(container: Container) -> None:
@@ -122,8 +125,13 @@ def test_an_interpreter_that_dies_costs_its_children_nothing(container: Containe
         with container.loaded("n", DENSE / "repository"):
             assert right(container, "n")
             assert len(forked(container.serving)) == 3
-        assert len(interpreters(container)) == 1
+        (interpreter,) = interpreters(container)
+        assert interpreter.command[1] == "torch"
     assert "an interpreter died" in container.log
+    page = container.http.get("/metrics").text
+    assert 'serve_interpreter_starts_total{library="torch"} 2.0' in page
+    assert 'serve_interpreter_starts_total{library="nvtabular"} 0.0' in page
+    assert len(re.findall(r"interpreter started library=torch seconds=[0-9.]+", container.log)) == 2
 
 
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGKILL])
@@ -177,3 +185,38 @@ def test_workflows_in_nvtabular(tmp_path: Path) -> None:
             assert len(interpreters(container)) == 2
             refused = container.invoke("m", b'{"inputs": []}')
             assert refused.status_code == 400
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core: one thread in any case")
+def test_a_model_computes_with_one_thread(container: Container, tmp_path: Path) -> None:
+    """Unless there are to be as many as cores."""
+    request = json.loads(REQUEST)
+    for tensor in request["inputs"]:
+        tensor["data"] = (tensor["data"] * 1000)[:4096]
+        tensor["shape"] = [4096]
+    body = json.dumps(request).encode()
+
+    def threads(container: Container) -> int:
+        with container.loaded("counted", DENSE / "repository"):
+            assert container.invoke("counted", body).status_code == 200
+            (process,) = forked(container.serving, "counted/")
+            return len(os.listdir(f"/proc/{process.pid}/task"))
+
+    many = {"SERVE_MODEL_ROOT": str(ROOT / "examples"), "SERVE_INTRA_OP_THREADS": "0"}
+    with running(tmp_path, **many) as other:
+        assert threads(container) < threads(other)
+
+
+def test_where_there_is_no_interpreter_the_stub_runs_it(tmp_path: Path) -> None:
+    """All steps of it, with Triton's own classes."""
+    with running(tmp_path, SERVE_MODEL_ROOT=str(ROOT / "examples")) as container:
+        (container.serving.parent / "warm/torch.sock").unlink()
+        with container.loaded("m", DENSE / "repository"):
+            assert right(container, "m")
+            assert not forked(container.serving)
+            request = json.loads(REQUEST)
+            request["inputs"][0]["data"].append(1)
+            request["inputs"][0]["shape"] = [6]
+            refused = container.invoke("m", json.dumps(request).encode())
+            assert refused.status_code == 400
+            assert "in ensemble 'm', " in refused.text

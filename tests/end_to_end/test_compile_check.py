@@ -61,9 +61,11 @@ def test_a_damaged_table(tmp_path: Path, check: bool) -> None:
         with container.loaded("dense", EXAMPLES / "dense/repository"):
             numbers = _numbers(container.invoke("dense", _read("request.json")))
             assert (numbers == _expected()) == check
-            program = container.serving / STEP / "1/model.py"
-            assert program.is_symlink() == check
-            assert (container.serving / STEP / "1/tables").exists() != check
+            joined = container.serving / "dense/1/steps" / STEP
+            version = (container.serving / STEP if check else joined) / "1"
+            assert (version / "model.py").is_symlink() == check
+            assert (version / "tables").exists() != check
+            assert joined.exists() != check
         reason = "compiled, it differs from NVTabular (usual values, 1 row: tensor 'user_id': 1 of"
         assert (reason in container.log) == check
         container.until_nothing_is_published()
@@ -75,7 +77,7 @@ def test_workflows_that_are_equal(tmp_path: Path) -> None:
     with running(tmp_path, **_settings(True)) as container:
         for name in names:
             with container.loaded(name, EXAMPLES / name / "repository"):
-                (step,) = container.serving.glob(f"{name}.0_*")
+                (step,) = container.serving.glob(f"{name}/1/steps/{name}.0_*")
                 assert not (step / "1/model.py").is_symlink()
         assert container.log.count("a compiled workflow is NVTabular's equal") == len(names)
         assert container.log.count('compiled="1 of 1') == len(names)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.end_to_end.conftest import EXAMPLES, EXPORTS
-from tests.support.container import Container
+from tests.support.container import Container, running
 from tests.support.plain_triton import PlainTriton, plain_triton
 from tests.support.protocol import binary_values, sized, values
 
@@ -54,14 +54,49 @@ def test_offline_numbers(name: str, exports: Container) -> None:
     check_outputs(answer.json()["outputs"], _read(name, "expected.json")["outputs"])
 
 
+def _children(name: str) -> set[str]:
+    return {f"{name}.{path.name}" for path in (EXAMPLES / name / "repository").glob("[0-9]_*")}
+
+
 @pytest.mark.parametrize("name", EXPORTS)
-def test_served_as_an_ensemble(name: str, exports: Container) -> None:
-    """The executor is not run: a Triton ensemble of its children stands in its place."""
-    assert (exports.serving / name / "config.pbtxt").read_text().count("model_name") >= 2
-    assert not exports.stubs(name)
-    steps = {path.name for path in exports.serving.glob(f"{name}.*")}
-    children = {path.name for path in (EXAMPLES / name / "repository").glob("[0-9]_*")}
-    assert steps == {f"{name}.{child}" for child in children}
+def test_served_by_one_process(name: str, exports: Container) -> None:
+    """The executor is not run: its children are, by a child of a warm interpreter."""
+    assert not list(exports.serving.glob(f"{name}.*"))
+    assert {path.name for path in exports.serving.glob(f"{name}/1/steps/*")} == _children(name)
+    assert len(exports.stubs(name)) == 1
+
+
+@pytest.fixture(scope="module")
+def ensembles(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:
+    """All exports, each an ensemble that tritonserver runs, as it is asked for."""
+    directory: Path = tmp_path_factory.mktemp("ensembles")
+    with running(directory, SERVE_MODEL_ROOT=str(EXAMPLES), SERVE_REWRITE="ensemble") as container:
+        for name in EXPORTS:
+            assert container.load(name, EXAMPLES / name / "repository").status_code == 200
+        yield container
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+def test_served_as_an_ensemble(name: str, ensembles: Container) -> None:
+    """tritonserver runs the children, and the numbers are the same."""
+    assert (ensembles.serving / name / "config.pbtxt").read_text().count("model_name") >= 2
+    assert not ensembles.stubs(name)
+    assert {path.name for path in ensembles.serving.glob(f"{name}.*")} == _children(name)
+    answer = ensembles.invoke(name, _read(name, "request.json"))
+    assert answer.status_code == 200, answer.text
+    check_outputs(answer.json()["outputs"], _read(name, "expected.json")["outputs"])
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+def test_the_same_refusals(name: str, exports: Container, ensembles: Container) -> None:
+    """What a step refuses is told in the same words, whoever runs the steps."""
+    request = _read(name, "request.json")
+    longest = max(request["inputs"], key=lambda tensor: len(tensor["data"]))
+    longest["data"].append(longest["data"][-1])
+    longest["shape"][0] += 1
+    joined, apart = (on.invoke(name, request) for on in (exports, ensembles))
+    assert (joined.status_code, joined.text) == (apart.status_code, apart.text)
+    assert joined.status_code == 400
 
 
 def test_no_export_answers_for_another(exports: Container) -> None:

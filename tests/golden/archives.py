@@ -209,6 +209,20 @@ class Graph:
         operator = Operator(class_name, class_name.rpartition(".")[2])
         return self._add(operator, (node,), names, names, output or node.output)
 
+    def operator(
+        self,
+        class_name: str,
+        state: Mapping[str, Any],
+        output: Sequence[Column],
+        first: Node,
+        *others: Node,
+    ) -> Node:
+        """An operator with attributes; the others are dependencies."""
+        names = [spec.name for spec in first.output]
+        added = [spec.name for node in others for spec in node.output]
+        operator = Operator(class_name, class_name.rpartition(".")[2], state=state)
+        return self._add(operator, (first, *others), [*names, *added], names, output, added)
+
     def done(self) -> ExecutorGraph:
         """The graph; its last node is the output node."""
         return ExecutorGraph(tuple(self.nodes))

@@ -109,8 +109,9 @@ class Builder:
             self.add_workflow()
         if self._chance(0.5):
             self.add_predictor()
+        known = self._chance(0.4)
         for _ in range(self.random.choice([0, 0, 0, 1, 1, 1, 2, 2, 3, 3, 4, 8])):
-            self._step()
+            self._step(known)
         if self._chance(0.4):
             self.add_predictor()
         if not self.sources:
@@ -120,23 +121,27 @@ class Builder:
         ensemble = Ensemble(node, columns.schema_of(self.request_cols))
         return Graph(ensemble, tuple(self.request_cols), tuple(self.random_tensors))
 
-    def _step(self) -> None:
+    def _step(self, known: bool) -> None:
+        """known: of operators without a model those alone that need no Merlin."""
         steps = [
             (4, self.add_predictor),
             (3, self.add_workflow),
-            (2, self.add_own_operator),
-            (1, self.add_lambda),
-            (1, self.add_nvtabular_operator),
-            (1, self.add_operator_again),
-            (1, self.add_rename),
             (1, self.add_subset),
-            (1, self.add_metadata),
             (1, self.add_subgraph),
-            (1, self.add_filter),
-            (1, self.add_unroll),
-            (1, self.add_sampling),
+            (3 if known else 1, self.add_filter),
+            (3 if known else 1, self.add_unroll),
+            (3 if known else 1, self.add_sampling),
             (1, self.add_grouping),
         ]
+        if not known:
+            steps += [
+                (2, self.add_own_operator),
+                (1, self.add_lambda),
+                (1, self.add_nvtabular_operator),
+                (1, self.add_operator_again),
+                (1, self.add_rename),
+                (1, self.add_metadata),
+            ]
         weights, choices = zip(*steps, strict=True)
         (step,) = self.random.choices(choices, weights)
         step()

@@ -156,11 +156,31 @@ class Repository:
     def answer(self, model: str, request: Tensors) -> Answer:
         """The model's answer to a request from outside."""
         inputs = [Tensor(name, array) for name, array in request.items()]
+        FAILED.operators.clear()
         response = self.infer(model, inputs, ())
         error = response.error()
         if error is not None:
-            return Answer(None, error.message())
+            return Answer(None, f"in {', '.join(FAILED.operators)}: {error.message()}")
         return Answer({tensor.name(): tensor.as_numpy() for tensor in response.output_tensors()})
+
+
+class Failed(logging.Handler):
+    """Which operators erred: Merlin's executor logs them, the innermost first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.operators: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """By the model that it calls, else by its class."""
+        if not record.exc_info or not isinstance(record.args, tuple) or len(record.args) != 1:
+            return
+        (operator,) = record.args
+        names = [value for key, value in vars(operator).items() if key.endswith("_model_name")]
+        self.operators.append(str(next(iter(names), type(operator).__name__)))
+
+
+FAILED = Failed()
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -245,7 +265,8 @@ def directories(arguments: list[str]) -> Iterator[Path]:
 
 def main(arguments: list[str]) -> int:
     """Answers each case."""
-    logging.disable(logging.CRITICAL)  # Merlin logs each error that it then raises
+    merlins = logging.getLogger("merlin")
+    merlins.handlers, merlins.propagate = [FAILED], False
     for directory in directories(arguments):
         write_answers(directory, answer_case(directory))
         print(directory, flush=True)

@@ -152,6 +152,8 @@ HUNGRY = """
 class TritonPythonModel(Each):
     def initialize(self, args):
         super().initialize(args)
+        with open("/proc/self/oom_score_adj", "w") as first:
+            first.write("1000")  # the kernel is to choose this process, and no neighbour
         self.kept = [bytearray(b"x" * 1048576) for _ in range(int(self.words["mib"]))]
 
     def answer(self, request, values):

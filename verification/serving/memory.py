@@ -12,6 +12,8 @@ from pathlib import Path
 
 _PROCESSES = Path("/proc")
 _STUB = "triton_python_backend_stub"
+#: How the command of a process begins that the container forked for a stub (serve.resources).
+_FORKED = "merlin-model"
 _KIB = 1024
 
 
@@ -29,7 +31,10 @@ class Memory:
 
 
 def measure(serving: Path, triton_names: Collection[str], processes: Path = _PROCESSES) -> Memory:
-    """Of the stubs of these models; those of other backends are in tritonserver's own process."""
+    """Of the stubs of these models, and of what runs a model for its stub.
+
+    Models of other backends are in tritonserver's own process.
+    """
     found = list(_stubs(serving, triton_names, processes))
     shares = [_proportional(entry) for entry in found]
     known = [share for share in shares if share is not None]
@@ -41,11 +46,11 @@ def measure(serving: Path, triton_names: Collection[str], processes: Path = _PRO
 
 
 def _stubs(serving: Path, names: Collection[str], processes: Path) -> Iterator[Path]:
-    """A stub's first argument is the path of the model's file in the serving repository."""
+    """Their first argument is a path of the model's in the serving repository."""
     for entry in processes.glob("[0-9]*"):
         with contextlib.suppress(OSError):
             words = [*(entry / "cmdline").read_text(errors="replace").split("\0"), ""]
-            if words[0].endswith(_STUB) and _model_of(Path(words[1]), serving) in names:
+            if words[0].endswith((_STUB, _FORKED)) and _model_of(Path(words[1]), serving) in names:
                 yield entry
 
 

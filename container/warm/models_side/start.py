@@ -1,4 +1,4 @@
-"""Starts a warm interpreter: python start.py UTILS PADDING MODULE... (warm_interpreter)."""
+"""Starts a warm interpreter: python start.py UTILS READY NAME PADDING MODULE..."""
 
 from warm_interpreter.interpreter import main
 

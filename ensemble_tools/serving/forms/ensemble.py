@@ -14,7 +14,7 @@ from ensemble_tools.ensembles.ensemble_form import EnsembleForm, form_ensemble
 from ensemble_tools.ensembles.operator_kinds import has_foreign_operators
 from ensemble_tools.ensembles.render import GeneratedModel
 from ensemble_tools.ensembles.wiring import Wiring, wire
-from ensemble_tools.errors import GraphNotExpressible
+from ensemble_tools.errors import GraphNotExpressible, PayloadMissing
 from ensemble_tools.serving.children import find_called_by_name, find_child, gather_steps
 from ensemble_tools.serving.forms.overlay import (
     add_input,
@@ -80,7 +80,9 @@ def _form(
         list_answer_columns(executor.config),
         executor.graph_path,
     )
-    called = [find_child(repository, call.model_name) for call in wiring.calls]
+    _check_artifacts(wiring, executor)
+    calls = [call for call in wiring.calls if call.program is None]
+    called = [find_child(repository, call.model_name) for call in calls]
     steps = gather_steps(called, repository.models, repository.calls)
     for step in steps:
         check_servable(step, rules)
@@ -96,6 +98,17 @@ def _form(
     )
     _check_release(form, graph, executor.graph_path, names)
     return form
+
+
+def _check_artifacts(wiring: Wiring, executor: SourceModel) -> None:
+    """Raise PayloadMissing where a file is not there that an operator reads."""
+    assert executor.graph_path is not None
+    for call in wiring.calls:
+        if call.program is not None and call.program.artifact not in {"", *executor.artifacts}:
+            raise PayloadMissing(
+                executor.graph_path.parent / call.program.artifact,
+                f"there is no such file, and {call.operator} reads it; export it again, or add it",
+            )
 
 
 def _name_form(form: EnsembleForm) -> Form:
@@ -160,12 +173,16 @@ def _publish_generated(
     model: GeneratedModel, executor: SourceModel, namespace: Namespace
 ) -> PublishedModel:
     name = namespace.entry if model.name is None else namespace.step(model.name)
-    assert executor.graph_path is not None
+    graph = executor.graph_path
+    assert graph is not None
+    links = _link_beside_program(executor, graph) if model.with_graph else ()
+    if model.artifact:
+        links = ((f"1/{model.artifact}", graph.parent / model.artifact),)
     return PublishedModel(
         name,
         model.name or executor.name,
         print_model_config(model.config),
-        _link_beside_program(executor, executor.graph_path) if model.with_graph else (),
+        links,
         (1,) if model.source is None else (),
         (("1/model.py", model.source),) if model.source is not None else (),
         generated=True,

@@ -9,7 +9,7 @@ import pytest
 
 from bench.rows import fitting
 from bench.rows.fitting import HeldMemory, Replayed
-from bench.rows.workflows import PREDICTOR, TRANSFORM, long_enough, part_of
+from bench.rows.workflows import PREDICTOR, TRANSFORM, WHOLE, long_enough, part_of
 from measuring.proc import Process
 
 
@@ -72,7 +72,7 @@ def test_lines_compare_the_compiled_with_the_ensemble() -> None:
     [
         ("/s/m.0_transformworkflowtriton/1/model.py", TRANSFORM),
         ("/s/m.1_predictpytorchtriton/1/model.pt", PREDICTOR),
-        ("/s/m/1/model.py", "executor"),
+        ("/s/m/1/model.py", WHOLE),
     ],
 )
 def test_parts_are_told_by_the_path(path: str, part: str) -> None:
@@ -95,6 +95,9 @@ def test_what_is_held_is_summed_by_part() -> None:
         TRANSFORM: (1, 100.0),
         PREDICTOR: (1, 200.0),
     }
+    forked = Process(7, 1, ("merlin-model", "/m.1_predictpytorch/1"), 0.0)
+    both = fitting.sum_by_part([*stubs, forked], False, size)
+    assert both.parts[PREDICTOR] == (1, 900.0)
     alone = fitting.sum_by_part(stubs, True, size)
     assert alone.parts == {TRANSFORM: (2, 300.0)}
     assert (alone.processes, alone.each(TRANSFORM), alone.each(PREDICTOR)) == (2, 150.0, None)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import secrets
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from container.tritonserver.runtime import TritonRuntime, find_runtime
 ROOT = Path(__file__).parents[3]
 WHEEL_2_36 = ROOT / ".triton/2.36/pytriton/tritonserver/bin/tritonserver"
 LIVE_TIMEOUT_S = 60.0
+WAIT_S = 60.0  # for anything that must happen; a failure, not a sleep
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,14 @@ class Stage:
             judge_death=judge_death,
             output=output,
         )
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Waits for a thing that the operating system, or a process, does in its own time."""
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.02)  # between two looks
 
 
 async def nothing() -> None:

@@ -12,6 +12,8 @@ MIB = 1024 * 1024
 GIB = 1024 * MIB
 STUB = "/opt/tritonserver/backends/python/triton_python_backend_stub"
 SERVER = 100
+#: Bytes of shared memory that each process has mapped.
+SHARED = 2048
 
 
 @dataclass
@@ -56,7 +58,7 @@ class KernelDirectory:
         self.write(
             f"proc/{pid}/status",
             f"Name:\ta\nVmHWM:\t{(peak or memory) // 1024 + 7} kB\n"
-            f"RssAnon:\t{memory // 1024} kB\nRssFile:\t5 kB\nRssShmem:\t2 kB\n",
+            f"RssAnon:\t{memory // 1024} kB\nRssFile:\t5 kB\nRssShmem:\t{SHARED // 1024} kB\n",
         )
 
     def server(self, repository: Path, memory: int = 50 * MIB, pid: int = SERVER) -> None:

@@ -7,7 +7,7 @@ which the other reads in place. The sides take turns, so nothing is written that
     payload: length of the head, the head (marshal), then each array from the next multiple of 64
     packet:  b"P" and the payload, or b"S" and how many bytes the payload has in shared memory
 
-marshal, not pickle: what comes is data, whoever sends it. Both sides run one version of Python.
+marshal, not pickle: no code is run by reading it. Both sides run one version of Python.
 """
 
 import array
@@ -36,14 +36,21 @@ class Gone(Exception):
 
 
 class Channel:
-    """One end. own, theirs: descriptors of the memory that this side writes and that it reads."""
+    """One end. own, theirs: descriptors of the memory that this side writes and that it reads.
 
-    def __init__(self, connection, own, theirs):
+    lifeline: of the pipe between the two, whose end tells the child that the stub has ended.
+    """
+
+    def __init__(self, connection, own, theirs, lifeline):
         self._socket, self._own, self._theirs = connection, _Shared(own), _Shared(theirs)
+        self.lifeline = lifeline
 
-    def fileno(self):
-        """Of the socket, for who waits for the other side's end."""
-        return self._socket.fileno()
+    def close(self):
+        """Give everything back; whoever is at the other end is told."""
+        self._socket.close()
+        self._own.close()
+        self._theirs.close()
+        os.close(self.lifeline)
 
     def send(self, words, arrays=()):
         """Send what marshal takes, and arrays. Raises Gone."""
@@ -98,6 +105,18 @@ class Channel:
         """Give back what a large message has taken, once it was read."""
         self._own.trim()
 
+    def release(self, arrays):
+        """The arrays of the message that came last, which the other side may write over now.
+
+        Those of a large one are copied, and what they lay in is given back: else it would be kept
+        until the next message. The other side does nothing with it before it has trimmed it.
+        """
+        if not self._theirs.is_large:
+            return arrays
+        arrays = [np.array(each) for each in arrays]
+        self._theirs.trim()
+        return arrays
+
 
 class _Shared:
     """A piece of memory without a name; it grows with what is written."""
@@ -120,9 +139,18 @@ class _Shared:
             self._map = mmap.mmap(self._descriptor, self._size)
         return self._map
 
+    @property
+    def is_large(self):
+        """Whether it is more than is kept."""
+        return self._size > KEPT
+
+    def close(self):
+        """Whoever still reads what lies in it may go on."""
+        os.close(self._descriptor)
+
     def trim(self):
         """What is kept stays mapped in the reader as well: it is the beginning."""
-        if self._size > KEPT:
+        if self.is_large:
             os.ftruncate(self._descriptor, KEPT)
             self._map, self._size = mmap.mmap(self._descriptor, KEPT), KEPT
 
@@ -165,16 +193,19 @@ def _text(one):
 
 # --- how it begins
 
-_DESCRIPTORS = struct.calcsize("2i")
+_DESCRIPTORS = struct.calcsize("3i")
 
 
 def connect(path, timeout_s):
     """The stub's end of a channel to a child that is forked for it, and its socket.
 
+    The child has one end of a pipe, and only this process has the other: it ends with this process,
+    whatever ends that.
+
     Raises OSError where nobody listens, or nobody answers in time; Gone where who did has ended.
     """
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    memory = []
+    opened = []
     try:
         connection.settimeout(timeout_s)
         folder, name = os.path.split(path)
@@ -183,23 +214,26 @@ def connect(path, timeout_s):
             connection.connect(f"/proc/self/fd/{within}/{name}")
         finally:
             os.close(within)
-        memory += [os.memfd_create("request"), os.memfd_create("response")]
-        rights = array.array("i", memory)
+        opened += [os.memfd_create("request"), os.memfd_create("response"), *os.pipe()]
+        rights = array.array("i", opened[:3])
         connection.sendmsg([b"!"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
     except OSError as error:
         connection.close()
-        for descriptor in memory:
+        for descriptor in opened:
             os.close(descriptor)
         if isinstance(error, (BrokenPipeError, ConnectionResetError)):
             raise Gone from None
         raise
-    return Channel(connection, *memory), connection
+    own, theirs, childs, lifeline = opened
+    os.close(childs)
+    return Channel(connection, own, theirs, lifeline), connection
 
 
 def accept(connection):
     """The child's end. Raises Gone."""
-    said, ancillary, _, _ = connection.recvmsg(1, socket.CMSG_SPACE(_DESCRIPTORS))
-    if not said or not ancillary:
+    room = socket.CMSG_SPACE(_DESCRIPTORS)
+    said, ancillary, _, _ = connection.recvmsg(1, room, socket.MSG_CMSG_CLOEXEC)
+    if not said or not ancillary or len(ancillary[0][2]) < _DESCRIPTORS:
         raise Gone
-    theirs, own = array.array("i", ancillary[0][2][:_DESCRIPTORS])
-    return Channel(connection, own, theirs)
+    theirs, own, lifeline = array.array("i", ancillary[0][2][:_DESCRIPTORS])
+    return Channel(connection, own, theirs, lifeline)

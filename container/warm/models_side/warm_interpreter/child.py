@@ -1,15 +1,16 @@
 """The child's side: runs one instance of a model for a stub, and ends when the stub does."""
 
 import contextlib
-import importlib.util
+import fcntl
 import os
 import random
 import select
+import signal
 import sys
-import threading
 import traceback
 
 from . import channel, command_line, triton_utils
+from .loading import load
 from .words import ANSWERS, FAILED, FINALIZE, FINALIZED, FORKED, LOG, NOT_FORKED, RAISED, READY
 
 #: Of a line for the log, in characters: it must fit into a packet, since any thread may write it.
@@ -24,25 +25,38 @@ def refuse(connection, why):
 
 
 def main(connection):
-    """Serve a stub until it is gone."""
-    end = channel.accept(connection)
-    threading.Thread(target=end_with, args=(end,), daemon=True).start()
-    with contextlib.suppress(channel.Gone):
+    """Serve a stub until it is gone. Never returns; what it dies of is printed."""
+    status = 0
+    try:
+        end = channel.accept(connection)
+        end_with(end.lifeline)
         end.send((FORKED, ""))
         serve(end)
-    os._exit(0)
+    except channel.Gone:
+        pass
+    except BaseException:
+        traceback.print_exc()
+        status = 1
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    os._exit(status)
 
 
-def end_with(end):
-    """End when the stub has ended, whatever the model does meanwhile."""
+def end_with(lifeline):
+    """Be killed when the stub has ended, whatever the model does meanwhile.
+
+    The kernel does it: code that holds Python's lock would keep a thread of ours from it. Nobody
+    writes into the pipe, so that its end is all that there is to be told.
+    """
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
+    flags = fcntl.fcntl(lifeline, fcntl.F_GETFL)
+    fcntl.fcntl(lifeline, fcntl.F_SETFL, flags | os.O_ASYNC)
     poll = select.poll()
-    poll.register(end.fileno(), select.POLLRDHUP)
-    while True:
-        try:
-            if poll.poll():
-                os._exit(0)
-        except InterruptedError:
-            continue
+    poll.register(lifeline)
+    if poll.poll(0):  # it ended before
+        raise channel.Gone
 
 
 def serve(end):
@@ -73,20 +87,13 @@ def serve(end):
         end.trim()
         try:
             answers = model.execute(triton_utils.read_requests(asked, arrays))
+            end.send(*triton_utils.write_answers(ANSWERS, answers))
+        except channel.Gone:
+            raise
         except Exception as error:
             end.send((RAISED, raised(error)))
-        else:
-            end.send(*triton_utils.write_answers(ANSWERS, answers))
-        del asked, arrays  # the next request lies where these do
-
-
-def load(program, name):
-    """The model's module, as the stub would have imported it."""
-    spec = importlib.util.spec_from_file_location(name, program)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
+        # The next request lies where these do; and nobody needs what was answered.
+        asked = arrays = answers = None
 
 
 def raised(error):

@@ -4,6 +4,8 @@ import ctypes
 
 #: What the command line of a child begins with; behind it stands what its stub is told by.
 CHILD = "merlin-model"
+#: And that of an interpreter, with its library's name.
+INTERPRETER = "merlin-interpreter"
 #: Fields of /proc/self/stat (proc_pid_stat(5)), counted behind the command's bracket.
 _BEGIN, _END = 45, 46
 

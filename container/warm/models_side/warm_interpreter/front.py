@@ -10,7 +10,7 @@ model's own), the program is imported here, as ever.
 An end of the child ends this process as well: to tritonserver it is the model that died.
 """
 
-import importlib.util
+import contextlib
 import json
 import os
 import signal
@@ -19,6 +19,7 @@ import sys
 import triton_python_backend_utils as pb_utils
 
 from . import channel
+from .loading import load
 from .words import CODES, EXECUTE, FAILED, FINALIZE, INITIALIZE, LOG, NOT_FORKED, RAISED
 
 #: The folder with the interpreters' sockets; unset where there are none.
@@ -58,11 +59,7 @@ class Front:
 
 def here(program, module, args):
     """The model in this process."""
-    spec = importlib.util.spec_from_file_location(module, program)
-    loaded = importlib.util.module_from_spec(spec)
-    sys.modules[module] = loaded
-    spec.loader.exec_module(loaded)
-    made = loaded.TritonPythonModel()
+    made = load(program, module).TritonPythonModel()
     if hasattr(made, "initialize"):
         made.initialize(args)
     return made
@@ -76,12 +73,16 @@ class Remote:
     """The model in a child."""
 
     def __init__(self, path, program, module, args):
+        self._channel = None
         try:
             self._channel, self._connection = channel.connect(path, TIMEOUT_S)
             (kind, said), _ = self._receive()
         except (OSError, channel.Gone) as error:
+            if self._channel is not None:
+                self._channel.close()
             raise NoChild(str(error) or "it has ended") from error
         if kind == NOT_FORKED:
+            self._channel.close()
             raise MemoryError("no process for the model: " + said)
         self._connection.settimeout(None)  # from here on it is the model that takes its time
         job = {
@@ -111,8 +112,12 @@ class Remote:
             asked.append((request.request_id(), wanted, parameters(request), names))
         try:
             self._channel.send((EXECUTE, asked), arrays)
-            (kind, answers), arrays = self._receive()
         except channel.Gone:
+            die()
+        try:
+            (kind, answers), arrays = self._receive()
+            arrays = self._channel.release(arrays)
+        except BaseException:  # an answer that is still to come would be the next request's
             die()
         self._channel.trim()
         if kind == RAISED:
@@ -127,7 +132,7 @@ class Remote:
             self._receive()
         except channel.Gone:
             pass
-        self._connection.close()
+        self._channel.close()
 
     def _receive(self):
         """The next message that is no line for the log."""
@@ -135,13 +140,14 @@ class Remote:
             (kind, said), arrays = self._channel.receive()
             if kind != LOG:
                 return (kind, said), arrays
-            getattr(pb_utils.Logger, said[0], pb_utils.Logger.log_info)(said[1])
+            with contextlib.suppress(Exception):  # some texts cannot be written
+                getattr(pb_utils.Logger, said[0], pb_utils.Logger.log_info)(said[1])
 
 
 def response(answer, arrays):
     """Triton's response for a child's answer."""
     message, code, names = answer
-    if names or not message:
+    if message is None:
         return pb_utils.InferenceResponse(
             output_tensors=[pb_utils.Tensor(name, next(arrays)) for name in names]
         )

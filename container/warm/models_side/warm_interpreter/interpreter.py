@@ -1,22 +1,28 @@
 """A process that has imported a library and forks a child for each instance of a model.
 
-    python start.py UTILS PADDING MODULE...
+    python start.py UTILS READY NAME PADDING MODULE...
 
-UTILS is Triton's own file for Python models. Standard input is a Unix socket that listens
-(SOCK_SEQPACKET). Each connection is a stub that wants its model run: a child is forked for it,
-talks to it alone, and ends with it. This process runs nothing of the library, and no code of a
-model: it imports, it forks. It ends when it is told to; its children go on.
+UTILS is Triton's own file for Python models. READY is the descriptor of a pipe: when all is
+imported, it is told what could not be (JSON: module -> why). NAME is the library's, for who looks
+at processes. Standard input is a Unix socket that listens (SOCK_SEQPACKET). Each connection is a
+stub that wants its model run: a child is forked for it, talks to it alone, and ends with it. This
+process runs nothing of the library, and no code of a model: it imports, it forks. It ends when it
+is told to; its children go on.
 """
 
 import gc
 import importlib
+import json
 import os
 import signal
 import socket
 import sys
 import warnings
 
-from . import child, triton_utils
+from . import child, command_line, triton_utils
+
+#: Of why a module cannot be imported, in characters: nobody reads on before it has been written.
+LONGEST_REASON = 1024
 
 
 def main():
@@ -25,11 +31,16 @@ def main():
     listening.setblocking(True)  # who waits for the first connection looks at it in his own way
     with open(os.devnull) as nothing:
         os.dup2(nothing.fileno(), 0)
-    triton_utils.install(sys.argv[1])  # some libraries look for it when they are imported
-    import_all(sys.argv[3:])
+    sys.stdout.reconfigure(line_buffering=True)  # it is a pipe: a child that dies loses nothing
+    utils, ready, name, _, *modules = sys.argv[1:]
+    command_line.write([command_line.INTERPRETER, name])
+    triton_utils.install(utils)  # some libraries look for it when they are imported
+    lacking = import_all(modules)
     gc.collect()
     gc.freeze()  # children share what nobody changes, also by looking for garbage
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # whoever ends is buried by the kernel
+    with open(int(ready), "w") as told:
+        json.dump(lacking, told)
     while True:
         connection, _ = listening.accept()
         fork(listening, connection)
@@ -37,14 +48,16 @@ def main():
 
 
 def import_all(modules):
-    """What cannot be imported, a child says in its model's words when it tries again."""
+    """Module -> why it could not be; a child says so in its model's words when it tries again."""
+    lacking = {}
     for module in modules:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
                 importlib.import_module(module)
-            except Exception:
-                continue
+            except Exception as error:
+                lacking[module] = f"{type(error).__name__}: {error}"[:LONGEST_REASON]
+    return lacking
 
 
 def fork(listening, connection):
@@ -55,9 +68,6 @@ def fork(listening, connection):
         child.refuse(connection, str(error))
         return
     if pid == 0:
-        try:
-            listening.close()
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            child.main(connection)
-        finally:
-            os._exit(1)  # nothing of the interpreter's own end is the child's
+        listening.close()
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        child.main(connection)

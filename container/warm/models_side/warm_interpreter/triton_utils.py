@@ -184,5 +184,5 @@ def write_answers(kind, answers):
         else:
             tensors = answer.output_tensors()
             arrays += [np.asarray(tensor.as_numpy()) for tensor in tensors]
-            told.append(("", None, [tensor.name() for tensor in tensors]))
+            told.append((None, None, [tensor.name() for tensor in tensors]))
     return (kind, told), arrays

@@ -25,7 +25,7 @@ from serve.telemetry.metrics import Metrics
 from serve.telemetry.page import Sources
 from serve.telemetry.record import InvocationRecord
 from tests.support.cloudwatch_metrics import CloudWatchMetrics, metrics_of, read_events
-from tests.unit.container.tritonserver.test_process import until
+from tests.unit.container.conftest import until
 
 SETTINGS = {
     "SAGEMAKER_TRITON_PUBLISH_METRICS_TO_CLOUDWATCH": "true",

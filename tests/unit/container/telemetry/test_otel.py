@@ -14,7 +14,7 @@ from container.telemetry.otel import OtelTracer, make_tracer
 from serve.telemetry.load_record import LoadRecord, Stage
 from serve.telemetry.record import InvocationRecord
 from tests.support.otlp_receiver import Receiver, Span, receiving
-from tests.unit.container.tritonserver.test_process import until
+from tests.unit.container.conftest import until
 
 #: Longer than a test: spans are sent by close.
 LATER_MS = "60000"

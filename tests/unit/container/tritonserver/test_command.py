@@ -267,3 +267,26 @@ def test_no_traces() -> None:
     ]
     assert [traced(command) for command in commands] == [[], [], [], ["--trace-config"]]
     assert not any(EXPORT_TIMEOUT in command.env for command in commands)
+
+
+THREADS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
+
+
+@pytest.mark.parametrize(
+    ("environment", "inherited", "expected"),
+    [
+        ({"SAGEMAKER_MULTI_MODEL": "true"}, {}, ("1", "1", "1")),
+        ({"SAGEMAKER_MULTI_MODEL": "true"}, {"OMP_NUM_THREADS": "3"}, ("3", "1", "1")),
+        ({"SERVE_INTRA_OP_THREADS": "2"}, {}, ("2", "2", "2")),
+        ({"SAGEMAKER_MULTI_MODEL": "true", "SERVE_INTRA_OP_THREADS": "0"}, {}, (None,) * 3),
+        ({}, {}, (None, None, None)),
+    ],
+)
+def test_threads_of_a_computation(
+    environment: dict[str, str],
+    inherited: dict[str, str],
+    expected: tuple[str | None, ...],
+) -> None:
+    """One on a multi-model endpoint; what the container was given is left."""
+    seen = build(environment, inherited=inherited).env
+    assert tuple(seen.get(name) for name in THREADS) == expected

@@ -15,8 +15,8 @@ from tritonclient.utils import InferenceServerException
 
 from container.tritonserver.process import TritonProcess
 from tests.fakes import tritonserver as fake
-from tests.unit.container.conftest import Stage, running
-from tests.unit.container.tritonserver.test_process import WAIT_S, fake_stage, until
+from tests.unit.container.conftest import WAIT_S, Stage, running, until
+from tests.unit.container.tritonserver.test_process import fake_stage
 
 
 @contextlib.asynccontextmanager

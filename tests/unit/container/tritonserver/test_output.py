@@ -17,7 +17,7 @@ import pytest
 from container.logs import LogFormat, Sink
 from container.tritonserver.named_models import NamedModels
 from container.tritonserver.output import LINE_MAX, TritonOutput
-from tests.unit.container.conftest import Stage, running
+from tests.unit.container.conftest import Stage, running, until
 
 WAIT_S = 10.0
 PRINTING = """
@@ -252,6 +252,8 @@ async def test_the_real_ones(stage: Stage, logged: Logged) -> None:
     process = stage.process(output=output)
     async with running(process), stage.client() as client:
         await client.load_model("printing")
+        # A stub's log comes after the load's answer, and a signal's words may stand in its line.
+        await until(lambda: b'"logged"' in logged.path.read_bytes())
     found = logged.objects()
     printed = [line for line in found if line["source"] == "model"]
     assert [(line["level"], line["message"]) for line in printed] == [

@@ -18,9 +18,8 @@ import pytest
 from container.errors import TritonCrashLoop, TritonNotLive, describe_status
 from container.tritonserver.process import SHARED_MEMORY, TritonProcess, remove_shared_memory
 from tests.fakes import tritonserver as fake
-from tests.unit.container.conftest import ROOT, Stage, make_stage, nothing, running
+from tests.unit.container.conftest import ROOT, WAIT_S, Stage, make_stage, nothing, running, until
 
-WAIT_S = 60.0  # for anything that must happen; a failure, not a sleep
 ECHO = """
 import triton_python_backend_utils as pb_utils
 
@@ -128,14 +127,6 @@ async def test_a_killed_container_does_not_leave_tritonserver_behind(tmp_path: P
     await starter.wait()
     await until(lambda: not group_members(group))
     await starter.communicate()
-
-
-async def until(condition: Any) -> None:
-    """Waits for a thing that the operating system does in its own time."""
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.02)  # between two looks at /proc
 
 
 # With the fake one

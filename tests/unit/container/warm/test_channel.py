@@ -27,7 +27,11 @@ DTYPES = [np.dtype(name) for name in ("?", "<i1", "<u8", "<f2", "<f4", "<f8", "S
 def ends_of(pair: tuple[socket.socket, socket.socket]) -> Ends:
     """Both ends, with memory of their own."""
     one, other = os.memfd_create("one"), os.memfd_create("other")
-    return channel.Channel(pair[0], one, other), channel.Channel(pair[1], other, one)
+    childs, stubs = os.pipe()
+    return (
+        channel.Channel(pair[0], one, other, stubs),
+        channel.Channel(pair[1], other, one, childs),
+    )
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,7 @@ from serve.resources.census import FORKED
 from tests.support.container import Process, processes
 
 WAIT_S = 30.0
+KEPT = 8 * 1024 * 1024
 UTILS = Path(sysconfig.get_path("purelib")) / (
     "pytriton/tritonserver/backends/python/triton_python_backend_utils.py"
 )
@@ -39,7 +40,12 @@ class Model(Front):
 def tell(words):
     print(json.dumps(words), flush=True)
 
-triton_utils.Logger.tell = staticmethod(lambda level, text: tell([level, text]))
+def log(level, text):
+    if text == "unspeakable":
+        raise ValueError(text)
+    tell([level, text])
+
+triton_utils.Logger.tell = staticmethod(log)
 model = Model()
 try:
     model.initialize(json.loads(sys.argv[4]))
@@ -55,7 +61,9 @@ for line in sys.stdin:
     except Exception as error:
         tell([type(error).__name__, str(error)])
         continue
-    if answer.has_error():
+    if len(numbers) and numbers[0] == -9:
+        tell(len(answer.output_tensors()[0].as_numpy()))
+    elif answer.has_error():
         tell([answer.error().message(), answer.error().code()])
     else:
         (tensor,) = answer.output_tensors()
@@ -90,6 +98,21 @@ class TritonPythonModel:
             return [pb_utils.InferenceResponse(error=error)]
         if numbers[0] == -3:
             while True: pass
+        if numbers[0] == -4:
+            import re
+            re.match("(a+)+$", "a" * 40 + "b")  # holds Python's lock for hours
+        if numbers[0] == -5:
+            return None
+        if numbers[0] == -6:
+            return [pb_utils.InferenceResponse(error=pb_utils.TritonError(""))]
+        if numbers[0] == -7:
+            pb_utils.Logger.log_warn("unspeakable")
+        if numbers[0] == -8:
+            print("last words")
+            sys.stdout.flush = None
+            raise SystemExit(3)
+        if numbers[0] == -9:
+            numbers = np.zeros(16 * 1024 * 1024, np.float32)
         return [pb_utils.InferenceResponse([pb_utils.Tensor("y", numbers + self.seen)])]
 
     def finalize(self):
@@ -155,11 +178,15 @@ def stub(folder: Path, name: str = "", kind: str = "CPU", **config: object) -> I
 
 
 @contextlib.asynccontextmanager
-async def interpreters(tmp_path: Path) -> AsyncIterator[WarmInterpreters]:
+async def interpreters(
+    tmp_path: Path, output: int | None = None
+) -> AsyncIterator[WarmInterpreters]:
     """Running ones, of this very Python, which has no torch."""
     warm = WarmInterpreters(tmp_path / "warm")
     warm.listen()
-    surroundings = Surroundings(Path(sys.executable), UTILS, {"PATH": os.environ["PATH"]})
+    surroundings = Surroundings(
+        Path(sys.executable), UTILS, {"PATH": os.environ["PATH"]}, output=output
+    )
     warm.start(surroundings)
     try:
         yield warm
@@ -211,9 +238,9 @@ async def test_a_model_that_ends_its_process_while_it_is_loaded(tmp_path: Path) 
             assert await asyncio.to_thread(one.process.wait, WAIT_S) == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("busy", [False, True])
-async def test_a_stub_that_dies(busy: bool, tmp_path: Path) -> None:
-    """Its model ends at once, whatever it is doing."""
+@pytest.mark.parametrize("busy", [0, -3, -4])
+async def test_a_stub_that_dies(busy: int, tmp_path: Path) -> None:
+    """Its model ends at once, whatever it is doing; code that holds Python's lock, too."""
     async with interpreters(tmp_path) as warm:
         with stub(warm.folder) as one:
             await one.says()
@@ -221,7 +248,8 @@ async def test_a_stub_that_dies(busy: bool, tmp_path: Path) -> None:
             found = one.forked
             assert len(found) == 1
             if busy:
-                one.send(-3)
+                one.send(busy)
+                await asyncio.sleep(0.1)
             one.process.kill()
             await until_gone(found)
 
@@ -240,6 +268,55 @@ async def test_a_forked_process_that_dies(busy: bool, tmp_path: Path) -> None:
                 one.send(1)
             assert await one.says() is None
             assert await asyncio.to_thread(one.process.wait, WAIT_S) == -signal.SIGKILL
+
+
+async def test_what_a_request_alone_fails_of(tmp_path: Path) -> None:
+    """A model that answers nothing, an error without words, a line that cannot be logged."""
+    async with interpreters(tmp_path) as warm:
+        with stub(warm.folder) as one:
+            await one.says()
+            await one.says()
+            assert await one.asked(-5) == ["TypeError", "'NoneType' object is not iterable"]
+            assert await one.asked(-6) == ["", None]
+            assert await one.asked(-7) == {"y": [-4.0]}
+            assert await one.asked(1) == {"y": [5.0]}
+
+
+async def test_a_large_answer_is_kept_by_nobody(tmp_path: Path) -> None:
+    """Once it has been answered, also where nobody asks again."""
+    async with interpreters(tmp_path) as warm:
+        with stub(warm.folder) as one:
+            await one.says()
+            await one.says()
+            assert await one.asked(-9) == 16 * 1024 * 1024
+            for process in (one.process.pid, one.forked[0].pid):
+                assert shared_files(process) == {"request": 0, "response": KEPT}
+            assert await one.asked(1) == {"y": [3.0]}
+
+
+async def test_what_a_child_dies_of_is_printed(tmp_path: Path) -> None:
+    """With what it had printed before."""
+    with (tmp_path / "printed").open("w") as output:
+        async with interpreters(tmp_path, output.fileno()) as warm:
+            with stub(warm.folder) as one:
+                await one.says()
+                await one.says()
+                one.send(-8)
+                assert await one.says() is None
+    printed = (tmp_path / "printed").read_text()
+    assert "last words" in printed
+    assert "SystemExit: 3" in printed
+
+
+def shared_files(pid: int) -> dict[str, int]:
+    """The process's memory without a name: bytes of each piece."""
+    found = {}
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            target = str(each.readlink())
+            if target.startswith("/memfd:"):
+                found[target[len("/memfd:") :].split()[0]] = each.stat().st_size
+    return found
 
 
 async def test_the_end_leaves_nothing(tmp_path: Path) -> None:
@@ -266,6 +343,26 @@ async def test_what_is_not_forked(kind: str, config: dict[str, object], tmp_path
             assert await one.says() == ["log_warn", "be warned"]
             assert await one.says() == "TritonPythonModel"
             assert await one.asked(1) == {"y": [2.0]}
+
+
+async def test_what_cannot_be_imported_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once, when the imports have ended; where nothing is left of a library it is a warning."""
+    caplog.set_level("INFO")
+    async with interpreters(tmp_path) as warm:
+        with stub(warm.folder) as one:
+            await one.says()
+            assert await one.says() == "Remote"
+        assert warm.starts == {"torch": 1, "tensorflow": 0, "forests": 0, "nvtabular": 0}
+    (told,) = [it for it in caplog.records if "interpreter started" in it.message]
+    assert told.levelname == "WARNING"
+    facts = vars(told)
+    assert (facts["library"], facts["lacking"]) == (
+        "torch",
+        "torch: ModuleNotFoundError: No module named 'torch'",
+    )
+    assert 0 < facts["seconds"] < WAIT_S
 
 
 async def test_an_interpreter_that_ends_at_once(tmp_path: Path) -> None:

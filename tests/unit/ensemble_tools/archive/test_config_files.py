@@ -59,3 +59,35 @@ def test_a_long_name_is_shortened() -> None:
     with pytest.raises(NamesOutside) as caught:
         check_names(PATH, parse_model_config(f'backend: "{"a/" * 5000}"', PATH))
     assert len(str(caught.value)) < 300
+
+
+#: What stands in the command with which tritonserver starts a Python model's process.
+WORDS = {
+    "default_model_filename": 'default_model_filename: "%s"',
+    "parameters['EXECUTION_ENV_PATH']": (
+        'parameters { key: "EXECUTION_ENV_PATH" value { string_value: "%s" } }'
+    ),
+}
+
+
+@pytest.mark.parametrize("field", WORDS)
+@pytest.mark.parametrize("name", ["my model.py", "$(touch x).py", "a;b", "it's", "a&b", "ü", "`a`"])
+def test_names_that_a_shell_would_read(field: str, name: str) -> None:
+    """It would run them, or the process would not start."""
+    with pytest.raises(NamesOutside, match="letters, digits and the characters") as caught:
+        check_names(PATH, parse_model_config(WORDS[field] % name, PATH))
+    assert field in str(caught.value)
+
+
+@pytest.mark.parametrize("field", WORDS)
+@pytest.mark.parametrize("name", ["model.py", "model.savedmodel", "a/b-c_d+e=f,g:h@i%j", ""])
+def test_plain_names(field: str, name: str) -> None:
+    """They are taken."""
+    check_names(PATH, parse_model_config(WORDS[field] % name, PATH))
+
+
+@pytest.mark.parametrize("path", ["/opt/env.tar.gz", "$$TRITON_MODEL_DIRECTORY/env.tar.gz"])
+def test_environments(path: str) -> None:
+    """Triton's own word for the model's directory is one that no shell sees."""
+    field = "parameters['EXECUTION_ENV_PATH']"
+    check_names(PATH, parse_model_config(WORDS[field] % path, PATH))

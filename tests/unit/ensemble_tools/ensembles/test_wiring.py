@@ -153,6 +153,19 @@ def test_an_inline_operator_is_a_source() -> None:
     assert (inline.models, inline.foreign) == ((), False)
 
 
+def test_what_merlin_calls_above_an_inline_operators_reader() -> None:
+    """All that is upstream in the graph, also where no column of it reaches the reader."""
+    graph = Graph()
+    prepared = graph.call(PREPARE, graph.select(USER, ITEM))
+    inner = Graph()
+    inner.inline(FILTER, inner.select(AGE))
+    both = graph.concat(prepared, graph.subgraph(inner, graph.select(AGE)))
+    graph.call(predictor("1_predict", (AGE,), CLICK, "age"), graph.keep(both, "age"))
+    first, second = wire_graph(graph, USER, ITEM, AGE).calls
+    assert not first.above
+    assert second.above == {"0_workflow"}
+
+
 @pytest.mark.parametrize(("class_name", "foreign"), [("shop.Novel", True), (FILTER, False)])
 def test_an_operator_of_somebody_else_is_foreign(class_name: str, foreign: bool) -> None:
     """Nothing is known of what it does."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +13,7 @@ from ensemble_tools.serving.namespace import NAME_MAX, Namespace, parse_publishe
 
 LETTERS = "ab.-_9"
 model_names = st.text(LETTERS, min_size=1, max_size=8).filter(lambda name: name not in {".", ".."})
-step_names = st.text(LETTERS + "~ ü", min_size=1, max_size=8)
+step_names = st.text(LETTERS + "~ ü$;&\n'", min_size=1, max_size=8)
 pairs = st.tuples(model_names, st.none() | step_names)
 
 ILLEGAL = (
@@ -54,7 +56,7 @@ def test_reversible(pair: tuple[str, str | None]) -> None:
 @given(pair=pairs)
 def test_legal_directory(pair: tuple[str, str | None]) -> None:
     """A Triton name is one path component, and not a hidden one."""
-    assert "/" not in published(pair)
+    assert re.fullmatch(r"[A-Za-z0-9_.~-]+", published(pair))  # also as a word of a shell
     assert not published(pair).startswith(".")
 
 
@@ -90,7 +92,9 @@ def test_illegal_steps(step: str) -> None:
         Namespace("m").step(step)
 
 
-@pytest.mark.parametrize("name", ["", "~", "a~b", ".a", "a.", "~.~", "a~"])
+@pytest.mark.parametrize(
+    "name", ["", "~", "a~b", ".a", "a.", "~.~", "a~", "a.b c", "a.~", "a.~ff", "a.~7E"]
+)
 def test_foreign_names(name: str) -> None:
     """What was not published by us is not read."""
     with pytest.raises(ValueError, match="was not published"):

@@ -373,7 +373,7 @@ async def test_compiled_workflows_are_checked(
 ) -> None:
     """Once a load, when tritonserver lives; what fails is served as delivered, and the log says so.
 
-    A load without compiled workflows does not ask.
+    A load without compiled workflows does not ask. What is larger than planned is admitted anew.
     """
     examples = Path(__file__).parents[4] / "examples/merlin"
     seen: list[str] = []
@@ -391,10 +391,16 @@ async def test_compiled_workflows_are_checked(
     kept: Any = {"model_root": Path("/"), "compile": Compile.AUTO, "check": begin}
     async with joined(tmp_path, start=False, lifecycle=kept) as on:
         url = str(examples / "two_workflows/repository")
+        on.admission.lacks = lambda: seen.append("room")
         with caplog.at_level(logging.INFO, logger="serve.models.lifecycle"):
             served = await asyncio.wait_for(on.lifecycle.load("two", url), WAIT_S)
-        assert seen == ["begin", "0_transformworkflowtriton", "1_transformworkflowtriton"]
+        workflows = ["0_transformworkflowtriton", "1_transformworkflowtriton"]
+        assert seen == ["room", "begin", *workflows, "room"]
         assert served.compiled == 1
+        entry = on.ledger.get("two")
+        assert entry is not None
+        assert [model.kind for model in entry.demand.models].count("workflow") == 1
+        on.admission.lacks = lambda: None
         (record,) = (one for one in caplog.records if one.getMessage() == "model loaded")
         assert vars(record)["not_compiled"] == "1_transformworkflowtriton: it is wrong"
         await on.load("m")

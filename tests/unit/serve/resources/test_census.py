@@ -11,7 +11,7 @@ import pytest
 
 from serve.resources.census import FORKED, Census, Held, take_census
 from serve.resources.free import Kernel
-from tests.unit.serve.kernel_directory import MIB, SERVER, STUB, KernelDirectory
+from tests.unit.serve.kernel_directory import MIB, SERVER, SHARED, STUB, KernelDirectory
 
 
 @pytest.fixture
@@ -38,7 +38,10 @@ def test_stubs_by_their_models(machine: KernelDirectory) -> None:
 
 
 def test_forked_processes_are_their_models(machine: KernelDirectory) -> None:
-    """With what they have more than their interpreter, and what they change of the rest."""
+    """With what they have more than their interpreter, and what they change of the rest.
+
+    What a forked process shares with its stub is its own.
+    """
     serving, us = machine.root / "serving", os.getpid()
     machine.stub(201, serving, "m.step", 20 * MIB)
     machine.process(300, us, ["python", "start.py"], 140 * MIB)
@@ -50,9 +53,9 @@ def test_forked_processes_are_their_models(machine: KernelDirectory) -> None:
     census = take_census(serving, machine.kernel)
     held = {name: (held.memory, held.peak) for name, held in census.models.items()}
     assert held == {
-        "m.step": ((21 + 5 + 11) * MIB, (21 + 10 + 11) * MIB),
-        "other": (11 * MIB, 11 * MIB),
-        "alone": (150 * MIB, 150 * MIB),
+        "m.step": ((21 + 5 + 11) * MIB + SHARED, (21 + 10 + 11) * MIB + SHARED),
+        "other": (11 * MIB + SHARED, 11 * MIB + SHARED),
+        "alone": (150 * MIB + SHARED, 150 * MIB + SHARED),
     }
     assert census.models["m.step"].processes == 1
     assert census.pids["m.step"] == (201, 301)

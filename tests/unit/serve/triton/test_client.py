@@ -121,6 +121,9 @@ class Answering(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[
     async def RepositoryIndex(self, request: Any, context: Any) -> Any:
         return service_pb2.RepositoryIndexResponse()
 
+    async def ServerMetadata(self, request: Any, context: Any) -> Any:
+        return service_pb2.ServerMetadataResponse(version="2.51.0")
+
 
 class Guarded(Answering):
     """Model control that tells what opened it."""
@@ -155,6 +158,8 @@ async def test_model_control_carries_its_secret() -> None:
         client = TritonClient("127.0.0.1", stage.port, port, access)
         await client.load(PLAN, Deadline(WAIT_S))
         await client.unload(PLAN, Deadline(WAIT_S))
+        await client.learn_version()
+        assert client.version == "2.51.0"
         assert await client.is_live()
         await client.close()
     await server.stop(0)
@@ -164,11 +169,23 @@ async def test_model_control_carries_its_secret() -> None:
         "RepositoryModelLoad",
         "RepositoryModelUnload",
         "RepositoryIndex",
+        "ServerMetadata",
     }
     assert b"x-serve-access: inf3rence" in heads[0]
     assert b"c0ntrol" not in heads[0]
     fresh = TritonAccess.fresh(), TritonAccess.fresh()
     assert len({secret for each in fresh for secret in (each.control, each.inference)}) == 4
+
+
+@pytest.mark.parametrize(
+    ("version", "restarts"),
+    [("", True), ("2.36.0", True), ("2.46.0", True), ("2.47.0", False), ("3.1", False)],
+)
+def test_who_starts_dead_stubs_again(version: str, restarts: bool) -> None:
+    """Up to 24.05; who is not known may."""
+    client = TritonClient("127.0.0.1", 1, 1)
+    client.version = version
+    assert client.restarts_stubs is restarts
 
 
 @contextlib.asynccontextmanager

@@ -55,6 +55,17 @@ def test_stubs_are_counted_by_model(tmp_path: Path) -> None:
     assert count(found) == {"m.a": 2, "m": 1}
 
 
+def test_a_stand_in_s_stub_runs_no_file_of_the_model_s(tmp_path: Path) -> None:
+    """Its command names the weights, or a model.py that is not there."""
+    (tmp_path / "model.py").touch()
+    commands = {
+        name: "\0".join((STUB, str(tmp_path / name), "region", ""))
+        for name in ("model.py", "model.pt", "absent.py")
+    }
+    stubs = {name: Stub(1, "m", command) for name, command in commands.items()}
+    assert [name for name, stub in stubs.items() if stub.runs_python_file] == ["model.py"]
+
+
 def test_missing() -> None:
     """A model with fewer stubs than it had; one that never had any cannot lose one."""
     assert models_missing_stubs({"a": 2, "b": 1, "c": 1}, {"a": 1, "b": 1, "d": 5}) == {"a", "c"}

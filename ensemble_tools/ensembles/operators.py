@@ -1,0 +1,230 @@
+"""PURE. Merlin's operators that need no Merlin -> what a generated step of each reads and makes.
+
+They run Python inside the executor and have no model of their own. What each of these does is known
+(merlin-systems 23.08, dag/ops), so a step does it that needs numpy and the operator's own library:
+
+1. UnrollFeatures repeats columns, as often as another one has rows (steps/operator_model.py);
+2. SoftmaxSampling orders ids by chance, those with high scores first;
+3. FilterCandidates leaves out those ids that another column has;
+4. QueryFaiss finds the ids whose vectors are nearest to given ones (steps/search_model.py);
+5. PredictImplicit recommends ids to users, by a model of implicit's (steps/recommend_model.py).
+
+An operator whose attributes are not those that Merlin writes has no program: Merlin itself runs it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from tritonclient.grpc import model_config_pb2 as pb
+
+from ensemble_tools.archive.executor_graph import Node
+from ensemble_tools.archive.inert_pickle import Inert
+from ensemble_tools.archive.model_config import ModelConfig, TensorSpec, data_type_number
+from ensemble_tools.archive.source_model import GRAPH_FILE
+from ensemble_tools.archive.tensor_names import ragged_tensors
+
+_OPS = "merlin.systems.dag.ops"
+#: What PredictImplicit writes; and the modules that its models are of.
+_IMPLICIT_FILE, _IMPLICITS = "model.npz", re.compile(r"implicit(\.[A-Za-z_][A-Za-z0-9_]*)*")
+#: What lies beside the graph and is no artifact: the graph.
+_GRAPH = PurePosixPath(GRAPH_FILE).name
+
+
+@dataclass(frozen=True)
+class Program:
+    """What a step does. kind: what the template calls it. reads: the columns that it is given.
+
+    writes: the columns that it puts out, and of which it reads each is made. types: Triton's types
+    of those that have not the type of what they are made of. settings: what else it is told.
+    artifact: a file beside the graph that it reads.
+    """
+
+    kind: str
+    reads: tuple[str, ...]
+    writes: Mapping[str, str]
+    types: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, object] = field(default_factory=dict)
+    artifact: str = ""
+
+    @property
+    def keeps_the_rest(self) -> bool:
+        """Whether columns that it does not write reach those behind it, too."""
+        return self.kind == _UNROLL
+
+    @property
+    def library(self) -> str:
+        """What it needs, for people."""
+        return {_SEARCH: "FAISS", _RECOMMEND: "implicit"}.get(self.kind, NUMPY)
+
+    @property
+    def reads_all(self) -> bool:
+        """Whether Merlin's operator takes whatever reaches it: it must be what is read here."""
+        return self.kind == _SEARCH
+
+
+#: What every step of ours needs.
+NUMPY = "numpy"
+_UNROLL, _SAMPLE, _FILTER = "unroll", "sample", "filter"
+_SEARCH, _RECOMMEND = "search", "recommend"
+
+
+def find_program(node: Node) -> Program | None:
+    """The program of a node's operator; None where Merlin has to run it."""
+    read = _READERS.get(node.operator.class_name)
+    return read(node) if read is not None else None
+
+
+def make_config(program: Program, specs: Iterable[TensorSpec]) -> ModelConfig:
+    """The config of the step; specs: its inputs' tensors as they come, whole shapes."""
+    given = {spec.name: spec for spec in specs}
+    message = pb.ModelConfig(backend="python")
+    message.input.extend(
+        pb.ModelInput(name=spec.name, data_type=data_type_number(spec.data_type), dims=spec.dims)
+        for spec in given.values()
+    )
+    message.output.extend(
+        pb.ModelOutput(
+            name=column,
+            data_type=data_type_number(
+                program.types.get(column) or _values_of(source, given).data_type
+            ),
+            dims=_SHAPES[program.kind](source, given),
+        )
+        for column, source in program.writes.items()
+    )
+    return ModelConfig("", message)
+
+
+# -- what Merlin's pickles say of them
+
+
+def _read_unroll(node: Node) -> Program | None:
+    """The names: of unroll_cols' selector, else what it puts out, which is all dependencies do."""
+    state = node.operator.state
+    item, prefix, source = (
+        state.get(name) for name in ("item_id_col", "unrolled_prefix", "unroll_cols")
+    )
+    if not isinstance(item, str) or not isinstance(prefix, str) or not isinstance(source, Inert):
+        return None
+    columns = tuple(dict.fromkeys(node.dependency_columns))
+    if not columns or item in columns or not _selects(source, columns):
+        return None
+    writes = {f"{prefix}_{column}" if prefix else column: column for column in columns}
+    # Merlin takes the columns away one after the other, each when the one before has its new name.
+    if len(writes) < len(columns) or item in writes or (prefix and {*writes} & {*columns}):
+        return None
+    return Program(_UNROLL, (item, *columns), writes)
+
+
+def _selects(source: Inert, columns: tuple[str, ...]) -> bool:
+    """Whether the node's own selector, if it has one, names these columns."""
+    selector = source.state.get("_selector")
+    if selector is None:
+        return True
+    if not isinstance(selector, Inert) or selector.state.get("subgroups"):
+        return False
+    return tuple(selector.state.get("_names") or ()) == columns
+
+
+def _read_sample(node: Node) -> Program | None:
+    state = node.operator.state
+    ids, scores = state.get("_input_col_name"), state.get("_relevance_col_name")
+    temperature, topk = state.get("temperature"), state.get("topk")
+    if not isinstance(ids, str) or not isinstance(scores, str):
+        return None
+    if type(temperature) not in (int, float) or type(topk) is not int:
+        return None
+    return Program(
+        _SAMPLE,
+        _each_once(ids, scores),
+        {"ordered_ids": ids, "ordered_scores": scores},
+        settings={"temperature": temperature, "topk": topk},
+    )
+
+
+def _read_filter(node: Node) -> Program | None:
+    state = node.operator.state
+    candidates, without = state.get("_input_col"), state.get("_filter_out_col")
+    if not isinstance(candidates, str) or not isinstance(without, str):
+        return None
+    reads = _each_once(candidates, without)
+    return Program(_FILTER, reads, {"filtered_ids": candidates}, settings={"without": without})
+
+
+def _read_search(node: Node) -> Program | None:
+    """The index lies beside the graph, under the last part of the path that it had."""
+    state = node.operator.state
+    path, topk = state.get("index_path"), state.get("topk")
+    if not isinstance(path, str) or type(topk) is not int or len(node.inputs) != 1:
+        return None
+    name, (vectors,) = PurePosixPath(path).name, node.inputs
+    if name in ("", "..", _GRAPH) or not name.isprintable() or topk < 1:
+        return None
+    return Program(
+        _SEARCH,
+        (vectors,),
+        {"candidate_ids": vectors},
+        {"candidate_ids": "TYPE_INT32"},
+        {"index": name, "topk": topk},
+        name,
+    )
+
+
+def _read_recommend(node: Node) -> Program | None:
+    """Merlin writes implicit's own file of the model, always under one name."""
+    state = node.operator.state
+    module, name = state.get("model_module_name"), state.get("model_class_name")
+    count = state.get("num_to_recommend")
+    if not isinstance(module, str) or not isinstance(name, str) or type(count) is not int:
+        return None
+    if not _IMPLICITS.fullmatch(module) or not name.isidentifier():
+        return None
+    return Program(
+        _RECOMMEND,
+        ("user_id",),
+        {"ids": "user_id", "scores": "user_id"},
+        {"ids": "TYPE_INT64", "scores": "TYPE_FP64"},
+        {"model": _IMPLICIT_FILE, "module": module, "class": name, "count": count},
+        _IMPLICIT_FILE,
+    )
+
+
+def _each_once(*columns: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(columns))
+
+
+_READERS: Mapping[str, Callable[[Node], Program | None]] = {
+    f"{_OPS}.unroll_features.UnrollFeatures": _read_unroll,
+    f"{_OPS}.softmax_sampling.SoftmaxSampling": _read_sample,
+    f"{_OPS}.session_filter.FilterCandidates": _read_filter,
+    f"{_OPS}.faiss.QueryFaiss": _read_search,
+    f"{_OPS}.implicit.PredictImplicit": _read_recommend,
+}
+
+# -- the shapes of what they make
+
+_Given = Mapping[str, TensorSpec]
+
+
+def _values_of(column: str, given: _Given) -> TensorSpec:
+    return given[column] if column in given else given[ragged_tensors(column)[0]]
+
+
+def _unrolled(column: str, given: _Given) -> tuple[int, ...]:
+    """Rows of a list are of one length once they are repeated."""
+    if column in given:
+        return (-1, *given[column].dims[1:])
+    return (-1, -1, *_values_of(column, given).dims[1:])
+
+
+_SHAPES: Mapping[str, Callable[[str, _Given], tuple[int, ...]]] = {
+    _UNROLL: _unrolled,
+    _SAMPLE: lambda column, given: (-1, -1),
+    _FILTER: lambda column, given: (-1,),
+    _SEARCH: lambda column, given: (-1,),
+    _RECOMMEND: lambda column, given: (-1, -1),
+}

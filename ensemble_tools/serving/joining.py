@@ -1,0 +1,342 @@
+"""PURE. ServingPlan -> ServingPlan in which one process runs all steps of an ensemble.
+
+tritonserver runs each step in a process of its own. Where the steps are compiled workflows,
+conversions and operators of Merlin's, which need no Merlin, and predictors of one library that
+follow each other, a child of that library's warm interpreter runs them all: an export is then one
+process and its child, and a request passes one of each.
+
+An ensemble stays what it is where a config asks tritonserver for anything that it does between two
+steps, such as batches or several instances, where a step is used by others as well, or is code of
+the archive's own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import text_format
+from tritonclient.grpc import model_config_pb2 as pb
+
+from ensemble_tools.archive.model_config import backend_name, data_type_name, print_model_config
+from ensemble_tools.serving.serving_plan import STEPS, PublishedModel, ServingPlan
+from ensemble_tools.steps.sources import SERVED, StepRow, joined_source, warm_source
+
+#: Fields that a config may have; of any other nobody but tritonserver knows what follows.
+_ENSEMBLE_FIELDS = frozenset({"name", "platform", "input", "output", "ensemble_scheduling"})
+_STEP_FIELDS = frozenset(
+    {
+        *("name", "platform", "backend", "input", "output", "instance_group", "parameters"),
+        "default_model_filename",
+    }
+)
+_TENSOR_FIELDS = frozenset({"name", "data_type", "dims"})
+_GROUP_FIELDS = frozenset({"name", "kind", "count"})
+_ON_CPU = (pb.ModelInstanceGroup.KIND_AUTO, pb.ModelInstanceGroup.KIND_CPU)
+#: Packages of the model's own: not those that the interpreter has imported.
+_OWN_ENVIRONMENT = "EXECUTION_ENV_PATH"
+#: A generated step that calls other models: tritonserver's stub alone can.
+_CALLS = "InferenceRequest("
+
+#: Merlin's exports have some ten steps. More, and configs of more characters, are not looked at:
+#: who writes them may write very many.
+_MOST_STEPS, _LONGEST_CONFIG = 100, 256 * 1024
+
+_Configs = Mapping[str, pb.ModelConfig]
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """What plays a backend in a child. library: what its interpreter has imported. program: the
+    file with the TritonPythonModel.
+    """
+
+    library: str
+    program: Path
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A model with where its program is: absolute, or in the directory of the joined model's."""
+
+    model: PublishedModel
+    config: pb.ModelConfig
+    program: str
+    version: str
+    library: str = ""
+
+
+class _Apart(Exception):
+    """Why an ensemble's steps are not joined, for people."""
+
+
+def join_plan(plan: ServingPlan, predictors: Mapping[str, Predictor]) -> ServingPlan:
+    """The plan; predictors: what children run for a backend, by the backend's name."""
+    models = {model.triton_name: model for model in plan.models}
+    try:
+        configs = {name: _read_config(model) for name, model in models.items()}
+    except _Apart as why:
+        ensembles = any("ensemble_scheduling" in (it.config_text or "") for it in plan.models)
+        return replace(plan, not_joined=(str(why),)) if ensembles else plan
+    inner = Counter(each.model_name for config in configs.values() for each in _steps_of(config))
+    used = inner + Counter(plan.called)
+    joined: dict[str, PublishedModel] = {}
+    not_joined = []
+    for name, config in configs.items():
+        if not config.HasField("ensemble_scheduling"):
+            continue
+        try:
+            if name in inner:
+                raise _Apart("it is a step itself")
+            if _find_versions(models[name]) != {"1"}:
+                raise _Apart("its version is not 1")
+            joined[name] = _join(
+                models[name], config, _find_steps(config, models, configs, used, predictors)
+            )
+        except _Apart as why:
+            not_joined.append(f"{models[name].source_name}: {why}")
+    inside = {step.triton_name for model in joined.values() for step in model.steps}
+    left = (model for model in plan.models if model.triton_name not in inside)
+    return replace(
+        plan,
+        models=tuple(joined.get(model.triton_name, model) for model in left),
+        not_joined=tuple(not_joined),
+        apart=plan.models if joined else (),
+    )
+
+
+def _read_config(model: PublishedModel) -> pb.ModelConfig:
+    """Raises _Apart for one that is very long, or that only a newer Triton knows."""
+    text = model.config_text or ""
+    try:
+        if len(text) <= _LONGEST_CONFIG:
+            return text_format.Parse(text, pb.ModelConfig())
+    except (text_format.ParseError, RecursionError):
+        pass
+    raise _Apart(f"the config of {model.source_name} has what only tritonserver may know")
+
+
+def _steps_of(config: pb.ModelConfig) -> list[Any]:
+    return list(config.ensemble_scheduling.step)
+
+
+def _find_steps(
+    config: pb.ModelConfig,
+    models: Mapping[str, PublishedModel],
+    configs: _Configs,
+    used: Mapping[str, int],
+    predictors: Mapping[str, Predictor],
+) -> list[_Step]:
+    """The steps in the order in which they can be run; raises _Apart.
+
+    used: how often each model is a step, or called.
+    """
+    _check_fields("the ensemble", config, _ENSEMBLE_FIELDS)
+    count = len(_steps_of(config))
+    if not 1 < count <= _MOST_STEPS:
+        raise _Apart(f"it has {count} steps, and 2 to {_MOST_STEPS} are joined")
+    steps, order = [], _order(config)
+    for each in order:
+        name = each.model_name
+        if name not in models or each.model_version != -1:
+            raise _Apart("it names a step, or a version of one, that is not there")
+        step = _find_step(models[name], configs[name], predictors)
+        if used[name] != 1:
+            raise _Apart(f"the step {step.model.source_name} is used more than once")
+        if {*each.input_map} != {tensor.name for tensor in step.config.input}:
+            raise _Apart(f"not every input of the step {step.model.source_name} is mapped")
+        steps.append(step)
+    if len(steps) == count:
+        _check_predictors(steps, order)
+    if len(steps) < count or not _are_wired(config, order, configs):
+        raise _Apart("its tensors do not go together; tritonserver says how")
+    return steps
+
+
+def _check_predictors(steps: Iterable[_Step], order: Iterable[Any]) -> None:
+    """Raises _Apart unless predictors are of one library, and none could run beside another one."""
+    libraries = {step.library for step in steps if step.library}
+    if len(libraries) != 1:
+        found = ", ".join(sorted(libraries)) or "none"
+        raise _Apart(f"its predictors are to be of one library, and are of {found}")
+    behind: dict[str, set[str]] = {}
+    last: str | None = None
+    for step, each in zip(steps, order, strict=True):
+        above = {name for tensor in each.input_map.values() for name in behind.get(tensor, ())}
+        if step.library:
+            if last is not None and last not in above:
+                raise _Apart("tritonserver runs its predictors side by side")
+            last = each.model_name
+            above.add(last)
+        behind.update(dict.fromkeys(each.output_map.values(), above))
+
+
+def _are_wired(config: pb.ModelConfig, order: Iterable[Any], configs: _Configs) -> bool:
+    """Whether all ends of each tensor agree and each is used: tritonserver refuses others."""
+    written = {tensor.name: tensor for tensor in config.input}
+    read: set[str] = set()
+    for each in order:
+        step = configs[each.model_name]
+        inputs = {tensor.name: tensor for tensor in step.input}
+        outputs = {tensor.name: tensor for tensor in step.output}
+        if not {*each.output_map} <= outputs.keys():
+            return False
+        if not all(_agree(written[it], inputs[name]) for name, it in each.input_map.items()):
+            return False
+        read.update(each.input_map.values())
+        for name, it in each.output_map.items():
+            if it in written:
+                return False
+            written[it] = outputs[name]
+    answered = {tensor.name for tensor in config.output}
+    agree = all(_agree(written[tensor.name], tensor) for tensor in config.output)
+    return agree and written.keys() == read | answered
+
+
+def _agree(one: Any, other: Any) -> bool:
+    """Of one type; of as many dimensions, each of one length where both say it."""
+    pairs = zip(one.dims, other.dims, strict=False)
+    return (
+        one.data_type == other.data_type
+        and len(one.dims) == len(other.dims)
+        and all(-1 in pair or pair[0] == pair[1] for pair in pairs)
+    )
+
+
+def _find_step(
+    model: PublishedModel, config: pb.ModelConfig, predictors: Mapping[str, Predictor]
+) -> _Step:
+    """Raises _Apart where a child cannot run it as tritonserver would."""
+    step = f"the step {model.source_name}"
+    _check_fields(step, config, _STEP_FIELDS)
+    if _OWN_ENVIRONMENT in config.parameters:
+        raise _Apart(f"{step} has packages of its own ({_OWN_ENVIRONMENT})")
+    groups = config.instance_group
+    if (
+        len(groups) > 1
+        or any(_fields(group) - _GROUP_FIELDS for group in groups)
+        or any(group.count > 1 or group.kind not in _ON_CPU for group in groups)
+    ):
+        raise _Apart(f"{step} asks for more than one instance on the CPU (instance_group)")
+    versions = _find_versions(model)
+    if len(versions) != 1:
+        raise _Apart(f"{step} has {len(versions)} versions")
+    (version,) = versions
+    folder = f"{Path(STEPS).name}/{model.triton_name}"
+    if model.compiled is not None:
+        if model.compiled.program.kept:
+            raise _Apart(f"{step} is compiled in part, and needs NVTabular")
+        return _Step(model, config, f"{folder}/{model.compiled.place}", version)
+    if model.generated and not model.warm:
+        ((place, text),) = model.files
+        if _CALLS in text:
+            raise _Apart(f"{step} calls other models")
+        return _Step(model, config, f"{folder}/{place}", version)
+    backend = backend_name(config)
+    predictor = predictors.get(backend)
+    if predictor is None:
+        what = "NVTabular itself" if model.not_compiled else f"run by the backend {backend!r}"
+        raise _Apart(f"{step} is {what}")
+    return _Step(model, config, str(predictor.program), version, predictor.library)
+
+
+def _check_fields(what: str, config: pb.ModelConfig, known: frozenset[str]) -> None:
+    """Raises _Apart for a config that asks tritonserver for more than to run the model."""
+    if more := sorted(_fields(config) - known):
+        raise _Apart(f"the config of {what} has {', '.join(more)}")
+    if not _are_plain(config):
+        raise _Apart(f"the config of {what} says more of a tensor than name, data_type and dims")
+
+
+def _find_versions(model: PublishedModel) -> set[str]:
+    names = [name.partition("/")[0] for name, _ in (*model.links, *model.files)]
+    numbers = {name for name in names if name.isascii() and name.isdigit()}
+    return numbers | {str(version) for version in model.empty_versions}
+
+
+def _fields(message: Any) -> set[str]:
+    return {field.name for field, _ in message.ListFields()}
+
+
+def _are_plain(config: pb.ModelConfig) -> bool:
+    """Whether its tensors, of which it has some, are given as they come."""
+    tensors = [*config.input, *config.output]
+    plain = all(
+        not _fields(tensor) - _TENSOR_FIELDS and tensor.name.isprintable() for tensor in tensors
+    )
+    return plain and bool(config.input) and bool(config.output)
+
+
+def _order(config: pb.ModelConfig) -> list[Any]:
+    """The steps, each after those whose tensors it reads; without those that never can be run."""
+    there, order = {tensor.name for tensor in config.input}, []
+    waiting = _steps_of(config)
+    while ready := [step for step in waiting if {*step.input_map.values()} <= there]:
+        order += ready
+        there.update(tensor for step in ready for tensor in step.output_map.values())
+        waiting = [step for step in waiting if step not in ready]
+    return order if {tensor.name for tensor in config.output} <= there else []
+
+
+def _join(
+    ensemble: PublishedModel, config: pb.ModelConfig, steps: Iterable[_Step]
+) -> PublishedModel:
+    """The model that runs them, in the ensemble's place."""
+    maps = {each.model_name: each for each in _steps_of(config)}
+    steps = list(steps)
+    rows = [_describe(step, maps[step.model.triton_name]) for step in steps]
+    library = next(step.library for step in steps if step.library)
+    own = pb.ModelConfig(name=config.name, backend="python")
+    own.input.extend(config.input)
+    own.output.extend(config.output)
+    return replace(
+        ensemble,
+        config_text=print_model_config(own),
+        links=(),
+        empty_versions=(),
+        files=(
+            ("1/model.py", warm_source(library)),
+            (f"1/{SERVED}", joined_source(rows, [tensor.name for tensor in config.output])),
+        ),
+        generated=True,
+        steps=tuple(step.model for step in steps),
+    )
+
+
+def _describe(step: _Step, each: Any) -> StepRow:
+    return {
+        "name": step.model.source_name,
+        "program": step.program,
+        "folder": f"{Path(STEPS).name}/{step.model.triton_name}",
+        "version": step.version,
+        "config": _as_triton_says(step.config, step.model.triton_name),
+        "reads": dict(sorted(each.input_map.items())),
+        "writes": dict(sorted(each.output_map.items())),
+    }
+
+
+def _as_triton_says(config: pb.ModelConfig, name: str) -> dict[str, object]:
+    """What Triton's JSON has of the fields that a step may have (_STEP_FIELDS)."""
+    return {
+        "name": name,
+        "platform": config.platform,
+        "backend": config.backend,
+        "max_batch_size": 0,
+        "input": [_tensor(tensor) for tensor in config.input],
+        "output": [_tensor(tensor) for tensor in config.output],
+        "default_model_filename": config.default_model_filename,
+        "parameters": {
+            key: {"string_value": value.string_value} for key, value in config.parameters.items()
+        },
+    }
+
+
+def _tensor(tensor: pb.ModelInput | pb.ModelOutput) -> dict[str, object]:
+    return {
+        "name": tensor.name,
+        "data_type": data_type_name(tensor.data_type),
+        "dims": [int(dim) for dim in tensor.dims],
+    }

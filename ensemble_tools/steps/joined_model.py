@@ -1,0 +1,171 @@
+"""Runs the steps of an ensemble one after another in this process, as tritonserver would run them.
+
+Generated in the place of the ensemble: its steps need numpy, but for one that needs the library
+that this process was forked with. Their directories lie in steps/, each as tritonserver would have
+it. STEPS, at the end, says in which order they are run, and which tensors go in and come out.
+"""
+
+import json
+import os
+import sys
+
+import triton_python_backend_utils as pb_utils
+from warm_interpreter.loading import load
+
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+
+
+class Failed(Exception):
+    """A step's error: words, and a code of TritonError's or none."""
+
+    def __init__(self, words, code=None):
+        super().__init__(words)
+        self.code = code
+
+
+class TritonPythonModel:
+    """Answers what the ensemble would."""
+
+    def initialize(self, args):
+        """Raises what a step raises, with the step's name."""
+        self.name = args["model_name"]
+        self.steps = [Step(number, row, args) for number, row in enumerate(STEPS)]
+        self.needed = {}
+
+    def execute(self, requests):
+        return [self.answer(request) for request in requests]
+
+    def answer(self, request):
+        arrays = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
+        wanted = [name for name in request.requested_output_names() if name in ANSWER]
+        try:
+            for step in self.steps_for(frozenset(wanted)):
+                step.run(request, arrays)
+        except Failed as failed:
+            words = f"in ensemble '{self.name}', {failed}"
+            code = [] if failed.code is None else [failed.code]
+            return pb_utils.InferenceResponse(error=pb_utils.TritonError(words, *code))
+        return pb_utils.InferenceResponse([pb_utils.Tensor(name, arrays[name]) for name in wanted])
+
+    def steps_for(self, wanted):
+        """Those that these tensors come of, as tritonserver runs no others."""
+        if wanted not in self.needed:
+            tensors, steps = set(wanted), []
+            for step in reversed(self.steps):
+                if not tensors.isdisjoint(step.writes.values()):
+                    tensors.update(step.reads.values())
+                    steps.insert(0, step)
+            self.needed[wanted] = steps  # there are as many as sets of outputs: few
+        return self.needed[wanted]
+
+    def finalize(self):
+        for step in self.steps:
+            if hasattr(step.model, "finalize"):
+                step.model.finalize()
+
+
+class Step:
+    """One model."""
+
+    def __init__(self, number, row, args):
+        self.name, self.reads, self.writes = row["name"], row["reads"], row["writes"]
+        self.inputs = {io["name"]: io for io in row["config"]["input"]}
+        program = os.path.join(FOLDER, row["program"])
+        self.is_predictor = os.path.isabs(row["program"])
+        if not self.is_predictor:
+            sys.path.append(os.path.dirname(program))
+        try:
+            self.model = load(program, f"step_{number}").TritonPythonModel()
+            if hasattr(self.model, "initialize"):
+                config = row["config"]
+                own = {
+                    "model_name": config["name"],
+                    "model_config": json.dumps(config),
+                    "model_repository": os.path.join(FOLDER, row["folder"]),
+                    "model_version": row["version"],
+                    "joined": "true",  # no other step of an ensemble runs beside it
+                }
+                self.model.initialize({**args, **own})
+        except Exception as error:
+            raise type(type(error).__name__, (Exception,), {})(
+                f"the step {self.name}: {error}"
+            ) from error
+
+    def run(self, request, arrays):
+        """Adds what it puts out to the arrays, which have the ensemble's names. Raises Failed."""
+        given = []
+        for name, tensor in self.reads.items():
+            array = arrays[tensor]
+            check(array, self.inputs[name], self.name)
+            given.append(pb_utils.Tensor(name, sealed(array) if self.is_predictor else array))
+        (response,) = self.model.execute([Request(request, given, list(self.writes))])
+        if response.has_error():
+            error = response.error()
+            code = getattr(error, "code", None)
+            raise Failed(error.message(), code() if callable(code) else None)
+        made = {tensor.name(): tensor.as_numpy() for tensor in response.output_tensors()}
+        for name, tensor in self.writes.items():
+            if name not in made:
+                raise Failed(f"the step {self.name} put out no {name}")
+            arrays[tensor] = made[name]
+
+
+class Request:
+    """What a step is given of the request for the whole."""
+
+    def __init__(self, whole, tensors, wanted):
+        self._whole, self._tensors, self._wanted = whole, tensors, wanted
+
+    def request_id(self):
+        return self._whole.request_id()
+
+    def parameters(self):
+        return self._whole.parameters()
+
+    def requested_output_names(self):
+        return list(self._wanted)
+
+    def inputs(self):
+        return list(self._tensors)
+
+
+def sealed(array):
+    """The array for somebody who may write into what he is given: torch copies it then.
+
+    Others may read it later, under this name or another one.
+    """
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def check(array, declared, step):
+    """Refuses what tritonserver would not give to this step."""
+    name, dims = declared["name"], declared["dims"]
+    text = declared["data_type"] == "TYPE_STRING"
+    expected = object if text else pb_utils.triton_string_to_numpy(declared["data_type"])
+    if array.dtype != expected and not (text and array.dtype.kind in "SU"):
+        raise refused(
+            f"input '{name}' of the step {step} is {array.dtype}, and its config says "
+            f"{declared['data_type']}"
+        )
+    fits = len(array.shape) == len(dims) and all(
+        dim in (-1, length)
+        for dim, length in zip(dims, array.shape)  # noqa: B905 - of one length
+    )
+    if not fits:
+        raise refused(
+            f"unexpected shape for input '{name}' of the step {step}. Expected {dims}, got "
+            f"{list(array.shape)}"
+        )
+
+
+def refused(words):
+    """Triton's code for it is 400's. Triton 2.36 has no codes and answers 400 to all errors."""
+    return Failed(words, getattr(pb_utils.TritonError, "INVALID_ARG", None))
+
+
+# --- what this model does
+
+STEPS = []
+ANSWER = []

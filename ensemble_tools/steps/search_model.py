@@ -1,0 +1,74 @@
+"""Finds what is nearest to the vectors of a request in a FAISS index, as Merlin's QueryFaiss does.
+
+Generated beside the models of an archive. Needs numpy and faiss. The index lies beside this file;
+where its kind allows it is read in place, so that copies of one file share their memory.
+"""
+
+import os
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+#: FAISS says where in its own code an error is; the reason stands behind this.
+REASON = "failed: "
+
+
+class TritonPythonModel:
+    """One answer for each request: the column that WRITES names."""
+
+    def initialize(self, args):
+        self.index = read_index(SETTINGS["index"])
+
+    def execute(self, requests):
+        return [self.answer(request) for request in requests]
+
+    def answer(self, request):
+        tensors = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
+        (column,), (written,) = READS, WRITES
+        vectors = tensors[READS[column][0]]
+        if vectors.ndim != 2 or vectors.shape[1] != self.index.d:
+            return pb_utils.InferenceResponse(
+                error=callers_fault(
+                    f"{OPERATOR}: the shape of column {column!r} is {list(vectors.shape)}, and the "
+                    f"index has vectors of {self.index.d} numbers; expected [rows, {self.index.d}]"
+                )
+            )
+        _, found = self.index.search(np.ascontiguousarray(vectors, "float32"), SETTINGS["topk"])
+        return pb_utils.InferenceResponse(
+            [pb_utils.Tensor(written, found.astype("int32").reshape(-1))]
+        )
+
+
+def read_index(name):
+    """The index; raises ValueError with what is to be done where there is none to be had."""
+    try:
+        import faiss
+    except ImportError as error:
+        raise ValueError(
+            f"{OPERATOR} needs FAISS ({error}): install faiss-cpu into the Python that runs "
+            "models (SERVE_BACKEND_PYTHON)"
+        ) from error
+    try:
+        flags = faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY
+        return faiss.read_index(os.path.join(FOLDER, name), flags)
+    except RuntimeError as error:
+        reason = str(error).rpartition(REASON)[2].strip()
+        raise ValueError(
+            f"{OPERATOR}: the index {name} cannot be read ({reason}); export it again"
+        ) from error
+
+
+def callers_fault(message):
+    """Triton's error for it: 400. Triton 2.36 has no codes and answers 400 to all of them."""
+    code = getattr(pb_utils.TritonError, "INVALID_ARG", None)
+    return pb_utils.TritonError(message, *([] if code is None else [code]))
+
+
+# --- what this model does
+
+KIND = ""
+OPERATOR = ""
+READS = {}
+WRITES = {}
+SETTINGS = {}

@@ -1,0 +1,110 @@
+"""The multi-stage recommender in the container: seven stages, without the executor."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ensemble_tools import Form, Namespace, plan, read_executor_graph, read_repository
+from tests.support.container import ROOT, Container, running
+
+EXAMPLE = ROOT / "examples/multistage"
+PYTHON = ROOT / ".venv-frameworks/bin/python"
+#: Sums of floats in another order than offline.
+RELATIVE = 1e-5
+
+pytestmark = pytest.mark.timeout(240)
+
+
+@pytest.fixture(scope="module", params=["auto", "ensemble", "executor"])
+def container(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Container]:
+    """With the export loaded: by one process, by one for each stage, and by Merlin's executor."""
+    settings = {
+        "SERVE_MODEL_ROOT": str(EXAMPLE),
+        "SERVE_BACKEND_PYTHON": str(PYTHON),
+        "SERVE_REWRITE": request.param,
+    }
+    with running(tmp_path_factory.mktemp(request.param), **settings) as running_container:
+        answer = running_container.load("m", EXAMPLE / "repository")
+        assert answer.status_code == 200, answer.text
+        yield running_container
+
+
+def read(file: str) -> Any:
+    return json.loads((EXAMPLE / file).read_text())
+
+
+def scores() -> dict[int, float]:
+    """Each candidate of the user who is asked about."""
+    ids, click = read("expected.json")["outputs"]
+    return dict(zip(ids["data"], click["data"], strict=True))
+
+
+def test_form() -> None:
+    """Merlin is not needed."""
+    repository = read_repository(EXAMPLE / "repository")
+    made = plan(repository, read_executor_graph(repository), Namespace("m"))
+    assert made.form is Form.STEPPED_ENSEMBLE
+    generated = {model.source_name for model in made.models if model.generated}
+    assert generated == {"search", "unroll", "sample", "executor_model"}
+    assert not any("merlin" in text for model in made.models for _, text in model.files)
+
+
+def test_candidates_are_drawn_with_their_scores(container: Container) -> None:
+    """Ten different ones of a hundred, likely ones more often, each with the score it has."""
+    expected, request = scores(), read("request.json")
+    seen: list[int] = []
+    for _ in range(30):
+        outputs = {it["name"]: it for it in container.invoke("m", request).json()["outputs"]}
+        ids, found = outputs["ordered_ids"], outputs["ordered_scores"]
+        assert (ids["datatype"], ids["shape"]) == ("INT32", [1, 10])
+        assert (found["datatype"], found["shape"]) == ("FP32", [1, 10])
+        assert len({*ids["data"]}) == 10
+        assert found["data"] == pytest.approx([expected[it] for it in ids["data"]], rel=RELATIVE)
+        seen += ids["data"]
+    assert len({*seen}) > 10
+    mean = sum(expected[it] for it in seen) / len(seen)
+    assert mean > sum(expected.values()) / len(expected)
+
+
+def test_what_does_not_fit_is_the_callers_fault(container: Container) -> None:
+    request = read("request.json")
+    request["inputs"][1]["datatype"] = "FP64"
+    assert container.invoke("m", request).status_code == 400
+
+
+def test_an_index_that_is_none(tmp_path: Path) -> None:
+    """Refused when the archive is read, or when the step is loaded."""
+    for name in ("missing", "short"):
+        shutil.copytree(EXAMPLE / "repository", tmp_path / name)
+    index = "executor_model/1/ensemble/items.faiss"
+    (tmp_path / "missing" / index).unlink()
+    whole = (tmp_path / "short" / index).read_bytes()
+    (tmp_path / "short" / index).write_bytes(whole[:1000])
+    settings = {"SERVE_MODEL_ROOT": str(tmp_path), "SERVE_BACKEND_PYTHON": str(PYTHON)}
+    with running(tmp_path / "container", **settings) as container:
+        for name, said in (
+            ("missing", "items.faiss: there is no such file, and QueryFaiss reads it"),
+            ("short", "the index items.faiss cannot be read (read error"),
+        ):
+            refused = container.load(name, tmp_path / name)
+            assert refused.status_code == 400
+            assert said in refused.json()["error"]
+        assert container.models() == {}
+
+
+def test_without_the_library(tmp_path: Path) -> None:
+    """In an environment without FAISS the load says so, and what to do."""
+    with running(tmp_path, SERVE_MODEL_ROOT=str(EXAMPLE)) as container:
+        refused = container.load("m", EXAMPLE / "repository")
+        assert refused.status_code == 400
+        assert "QueryFaiss needs FAISS" in refused.json()["error"]
+        assert "SERVE_BACKEND_PYTHON" in refused.json()["error"]
+        assert container.models() == {}

@@ -1,0 +1,113 @@
+"""The generated step in the place of QueryFaiss, without tritonserver and with another FAISS."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ensemble_tools.steps.sources import operator_source
+from tests.graphs import fake_backend
+
+SOURCE = operator_source(
+    "QueryFaiss",
+    "search",
+    {"query": ["query"]},
+    {"candidate_ids": "query"},
+    {"index": "items.faiss", "topk": 3},
+)
+
+
+class Index:
+    """Answers the first ids for every vector."""
+
+    d = 4
+
+    def search(self, vectors: Any, count: int) -> tuple[Any, Any]:
+        assert vectors.dtype == np.float32
+        assert vectors.flags.c_contiguous
+        return None, np.tile(np.arange(count, dtype=np.int64), (len(vectors), 1))
+
+
+@pytest.fixture(autouse=True)
+def faiss(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """Also what a model imports."""
+    before = sys.modules.get(fake_backend.MODULE)
+    fake_backend.install()
+    module: Any = ModuleType("faiss")
+    module.IO_FLAG_MMAP, module.IO_FLAG_READ_ONLY = 1, 2
+    module.read_index = lambda path, flags: Index()
+    monkeypatch.setitem(sys.modules, "faiss", module)
+    yield module
+    if before is not None:
+        sys.modules[fake_backend.MODULE] = before
+
+
+def made(folder: Path) -> Any:
+    path = folder / "model.py"
+    module: dict[str, Any] = {"__file__": str(path)}
+    exec(SOURCE, module)
+    model = module["TritonPythonModel"]()
+    model.initialize({})
+    return model
+
+
+def ask(model: Any, vectors: Any) -> Any:
+    tensor = fake_backend.Tensor("query", vectors)
+    (response,) = model.execute([fake_backend.InferenceRequest("", 0, [tensor], ["candidate_ids"])])
+    return response
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_ids_of_all_vectors_in_one_row(tmp_path: Path, dtype: str) -> None:
+    """As Merlin's operator flattens them, 32 bits each."""
+    (tensor,) = ask(made(tmp_path), np.zeros((4, 2), dtype).T.repeat(1, 0)).output_tensors()
+    assert tensor.name() == "candidate_ids"
+    assert tensor.as_numpy().tolist() == [0, 1, 2, 0, 1, 2]
+    assert tensor.as_numpy().dtype.name == "int32"
+
+
+def test_no_vectors(tmp_path: Path) -> None:
+    (tensor,) = ask(made(tmp_path), np.zeros((0, 4), np.float32)).output_tensors()
+    assert tensor.as_numpy().shape == (0,)
+
+
+@pytest.mark.parametrize("shape", [(4,), (2, 3), (1, 4, 1)])
+def test_vectors_that_are_none(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    """FAISS asserts without words."""
+    error = ask(made(tmp_path), np.zeros(shape, np.float32)).error()
+    assert error.code() == fake_backend.TritonError.INVALID_ARG
+    assert error.message() == (
+        f"QueryFaiss: the shape of column 'query' is {[*shape]}, and the index has vectors of 4 "
+        "numbers; expected [rows, 4]"
+    )
+
+
+def test_an_index_that_cannot_be_read(tmp_path: Path, faiss: Any) -> None:
+    """FAISS's words begin with its own code's."""
+
+    def read(path: str, flags: int) -> Index:
+        assert path == str(tmp_path / "items.faiss")
+        raise RuntimeError(
+            "Error in faiss::Index* read_index() at io.cpp:545: Error: 'ret == (size)' failed: "
+            "read error: 902 != 2048 (Success)"
+        )
+
+    faiss.read_index = read
+    with pytest.raises(ValueError, match=r"the index items\.faiss cannot be read") as caught:
+        made(tmp_path)
+    assert str(caught.value) == (
+        "QueryFaiss: the index items.faiss cannot be read (read error: 902 != 2048 (Success)); "
+        "export it again"
+    )
+
+
+def test_without_faiss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    with pytest.raises(ValueError, match=r"QueryFaiss needs FAISS .*: install faiss-cpu into the"):
+        made(tmp_path)
