@@ -72,18 +72,21 @@ class Departures:
             finally:
                 self._registry.leave(model)
                 freed.set_result(None)
-            await self._unload(model)
+            await self._unload(model, processes)
             await self._retract(model.serving)
         finally:
             self._registry.forget(model)
             del self._tasks[model.name]
 
-    async def _unload(self, model: Model) -> None:
+    async def _unload(self, model: Model, killed: Processes) -> None:
         while True:
             try:
                 # Should tritonserver wait for the word of one that is dead, it is not waited for.
                 left = await self._hosting.unload(
-                    model.serving, Deadline(self._timeout_s), lost=model.serving.triton_names
+                    model.serving,
+                    Deadline(self._timeout_s),
+                    lost=model.serving.triton_names,
+                    killed=killed,
                 )
             except ServeError as error:
                 facts = {"model_name": model.name}

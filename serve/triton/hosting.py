@@ -153,14 +153,20 @@ class Hosting:
         return Reloaded(count(stubs), left | old)
 
     async def unload(
-        self, plan: ServingPlan, deadline: Deadline, *, lost: Collection[str] = ()
+        self,
+        plan: ServingPlan,
+        deadline: Deadline,
+        *,
+        lost: Collection[str] = (),
+        killed: Processes = frozenset(),
     ) -> Processes:
         """Return when tritonserver has the plan's models no more; what is left is to be ended.
 
+        killed: what was ended just now. tritonserver lets go of what they had, so it is waited for.
         Raises TritonTimeout when tritonserver holds them although it works, or TritonUnavailable.
         """
         before = await self._find_ending(plan)  # what they have started does not end with them
-        names = _have_stubs(before)
+        names = _have_stubs(before | killed)
         await self.unloading.unload(plan, deadline, lost=lost, with_stubs=names)
         return before | await self._find_ending(plan)  # 2.36 starts a stub for the next request
 

@@ -87,7 +87,7 @@ class Unloading:
     ) -> None:
         """Return when tritonserver has the plan's models no more; lost is TritonClient.unload's.
 
-        with_stubs: those that have stubs now, before they are unloaded.
+        with_stubs: those that have stubs now, or had them until just now.
         Raises TritonTimeout when tritonserver holds them although it works, or TritonUnavailable.
         """
         left = set(lost)  # UNLOADING for ever, once their stubs are dead

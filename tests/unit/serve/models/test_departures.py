@@ -17,6 +17,7 @@ from ensemble_tools import ServingPlan, plan
 from serve.errors import ResourceExhausted, TritonTimeout
 from serve.models.lifecycle import ArchiveTools
 from serve.models.registry import State
+from serve.triton.control import LOST_UNLOAD_S
 from tests.unit.serve.joined import WAIT_S, Joined, joined, until
 from tests.unit.serve.stub_stand_in import started_by, starting, stub
 
@@ -97,6 +98,26 @@ async def test_a_load_without_room_waits_for_what_they_still_hold(tmp_path: Path
         await on.load("other")
         assert looks == [1, 0]
         assert [model.name for model in on.registry.all_loaded()] == ["other"]
+
+
+@pytest.mark.parametrize("version", ["2.36.0", "2.51.0"])
+async def test_what_tritonserver_lets_go_of_is_waited_for(tmp_path: Path, version: str) -> None:
+    """Of a stub that was killed just now it still holds the part of /dev/shm: seen for a second."""
+    async with join(tmp_path) as on:
+        waited = []
+        unload = on.triton.itself("unload")
+
+        async def tell(*arguments: Any, lost_s: float, **named: Any) -> None:
+            waited.append(lost_s)
+            await unload(*arguments, lost_s=lost_s, **named)
+
+        await on.load()
+        on.triton.instead["unload"] = tell
+        on.triton.version = version
+        with stub(on.repository, "m.step", WAIT_S):
+            await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
+        await until(lambda: on.registry.count(*State) == 0)
+        assert waited == [LOST_UNLOAD_S]
 
 
 async def test_a_lack_that_stays_is_told(tmp_path: Path) -> None:
