@@ -141,7 +141,7 @@ $(models): | $(server)
 
 # What is not here comes from the models' environment, which Python searches after this one.
 $(frameworks): | $(models)
-	@echo 'setup, .venv-frameworks: tensorflow, xgboost, lightgbm, faiss and implicit, beside .venv-merlin (1 GB on disk)'
+	@echo 'setup, .venv-frameworks: tensorflow, xgboost, lightgbm, faiss, implicit and feast, beside .venv-merlin (1.1 GB on disk)'
 	@$(PYTHON) $(venv) --without-pip .venv-frameworks
 	@cd .venv-frameworks/lib/python3.11/site-packages && \
 		echo ../../../../.venv-merlin/lib/python3.11/site-packages > models.pth

@@ -91,7 +91,7 @@ class OwnSettings:
     warm: str = variable(
         "SERVE_WARM",
         default="auto",
-        meaning="`auto`: models of one library (PyTorch, TensorFlow, XGBoost and LightGBM,"
+        meaning="`auto`: models of one library (PyTorch, TensorFlow, XGBoost and LightGBM, Feast,"
         " NVTabular) are forked from one process that has imported it, unless there are GPUs;"
         " `off`: each imports it itself",
         parser=one_of("auto", "off"),
@@ -100,8 +100,9 @@ class OwnSettings:
         "SERVE_PRELOAD",
         default="",
         meaning="libraries that are imported at the start, and not by the first model that needs"
-        " one, with commas between: `torch`, `tensorflow`, `forests`, `nvtabular`",
-        parser=some_of("torch", "tensorflow", "forests", "nvtabular"),
+        " one, with commas between: `torch`, `tensorflow`, `forests`, `feast`,"
+        " `nvtabular`",
+        parser=some_of("torch", "tensorflow", "forests", "feast", "nvtabular"),
         shown="none",
     )
     bind_address: str = variable(
@@ -134,6 +135,12 @@ class OwnSettings:
         "SERVE_INVOKE_TIMEOUT",
         default="60",
         meaning="seconds for an invocation (the platform's own limit)",
+        parser=seconds,
+    )
+    feature_store_timeout: float = variable(
+        "SERVE_FEATURE_STORE_TIMEOUT",
+        default="5",
+        meaning="seconds for a look-up in a Feast online store (Merlin's QueryFeast); then 503",
         parser=seconds,
     )
     read_timeout: float = variable(

@@ -22,6 +22,8 @@ _ALL = (
     Library("torch", ("numpy", "torch")),
     Library("tensorflow", ("numpy", "tensorflow")),
     Library("forests", ("numpy", "xgboost", "lightgbm", "treelite")),
+    # For exports with Merlin's QueryFeast; what else a multi-stage recommender needs is beside it.
+    Library("feast", ("numpy", "feast", "torch", "faiss")),
     Library(
         "nvtabular",
         (

@@ -179,7 +179,8 @@ def _list_artifacts(model: SourceModel) -> frozenset[str]:
     if model.graph_path is None:
         return frozenset()
     beside = model.graph_path.parent
-    return frozenset(name for name in names_in(beside) if is_file(beside / name))
+    files = {name for name in names_in(beside) if is_file(beside / name)}
+    return frozenset(files | {f"{it}/" for it in names_in(beside) if is_directory(beside / it)})
 
 
 def _read_versions(directory: Path) -> tuple[int, ...]:

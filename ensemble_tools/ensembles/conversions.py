@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
-from ensemble_tools.archive.model_config import TensorSpec
+from ensemble_tools.archive.model_config import TRITON_TYPES, TensorSpec
 from ensemble_tools.ensembles.producers import (
     ANSWER,
     FromCall,
@@ -33,23 +33,6 @@ from ensemble_tools.ensembles.producers import (
     FromStep,
 )
 from ensemble_tools.errors import GraphNotServable
-
-#: Merlin's data types in Triton's words (merlin/dtypes/mappings/triton.py). Strings are no part of
-#: it: numpy cannot cast to them as the executor asks it to.
-TRITON_TYPES = {
-    "bool": "TYPE_BOOL",
-    "uint8": "TYPE_UINT8",
-    "uint16": "TYPE_UINT16",
-    "uint32": "TYPE_UINT32",
-    "uint64": "TYPE_UINT64",
-    "int8": "TYPE_INT8",
-    "int16": "TYPE_INT16",
-    "int32": "TYPE_INT32",
-    "int64": "TYPE_INT64",
-    "float16": "TYPE_FP16",
-    "float32": "TYPE_FP32",
-    "float64": "TYPE_FP64",
-}
 
 
 class Kind(Enum):

@@ -7,7 +7,8 @@ They run Python inside the executor and have no model of their own. What each of
 2. SoftmaxSampling orders ids by chance, those with high scores first;
 3. FilterCandidates leaves out those ids that another column has;
 4. QueryFaiss finds the ids whose vectors are nearest to given ones (steps/search_model.py);
-5. PredictImplicit recommends ids to users, by a model of implicit's (steps/recommend_model.py).
+5. PredictImplicit recommends ids to users, by a model of implicit's (steps/recommend_model.py);
+6. QueryFeast looks features of ids up in a Feast online store (steps/lookup_model.py).
 
 An operator whose attributes are not those that Merlin writes has no program: Merlin itself runs it.
 """
@@ -23,7 +24,12 @@ from tritonclient.grpc import model_config_pb2 as pb
 
 from ensemble_tools.archive.executor_graph import Node
 from ensemble_tools.archive.inert_pickle import Inert
-from ensemble_tools.archive.model_config import ModelConfig, TensorSpec, data_type_number
+from ensemble_tools.archive.model_config import (
+    TRITON_TYPES,
+    ModelConfig,
+    TensorSpec,
+    data_type_number,
+)
 from ensemble_tools.archive.source_model import GRAPH_FILE
 from ensemble_tools.archive.tensor_names import ragged_tensors
 
@@ -39,8 +45,9 @@ class Program:
     """What a step does. kind: what the template calls it. reads: the columns that it is given.
 
     writes: the columns that it puts out, and of which it reads each is made. types: Triton's types
-    of those that have not the type of what they are made of. settings: what else it is told.
-    artifact: a file beside the graph that it reads.
+    of those that have not the type of what they are made of. lists: those that are ragged, whatever
+    they are made of. settings: what else it is told. artifact: a file beside the graph that it
+    reads; a directory's name ends in a slash, and such a one may lie elsewhere.
     """
 
     kind: str
@@ -49,6 +56,7 @@ class Program:
     types: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, object] = field(default_factory=dict)
     artifact: str = ""
+    lists: frozenset[str] = frozenset()
 
     @property
     def keeps_the_rest(self) -> bool:
@@ -58,7 +66,12 @@ class Program:
     @property
     def library(self) -> str:
         """What it needs, for people."""
-        return {_SEARCH: "FAISS", _RECOMMEND: "implicit"}.get(self.kind, NUMPY)
+        return {_SEARCH: "FAISS", _RECOMMEND: "implicit", _LOOKUP: "Feast"}.get(self.kind, NUMPY)
+
+    @property
+    def interpreter(self) -> str:
+        """The warm interpreter that has imported a library that takes long; empty for none."""
+        return "feast" if self.kind == _LOOKUP else ""
 
     @property
     def reads_all(self) -> bool:
@@ -69,7 +82,7 @@ class Program:
 #: What every step of ours needs.
 NUMPY = "numpy"
 _UNROLL, _SAMPLE, _FILTER = "unroll", "sample", "filter"
-_SEARCH, _RECOMMEND = "search", "recommend"
+_SEARCH, _RECOMMEND, _LOOKUP = "search", "recommend", "lookup"
 
 
 def find_program(node: Node) -> Program | None:
@@ -86,17 +99,33 @@ def make_config(program: Program, specs: Iterable[TensorSpec]) -> ModelConfig:
         pb.ModelInput(name=spec.name, data_type=data_type_number(spec.data_type), dims=spec.dims)
         for spec in given.values()
     )
-    message.output.extend(
-        pb.ModelOutput(
-            name=column,
-            data_type=data_type_number(
-                program.types.get(column) or _values_of(source, given).data_type
-            ),
-            dims=_SHAPES[program.kind](source, given),
+    for column, source in program.writes.items():
+        message.output.extend(
+            pb.ModelOutput(
+                name=spec.name, data_type=data_type_number(spec.data_type), dims=spec.dims
+            )
+            for spec in _put_out(program, column, source, given)
         )
-        for column, source in program.writes.items()
-    )
     return ModelConfig("", message)
+
+
+def _put_out(
+    program: Program, column: str, source: str, given: Mapping[str, TensorSpec]
+) -> list[TensorSpec]:
+    data_type = program.types.get(column) or _values_of(source, given).data_type
+    if column in program.lists:
+        values, offsets = ragged_tensors(column)
+        return [TensorSpec(values, data_type, (-1,)), TensorSpec(offsets, "TYPE_INT32", (-1,))]
+    if program.kind == _LOOKUP and column not in program.types:  # the ids, as they came
+        names = zip(
+            (source, *ragged_tensors(source)), (column, *ragged_tensors(column)), strict=True
+        )
+        return [
+            TensorSpec(name, given[old].data_type, given[old].dims)
+            for old, name in names
+            if old in given
+        ]
+    return [TensorSpec(column, data_type, _SHAPES[program.kind](source, given))]
 
 
 # -- what Merlin's pickles say of them
@@ -193,6 +222,60 @@ def _read_recommend(node: Node) -> Program | None:
     )
 
 
+def _read_lookup(node: Node) -> Program | None:
+    """Merlin keeps the path of the feature repository, and nothing of it lies in the export.
+
+    It is looked for beside the graph, under the last part of the path, and then where it was.
+    """
+    state = node.operator.state
+    wanted = ("repo_path", "entity_id", "entity_view", "entity_column", "output_prefix")
+    texts = [state.get(name) for name in wanted]
+    plain, lists = (_as_names(state.get(name)) for name in ("features", "mh_features"))
+    with_id = state.get("include_id")
+    if not all(isinstance(text, str) and text.isprintable() for text in texts):
+        return None
+    if plain is None or lists is None or not isinstance(with_id, bool):
+        return None
+    path, entity, view, column, prefix = map(str, texts)
+    repository = PurePosixPath(path).name
+    called = {name: _prefixed(prefix, name) for name in (*plain, *lists)}
+    dtypes = {each.name: each.dtype or "" for each in node.output}
+    types = {name: TRITON_TYPES.get(dtypes.get(name, ""), "") for name in called.values()}
+    puts_out = [*([entity] if with_id else []), *(called[name] for name in (*plain, *lists))]
+    if not all(types.values()) or not puts_out or len({*puts_out}) < len(puts_out):
+        return None
+    if repository in ("", "..", _GRAPH):
+        return None
+    return Program(
+        _LOOKUP,
+        (column,),
+        dict.fromkeys(puts_out, column),
+        types,
+        {
+            "repository": repository,
+            "path": path,
+            "view": view,
+            "entity": entity,
+            "features": {called[name]: (name, dtypes[called[name]]) for name in plain},
+            "lists": {called[name]: (name, dtypes[called[name]]) for name in lists},
+            "id": entity if with_id else "",
+        },
+        f"{repository}/",
+        frozenset(called[name] for name in lists),
+    )
+
+
+def _as_names(found: object) -> list[str] | None:
+    """The names in a list of them, None for anything else."""
+    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+        return None
+    return found
+
+
+def _prefixed(prefix: str, name: str) -> str:
+    return f"{prefix}_{name}" if prefix and name and not name.startswith(prefix) else name
+
+
 def _each_once(*columns: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(columns))
 
@@ -203,6 +286,7 @@ _READERS: Mapping[str, Callable[[Node], Program | None]] = {
     f"{_OPS}.session_filter.FilterCandidates": _read_filter,
     f"{_OPS}.faiss.QueryFaiss": _read_search,
     f"{_OPS}.implicit.PredictImplicit": _read_recommend,
+    f"{_OPS}.feast.QueryFeast": _read_lookup,
 }
 
 # -- the shapes of what they make
@@ -227,4 +311,5 @@ _SHAPES: Mapping[str, Callable[[str, _Given], tuple[int, ...]]] = {
     _FILTER: lambda column, given: (-1,),
     _SEARCH: lambda column, given: (-1,),
     _RECOMMEND: lambda column, given: (-1, -1),
+    _LOOKUP: lambda column, given: (-1,),
 }

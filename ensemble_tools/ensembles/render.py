@@ -47,8 +47,9 @@ class GeneratedModel:
     """A model that is made: its name in the archive's name space, None for the entry model.
 
     source: the text of its model.py, None for an ensemble. with_graph: what lies beside the
-    executor's own model.py belongs beside it. artifact: a file that lies beside the graph and
-    belongs beside the source, empty for none.
+    executor's own model.py belongs beside it. artifact: what lies beside the graph and belongs
+    beside the source, a directory with a slash behind its name, empty for none. interpreter: the
+    warm one that has what it needs, as Program says.
     """
 
     name: str | None
@@ -56,6 +57,7 @@ class GeneratedModel:
     source: str | None = None
     with_graph: bool = False
     artifact: str = ""
+    interpreter: str = ""
 
 
 @dataclass(frozen=True)
@@ -242,7 +244,9 @@ class _Renderer:
         source = operator_source(
             self.parts.calls[key].operator, program.kind, reads, program.writes, program.settings
         )
-        return GeneratedModel(name, config, source, artifact=program.artifact)
+        return GeneratedModel(
+            name, config, source, artifact=program.artifact, interpreter=program.interpreter
+        )
 
     def _render_forest(self, key: str, name: str) -> GeneratedModel:
         """A step that stacks what the forest operator is fed with and calls the forest.

@@ -3,7 +3,8 @@
 tritonserver runs each step in a process of its own. Where the steps are compiled workflows,
 conversions and operators of Merlin's, which need no Merlin, and predictors of one library that
 follow each other, a child of that library's warm interpreter runs them all: an export is then one
-process and its child, and a request passes one of each.
+process and its child, and a request passes one of each. An operator whose own library takes long
+to import has an interpreter that has PyTorch as well.
 
 An ensemble stays what it is where a config asks tritonserver for anything that it does between two
 steps, such as batches or several instances, where a step is used by others as well, or is code of
@@ -13,7 +14,7 @@ the archive's own.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,9 @@ _OWN_ENVIRONMENT = "EXECUTION_ENV_PATH"
 #: A generated step that calls other models: tritonserver's stub alone can.
 _CALLS = "InferenceRequest("
 
+#: The predictors' library that interpreters of operators have as well (container.warm.libraries).
+_BESIDE_OPERATORS = "torch"
+
 #: Merlin's exports have some ten steps. More, and configs of more characters, are not looked at:
 #: who writes them may write very many.
 _MOST_STEPS, _LONGEST_CONFIG = 100, 256 * 1024
@@ -60,13 +64,17 @@ class Predictor:
 
 @dataclass(frozen=True)
 class _Step:
-    """A model with where its program is: absolute, or in the directory of the joined model's."""
+    """A model with where its program is: absolute, or in the directory of the joined model's.
+
+    library: a predictor's. interpreter: what an operator would have.
+    """
 
     model: PublishedModel
     config: pb.ModelConfig
     program: str
     version: str
     library: str = ""
+    interpreter: str = ""
 
 
 class _Apart(Exception):
@@ -159,7 +167,7 @@ def _find_steps(
 def _check_predictors(steps: Iterable[_Step], order: Iterable[Any]) -> None:
     """Raises _Apart unless predictors are of one library, and none could run beside another one."""
     libraries = {step.library for step in steps if step.library}
-    if len(libraries) != 1:
+    if len(libraries) != 1 and (libraries or not any(step.interpreter for step in steps)):
         found = ", ".join(sorted(libraries)) or "none"
         raise _Apart(f"its predictors are to be of one library, and are of {found}")
     behind: dict[str, set[str]] = {}
@@ -230,11 +238,11 @@ def _find_step(
         if model.compiled.program.kept:
             raise _Apart(f"{step} is compiled in part, and needs NVTabular")
         return _Step(model, config, f"{folder}/{model.compiled.place}", version)
-    if model.generated and not model.warm:
+    if model.generated and (model.interpreter or not model.warm):
         ((place, text),) = model.files
         if _CALLS in text:
             raise _Apart(f"{step} calls other models")
-        return _Step(model, config, f"{folder}/{place}", version)
+        return _Step(model, config, f"{folder}/{place}", version, interpreter=model.interpreter)
     backend = backend_name(config)
     predictor = predictors.get(backend)
     if predictor is None:
@@ -288,7 +296,7 @@ def _join(
     maps = {each.model_name: each for each in _steps_of(config)}
     steps = list(steps)
     rows = [_describe(step, maps[step.model.triton_name]) for step in steps]
-    library = next(step.library for step in steps if step.library)
+    library = _choose_library(steps)
     own = pb.ModelConfig(name=config.name, backend="python")
     own.input.extend(config.input)
     own.output.extend(config.output)
@@ -302,8 +310,15 @@ def _join(
             (f"1/{SERVED}", joined_source(rows, [tensor.name for tensor in config.output])),
         ),
         generated=True,
-        steps=tuple(step.model for step in steps),
+        steps=tuple(replace(step.model, warm="") for step in steps),
     )
+
+
+def _choose_library(steps: Sequence[_Step]) -> str:
+    """Whose interpreter runs them; the one of an operator's library has PyTorch too."""
+    library = next((step.library for step in steps if step.library), "")
+    own = next((step.interpreter for step in steps if step.interpreter), "")
+    return own if own and library in ("", _BESIDE_OPERATORS) else library
 
 
 def _describe(step: _Step, each: Any) -> StepRow:

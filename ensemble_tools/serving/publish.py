@@ -128,7 +128,7 @@ def _put_in_front(model: PublishedModel, directory: Path) -> None:
     served = directory / Path(model.warm).parent / SERVED
     if model.warm and not whole and not os.path.lexists(served):
         (directory / model.warm).rename(served)
-        _put(directory / model.warm, warm_source())
+        _put(directory / model.warm, warm_source(model.interpreter or "nvtabular"))
 
 
 class _StepNotCompiled(Exception):

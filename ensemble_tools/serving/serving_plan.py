@@ -58,9 +58,10 @@ class PublishedModel:
     to put into it. compiled: what is published in the place of its workflow; not_compiled: why a
     workflow is published as delivered, empty for other models. generated: whether its process runs
     a step of ours alone, no code of the archive's that may want a word at its end. warm: where its
-    file is, such as `1/model.py`, if that is Merlin's or ours and needs NVTabular, so that a child
-    of a warm interpreter may run it; else empty. steps: models that it runs itself, whose
-    directories lie in its own (STEPS); tritonserver does not know them.
+    file is, such as `1/model.py`, if that is Merlin's or ours and needs a large library, so that a
+    child of a warm interpreter may run it; else empty. interpreter: which one has what a step of
+    ours needs, empty for NVTabular's or none. steps: models that it runs itself, whose directories
+    lie in its own (STEPS); tritonserver does not know them.
     """
 
     triton_name: str
@@ -73,6 +74,7 @@ class PublishedModel:
     not_compiled: str = ""
     generated: bool = False
     warm: str = ""
+    interpreter: str = ""
     steps: tuple[PublishedModel, ...] = ()
 
     @property

@@ -1,7 +1,8 @@
 """ServingPlan -> ServingPlan that says which models a warm interpreter's children may run.
 
 Those whose file is Merlin's workflow step, as merlin-systems 23.08 exports it, or a step of ours
-that runs Merlin's operators: no code of the archive's but what its pickles hold, as ever.
+that runs Merlin's operators, or needs a library that takes long to import: no code of the archive's
+but what its pickles hold, as ever.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def warm_plan(plan: ServingPlan, repository: ModelRepository) -> ServingPlan:
 
 
 def _find_place(model: PublishedModel, source: SourceModel | None) -> str:
-    if model.generated and _GRAPH in dict(model.links):
+    if model.generated and (model.interpreter or _GRAPH in dict(model.links)):
         return next((name for name, _ in model.files), "")
     if source is None or source.workflow is None or len(source.versions) != 1:
         return ""

@@ -15,7 +15,7 @@ _CONVERSIONS = "# --- conversions\n"
 _LIBRARY = 'LIBRARY = "nvtabular"\n'
 _WIDTH = 100
 #: Operators that need a library; the others need numpy alone, and are in one template.
-_OWN_TEMPLATES = {"search", "recommend"}
+_OWN_TEMPLATES = {"search", "recommend", "lookup"}
 #: What warm_source's file calls the model's own.
 SERVED = "served_model.py"
 

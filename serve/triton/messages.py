@@ -45,6 +45,8 @@ _UNAVAILABLE = re.compile(
     r"|Request for unknown model: '[^']*' version -?\d+ is not at ready state)",
     re.DOTALL,
 )
+#: What the step in QueryFeast's place says of its store (ensemble_tools/steps/lookup_model.py).
+_STORE_DOWN = re.compile(_STEP + rf"(?:{_RAISED})?QueryFeast: the feature store cannot be asked: ")
 #: What the core puts in front where the request has no id.
 _NO_ID = "[request id: <id_unknown>] "
 #: What the frontend says of a request that it cannot read: 500 since 2.42.
@@ -76,7 +78,7 @@ def judge(
         return Verdict.STUB_DIED
     if (lost := _NOT_LOADED.fullmatch(message)) and _is_one_of(triton_names, lost):
         return Verdict.NOT_LOADED
-    if _UNAVAILABLE.fullmatch(message):
+    if _UNAVAILABLE.fullmatch(message) or _STORE_DOWN.match(message):
         return Verdict.UNAVAILABLE
     if _UNREADABLE.match(message) or (status < 500 and _UNFIT.match(message)):
         return Verdict.CALLER

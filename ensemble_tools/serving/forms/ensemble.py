@@ -101,10 +101,15 @@ def _form(
 
 
 def _check_artifacts(wiring: Wiring, executor: SourceModel) -> None:
-    """Raise PayloadMissing where a file is not there that an operator reads."""
+    """Raise PayloadMissing where a file is not there that an operator reads.
+
+    A directory may lie elsewhere on the machine that serves; the step says so if it does not.
+    """
     assert executor.graph_path is not None
     for call in wiring.calls:
-        if call.program is not None and call.program.artifact not in {"", *executor.artifacts}:
+        if call.program is None or call.program.artifact.endswith("/"):
+            continue
+        if call.program.artifact not in {"", *executor.artifacts}:
             raise PayloadMissing(
                 executor.graph_path.parent / call.program.artifact,
                 f"there is no such file, and {call.operator} reads it; export it again, or add it",
@@ -176,8 +181,9 @@ def _publish_generated(
     graph = executor.graph_path
     assert graph is not None
     links = _link_beside_program(executor, graph) if model.with_graph else ()
-    if model.artifact:
-        links = ((f"1/{model.artifact}", graph.parent / model.artifact),)
+    if model.artifact in executor.artifacts:
+        place = model.artifact.rstrip("/")
+        links = ((f"1/{place}", graph.parent / place),)
     return PublishedModel(
         name,
         model.name or executor.name,
@@ -186,6 +192,7 @@ def _publish_generated(
         (1,) if model.source is None else (),
         (("1/model.py", model.source),) if model.source is not None else (),
         generated=True,
+        interpreter=model.interpreter,
     )
 
 
