@@ -1,21 +1,24 @@
 """Trains a multi-stage recommender and exports it with Merlin 23.08: one user in, ten items out.
 
-Run it from the checkout, with the environment that has FAISS:
+Run it from the checkout, with the environment that has FAISS and Feast:
 .venv-frameworks/bin/python -m examples.multistage.export DEST
 
-DEST/repository      what merlin.systems' Ensemble.export wrote, untouched
+DEST/repository      what merlin.systems' Ensemble.export wrote, untouched, and beside its graph
+                     the feature repository, which Merlin leaves where it was
 DEST/request.json    one user as a v2 inference request
 DEST/expected.json   that user's hundred candidates and their scores, without tritonserver
 
 The stages, each fed by the one before:
 
-1. a workflow makes numbers of the user's columns;
-2. the user's tower of a two-tower model makes a vector of these;
-3. QueryFaiss finds the hundred items whose vectors are nearest;
-4. a workflow makes numbers of their ids;
-5. UnrollFeatures puts the user's columns beside each item;
-6. a ranker says how likely each item is to be clicked;
-7. SoftmaxSampling draws ten of them, likely ones first.
+1. QueryFeast looks the user's features up in a Feast store;
+2. a workflow makes numbers of the user's columns;
+3. the user's tower of a two-tower model makes a vector of these;
+4. QueryFaiss finds the hundred items whose vectors are nearest;
+5. QueryFeast looks their features up;
+6. a workflow makes numbers of these;
+7. UnrollFeatures puts the user's columns beside each item;
+8. a ranker says how likely each item is to be clicked;
+9. SoftmaxSampling draws ten of them, likely ones first.
 
 The data are made up: users and items have hidden tastes, and a click is likely where they agree.
 """
@@ -23,10 +26,12 @@ The data are made up: users and items have hidden tastes, and a click is likely 
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import shutil
 import sys
 import tempfile
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -42,16 +47,20 @@ from examples.merlin.export import (
     write_tensors,
 )
 
-# The module above sets what Merlin reads when it is imported.
+# The module above sets what Merlin reads when it is imported, this what keeps Feast from reporting.
+os.environ.setdefault("FEAST_USAGE", "False")
 # isort: split
 import faiss
+import feast
 import numpy as np
 import nvtabular as nvt
 import pandas as pd
 import torch
+from feast.types import Float32, Int32, Int64
 from merlin.schema import ColumnSchema, Schema
 from merlin.systems.dag import Ensemble
 from merlin.systems.dag.ops.faiss import QueryFaiss, setup_faiss
+from merlin.systems.dag.ops.feast import QueryFeast
 from merlin.systems.dag.ops.pytorch import PredictPyTorch
 from merlin.systems.dag.ops.softmax_sampling import SoftmaxSampling
 from merlin.systems.dag.ops.unroll_features import UnrollFeatures
@@ -63,7 +72,19 @@ CANDIDATES, ANSWERED = 100, 10
 TASTES, WIDTH = 4, 16
 STEPS = 150
 #: Who is asked about.
-USER = pd.DataFrame({"user_id": np.array([1003]), "age": np.array([33.5], dtype="float32")})
+USER = 1003
+#: The graph keeps this path. Merlin's executor reads the feature repository there and nowhere else.
+FEATURES = Path(NEUTRAL_DIRECTORY, "merlin-multistage/feature_repo")
+#: Paths in it are relative to it.
+FEATURE_STORE = """\
+project: multistage
+provider: local
+registry: registry.db
+online_store:
+  type: sqlite
+  path: online.db
+entity_key_serialization_version: 2
+"""
 
 
 class Tower(torch.nn.Module):  # type: ignore[misc]  # torch has no types in the checker's environment
@@ -87,30 +108,58 @@ class Ranker(torch.nn.Module):  # type: ignore[misc]
         super().__init__()
         self.users = torch.nn.Embedding(users, WIDTH)
         self.items = torch.nn.Embedding(items, WIDTH)
-        self.hidden = torch.nn.Linear(3 * WIDTH + 1, WIDTH)
+        self.hidden = torch.nn.Linear(3 * WIDTH + 2, WIDTH)
         self.out = torch.nn.Linear(WIDTH, 1)
 
     def forward(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
         user, item = self.users(batch["user_user_id"]), self.items(batch["item_id"])
-        parts = [user, item, user * item, batch["user_age"].unsqueeze(1)]
+        age, price = batch["user_age"].unsqueeze(1), batch["price"].unsqueeze(1)
+        parts = [user, item, user * item, age, price]
         hidden = torch.relu(self.hidden(torch.cat(parts, dim=1)))
         return torch.sigmoid(self.out(hidden)).squeeze(1)
 
 
-def make_events() -> tuple[pd.DataFrame, pd.Series]:
-    """Users with items, and whether they clicked."""
+def make_data() -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.Series]:
+    """Users and items with their features; users with items; and whether they clicked."""
     generator = np.random.default_rng(SEED)
     users, items = generator.normal(size=(USERS, TASTES)), generator.normal(size=(ITEMS, TASTES))
     user, item = generator.integers(0, USERS, EVENTS), generator.integers(0, ITEMS, EVENTS)
     agree = (users[user] * items[item]).sum(1)
-    events = pd.DataFrame(
+    age = pd.DataFrame(
+        {"user_id": 1000 + np.arange(USERS), "age": (40 + 8 * users[:, 0]).astype("float32")}
+    )
+    price = pd.DataFrame(
         {
-            "user_id": 1000 + user,
-            "age": (40 + 8 * users[user, 0]).astype("float32"),
-            "candidate_ids": item.astype("int32"),
+            "item_id": np.arange(ITEMS, dtype="int32"),
+            "price": (30 + 9 * items[:, 1]).astype("float32"),
         }
     )
-    return events, pd.Series(generator.uniform(size=EVENTS) < 1 / (1 + np.exp(1 - agree)))
+    events = pd.concat(
+        [age.iloc[user].reset_index(drop=True), price.iloc[item].reset_index(drop=True)], axis=1
+    )
+    clicked = pd.Series(generator.uniform(size=EVENTS) < 1 / (1 + np.exp(1 - agree)))
+    return age, price, events, clicked
+
+
+def fill_store(**views: tuple[str, pd.DataFrame]) -> feast.FeatureStore:
+    """A store with a view for each table; views: of each its entity."""
+    shutil.rmtree(FEATURES.parent, ignore_errors=True)
+    FEATURES.mkdir(parents=True)
+    (FEATURES / "feature_store.yaml").write_text(FEATURE_STORE)
+    store = feast.FeatureStore(str(FEATURES))
+    made_at = datetime(2023, 8, 1)
+    for name, (entity, table) in views.items():
+        offline = FEATURES.parent / f"{name}.parquet"
+        table.assign(made_at=made_at).to_parquet(offline)
+        wide = table[entity].dtype == np.int64
+        kind = feast.ValueType.INT64 if wide else feast.ValueType.INT32  # as FAISS's ids are
+        of = feast.Entity(name=entity, join_keys=[entity], value_type=kind)
+        fields = [feast.Field(name=entity, dtype=Int64 if wide else Int32)]
+        fields += [feast.Field(name=it, dtype=Float32) for it in table if it != entity]
+        source = feast.FileSource(path=str(offline), timestamp_field="made_at")
+        store.apply([of, feast.FeatureView(name=name, entities=[of], schema=fields, source=source)])
+    store.materialize(datetime(2023, 7, 1), datetime(2023, 9, 1))
+    return store
 
 
 def train(model: torch.nn.Module, loss: Any) -> None:
@@ -140,19 +189,22 @@ def train_towers(
 
 def build(staging: Path) -> tuple[Ensemble, Tensors]:
     """Trains the stages and joins them; and the candidates of USER with their scores."""
-    events, clicked = make_events()
+    age, price, events, clicked = make_data()
+    store = fill_store(users=("user_id", age), items=("item_id", price))
     user_workflow = fitted(
         (["user_id"] >> categorify(staging / "user"))
         + (["age"] >> ops.Normalize(out_dtype=np.float32)),
         events,
     )
     item_workflow = fitted(
-        ["candidate_ids"] >> ops.Rename(name="item_id") >> categorify(staging / "item"), events
+        (["item_id"] >> categorify(staging / "item"))
+        + (["price"] >> ops.Normalize(out_dtype=np.float32)),
+        events,
     )
     users, items = user_workflow.output_schema, item_workflow.output_schema
     target = torch.from_numpy(clicked.to_numpy().astype("float32"))
     columns = as_torch(predictor_inputs([user_workflow], users, events))
-    item_ids = torch.from_numpy(events["candidate_ids"].to_numpy().astype("int64"))
+    item_ids = torch.from_numpy(events["item_id"].to_numpy().astype("int64"))
     tower, vectors = train_towers(columns, target, cardinality(users, "user_id"), item_ids)
     ranker = Ranker(cardinality(users, "user_id"), cardinality(items, "item_id"))
     both = {
@@ -164,14 +216,22 @@ def build(staging: Path) -> tuple[Ensemble, Tensors]:
     index = staging / "items.faiss"
     setup_faiss(pd.DataFrame({"item_id": np.arange(ITEMS), "embedding": [*vectors]}), str(index))
 
-    features = ["user_id", "age"] >> TransformWorkflow(user_workflow, max_batch_size=0)
+    features = (
+        ["user_id"]
+        >> QueryFeast.from_feature_view(store, "users", "user_id", include_id=True)
+        >> TransformWorkflow(user_workflow, max_batch_size=0)
+    )
     query = Schema([ColumnSchema("query", dtype=np.float32, dims=(None, WIDTH))])
     found = (
         features
         >> predictor(tower, users, query, staging / "tower.pt")
         >> QueryFaiss(index, topk=CANDIDATES)
     )
-    candidates = found["candidate_ids"] >> TransformWorkflow(item_workflow, max_batch_size=0)
+    candidates = (
+        found["candidate_ids"]
+        >> QueryFeast.from_feature_view(store, "items", "candidate_ids", include_id=True)
+        >> TransformWorkflow(item_workflow, max_batch_size=0)
+    )
     unrolled = candidates >> UnrollFeatures(
         "item_id", features[["user_id", "age"]], unrolled_prefix="user"
     )
@@ -181,11 +241,16 @@ def build(staging: Path) -> tuple[Ensemble, Tensors]:
     ordered = found["candidate_ids"] >> SoftmaxSampling(
         scores["click"], topk=ANSWERED, temperature=20.0
     )
-    expected = rank(user_workflow, item_workflow, tower, ranker, faiss.read_index(str(index)))
-    return Ensemble(ordered, user_workflow.input_schema), expected
+    user = age[age["user_id"] == USER]
+    expected = rank(
+        user, price, user_workflow, item_workflow, tower, ranker, faiss.read_index(str(index))
+    )
+    return Ensemble(ordered, Schema([ColumnSchema("user_id", dtype=np.int64)])), expected
 
 
 def rank(
+    row: pd.DataFrame,
+    price: pd.DataFrame,
     user_workflow: nvt.Workflow,
     item_workflow: nvt.Workflow,
     tower: Tower,
@@ -193,11 +258,11 @@ def rank(
     index: Any,
 ) -> Tensors:
     """What is drawn from for USER."""
-    user = predictor_inputs([user_workflow], user_workflow.output_schema, USER)
+    user = predictor_inputs([user_workflow], user_workflow.output_schema, row)
     with torch.inference_mode():
         query = tower(as_torch(user)).numpy()
         ids = index.search(query, CANDIDATES)[1].astype("int32").ravel()
-        frame = pd.DataFrame({"candidate_ids": ids})
+        frame = price.iloc[ids].reset_index(drop=True)
         items = predictor_inputs([item_workflow], item_workflow.output_schema, frame)
         repeated = {f"user_{name}": column.repeat(len(ids)) for name, column in user.items()}
         scores = ranker(as_torch({**items, **repeated})).numpy()
@@ -232,8 +297,9 @@ def main(argv: list[str]) -> int:
         target.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(target / "repository", ignore_errors=True)
         shutil.copytree(staging / "repository", target / "repository")
-    user = {name: USER[name].to_numpy() for name in USER}
-    write_tensors(target / "request.json", "inputs", user)
+    shutil.copytree(FEATURES, target / "repository/executor_model/1/ensemble" / FEATURES.name)
+    shutil.rmtree(FEATURES.parent)
+    write_tensors(target / "request.json", "inputs", {"user_id": np.array([USER])})
     write_tensors(target / "expected.json", "outputs", expected)
     return 0
 
