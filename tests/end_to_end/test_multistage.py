@@ -1,10 +1,12 @@
-"""The multi-stage recommender in the container: seven stages, without the executor."""
+"""The multi-stage recommender in the container: nine stages, without the executor."""
 
 from __future__ import annotations
 
 import json
 import shutil
+import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,9 @@ from tests.support.container import ROOT, Container, running
 
 EXAMPLE = ROOT / "examples/multistage"
 PYTHON = ROOT / ".venv-frameworks/bin/python"
+FEATURES = "executor_model/1/ensemble/feature_repo"
+#: Where examples/multistage/export.py had it: Merlin's executor looks there and nowhere else.
+IN_PLACE = Path("/tmp/merlin-multistage/feature_repo")
 #: Sums of floats in another order than offline.
 RELATIVE = 1e-5
 
@@ -31,10 +36,20 @@ def container(
         "SERVE_BACKEND_PYTHON": str(PYTHON),
         "SERVE_REWRITE": request.param,
     }
+    put_in_place()
     with running(tmp_path_factory.mktemp(request.param), **settings) as running_container:
         answer = running_container.load("m", EXAMPLE / "repository")
         assert answer.status_code == 200, answer.text
         yield running_container
+
+
+def put_in_place() -> None:
+    """The feature repository for the executor; other tests may do the same meanwhile."""
+    IN_PLACE.parent.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=IN_PLACE.parent) as made_in, suppress(OSError):
+        made = Path(made_in, "made")
+        shutil.copytree(EXAMPLE / "repository" / FEATURES, made)
+        made.rename(IN_PLACE)  # fails where it is there, with something in it
 
 
 def read(file: str) -> Any:
@@ -53,7 +68,9 @@ def test_form() -> None:
     made = plan(repository, read_executor_graph(repository), Namespace("m"))
     assert made.form is Form.STEPPED_ENSEMBLE
     generated = {model.source_name for model in made.models if model.generated}
-    assert generated == {"search", "unroll", "sample", "executor_model"}
+    assert generated == {
+        *("lookup", "lookup_2", "search", "unroll", "sample", "executor_model")
+    }
     assert not any("merlin" in text for model in made.models for _, text in model.files)
 
 
@@ -76,8 +93,18 @@ def test_candidates_are_drawn_with_their_scores(container: Container) -> None:
 
 def test_what_does_not_fit_is_the_callers_fault(container: Container) -> None:
     request = read("request.json")
-    request["inputs"][1]["datatype"] = "FP64"
+    request["inputs"][0]["datatype"] = "FP64"
     assert container.invoke("m", request).status_code == 400
+
+
+def test_who_is_not_in_the_store(container: Container) -> None:
+    """As Merlin's executor answers: what the store lacks is NaN where it is a float."""
+    request = read("request.json")
+    request["inputs"][0]["data"] = [4]
+    answer = container.invoke("m", request)
+    assert answer.status_code == 200, answer.text
+    (ids,) = (it["data"] for it in answer.json()["outputs"] if it["name"] == "ordered_ids")
+    assert len(ids) == 10
 
 
 def test_an_index_that_is_none(tmp_path: Path) -> None:
@@ -101,10 +128,10 @@ def test_an_index_that_is_none(tmp_path: Path) -> None:
 
 
 def test_without_the_library(tmp_path: Path) -> None:
-    """In an environment without FAISS the load says so, and what to do."""
+    """In an environment without Feast the load says so, and what to do."""
     with running(tmp_path, SERVE_MODEL_ROOT=str(EXAMPLE)) as container:
         refused = container.load("m", EXAMPLE / "repository")
         assert refused.status_code == 400
-        assert "QueryFaiss needs FAISS" in refused.json()["error"]
+        assert "QueryFeast needs Feast" in refused.json()["error"]
         assert "SERVE_BACKEND_PYTHON" in refused.json()["error"]
         assert container.models() == {}

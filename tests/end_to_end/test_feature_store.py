@@ -1,0 +1,248 @@
+"""QueryFeast in the container: features of a Feast store, which may be down."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from moto.server import ThreadedMotoServer
+
+from tests.support.container import ROOT, Container, running
+
+PYTHON = ROOT / ".venv-frameworks/bin/python"
+#: For a look-up; and for an answer that takes no longer than that, on a busy machine.
+PATIENCE_S, ANSWERED_S = 1.0, 5.0
+#: What botocore asks for, and moto does not look at.
+NOBODY = {
+    "AWS_ACCESS_KEY_ID": "nobody",
+    "AWS_SECRET_ACCESS_KEY": "nothing",
+    "AWS_DEFAULT_REGION": "us-east-1",
+}
+REPOSITORY = "executor_model/1/ensemble/repo"
+
+pytestmark = pytest.mark.timeout(240)
+
+
+def export(target: Path, online: dict[str, Any]) -> Path:
+    """The directory that tests/support/feast_export.py makes; the export in it stands alone."""
+    program = ROOT / "tests/support/feast_export.py"
+    environment = {**os.environ, **NOBODY}
+    subprocess.run(
+        [PYTHON, program, target, json.dumps(online)],
+        check=True,
+        capture_output=True,
+        env=environment,
+    )
+    shutil.rmtree(target / "features")
+    return target
+
+
+@contextmanager
+def loaded(directory: Path, made: Path, **settings: str) -> Iterator[Container]:
+    known = {
+        "SERVE_MODEL_ROOT": str(made),
+        "SERVE_BACKEND_PYTHON": str(PYTHON),
+        "SERVE_FEATURE_STORE_TIMEOUT": str(PATIENCE_S),
+        **NOBODY,
+        **settings,
+    }
+    with running(directory, **known) as container:
+        answer = container.load("m", made / "export")
+        assert answer.status_code == 200, answer.text
+        yield container
+
+
+def ask(container: Container, ids: list[int]) -> httpx.Response:
+    tensor = {"name": "user", "datatype": "INT64", "shape": [len(ids)], "data": ids}
+    return container.invoke("m", {"inputs": [tensor]})
+
+
+def check_answers(container: Container, made: Path) -> None:
+    """Merlin's numbers; where it fails the answer is the caller's fault."""
+    for ids, expected in json.loads((made / "answers.json").read_text()):
+        answer = ask(container, ids)
+        if isinstance(expected, str):
+            assert answer.status_code == 400, answer.text
+            continue
+        outputs = {it["name"]: it["data"] for it in answer.json()["outputs"]}
+        assert outputs == expected
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With SQLite, a file of the repository's."""
+    online = {"type": "sqlite", "path": "online.db"}
+    return export(tmp_path_factory.mktemp("sqlite") / "made", online)
+
+
+@pytest.mark.parametrize("warm", ["auto", "off"])
+def test_sqlite(tmp_path: Path, made: Path, warm: str) -> None:
+    """A file of the archive's; who is not in it is named."""
+    with loaded(tmp_path, made, SERVE_WARM=warm) as container:
+        check_answers(container, made)
+        refused = ask(container, [4, 99, 98])
+        assert refused.status_code == 400
+        assert "the view users of the feature store has no age for user_id 99, 98" in refused.text
+        assert "at least one id" in ask(container, []).text
+
+
+def test_the_archive_is_not_written_to(tmp_path: Path, made: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in (made / "export").rglob("*")}
+    with loaded(tmp_path, made) as container:
+        assert ask(container, [1]).status_code == 200
+    assert {path: path.stat().st_mtime_ns for path in (made / "export").rglob("*")} == before
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        (REPOSITORY, None, "there is no feature repository"),
+        (f"{REPOSITORY}/registry.db", None, "cannot read the view users"),
+        (f"{REPOSITORY}/registry.db", "what is no registry", "cannot read the view users"),
+        (f"{REPOSITORY}/feature_store.yaml", "project: [", "cannot read the view users"),
+        (f"{REPOSITORY}/feature_store.yaml", "project: shop\nprovider: mars", "KeyError"),
+    ],
+)
+def test_a_repository_that_is_none(
+    tmp_path: Path, made: Path, file: str, content: str | None, said: str
+) -> None:
+    """Refused in a sentence when it is loaded."""
+    shutil.copytree(made / "export", tmp_path / "export")
+    broken = tmp_path / "export" / file
+    if content is not None:
+        broken.write_text(content)
+    elif broken.is_dir():
+        shutil.rmtree(broken)
+    else:
+        broken.unlink()
+    settings = {"SERVE_MODEL_ROOT": str(tmp_path), "SERVE_BACKEND_PYTHON": str(PYTHON)}
+    with running(tmp_path / "container", **settings) as container:
+        refused = container.load("m", tmp_path / "export")
+        assert refused.status_code == 400
+        assert said in refused.json()["error"]
+        assert "QueryFeast: " in refused.json()["error"]
+        assert container.models() == {}
+
+
+class Redis:
+    """A server of this test's own, which keeps what it was told when it is killed."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        directory.mkdir()
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port: int = free.getsockname()[1]
+
+    def start(self) -> None:
+        program = shutil.which("redis-server")
+        assert program is not None, "redis-server is not there: apt-get install redis-server"
+        self.process = subprocess.Popen(
+            [
+                *(program, "--port", str(self.port), "--bind", "127.0.0.1"),
+                *("--dir", str(self.directory), "--appendonly", "yes", "--save", ""),
+            ],
+            stdout=subprocess.DEVNULL,
+        )
+        for _ in range(200):
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return
+            time.sleep(0.05)
+        raise AssertionError("redis-server does not listen")
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def redis(tmp_path: Path) -> Iterator[Redis]:
+    server = Redis(tmp_path / "redis")
+    server.start()
+    yield server
+    server.end()
+
+
+def until_answered(container: Container) -> None:
+    for _ in range(100):
+        if ask(container, [1]).status_code == 200:
+            return
+        time.sleep(0.1)
+    raise AssertionError("it does not heal")
+
+
+def check_refused(container: Container, said: str) -> None:
+    began = time.monotonic()
+    refused = ask(container, [1])
+    assert time.monotonic() - began < ANSWERED_S
+    assert refused.status_code == 503, refused.text
+    assert "QueryFeast: the feature store cannot be asked: " in refused.json()["error"]
+    assert said in refused.json()["error"]
+
+
+def test_redis_that_dies_or_hangs(tmp_path: Path, redis: Redis) -> None:
+    """503 in bounded time, for that request; all is well when the store is."""
+    online = {"type": "redis", "connection_string": f"127.0.0.1:{redis.port}"}
+    made = export(tmp_path / "made", online)
+    with loaded(tmp_path / "container", made) as container:
+        check_answers(container, made)
+
+        redis.end()
+        for _ in range(3):
+            check_refused(container, "ConnectionError")
+        redis.start()
+        until_answered(container)
+
+        os.kill(redis.process.pid, signal.SIGSTOP)
+        try:
+            check_refused(container, "it has not answered within 1 s (SERVE_FEATURE_STORE_TIMEOUT)")
+            began = time.monotonic()  # those that come then do not queue
+            for _ in range(20):
+                assert ask(container, [1]).status_code == 503
+            assert time.monotonic() - began < 20 * PATIENCE_S / 2
+        finally:
+            os.kill(redis.process.pid, signal.SIGCONT)
+        until_answered(container)
+        check_answers(container, made)
+
+
+def test_it_can_be_loaded_while_the_store_is_down(tmp_path: Path, redis: Redis) -> None:
+    online = {"type": "redis", "connection_string": f"127.0.0.1:{redis.port}"}
+    made = export(tmp_path / "made", online)
+    redis.end()
+    with loaded(tmp_path / "container", made) as container:
+        check_refused(container, "ConnectionError")
+        redis.start()
+        until_answered(container)
+
+
+def test_dynamodb(tmp_path: Path) -> None:
+    """moto plays it; a table that is gone is a 503."""
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        online = {
+            "type": "dynamodb",
+            "region": "us-east-1",
+            "endpoint_url": f"http://{host}:{port}",
+        }
+        made = export(tmp_path / "made", online)
+        with loaded(tmp_path / "container", made) as container:
+            check_answers(container, made)
+            httpx.post(f"http://{host}:{port}/moto-api/reset")
+            check_refused(container, "ResourceNotFound")
+    finally:
+        server.stop()
