@@ -68,9 +68,7 @@ def test_form() -> None:
     made = plan(repository, read_executor_graph(repository), Namespace("m"))
     assert made.form is Form.STEPPED_ENSEMBLE
     generated = {model.source_name for model in made.models if model.generated}
-    assert generated == {
-        *("lookup", "lookup_2", "search", "unroll", "sample", "executor_model")
-    }
+    assert generated == {*("lookup", "lookup_2", "search", "unroll", "sample", "executor_model")}
     assert not any("merlin" in text for model in made.models for _, text in model.files)
 
 

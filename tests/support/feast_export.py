@@ -56,9 +56,7 @@ def make_store(place: Path, online: dict[str, Any]) -> feast.FeatureStore:
     )
     offline = place.parent / "users.parquet"
     users.to_parquet(offline)
-    user = feast.Entity(
-        name="user_id", join_keys=["user_id"], value_type=feast.ValueType.INT64
-    )
+    user = feast.Entity(name="user_id", join_keys=["user_id"], value_type=feast.ValueType.INT64)
     fields = {"age": Int32, "score": Float32, "clicks": Array(Int64), "tastes": Array(Float32)}
     view = feast.FeatureView(
         name="users",
