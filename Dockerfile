@@ -53,7 +53,7 @@ ARG PIP_FIND_LINKS
 WORKDIR /opt/serve
 COPY requirements/check_system.py requirements/install_torch.sh requirements/quietly.sh \
      requirements/build.txt requirements/torch.txt requirements/torch-cuda.txt \
-     requirements/models.txt requirements/
+     requirements/models.txt requirements/stages.txt requirements/
 # Wheels bring their own tests and torch its C++ headers: 300 MB that no model asks for.
 RUN python3 requirements/check_system.py \
  && python3 -m venv .venv-merlin \
@@ -63,6 +63,8 @@ RUN python3 requirements/check_system.py \
         --require-hashes \
  && .venv-merlin/bin/python -m pip install --no-cache-dir --require-hashes --no-build-isolation \
         -r requirements/models.txt \
+ && .venv-merlin/bin/python -m pip install --no-cache-dir --require-hashes --no-deps \
+        -r requirements/stages.txt \
  && find .venv-merlin -depth -type d \
         \( -name tests -o -path '*/torch/test' -o -path '*/torch/include' \) -exec rm -r {} +
 # The server's environment is its own: Merlin is held to protobuf 3 and numpy 1.

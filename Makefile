@@ -7,7 +7,7 @@ PYTHON ?= $(firstword $(shell command -v python3.11) $(shell command -v python3)
 server_locks := $(addprefix requirements/,server.txt tools.txt simulator.txt dev.txt)
 triton_lock := requirements/triton.txt
 triton_2_36_lock := requirements/triton-2.36.txt
-models_locks := $(addprefix requirements/,build.txt torch.txt torch-cuda.txt models.txt)
+models_locks := $(addprefix requirements/,build.txt torch.txt torch-cuda.txt models.txt stages.txt)
 frameworks_lock := requirements/frameworks.txt
 aws_lock := requirements/aws.txt
 digest = $(shell cat $(1) | sha256sum | cut -c 1-12)
@@ -78,7 +78,7 @@ bench-workflows: setup  ## measures what compiling NVTabular workflows is worth 
 exports: setup  ## trains and exports examples/merlin and examples/multistage anew, in place
 	.venv-merlin/bin/python examples/merlin/export.py examples/merlin
 	.venv-frameworks/bin/python -m examples.merlin.export_frameworks examples/merlin
-	.venv-frameworks/bin/python -m examples.multistage.export examples/multistage
+	.venv-merlin/bin/python -m examples.multistage.export examples/multistage
 
 fuzz-graphs: setup  ## N random Merlin graphs (N=50 SEED=1) against Merlin's own executor
 	.venv/bin/python -m tests.graphs.fuzz --count $(or $(N),50) --seed $(or $(SEED),1) --keep $(or $(KEEP),/tmp/fuzz-graphs)
@@ -132,16 +132,17 @@ $(triton_2_36): | $(server)
 
 # torch first: the CPU build where pip finds it, else PyPI's. The rest then asks for no other.
 $(models): | $(server)
-	@echo 'setup, .venv-merlin: Merlin 23.08, Transformers4Rec and torch (1.7 GB on disk)'
+	@echo 'setup, .venv-merlin: Merlin 23.08, torch, FAISS, implicit and Feast (1.9 GB on disk)'
 	@$(PYTHON) $(venv) .venv-merlin
 	@$(quietly) .venv-merlin/bin/python $(pip) $(install) -r requirements/build.txt
 	@requirements/install_torch.sh .venv-merlin/bin/python $(pip) $(install)
 	@$(quietly) .venv-merlin/bin/python $(pip) $(install) --no-build-isolation -r requirements/models.txt
+	@$(quietly) .venv-merlin/bin/python $(pip) $(install) --no-deps -r requirements/stages.txt
 	@touch $@
 
 # What is not here comes from the models' environment, which Python searches after this one.
 $(frameworks): | $(models)
-	@echo 'setup, .venv-frameworks: tensorflow, xgboost, lightgbm, faiss, implicit and feast, beside .venv-merlin (1.1 GB on disk)'
+	@echo 'setup, .venv-frameworks: tensorflow, xgboost and lightgbm, beside .venv-merlin (1 GB on disk)'
 	@$(PYTHON) $(venv) --without-pip .venv-frameworks
 	@cd .venv-frameworks/lib/python3.11/site-packages && \
 		echo ../../../../.venv-merlin/lib/python3.11/site-packages > models.pth

@@ -17,6 +17,7 @@ compile $server simulator.in -o simulator.txt
 compile $server dev.in -o dev.txt
 compile $models --allow-unsafe build.in -o build.txt
 compile $models --no-deps frameworks.in -o frameworks.txt
+compile $models --no-deps stages.in -o stages.txt
 compile $models aws.in -o aws.txt
 compile $pytriton triton.in -o triton.txt
 compile $pytriton triton-2.36.in -o triton-2.36.txt

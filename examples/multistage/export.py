@@ -1,7 +1,7 @@
 """Trains a multi-stage recommender and exports it with Merlin 23.08: one user in, ten items out.
 
 Run it from the checkout, with the environment that has FAISS and Feast:
-.venv-frameworks/bin/python -m examples.multistage.export DEST
+.venv-merlin/bin/python -m examples.multistage.export DEST
 
 DEST/repository      what merlin.systems' Ensemble.export wrote, untouched, and beside its graph
                      the feature repository, which Merlin leaves where it was

@@ -20,7 +20,7 @@ from moto.server import ThreadedMotoServer
 
 from tests.support.container import ROOT, Container, running
 
-PYTHON = ROOT / ".venv-frameworks/bin/python"
+PYTHON = ROOT / ".venv-merlin/bin/python"
 #: For a look-up; and for an answer that takes no longer than that, on a busy machine.
 PATIENCE_S, ANSWERED_S = 1.0, 5.0
 #: What botocore asks for, and moto does not look at.

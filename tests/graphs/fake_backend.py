@@ -27,7 +27,7 @@ class TritonModelException(Exception):
 class TritonError:
     """An error in a response."""
 
-    UNKNOWN, INTERNAL, NOT_FOUND, INVALID_ARG = range(4)
+    UNKNOWN, INTERNAL, NOT_FOUND, INVALID_ARG, UNAVAILABLE = range(5)
 
     def __init__(self, message: str, code: int = INTERNAL) -> None:
         self._message, self._code = message, code

@@ -23,6 +23,7 @@ from tests.unit.ensemble_tools.ensembles.small_graphs import gather as gather_pa
 UNROLL = "merlin.systems.dag.ops.unroll_features.UnrollFeatures"
 SEARCH = "merlin.systems.dag.ops.faiss.QueryFaiss"
 RECOMMEND = "merlin.systems.dag.ops.implicit.PredictImplicit"
+LOOKUP = "merlin.systems.dag.ops.feast.QueryFeast"
 SAMPLE = "merlin.systems.dag.ops.softmax_sampling.SoftmaxSampling"
 ITEM, USER, AGE = column("item"), column("user"), column("age", "float32")
 SCORES = column("score", "float32")
@@ -91,6 +92,59 @@ def recommend(**state: object) -> Node:
     return graph.operator(RECOMMEND, {**known, **state}, output, graph.select(user))
 
 
+def lookup(**state: object) -> Node:
+    known = {
+        "repo_path": "/tmp/made/feature_repo",
+        "entity_id": "user_id",
+        "entity_view": "users",
+        "entity_column": "user",
+        "features": ["age"],
+        "mh_features": ["clicks"],
+        "include_id": True,
+        "output_prefix": "of",
+    }
+    graph = Graph()
+    output = [column("of_age", "int32"), column("of_clicks"), column("user_id")]
+    return graph.operator(LOOKUP, {**known, **state}, output, graph.select(USER))
+
+
+def test_what_is_read_of_a_look_up() -> None:
+    """The names have the prefix; where the repository lay is kept, and its last part."""
+    assert find_program(lookup()) == Program(
+        "lookup",
+        ("user",),
+        {"user_id": "user", "of_age": "user", "of_clicks": "user"},
+        {"of_age": "TYPE_INT32", "of_clicks": "TYPE_INT64"},
+        {
+            "repository": "feature_repo",
+            "path": "/tmp/made/feature_repo",
+            "view": "users",
+            "entity": "user_id",
+            "features": {"of_age": ("age", "int32")},
+            "lists": {"of_clicks": ("clicks", "int64")},
+            "id": "user_id",
+        },
+        "feature_repo/",
+        frozenset({"of_clicks"}),
+    )
+    bare = find_program(lookup(include_id=False, mh_features=[]))
+    assert bare is not None
+    assert bare.writes == {"of_age": "user"}
+
+
+def test_the_config_of_a_look_up() -> None:
+    """Lists are two tensors; the ids are as they come, whatever Merlin's schema says."""
+    program = find_program(lookup())
+    assert program is not None
+    config = make_config(program, [TensorSpec("user", "TYPE_INT32", (-1,))])
+    assert [(it.name, it.data_type, it.dims) for it in config.outputs.values()] == [
+        ("user_id", "TYPE_INT32", (-1,)),
+        ("of_age", "TYPE_INT32", (-1,)),
+        ("of_clicks__values", "TYPE_INT64", (-1,)),
+        ("of_clicks__offsets", "TYPE_INT32", (-1,)),
+    ]
+
+
 def test_what_is_read_of_each() -> None:
     """The columns, and what else the operator was made with."""
     assert find_program(unroll()) == Program(
@@ -156,6 +210,20 @@ def test_what_is_read_of_each() -> None:
         search(path="/tmp/ensemble.pkl"),
         search(path="a\nb"),
         search(topk=0),
+        lookup(repo_path=None),
+        lookup(repo_path="/"),
+        lookup(repo_path="/tmp/.."),
+        lookup(repo_path="/tmp/ensemble.pkl"),
+        lookup(entity_view="a\nb"),
+        lookup(entity_column=3),
+        lookup(features="age"),
+        lookup(features=[1]),
+        lookup(features=["unknown"]),
+        lookup(features=["of_age", "age"]),
+        lookup(mh_features=None),
+        lookup(include_id=1),
+        lookup(output_prefix=None),
+        lookup(features=[], mh_features=[], include_id=False),
         search(topk=None),
         recommend(model_module_name="os.path"),
         recommend(model_module_name="implicitly"),

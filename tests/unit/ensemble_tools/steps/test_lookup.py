@@ -1,0 +1,260 @@
+"""The generated step in the place of QueryFeast, without tritonserver and with no Feast."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ensemble_tools.steps.sources import operator_source
+from tests.graphs import fake_backend
+
+SETTINGS: dict[str, object] = {
+    "repository": "repo",
+    "path": "/nowhere/repo",
+    "view": "users",
+    "entity": "user_id",
+    "features": {"of_age": ("age", "int32"), "of_score": ("score", "float32")},
+    "lists": {"of_clicks": ("clicks", "int64")},
+    "id": "",
+}
+WRITES = {"of_age": "user", "of_score": "user", "of_clicks": "user"}
+#: Ages, scores and clicks of users.
+KNOWN: dict[int, dict[str, Any]] = {
+    1: {"age": 21, "score": 0.5, "clicks": [1, 2]},
+    2: {"age": 22, "score": 1.5, "clicks": [3]},
+    3: {"age": 23, "score": None, "clicks": []},
+    4: {"age": 24, "score": 2.5, "clicks": None},
+}
+LACKING: dict[str, Any] = {"age": None, "score": None, "clicks": None}
+FIELDS = tuple(SimpleNamespace(name=name) for name in LACKING)
+
+
+class FeatureStore:
+    """Knows four users. calls: how often it was asked in Feast's own way."""
+
+    error: BaseException | None = None
+    hangs: threading.Event | None = None
+    fields = FIELDS
+    calls = 0
+
+    def __init__(self, repo_path: str) -> None:
+        self.repo_path = repo_path
+
+    def get_feature_view(self, name: str) -> Any:
+        assert name == "users"
+        return SimpleNamespace(features=self.fields, entities=["user_id"])
+
+    def get_online_features(self, features: list[str], entity_rows: list[dict[str, int]]) -> Any:
+        FeatureStore.calls += 1
+        if self.hangs is not None:
+            self.hangs.wait(20)
+        if self.error is not None:
+            raise self.error
+        names = [feature.removeprefix("users:") for feature in features]
+        rows = [KNOWN.get(row["user_id"], LACKING) for row in entity_rows]
+        found = {name: [row[name] for row in rows] for name in names}
+        return SimpleNamespace(to_dict=lambda: found)
+
+
+@pytest.fixture(autouse=True)
+def feast(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FeatureStore]]:
+    """Also what a model imports. It has nothing but the store, so that it is asked in Feast's way."""
+    before = sys.modules.get(fake_backend.MODULE)
+    fake_backend.install()
+    module: Any = ModuleType("feast")
+    module.FeatureStore = FeatureStore
+    module.__version__ = "0.31.1"
+    monkeypatch.setitem(sys.modules, "feast", module)
+    for name, value in (("error", None), ("hangs", None), ("fields", FIELDS), ("calls", 0)):
+        monkeypatch.setattr(FeatureStore, name, value)
+    monkeypatch.setenv("MERLIN_FEATURE_STORE_TIMEOUT", "0.3")
+    yield FeatureStore
+    if before is not None:
+        sys.modules[fake_backend.MODULE] = before
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "repo").mkdir()
+    (tmp_path / "repo/feature_store.yaml").touch()
+    return tmp_path
+
+
+def made(folder: Path, writes: dict[str, str] | None = None, **settings: object) -> Any:
+    source = operator_source(
+        "QueryFeast", "lookup", {"user": ["user"]}, writes or WRITES, {**SETTINGS, **settings}
+    )
+    module: dict[str, Any] = {"__file__": str(folder / "model.py")}
+    exec(source, module)
+    model = module["TritonPythonModel"]()
+    model.initialize({})
+    return model
+
+
+def ask(model: Any, *ids: int) -> Any:
+    tensor = fake_backend.Tensor("user", np.array(ids, dtype="int64"))
+    (response,) = model.execute([fake_backend.InferenceRequest("", 0, [tensor], [*WRITES])])
+    return response
+
+
+def arrays(response: Any) -> dict[str, Any]:
+    assert response.error() is None, response.error().message()
+    return {it.name(): it.as_numpy() for it in response.output_tensors()}
+
+
+def refused(response: Any) -> tuple[str, object]:
+    return response.error().message(), response.error().code()
+
+
+def test_rows_in_order(folder: Path) -> None:
+    """Types and ragged lists as Merlin's; a float that the store lacks is NaN."""
+    found = arrays(ask(made(folder), 2, 1, 2, 3))
+    assert found["of_age"].tolist() == [22, 21, 22, 23]
+    assert np.array_equal(found["of_score"], np.float32([1.5, 0.5, 1.5, np.nan]), equal_nan=True)
+    assert found["of_clicks__values"].tolist() == [3, 1, 2, 3]
+    assert found["of_clicks__offsets"].tolist() == [0, 1, 3, 4, 4]
+    assert {name: array.dtype.name for name, array in found.items()} == {
+        "of_age": "int32",
+        "of_score": "float32",
+        "of_clicks__values": "int64",
+        "of_clicks__offsets": "int32",
+    }
+
+
+def test_the_ids_as_they_came(folder: Path) -> None:
+    writes = {"user_id": "user", **WRITES}
+    assert arrays(ask(made(folder, writes, id="user_id"), 2, 1))["user_id"].tolist() == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("ids", "said"),
+    [
+        ((1, 7, 8), "the view users of the feature store has no age for user_id 7, 8; ids that it"),
+        ((7,) * 9, "has no age for user_id 7, 7, 7, 7, 7 ..."),
+        ((1, 4), "has no clicks for user_id 4"),
+        ((), "column 'user' is empty; at least one id is expected"),
+    ],
+)
+def test_what_the_store_lacks(folder: Path, ids: tuple[int, ...], said: str) -> None:
+    """Merlin's executor fails at it, too."""
+    message, code = refused(ask(made(folder), *ids))
+    assert message.startswith("QueryFeast: ")
+    assert said in message
+    assert code == fake_backend.TritonError.INVALID_ARG
+
+
+def test_a_store_that_is_down(folder: Path, feast: type[FeatureStore]) -> None:
+    model = made(folder)
+    feast.error = ConnectionError("nobody listens\nat all")
+    message, code = refused(ask(model, 1))
+    assert code == fake_backend.TritonError.UNAVAILABLE
+    assert message == (
+        "QueryFeast: the feature store cannot be asked: ConnectionError: nobody listens; look "
+        "whether it runs, and at feature_store.yaml"
+    )
+    feast.error = None
+    assert arrays(ask(model, 1))["of_age"].tolist() == [21]
+
+
+def test_what_feast_itself_says(folder: Path, feast: type[FeatureStore]) -> None:
+    """No lack of the store, and nothing that a caller could mend."""
+    model = made(folder)
+    feast.error = KeyError("entity")
+    message, code = refused(ask(model, 1))
+    assert message == "QueryFeast: Feast failed: KeyError: 'entity'"
+    assert code not in (fake_backend.TritonError.UNAVAILABLE, fake_backend.TritonError.INVALID_ARG)
+
+
+def test_a_store_that_hangs(folder: Path, feast: type[FeatureStore]) -> None:
+    """Who comes next is answered at once; after a rest it is asked again, by a new store."""
+    model = made(folder)
+    assert arrays(ask(model, 1))
+    feast.hangs = threading.Event()
+    message, code = refused(ask(model, 1))
+    assert "it has not answered within 0.3 s (SERVE_FEATURE_STORE_TIMEOUT)" in message
+    assert code == fake_backend.TritonError.UNAVAILABLE
+    calls = feast.calls
+    for _ in range(5):
+        assert refused(ask(model, 1)) == (message, code)
+    assert feast.calls == calls
+    feast.hangs.set()
+    model.store.rests_until = 0.0
+    assert arrays(ask(model, 1))["of_age"].tolist() == [21]
+    until_gone = [thread for thread in model.store.hanging if thread.join(5) or thread.is_alive()]
+    assert until_gone == []
+
+
+def test_as_many_as_may_hang(folder: Path, feast: type[FeatureStore]) -> None:
+    model = made(folder)
+    feast.hangs = threading.Event()
+    try:
+        for _ in range(8):
+            model.store.rests_until = 0.0
+            ask(model, 1)
+        model.store.rests_until = 0.0
+        calls = feast.calls
+        message, _ = refused(ask(model, 1))
+        assert "8 look-ups hang already" in message
+        assert feast.calls == calls
+    finally:
+        feast.hangs.set()
+
+
+def test_without_feast(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "feast", None)
+    with pytest.raises(ValueError, match=r"QueryFeast needs Feast \(.*install feast into"):
+        made(folder)
+
+
+def test_without_a_repository(tmp_path: Path) -> None:
+    said = r"neither in repo/ beside the archive's ensemble\.pkl nor in /nowhere/repo; add the"
+    with pytest.raises(ValueError, match=said):
+        made(tmp_path)
+
+
+def test_where_it_was_exported(tmp_path: Path) -> None:
+    """As Merlin's executor finds it."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/feature_store.yaml").touch()
+    model = made(tmp_path, path=str(tmp_path / "elsewhere"))
+    assert model.store.path == str(tmp_path / "elsewhere")
+
+
+def test_a_view_that_has_changed(folder: Path, feast: type[FeatureStore]) -> None:
+    feast.fields = FIELDS[1:]
+    with pytest.raises(ValueError, match=r"has no age; it has clicks, score: export the graph"):
+        made(folder)
+
+
+def test_a_view_that_is_not_there(folder: Path) -> None:
+    with pytest.raises(ValueError, match=r"Feast 0\.31\.1 cannot read the view items"):
+        made(folder, view="items")
+
+
+@pytest.mark.parametrize("is_right", [True, False])
+def test_the_direct_look_up_is_proven_first(
+    folder: Path, feast: type[FeatureStore], is_right: bool
+) -> None:
+    """One that once said something else is not asked again."""
+    model = made(folder)
+    asked: list[list[int]] = []
+
+    def direct(ids: list[int]) -> dict[str, list[Any]]:
+        asked.append(ids)
+        rows = [KNOWN.get(number, LACKING) for number in ids]
+        of = {name: [row[name] for row in rows] for name in ("age", "score", "clicks")}
+        return of if is_right else {**of, "age": [0 for _ in ids]}
+
+    model.store.opened.read.__globals__["find_direct"] = lambda store: direct
+    for ids in ((1, 2), (2,), (2, 1)):
+        found = arrays(ask(model, *ids))
+        assert found["of_age"].tolist() == [20 + number for number in ids]
+    assert feast.calls == (1 if is_right else 3)
+    assert asked == ([[1, 2], [2], [2, 1]] if is_right else [[1, 2]])
