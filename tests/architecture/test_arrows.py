@@ -15,6 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 #: What Triton's stubs run, or processes beside them: it has nobody but the environment to ask.
 OUTSIDE = {"backends", "models_side"}
+STEPS = {"warm_model.py", "lookup_model.py"}
 PACKAGES = ("verification", "container", "serve", "ensemble_tools")
 
 
@@ -23,7 +24,7 @@ def sources(*packages: str) -> list[Path]:
         path
         for package in packages
         for path in sorted((ROOT / package).rglob("*.py"))
-        if not OUTSIDE & {*path.parts} and path.name != "warm_model.py"
+        if not OUTSIDE & {*path.parts} and path.name not in STEPS
     ]
 
 

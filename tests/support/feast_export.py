@@ -1,6 +1,7 @@
 """An export with Merlin's QueryFeast alone, and what Merlin answers with it.
 
-Run in the environment that has Feast: feast_export.py DEST '{"type": "sqlite", "path": "online.db"}'
+Run in the environment that has Feast, with the store's configuration as JSON:
+feast_export.py DEST '{"type": "sqlite", "path": "online.db"}'
 
 DEST/features/repo         the feature repository: ten users with four features
 DEST/export                what Ensemble.export wrote, and the repository beside its graph
@@ -31,7 +32,7 @@ from merlin.table import TensorTable
 
 USERS = 10
 MADE_AT = datetime(2023, 8, 1)
-ASKED = ([1, 3, 7], [4], [9, 9, 0], [], [4, 99])
+ASKED: tuple[list[int], ...] = ([1, 3, 7], [4], [9, 9, 0], [], [4, 99])
 
 
 def make_store(place: Path, online: dict[str, Any]) -> feast.FeatureStore:

@@ -144,6 +144,8 @@ def test_the_models_python_comes_first_and_ours_never() -> None:
         "PATH": "/models/bin:/usr/bin:/bin",
         "LD_LIBRARY_PATH": "/py/lib:/cuda",
         "AWS_REGION": "eu-west-1",
+        "MERLIN_FEATURE_STORE_TIMEOUT": "5",
+        "FEAST_USAGE": "False",
     }
 
 
