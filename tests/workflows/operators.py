@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import scipy.sparse  # type: ignore[import-untyped]
+import scipy.sparse
 from merlin.schema import Tags
 from nvtabular import ops
 
