@@ -138,6 +138,7 @@ $(models): | $(server)
 	@requirements/install_torch.sh .venv-merlin/bin/python $(pip) $(install)
 	@$(quietly) .venv-merlin/bin/python $(pip) $(install) --no-build-isolation -r requirements/models.txt
 	@$(quietly) .venv-merlin/bin/python $(pip) $(install) --no-deps -r requirements/stages.txt
+	@rm -r .venv-merlin/lib/python3.11/site-packages/tests # Feast's wheel has its own, which hides ours
 	@touch $@
 
 # What is not here comes from the models' environment, which Python searches after this one.

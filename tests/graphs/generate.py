@@ -44,6 +44,7 @@ from merlin.dag.ops.selection import SelectionOp
 from merlin.dag.ops.subgraph import Subgraph
 from merlin.schema import Tags
 from merlin.systems.dag import Ensemble
+from merlin.systems.dag.ops.feast import QueryFeast
 from merlin.systems.dag.ops.pytorch import PredictPyTorch
 from merlin.systems.dag.ops.session_filter import FilterCandidates
 from merlin.systems.dag.ops.softmax_sampling import SoftmaxSampling
@@ -51,7 +52,7 @@ from merlin.systems.dag.ops.unroll_features import UnrollFeatures
 from merlin.systems.dag.ops.workflow import TransformWorkflow
 from nvtabular import ops
 
-from tests.graphs import columns, operators
+from tests.graphs import columns, feature_store, operators
 from tests.graphs.columns import FIXED, FLOATS, INTEGERS, RAGGED, SCALAR, STRING, Col
 from tests.graphs.predictors import TORCH_TYPES, tensor_names, traced
 from tests.graphs.tensors import CASE, REPOSITORY, Tensors, write_requests
@@ -133,7 +134,9 @@ class Builder:
             (3 if known else 1, self.add_sampling),
             (1, self.add_grouping),
         ]
-        if not known:
+        if known:
+            steps.append((2, self.add_lookup))
+        else:
             steps += [
                 (2, self.add_own_operator),
                 (1, self.add_lambda),
@@ -477,6 +480,30 @@ class Builder:
         out = [col.with_name(f"{prefix}_{col.name}" if prefix else col.name) for col in features]
         self.features["UnrollFeatures"] += 1
         self._add(self._selected([item]) >> operator, [item, *out], self._name("unrolled"))
+
+    def add_lookup(self) -> None:
+        """QueryFeast: features of ids, of which the store lacks some."""
+        ids = [
+            (source, col)
+            for source in self._all_sources()
+            for col in source.cols
+            if col.dtype in feature_store.VIEWS and col.kind == SCALAR
+        ]
+        if not ids:
+            return
+        source, col = self.random.choice(ids)
+        with_id = self._chance(0.4)
+        operator = QueryFeast.from_feature_view(
+            feature_store.opened(),
+            feature_store.VIEWS[col.dtype],
+            col.name,
+            output_prefix=self.random.choice([None, "f"]),
+            include_id=with_id,
+        )
+        self.features["QueryFeast"] += 1
+        self._add(
+            source.node[col.name] >> operator, columns.cols_of(operator.output_schema), source.rows
+        )
 
     def add_sampling(self) -> None:
         """SoftmaxSampling: other numbers each time, of one type and shape."""
