@@ -188,6 +188,8 @@ class Store:
             raise Unavailable(self.why)
         if "error" in told:
             error = told["error"]
+            if isinstance(error, ValueError) and "out of range" in str(error):
+                raise Refused(f"an id does not fit {SETTINGS['entity']}: {error}") from error
             if isinstance(error, MISTAKES) or type(error).__module__.startswith("feast"):
                 raise error
             raise Unavailable(

@@ -256,3 +256,11 @@ def test_the_direct_look_up_is_proven_first(
         assert found["of_age"].tolist() == [20 + number for number in ids]
     assert feast.calls == (1 if is_right else 3)
     assert asked == ([[1, 2], [2], [2, 1]] if is_right else [[1, 2]])
+
+
+def test_an_id_that_does_not_fit(folder: Path, feast: type[FeatureStore]) -> None:
+    model = made(folder)
+    feast.error = ValueError("Value out of range: 4294967296")
+    message, code = refused(ask(model, 1 << 32))
+    assert message == ("QueryFeast: an id does not fit user_id: Value out of range: 4294967296")
+    assert code == fake_backend.TritonError.INVALID_ARG
