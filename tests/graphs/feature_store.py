@@ -56,7 +56,8 @@ def _fill(place: Path) -> None:
     (place / "feature_store.yaml").write_text(CONFIGURATION)
     store = feast.FeatureStore(str(place))
     for dtype, view in VIEWS.items():
-        name, ids = f"{view}_id", np.arange(KNOWN, dtype=dtype)
+        name = f"{view}_id"
+        ids: np.ndarray = np.arange(KNOWN, dtype=dtype)
         table = pd.DataFrame(
             {
                 name: ids,
