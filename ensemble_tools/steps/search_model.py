@@ -1,7 +1,8 @@
 """Finds what is nearest to the vectors of a request in a FAISS index, as Merlin's QueryFaiss does.
 
 Generated beside the models of an archive. Needs numpy and faiss. The index lies beside this file;
-where its kind allows it is read in place, so that copies of one file share their memory.
+where its kind allows it is read in place, so that copies of one file share their memory. Where FAISS
+sees a GPU it searches there, as Merlin's does, unless the GPU has no room or cannot hold that kind.
 """
 
 import os
@@ -49,14 +50,23 @@ def read_index(name):
             f"{OPERATOR} needs FAISS ({error}): install faiss-cpu into the Python that runs "
             "models (SERVE_BACKEND_PYTHON)"
         ) from error
+    gpus = getattr(faiss, "get_num_gpus", int)()  # a build for CPUs may not have it
     try:
-        flags = faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY
-        return faiss.read_index(os.path.join(FOLDER, name), flags)
+        flags = 0 if gpus else faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY
+        index = faiss.read_index(os.path.join(FOLDER, name), flags)
     except RuntimeError as error:
         reason = str(error).rpartition(REASON)[2].strip()
         raise ValueError(
             f"{OPERATOR}: the index {name} cannot be read ({reason}); export it again"
         ) from error
+    if not gpus:
+        return index
+    try:
+        return faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, index)
+    except RuntimeError as error:
+        reason = str(error).rpartition(REASON)[2].strip()
+        print(f"{OPERATOR}: the index {name} is searched on the CPU ({reason})", flush=True)
+        return index
 
 
 def callers_fault(message):

@@ -111,3 +111,39 @@ def test_without_faiss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "faiss", None)
     with pytest.raises(ValueError, match=r"QueryFaiss needs FAISS .*: install faiss-cpu into the"):
         made(tmp_path)
+
+
+class OnGpu(Index):
+    """What FAISS copies to a GPU."""
+
+
+def test_on_a_gpu(tmp_path: Path, faiss: Any) -> None:
+    """As Merlin's executor does; read whole, since a GPU cannot map a file."""
+    read: list[int] = []
+
+    def read_index(path: str, flags: int) -> Index:
+        read.append(flags)
+        return Index()
+
+    faiss.read_index, faiss.get_num_gpus = read_index, lambda: 1
+    faiss.StandardGpuResources = object
+    faiss.index_cpu_to_gpu = lambda resources, gpu, index: OnGpu()
+    assert isinstance(made(tmp_path).index, OnGpu)
+    assert read == [0]
+
+
+def test_a_gpu_that_cannot_hold_it(
+    tmp_path: Path, faiss: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Such as one of another kind, or without memory for it: it is searched on the CPU."""
+
+    def refuse(*_: object) -> None:
+        raise RuntimeError(
+            "Error in clone at GpuCloner.cpp:229: Error: 'false' failed: no such kind"
+        )
+
+    faiss.get_num_gpus, faiss.StandardGpuResources = lambda: 1, object
+    faiss.index_cpu_to_gpu = refuse
+    assert type(made(tmp_path).index) is Index
+    said = "QueryFaiss: the index items.faiss is searched on the CPU (no such kind)"
+    assert said in capsys.readouterr().out
