@@ -1,8 +1,8 @@
 """Finds what is nearest to the vectors of a request in a FAISS index, as Merlin's QueryFaiss does.
 
 Generated beside the models of an archive. Needs numpy and faiss. The index lies beside this file;
-where its kind allows it is read in place, so that copies of one file share their memory. Where FAISS
-sees a GPU it searches there, as Merlin's does, unless the GPU has no room or cannot hold that kind.
+where its kind allows it is read in place, so that copies of one file share their memory. Where
+FAISS sees a GPU it searches there, as Merlin's does, unless that has no room, or not for that kind.
 """
 
 import os
