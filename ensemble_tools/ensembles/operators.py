@@ -74,6 +74,11 @@ class Program:
         return "feast" if self.kind == _LOOKUP else ""
 
     @property
+    def elsewhere(self) -> str:
+        """Where Merlin's own operator reads what may lie in the archive; empty for nowhere."""
+        return str(self.settings["path"]) if self.kind == _LOOKUP else ""
+
+    @property
     def reads_all(self) -> bool:
         """Whether Merlin's operator takes whatever reaches it: it must be what is read here."""
         return self.kind == _SEARCH

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ensemble_tools import Form, Namespace, plan, read_executor_graph, read_repository
+from ensemble_tools import Form, Namespace, Rewrite, plan, read_executor_graph, read_repository
 from tests.support.container import ROOT, Container, running
 
 EXAMPLE = ROOT / "examples/multistage"
@@ -71,6 +71,17 @@ def test_form() -> None:
     assert generated == {*("lookup", "lookup_2", "search", "unroll", "sample", "executor_model")}
     texts = [text for model in made.models for _, text in model.files]
     assert not any("import merlin" in text or "from merlin" in text for text in texts)
+
+
+def test_the_executor_looks_elsewhere() -> None:
+    """What a load that fails says, or verify: Merlin does not look into the archive."""
+    repository = read_repository(EXAMPLE / "repository")
+    graph = read_executor_graph(repository)
+    made = plan(repository, graph, Namespace("m"), rewrite=Rewrite.EXECUTOR)
+    assert made.doubts == (
+        f"QueryFeast: Merlin's executor reads the feature repository {IN_PLACE} and no other; "
+        "copy it there",
+    )
 
 
 def test_candidates_are_drawn_with_their_scores(container: Container) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ensemble_tools.archive.executor_graph import ExecutorGraph
 from ensemble_tools.archive.repository import ModelRepository
 from ensemble_tools.ensembles.operator_kinds import has_foreign_operators, list_called_models
+from ensemble_tools.ensembles.operators import find_program
 from ensemble_tools.serving.children import find_called_by_name, find_child, find_reachable
 from ensemble_tools.serving.forms.overlay import (
     describe_doubts,
@@ -43,7 +44,18 @@ def plan_as_executor(
         called=tuple(names[name] for name in find_called_by_name(models, calls)),
         reasons=(reason,),
         notes=describe_left_out(repository, names),
-        doubts=describe_doubts(models),
+        doubts=(*describe_doubts(models), *_describe_elsewhere(graph)),
+    )
+
+
+def _describe_elsewhere(graph: ExecutorGraph) -> tuple[str, ...]:
+    """What Merlin's code reads outside of the archive."""
+    programs = ((node.operator.label, find_program(node)) for node in graph.nodes)
+    places = {(label, it.elsewhere) for label, it in programs if it is not None and it.elsewhere}
+    return tuple(
+        f"{label}: Merlin's executor reads the feature repository {place} and no other; "
+        "copy it there"
+        for label, place in sorted(places)
     )
 
 
