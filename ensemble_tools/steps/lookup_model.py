@@ -24,8 +24,11 @@ REST_S = 1.0
 RENEWED_S = 60.0
 #: Feast's messages of so many ids are kept, 2 KB each: some answers' worth.
 MOST_KEYS = 1000
-#: As many look-ups may hang at a time; each holds a thread and a connection.
-MOST_HANGING = 8
+#: Of a look-up in both ways so many ids are compared.
+MOST_PROVEN = 100
+#: As many look-ups may hang at a time, each with a thread and a connection. Then the store is asked
+#: again after a longer rest, and the oldest one counts no more: some never end.
+MOST_HANGING, LONG_REST_S = 8, 60.0
 #: What Feast, not its store, says with these is no lack of a store.
 MISTAKES = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 
@@ -36,6 +39,10 @@ class Refused(Exception):
 
 class Unavailable(Exception):
     """The store cannot be asked now."""
+
+
+class Unreadable(ValueError):
+    """The feature repository, or its registry, cannot be read."""
 
 
 class TritonPythonModel:
@@ -81,7 +88,7 @@ def as_numbers(column, ids):
         raise Refused(f"column {column!r} is empty; at least one id is expected")
     try:
         return [int(value) for value in ids]
-    except (TypeError, ValueError) as error:
+    except (OverflowError, TypeError, ValueError) as error:
         raise Refused(
             f"column {column!r} has what is no id ({error}); integers are expected"
         ) from (error)
@@ -155,7 +162,7 @@ class Store:
             view = store.get_feature_view(SETTINGS["view"])
             known = {field.name for field in view.features}
         except Exception as error:
-            raise ValueError(
+            raise Unreadable(
                 f"{OPERATOR}: Feast {feast.__version__} cannot read the view {SETTINGS['view']} of "
                 f"the feature repository {self.path} ({describe(error)}); apply it with that "
                 "release, and add its registry"
@@ -173,9 +180,9 @@ class Store:
         if time.monotonic() < self.rests_until:
             raise Unavailable(self.why)
         self.hanging = [asker for asker in self.hanging if asker.is_alive()]
-        if len(self.hanging) >= MOST_HANGING:
-            raise Unavailable(f"{len(self.hanging)} look-ups hang already; look at the store")
-        self.asker = self.asker or Asker(self.ask)
+        self.hanging = self.hanging[-MOST_HANGING + 1 :]
+        if self.asker is None:
+            self.asker = Asker(lambda: Opened(self.open()), self.opened)
         told = self.asker.ask(ids)
         if told is None:
             self.hanging.append(self.asker)
@@ -184,12 +191,15 @@ class Store:
                 f"it has not answered within {PATIENCE_S:g} s (SERVE_FEATURE_STORE_TIMEOUT); look "
                 f"whether it runs, and at {CONFIGURATION}"
             )
-            self.rests_until = time.monotonic() + REST_S
+            rest = REST_S if len(self.hanging) < MOST_HANGING else LONG_REST_S
+            self.rests_until = time.monotonic() + rest
             raise Unavailable(self.why)
         if "error" in told:
             error = told["error"]
             if isinstance(error, ValueError) and "out of range" in str(error):
                 raise Refused(f"an id does not fit {SETTINGS['entity']}: {error}") from error
+            if isinstance(error, Unreadable):
+                raise Unavailable(str(error).removeprefix(f"{OPERATOR}: ")) from error
             if isinstance(error, MISTAKES) or type(error).__module__.startswith("feast"):
                 raise error
             raise Unavailable(
@@ -197,20 +207,14 @@ class Store:
             ) from error
         return told["found"]
 
-    def ask(self, ids):
-        """In the thread."""
-        opened = self.opened
-        if opened is None:
-            opened = self.opened = Opened(self.open())
-        return opened.read(ids)
-
 
 class Asker(threading.Thread):
     """Asks for one after another, until it has hung once."""
 
-    def __init__(self, work):
+    def __init__(self, make, opened):
         super().__init__(daemon=True)
-        self.work, self.jobs, self.done = work, queue.SimpleQueue(), queue.SimpleQueue()
+        self.make, self.opened = make, opened
+        self.jobs, self.done = queue.SimpleQueue(), queue.SimpleQueue()
         self.start()
 
     def ask(self, ids):
@@ -225,7 +229,8 @@ class Asker(threading.Thread):
     def run(self):
         while (ids := self.jobs.get()) is not None:
             try:
-                self.done.put({"found": self.work(ids)})
+                self.opened = self.opened or self.make()
+                self.done.put({"found": self.opened.read(ids)})
             except BaseException as error:
                 self.done.put({"error": error})
 
@@ -247,16 +252,27 @@ class Opened:
             self.direct, self.is_proven = find_direct(self.store), False
             self.renewed = time.monotonic()
         if self.direct is not None and self.is_proven:
-            return self.direct(ids)
+            try:
+                return self.direct(ids)
+            except MISTAKES:  # then Feast is asked in its own way, which says what is wrong
+                self.direct = None
         whole = self.store.get_online_features(
             features=[f"{SETTINGS['view']}:{feature}" for feature in wanted()],
             entity_rows=[{SETTINGS["entity"]: number} for number in ids],
         ).to_dict()
         found = {feature: whole[feature] for feature in wanted()}
         if self.direct is not None:
-            self.is_proven = repr(self.direct(ids)) == repr(found)  # where NaN equals NaN
-            self.direct = self.direct if self.is_proven else None
+            self.prove(ids[:MOST_PROVEN], {it: rows[:MOST_PROVEN] for it, rows in found.items()})
         return found
+
+    def prove(self, ids, found):
+        """Proven by a value, not by what both lack."""
+        try:
+            is_same = repr(self.direct(ids)) == repr(found)  # where NaN equals NaN
+        except Exception:
+            is_same = False
+        self.direct = self.direct if is_same else None
+        self.is_proven = is_same and any(row is not None for rows in found.values() for row in rows)
 
 
 def find_direct(store):
@@ -267,9 +283,9 @@ def find_direct(store):
         from feast.type_map import feast_value_type_to_python_type as as_python
         from feast.type_map import python_values_to_proto_values as as_values
 
-        view = store.get_feature_view(SETTINGS["view"])
+        view = store.get_feature_view(SETTINGS["view"], allow_registry_cache=True)
         (name,) = view.entities
-        key = store.get_entity(name).join_key
+        key = store.get_entity(name, allow_registry_cache=True).join_key
         types = {column.name: column.dtype.to_value_type() for column in view.entity_columns}
         kind = types.get(SETTINGS["entity"], ValueType.UNKNOWN)
         read = store._get_provider().online_read
@@ -281,18 +297,19 @@ def find_direct(store):
     keys = {}
 
     def direct(ids):
-        different = list(dict.fromkeys(ids))
+        different, kept = sorted({*ids}), keys
         if new := [number for number in different if number not in keys]:
-            if len(keys) > MOST_KEYS:
+            if len(keys) + len(new) > MOST_KEYS:
                 keys.clear()
                 new = different
+            kept = keys if len(new) <= MOST_KEYS else {}
             for number, value in zip(new, as_values(new, kind)):  # noqa: B905 - of one length
-                keys[number] = EntityKey(join_keys=[key], entity_values=[value])
+                kept[number] = EntityKey(join_keys=[key], entity_values=[value])
         rows = read(
             config=store.config,
             table=view,
-            entity_keys=[keys[number] for number in different],
-            requested_features=features,
+            entity_keys=[kept[number] for number in different],
+            requested_features=[*features],  # Feast's Redis adds to the list
         )
         of = {number: row or {} for number, (_, row) in zip(different, rows)}  # noqa: B905
         return {
