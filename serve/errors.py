@@ -15,6 +15,7 @@ ServeError
 │   └── KilledForMemory         so much that the kernel killed a process while a model was loaded
 ├── SourceUnreadable            ours: the disk did not give what an archive holds
 ├── Overloaded                  too many ask at once; the caller can try again in a moment
+├── StoreUnavailable            a feature store that the model asks is down
 ├── InvocationFailed            the model raised, or answered what cannot be passed on
 └── TritonError                 ours: tritonserver did not do what it was asked
     ├── TritonUnavailable       it is not there (starting, restarting, stopping)
@@ -125,6 +126,10 @@ class Overloaded(ServeError):
 
 class InvocationFailed(ServeError):
     """The model's fault: it raised while it answered."""
+
+
+class StoreUnavailable(ServeError):
+    """A feature store that a model asks is down, or does not answer in time."""
 
 
 class TritonError(ServeError):

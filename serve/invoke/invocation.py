@@ -20,6 +20,7 @@ from serve.errors import (
     InvocationFailed,
     ResourceExhausted,
     ServeError,
+    StoreUnavailable,
     TritonTimeout,
     TritonUnavailable,
 )
@@ -387,6 +388,8 @@ def _translate_refusal(model: Model, refused: Refusal) -> ServeError:
         return CallerError(message)
     if refused.verdict is Verdict.EXHAUSTED:
         return ResourceExhausted(f"no resources to invoke the model {model.name}: {message}")
+    if refused.verdict is Verdict.STORE_DOWN:
+        return StoreUnavailable(f"the model {model.name} cannot answer now: {message}")
     if refused.verdict is Verdict.UNAVAILABLE:
         return TritonUnavailable(message)
     return InvocationFailed(f"the model {model.name} failed: {message}")

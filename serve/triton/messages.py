@@ -21,6 +21,7 @@ class Verdict(Enum):
     NOT_LOADED = "not loaded"
     EXHAUSTED = "exhausted"
     UNAVAILABLE = "unavailable"
+    STORE_DOWN = "store down"
 
 
 # Messages quote callers: names of inputs and outputs, and the request's id in front of everything.
@@ -78,8 +79,10 @@ def judge(
         return Verdict.STUB_DIED
     if (lost := _NOT_LOADED.fullmatch(message)) and _is_one_of(triton_names, lost):
         return Verdict.NOT_LOADED
-    if _UNAVAILABLE.fullmatch(message) or _STORE_DOWN.match(message):
+    if _UNAVAILABLE.fullmatch(message):
         return Verdict.UNAVAILABLE
+    if _STORE_DOWN.match(message):
+        return Verdict.STORE_DOWN
     if _UNREADABLE.match(message) or (status < 500 and _UNFIT.match(message)):
         return Verdict.CALLER
     if means_exhaustion(message, said):

@@ -188,6 +188,7 @@ def check_refused(container: Container, said: str) -> None:
     refused = ask(container, [1])
     assert time.monotonic() - began < ANSWERED_S
     assert refused.status_code == 503, refused.text
+    assert refused.json()["error"].startswith("the model m cannot answer now: ")
     assert "QueryFeast: the feature store cannot be asked: " in refused.json()["error"]
     assert said in refused.json()["error"]
 

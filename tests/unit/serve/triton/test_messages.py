@@ -197,6 +197,12 @@ REAL: list[tuple[int | None, int | None, str, Verdict]] = [
     (
         503,
         400,
+        "in ensemble 'm', QueryFeast: the feature store cannot be asked: ConnectionError",
+        Verdict.STORE_DOWN,
+    ),
+    (
+        503,
+        400,
         "Request for unknown model: 'm' version 1 is not at ready state",
         Verdict.UNAVAILABLE,
     ),
