@@ -37,7 +37,8 @@ class TritonPythonModel:
 
     def answer(self, request):
         arrays = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
-        wanted = [name for name in request.requested_output_names() if name in ANSWER]
+        requested = request.requested_output_names()  # a set: its order is another one each time
+        wanted = [name for name in ANSWER if name in requested]
         try:
             for step in self.steps_for(frozenset(wanted)):
                 step.run(request, arrays)

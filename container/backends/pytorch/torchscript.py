@@ -78,8 +78,10 @@ class TritonPythonModel:
         try:
             with self.parameters.guard():
                 outputs = self.run(request)
-                wanted = request.requested_output_names()
-                tensors = [self.output(name, outputs) for name in wanted]
+                wanted = request.requested_output_names()  # a set, of another order each time
+                tensors = [
+                    self.output(name, outputs) for name in self.output_index if name in wanted
+                ]
         except Refused as refused:
             return pb_utils.InferenceResponse(error=error(str(refused), "INVALID_ARG"))
         except Exception as failed:

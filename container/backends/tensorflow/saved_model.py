@@ -98,7 +98,8 @@ class TritonPythonModel:
         """The response to one request, an error response included."""
         try:
             given = {tensor: self.array(request, name) for name, tensor in self.feeds.items()}
-            wanted = {name: self.fetches[name] for name in request.requested_output_names()}
+            requested = request.requested_output_names()  # a set, of another order each time
+            wanted = {name: self.fetches[name] for name in self.fetches if name in requested}
             answers = self.session.run(wanted, given)
         except Refused as refused:
             return pb_utils.InferenceResponse(error=error(str(refused), "INVALID_ARG"))

@@ -193,3 +193,10 @@ def test_a_step_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
     with pytest.raises(Exception, match=r"^the step double: no such file$") as caught:
         made(tmp_path, double=BROKEN)
     assert type(caught.value).__name__ == "ValueError"
+
+
+def test_answers_have_the_configs_order(tmp_path: Path) -> None:
+    """What a request asks for comes as a set, whose order differs from process to process."""
+    model = made(tmp_path, answer=("more", "answer"))
+    response = ask(model, [1.0], wanted=("answer", "more"))
+    assert [tensor.name() for tensor in response.output_tensors()] == ["more", "answer"]
