@@ -99,7 +99,7 @@ class TritonPythonModel:
         try:
             given = {tensor: self.array(request, name) for name, tensor in self.feeds.items()}
             requested = request.requested_output_names()  # a set, of another order each time
-            wanted = {name: self.fetches[name] for name in self.fetches if name in requested}
+            wanted = {name: it for name, it in self.fetches.items() if name in requested}
             answers = self.session.run(wanted, given)
         except Refused as refused:
             return pb_utils.InferenceResponse(error=error(str(refused), "INVALID_ARG"))

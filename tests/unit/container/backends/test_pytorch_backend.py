@@ -97,6 +97,16 @@ def test_indices_give_the_places(server: Server) -> None:
     assert answer.as_numpy("out__1").tolist() == [1, 0, 1]
 
 
+def test_outputs_come_in_the_order_of_the_config(server: Server) -> None:
+    """Triton hands over a set of names, whose order differs from process to process."""
+    outputs = [("out__1", "INT64", [3]), ("out__0", "FP32", [3])]
+    inputs = [("in__0", "FP32", [3]), ("in__1", "FP32", [3])]
+    for name in ("ordered_1", "ordered_2", "ordered_3"):
+        server.load(name, "Pair", inputs, outputs)
+        answer = server.infer(name, in__0=floats(5, 1, 7), in__1=floats(1, 2, 3)).get_response()
+        assert [output.name for output in answer.outputs] == ["out__1", "out__0"]
+
+
 def test_other_names_take_the_order_of_the_config(server: Server) -> None:
     """Rule 4: libtorch falls back to strict ordering, and so does the stand-in."""
     inputs = [("left", "FP32", [3]), ("other", "FP32", [3])]

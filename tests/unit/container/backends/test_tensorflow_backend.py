@@ -87,6 +87,17 @@ def test_another_signature_with_a_batch(server: StandInServer, models: Path) -> 
     assert answer.as_numpy("same").tolist() == rows.tolist()
 
 
+def test_outputs_come_in_the_order_of_the_config(server: StandInServer, models: Path) -> None:
+    """Triton hands over a set of names, whose order differs from process to process."""
+    outputs: list[Row] = [("longer", "STRING", [-1]), ("count", "INT32", [1])]
+    words = config([("words", "STRING", [-1])], outputs, TF_SIGNATURE_DEF="words")
+    for name in ("ordered_1", "ordered_2", "ordered_3"):
+        server.load(name, words, models / "several", SAVED_MODEL)
+        given = np.array([b"a"], dtype=np.object_)
+        answer = server.infer(name, words=given).get_response()
+        assert [output.name for output in answer.outputs] == ["longer", "count"]
+
+
 def test_strings(server: StandInServer, models: Path) -> None:
     """Bytes in and out, and a scalar beside them, which the config gives a shape."""
     outputs: list[Row] = [("longer", "STRING", [-1]), ("count", "INT32", [1])]
