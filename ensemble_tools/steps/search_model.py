@@ -13,6 +13,8 @@ import triton_python_backend_utils as pb_utils
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 #: FAISS says where in its own code an error is; the reason stands behind this.
 REASON = "failed: "
+#: Of the id that stands beside each vector of a list.
+ID_BYTES = 8
 
 
 class TritonPythonModel:
@@ -54,19 +56,40 @@ def read_index(name):
     try:
         flags = 0 if gpus else faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY
         index = faiss.read_index(os.path.join(FOLDER, name), flags)
+        check_length(faiss, index)
     except RuntimeError as error:
-        reason = str(error).rpartition(REASON)[2].strip()
         raise ValueError(
-            f"{OPERATOR}: the index {name} cannot be read ({reason}); export it again"
+            f"{OPERATOR}: the index {name} cannot be read ({reason_of(error)}); export it again"
         ) from error
     if not gpus:
         return index
     try:
         return faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, index)
     except RuntimeError as error:
-        reason = str(error).rpartition(REASON)[2].strip()
-        print(f"{OPERATOR}: the index {name} is searched on the CPU ({reason})", flush=True)
+        told = f"{OPERATOR}: the index {name} is searched on the CPU ({reason_of(error)})"
+        print(told, flush=True)
         return index
+
+
+def check_length(faiss, index):
+    """Raises RuntimeError where lists that are read in place end behind the end of their file.
+
+    FAISS maps what there is; the first search in the rest would end the process.
+    """
+    inverted = faiss.try_extract_index_ivf(index)
+    lists = inverted and faiss.downcast_InvertedLists(inverted.invlists)
+    if not isinstance(lists, faiss.OnDiskInvertedLists):
+        return
+    size = lists.code_size + ID_BYTES
+    each = (lists.lists.at(number) for number in range(lists.nlist))
+    end = max((one.offset + one.size * size for one in each), default=0)
+    if end > lists.totsize:
+        raise RuntimeError(f"it has {lists.totsize} bytes, and its lists end at byte {end}")
+
+
+def reason_of(error):
+    """FAISS's words without the place in its code."""
+    return str(error).rpartition(REASON)[2].strip()
 
 
 def callers_fault(message):

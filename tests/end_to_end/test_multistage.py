@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
@@ -20,6 +21,16 @@ PYTHON = ROOT / ".venv-merlin/bin/python"
 FEATURES = "executor_model/1/ensemble/feature_repo"
 #: Where examples/multistage/export.py had it: Merlin's executor looks there and nowhere else.
 IN_PLACE = Path("/tmp/merlin-multistage/feature_repo")
+#: Writes the half of an index of a kind that is read in place.
+MAPPED = """
+import os, sys, faiss, numpy
+index = faiss.index_factory(16, "IVF4,Flat")
+vectors = numpy.random.default_rng(0).random((1000, 16), dtype="float32")
+index.train(vectors)
+index.add(vectors)
+faiss.write_index(index, sys.argv[1])
+os.truncate(sys.argv[1], os.path.getsize(sys.argv[1]) // 2)
+"""
 #: Sums of floats in another order than offline.
 RELATIVE = 1e-5
 
@@ -119,17 +130,19 @@ def test_who_is_not_in_the_store(container: Container) -> None:
 
 def test_an_index_that_is_none(tmp_path: Path) -> None:
     """Refused when the archive is read, or when the step is loaded."""
-    for name in ("missing", "short"):
+    for name in ("missing", "short", "half"):
         shutil.copytree(EXAMPLE / "repository", tmp_path / name)
     index = "executor_model/1/ensemble/items.faiss"
     (tmp_path / "missing" / index).unlink()
     whole = (tmp_path / "short" / index).read_bytes()
     (tmp_path / "short" / index).write_bytes(whole[:1000])
+    subprocess.run([PYTHON, "-c", MAPPED, tmp_path / "half" / index], check=True)
     settings = {"SERVE_MODEL_ROOT": str(tmp_path), "SERVE_BACKEND_PYTHON": str(PYTHON)}
     with running(tmp_path / "container", **settings) as container:
         for name, said in (
             ("missing", "items.faiss: there is no such file, and QueryFaiss reads it"),
             ("short", "the index items.faiss cannot be read (read error"),
+            ("half", "the index items.faiss cannot be read (it has "),
         ):
             refused = container.load(name, tmp_path / name)
             assert refused.status_code == 400

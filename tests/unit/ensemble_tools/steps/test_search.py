@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,21 @@ class Index:
         return None, np.tile(np.arange(count, dtype=np.int64), (len(vectors), 1))
 
 
+class Mapped:
+    """The lists of an index with 4 bytes a vector: two of 3 vectors behind 100 bytes, one empty."""
+
+    code_size, nlist = 4, 3
+
+    def __init__(self, file_bytes: int) -> None:
+        self.totsize = file_bytes
+        places = [SimpleNamespace(offset=offset, size=size) for offset, size in LISTS]
+        self.lists = SimpleNamespace(at=places.__getitem__)
+
+
+#: Where each begins, and its vectors; ids have 8 bytes.
+LISTS = ((136, 3), (100, 3), (172, 0))
+
+
 @pytest.fixture(autouse=True)
 def faiss(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     """Also what a model imports."""
@@ -42,6 +57,8 @@ def faiss(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     module: Any = ModuleType("faiss")
     module.IO_FLAG_MMAP, module.IO_FLAG_READ_ONLY = 1, 2
     module.read_index = lambda path, flags: Index()
+    module.try_extract_index_ivf = lambda index: None
+    module.OnDiskInvertedLists = Mapped
     monkeypatch.setitem(sys.modules, "faiss", module)
     yield module
     if before is not None:
@@ -105,6 +122,28 @@ def test_an_index_that_cannot_be_read(tmp_path: Path, faiss: Any) -> None:
         "QueryFaiss: the index items.faiss cannot be read (read error: 902 != 2048 (Success)); "
         "export it again"
     )
+
+
+@pytest.mark.parametrize("file_bytes", [171, 0, 172, 500])
+def test_lists_behind_the_end_of_their_file(tmp_path: Path, faiss: Any, file_bytes: int) -> None:
+    """What is read in place is not read at the load: a search there would end the process."""
+    faiss.try_extract_index_ivf = lambda index: SimpleNamespace(invlists=Mapped(file_bytes))
+    faiss.downcast_InvertedLists = lambda lists: lists
+    if file_bytes >= 172:
+        assert made(tmp_path).index.d == 4
+        return
+    with pytest.raises(ValueError, match="export it again") as caught:
+        made(tmp_path)
+    assert str(caught.value) == (
+        f"QueryFaiss: the index items.faiss cannot be read (it has {file_bytes} bytes, and its "
+        "lists end at byte 172); export it again"
+    )
+
+
+def test_lists_in_memory(tmp_path: Path, faiss: Any) -> None:
+    faiss.try_extract_index_ivf = lambda index: SimpleNamespace(invlists=object())
+    faiss.downcast_InvertedLists = lambda lists: lists
+    assert made(tmp_path).index.d == 4
 
 
 def test_without_faiss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
