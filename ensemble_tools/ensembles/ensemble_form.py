@@ -94,7 +94,7 @@ def form_ensemble(
         rendered.called,
         rendered.waits,
         tuple(dict.fromkeys(reasons)),
-        (*wiring.notes, *_list_libraries(parts)),
+        tuple(dict.fromkeys((*wiring.notes, *_list_libraries(parts)))),
     )
 
 

@@ -32,12 +32,13 @@ from ensemble_tools.archive.model_config import (
 )
 from ensemble_tools.archive.source_model import GRAPH_FILE
 from ensemble_tools.archive.tensor_names import ragged_tensors
+from ensemble_tools.steps.sources import SERVED
 
 _OPS = "merlin.systems.dag.ops"
 #: What PredictImplicit writes; and the modules that its models are of.
 _IMPLICIT_FILE, _IMPLICITS = "model.npz", re.compile(r"implicit(\.[A-Za-z_][A-Za-z0-9_]*)*")
-#: What lies beside the graph and is no artifact: the graph.
-_GRAPH = PurePosixPath(GRAPH_FILE).name
+#: What no artifact may be called: the graph beside it has the one name, the step's program another.
+_TAKEN = frozenset({"", "..", PurePosixPath(GRAPH_FILE).name, "model.py", SERVED})
 
 
 @dataclass(frozen=True)
@@ -196,7 +197,7 @@ def _read_search(node: Node) -> Program | None:
     if not isinstance(path, str) or type(topk) is not int or len(node.inputs) != 1:
         return None
     name, (vectors,) = PurePosixPath(path).name, node.inputs
-    if name in ("", "..", _GRAPH) or not name.isprintable() or topk < 1:
+    if name in _TAKEN or not name.isprintable() or topk < 1:
         return None
     return Program(
         _SEARCH,
@@ -230,7 +231,8 @@ def _read_recommend(node: Node) -> Program | None:
 def _read_lookup(node: Node) -> Program | None:
     """Merlin keeps the path of the feature repository, and nothing of it lies in the export.
 
-    It is looked for beside the graph, under the last part of the path, and then where it was.
+    It is looked for beside the graph, under the last part of the path, and then where it was. Lists
+    are ragged, as from_feature_view makes them: of others Merlin itself makes something else.
     """
     state = node.operator.state
     wanted = ("repo_path", "entity_id", "entity_view", "entity_column", "output_prefix")
@@ -249,7 +251,8 @@ def _read_lookup(node: Node) -> Program | None:
     puts_out = [*([entity] if with_id else []), *(called[name] for name in (*plain, *lists))]
     if not all(types.values()) or not puts_out or len({*puts_out}) < len(puts_out):
         return None
-    if repository in ("", "..", _GRAPH):
+    ragged = {each.name for each in node.output if each.is_ragged}
+    if repository in _TAKEN or not {called[name] for name in lists} <= ragged:
         return None
     return Program(
         _LOOKUP,

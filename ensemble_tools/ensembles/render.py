@@ -17,7 +17,7 @@ from ensemble_tools.ensembles.parts import Parts
 from ensemble_tools.ensembles.placement import GeneratedStep, choose_free_name
 from ensemble_tools.ensembles.producers import ANSWER, FromCall, FromStep
 from ensemble_tools.ensembles.reads import Front, Reads
-from ensemble_tools.ensembles.wiring import Place
+from ensemble_tools.ensembles.wiring import Call, Place
 from ensemble_tools.steps.sources import (
     ConversionRow,
     convert_source,
@@ -47,17 +47,15 @@ class GeneratedModel:
     """A model that is made: its name in the archive's name space, None for the entry model.
 
     source: the text of its model.py, None for an ensemble. with_graph: what lies beside the
-    executor's own model.py belongs beside it. artifact: what lies beside the graph and belongs
-    beside the source, a directory with a slash behind its name, empty for none. interpreter: the
-    warm one that has what it needs, as Program says.
+    executor's own model.py belongs beside it. call: of the operator that it does the work of, whose
+    program says what else lies beside it; None for what does another's.
     """
 
     name: str | None
     config: pb.ModelConfig
     source: str | None = None
     with_graph: bool = False
-    artifact: str = ""
-    interpreter: str = ""
+    call: Call | None = None
 
 
 @dataclass(frozen=True)
@@ -241,12 +239,11 @@ class _Renderer:
             column: [each for each in own.inputs if each in (column, *ragged_tensors(column))]
             for column in program.reads
         }
+        call = self.parts.calls[key]
         source = operator_source(
-            self.parts.calls[key].operator, program.kind, reads, program.writes, program.settings
+            call.operator, program.kind, reads, program.writes, program.settings
         )
-        return GeneratedModel(
-            name, config, source, artifact=program.artifact, interpreter=program.interpreter
-        )
+        return GeneratedModel(name, config, source, call=call)
 
     def _render_forest(self, key: str, name: str) -> GeneratedModel:
         """A step that stacks what the forest operator is fed with and calls the forest.

@@ -37,6 +37,12 @@ def node_id(prefix: str, number: int) -> str:
     return f"merlin.{prefix}{number}"
 
 
+def node_id_at(place: tuple[int, ...]) -> str:
+    """The id of the node that stands there: its number, behind those of the Subgraphs around it."""
+    *around, number = place
+    return node_id("".join(f"{it}." for it in around), number)
+
+
 def kind_of(node: Node) -> str:
     """What the operator is to Triton."""
     operator = node.operator

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ensemble_tools.archive.model_config import TensorSpec
 from ensemble_tools.archive.source_model import SourceModel
 from ensemble_tools.archive.tensor_names import column_of, ragged_tensors
-from ensemble_tools.explain.merlin_side import merlin_side
+from ensemble_tools.explain.merlin_side import merlin_side, node_id_at
 from ensemble_tools.explain.picture import LeftOut, Node, Picture, Reason, Side, Tensor
 from ensemble_tools.explain.triton_side import left_out, triton_side
 from ensemble_tools.serving.opened_archive import Archive, describe_operators
@@ -31,7 +31,7 @@ def picture_of(archive: Archive, model_name: str) -> Picture:
         entry=plan.entry if plan else entry.name,
         merlin=merlin,
         triton=triton,
-        correspondences=tuple(_correspondences(merlin, triton)),
+        correspondences=tuple(_correspondences(plan, merlin, triton)),
         reasons=(*_reasons(plan, merlin, triton, unread), *_compiled(triton)),
         left_out=unread,
         notes=(*plan.notes, *plan.doubts, *_not_compiled(plan)) if plan else (),
@@ -72,15 +72,21 @@ def _columns(model: SourceModel, which: str) -> tuple[Tensor, ...]:
     return tuple(columns.values())
 
 
-def _correspondences(merlin: Side | None, triton: Side | None) -> Iterator[tuple[str, str]]:
-    """Boxes that are the same thing: request, answer, and each model that an operator calls."""
-    if merlin is None or triton is None:
+def _correspondences(
+    plan: ServingPlan | None, merlin: Side | None, triton: Side | None
+) -> Iterator[tuple[str, str]]:
+    """Boxes that are the same thing: request, answer, an operator and its model or its step."""
+    if plan is None or merlin is None or triton is None:
         return
     yield merlin.nodes[0].id, triton.nodes[0].id
     by_model = {node.model: node.id for node in triton.nodes if node.kind != "generated"}
+    by_title = {node.title: node.id for node in triton.nodes if node.kind == "generated"}
+    steps = {node_id_at(it.place): by_title[it.triton_name] for it in plan.models if it.place}
     for node in merlin.nodes:
         if node.kind == "call" and node.model in by_model:
             yield node.id, by_model[node.model]
+        elif node.id in steps:
+            yield node.id, steps[node.id]
     yield merlin.nodes[-1].id, triton.nodes[-1].id
 
 
@@ -89,7 +95,7 @@ def _reasons(
 ) -> Iterator[Reason]:
     if plan is None or merlin is None or triton is None:
         return
-    counterparts = dict(_correspondences(merlin, triton))
+    counterparts = dict(_correspondences(plan, merlin, triton))
     for text in plan.reasons:
         about = tuple(node.id for node in merlin.nodes if _is_about(text, node))
         served = {counterparts[node] for node in about if node in counterparts}
@@ -162,8 +168,10 @@ def _not_compiled(plan: ServingPlan) -> Iterator[str]:
 
 
 def _generated_beside(side: Side, served: set[str]) -> tuple[str, ...]:
-    """Generated steps next to those models; all of them where none is."""
+    """Those that are generated steps, else such steps next to them; all where none is."""
     generated = {node.id for node in side.nodes if node.kind == "generated"}
+    if own := served & generated:
+        return tuple(node.id for node in side.nodes if node.id in own)
     pairs = [(edge.source, edge.target) for edge in side.edges]
     feeding = {source for source, target in pairs if target in served} & generated
     fed = {target for source, target in pairs if source in served} & generated

@@ -61,7 +61,9 @@ class PublishedModel:
     file is, such as `1/model.py`, if that is Merlin's or ours and needs a large library, so that a
     child of a warm interpreter may run it; else empty. interpreter: which one has what a step of
     ours needs, empty for NVTabular's or none. steps: models that it runs itself, whose directories
-    lie in its own (STEPS); tritonserver does not know them.
+    lie in its own (STEPS); tritonserver does not know them. place: of the operator in
+    Merlin's graph whose step it is, its number behind those of the Subgraphs around it; empty for a
+    model that is no operator's step.
     """
 
     triton_name: str
@@ -76,6 +78,7 @@ class PublishedModel:
     warm: str = ""
     interpreter: str = ""
     steps: tuple[PublishedModel, ...] = ()
+    place: tuple[int, ...] = ()
 
     @property
     def finalizes(self) -> bool:

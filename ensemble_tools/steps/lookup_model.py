@@ -2,8 +2,8 @@
 
 Generated beside the models of an archive. Needs numpy and feast. The feature repository, which is
 the directory with feature_store.yaml, lies beside this file, or else where it lay when the graph
-was exported. A request is one look-up. A store that is down, or does not answer in time, is an
-error of that request; the next one asks again.
+was exported. A request is one look-up, one with very many ids a few. A store that is down, or does
+not answer in time, is an error of that request; the next one asks again.
 """
 
 import os
@@ -18,6 +18,9 @@ FOLDER = os.path.dirname(os.path.abspath(__file__))
 CONFIGURATION = "feature_store.yaml"
 #: Seconds that a look-up is waited for.
 PATIENCE_S = float(os.environ.get("MERLIN_FEATURE_STORE_TIMEOUT") or 5)
+#: A request with more ids than this is looked up in pieces, each in its own time: so many cost Feast
+#: itself up to a second, and SQLite takes no more than 32,766.
+MOST_AT_A_TIME = 10_000
 #: After one that took longer, requests are refused at once for so many seconds: they would queue.
 REST_S = 1.0
 #: After so many seconds the view is taken anew from the registry, which Feast itself reads again.
@@ -60,14 +63,14 @@ class TritonPythonModel:
         given = {name: tensors[name] for name in READS[column]}
         ids = next(iter(given.values()))
         try:
-            found = self.store.look_up(as_numbers(column, ids))
+            found = self.store.find(as_numbers(column, ids))
             made = {**take(found, ids), **self.passed_on(column, given)}
         except Refused as error:
             return failed(f"{OPERATOR}: {error}", "INVALID_ARG")
         except Unavailable as error:
             return failed(f"{OPERATOR}: the feature store cannot be asked: {error}", "UNAVAILABLE")
         except Exception as error:
-            return failed(f"{OPERATOR}: Feast failed: {describe(error)}")
+            return failed(f"{OPERATOR}: Feast failed: {self.store.describe(error)}")
         return pb_utils.InferenceResponse(
             [pb_utils.Tensor(name, np.ascontiguousarray(array)) for name, array in made.items()]
         )
@@ -142,7 +145,7 @@ class Store:
     """The store of the feature repository, asked from a thread: who waits can stop waiting."""
 
     def __init__(self):
-        self.path = find_repository()
+        self.path, self.called = find_repository()
         self.opened = Opened(self.open())
         self.asker, self.hanging = None, []
         self.rests_until, self.why = 0.0, ""
@@ -164,10 +167,11 @@ class Store:
         except Exception as error:
             raise Unreadable(
                 f"{OPERATOR}: Feast {feast.__version__} cannot read the view {SETTINGS['view']} of "
-                f"the feature repository {self.path} ({describe(error)}); apply it with that "
-                "release, and add its registry"
+                f"the feature repository {self.called} ({self.describe(error)}); apply it with "
+                "that release, and add its registry"
             ) from error
-        place = f"the view {SETTINGS['view']} of the feature repository {self.path}"
+        self.check_file(store)
+        place = f"the view {SETTINGS['view']} of the feature repository {self.called}"
         if lacking := [feature for feature in wanted() if feature not in known]:
             raise ValueError(
                 f"{OPERATOR}: {place} has no {', '.join(lacking)}; it has "
@@ -175,8 +179,39 @@ class Store:
             )
         return store
 
-    def look_up(self, ids):
+    def check_file(self, store):
+        """Raises ValueError where the online store is a file that is not there.
+
+        SQLite would make an empty one, beside the registry.
+        """
+        online = store.config.online_store
+        if getattr(online, "type", "") != "sqlite":
+            return
+        if not os.path.isfile(os.path.join(self.path, online.path)):
+            raise ValueError(
+                f"{OPERATOR}: the online store {online.path} of the feature repository "
+                f"{self.called} is not there; materialize the features, and add that file"
+            )
+
+    def describe(self, error):
+        """Its name and the first line of its words, with the repository's name in the archive."""
+        words = str(error).strip().partition("\n")[0]
+        for path in sorted({self.path, os.path.realpath(self.path)}, key=len, reverse=True):
+            words = words.replace(path, self.called)
+        return f"{type(error).__name__}: {words[:300]}" if words else type(error).__name__
+
+    def find(self, ids):
         """A list for each feature, in the order of the ids; raises Unavailable, or as Feast."""
+        if len(ids) <= MOST_AT_A_TIME:
+            return self.look_up(ids)
+        found = {feature: [] for feature in wanted()}
+        for start in range(0, len(ids), MOST_AT_A_TIME):
+            for feature, rows in self.look_up(ids[start : start + MOST_AT_A_TIME]).items():
+                found[feature] += rows
+        return found
+
+    def look_up(self, ids):
+        """As find, of so few ids that they are one look-up."""
         if time.monotonic() < self.rests_until:
             raise Unavailable(self.why)
         self.hanging = [asker for asker in self.hanging if asker.is_alive()]
@@ -203,7 +238,7 @@ class Store:
             if isinstance(error, MISTAKES) or type(error).__module__.startswith("feast"):
                 raise error
             raise Unavailable(
-                f"{describe(error)}; look whether it runs, and at {CONFIGURATION}"
+                f"{self.describe(error)}; look whether it runs, and at {CONFIGURATION}"
             ) from error
         return told["found"]
 
@@ -328,22 +363,22 @@ def wanted():
 
 
 def find_repository():
-    """Its directory."""
-    places = [os.path.join(FOLDER, SETTINGS["repository"]), SETTINGS["path"]]
-    for place in places:
-        if os.path.isfile(os.path.join(place, CONFIGURATION)):
-            return place
+    """Its directory, and what that is called in messages: its name in the archive, or the path."""
+    beside, recorded = os.path.join(FOLDER, SETTINGS["repository"]), SETTINGS["path"]
+    if os.path.isfile(os.path.join(beside, CONFIGURATION)):
+        return beside, SETTINGS["repository"]
+    if os.path.isfile(os.path.join(recorded, CONFIGURATION)):
+        print(
+            f"{OPERATOR}: the feature repository {recorded} of this machine is read, since the "
+            f"archive has no {SETTINGS['repository']}/ beside its ensemble.pkl",
+            flush=True,
+        )
+        return recorded, recorded
     raise ValueError(
         f"{OPERATOR}: there is no feature repository: {CONFIGURATION} is neither in "
         f"{SETTINGS['repository']}/ beside the archive's ensemble.pkl nor in {SETTINGS['path']}; "
         "add the directory beside ensemble.pkl"
     )
-
-
-def describe(error):
-    """Its name and the first line of its words."""
-    words = str(error).strip().partition("\n")[0][:300]
-    return f"{type(error).__name__}: {words}" if words else type(error).__name__
 
 
 def failed(message, code=""):

@@ -11,6 +11,7 @@ from serve.errors import (
     Overloaded,
     ResourceExhausted,
     SourceUnreadable,
+    StoreUnavailable,
     TritonError,
 )
 
@@ -26,6 +27,7 @@ CAUSES = (
     "descriptors",
     "processes",
     "disk",
+    "feature_store",
     "tritonserver",
     "container",
 )
@@ -36,6 +38,7 @@ _CLASSES: tuple[tuple[type[BaseException], str], ...] = (
     (SourceUnreadable, "disk"),
     (Overloaded, "crowd"),
     (InvocationFailed, "model"),
+    (StoreUnavailable, "feature_store"),
     (TritonError, "tritonserver"),
 )
 #: What a lack's sentence says, ours or a library's; the first that stands in it decides.

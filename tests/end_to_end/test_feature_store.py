@@ -110,6 +110,7 @@ def test_the_archive_is_not_written_to(tmp_path: Path, made: Path) -> None:
         (REPOSITORY, None, "there is no feature repository"),
         (f"{REPOSITORY}/registry.db", None, "cannot read the view users"),
         (f"{REPOSITORY}/registry.db", "what is no registry", "cannot read the view users"),
+        (f"{REPOSITORY}/online.db", None, "the online store online.db of the feature repository"),
         (f"{REPOSITORY}/feature_store.yaml", "project: [", "cannot read the view users"),
         (f"{REPOSITORY}/feature_store.yaml", "project: shop\nprovider: mars", "KeyError"),
     ],
@@ -132,6 +133,9 @@ def test_a_repository_that_is_none(
         assert refused.status_code == 400
         assert said in refused.json()["error"]
         assert "QueryFeast: " in refused.json()["error"]
+        assert str(tmp_path / "export") not in refused.json()["error"]
+        if broken != tmp_path / "export" / REPOSITORY:
+            assert "the feature repository repo " in refused.json()["error"]
         assert container.models() == {}
 
 

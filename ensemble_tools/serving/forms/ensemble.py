@@ -62,6 +62,7 @@ def plan_as_ensemble(
         doubts=(
             *describe_doubts(steps),
             *describe_doubts([executor], "it is not passed on to the ensemble"),
+            *_describe_repositories(form, executor),
         ),
     )
 
@@ -114,6 +115,20 @@ def _check_artifacts(wiring: Wiring, executor: SourceModel) -> None:
                 executor.graph_path.parent / call.program.artifact,
                 f"there is no such file, and {call.operator} reads it; export it again, or add it",
             )
+
+
+def _describe_repositories(form: EnsembleForm, executor: SourceModel) -> tuple[str, ...]:
+    """Directories that the archive has not: they must be where the graph was exported."""
+    assert executor.graph_path is not None
+    beside = executor.graph_path.parent.relative_to(executor.directory.parent)
+    lacking = [
+        f"{call.operator}: the feature repository {beside / program.artifact}/ is not in the "
+        f"archive; add it, or copy it to {program.elsewhere} on each machine that serves"
+        for call, program in ((it.call, it.call.program) for it in form.models if it.call)
+        if program is not None and program.elsewhere
+        if program.artifact not in executor.artifacts
+    ]
+    return tuple(dict.fromkeys(lacking))
 
 
 def _name_form(form: EnsembleForm) -> Form:
@@ -180,10 +195,11 @@ def _publish_generated(
     name = namespace.entry if model.name is None else namespace.step(model.name)
     graph = executor.graph_path
     assert graph is not None
+    program = model.call.program if model.call is not None else None
     links = _link_beside_program(executor, graph) if model.with_graph else ()
-    if model.artifact in executor.artifacts:
-        place = model.artifact.rstrip("/")
-        links = ((f"1/{place}", graph.parent / place),)
+    if program is not None and program.artifact in executor.artifacts:
+        artifact = program.artifact.rstrip("/")
+        links = ((f"1/{artifact}", graph.parent / artifact),)
     return PublishedModel(
         name,
         model.name or executor.name,
@@ -192,7 +208,8 @@ def _publish_generated(
         (1,) if model.source is None else (),
         (("1/model.py", model.source),) if model.source is not None else (),
         generated=True,
-        interpreter=model.interpreter,
+        interpreter=program.interpreter if program is not None else "",
+        place=model.call.place if model.call is not None else (),
     )
 
 

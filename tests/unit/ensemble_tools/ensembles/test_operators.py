@@ -92,7 +92,7 @@ def recommend(**state: object) -> Node:
     return graph.operator(RECOMMEND, {**known, **state}, output, graph.select(user))
 
 
-def lookup(**state: object) -> Node:
+def lookup(*, ragged: bool = True, **state: object) -> Node:
     known = {
         "repo_path": "/tmp/made/feature_repo",
         "entity_id": "user_id",
@@ -104,7 +104,7 @@ def lookup(**state: object) -> Node:
         "output_prefix": "of",
     }
     graph = Graph()
-    output = [column("of_age", "int32"), column("of_clicks"), column("user_id")]
+    output = [column("of_age", "int32"), column("of_clicks", ragged=ragged), column("user_id")]
     return graph.operator(LOOKUP, {**known, **state}, output, graph.select(USER))
 
 
@@ -208,12 +208,16 @@ def test_what_is_read_of_each() -> None:
         search(path=None),
         search(path=".."),
         search(path="/tmp/ensemble.pkl"),
+        search(path="/tmp/model.py"),
+        search(path="/tmp/served_model.py"),
         search(path="a\nb"),
         search(topk=0),
         lookup(repo_path=None),
         lookup(repo_path="/"),
         lookup(repo_path="/tmp/.."),
         lookup(repo_path="/tmp/ensemble.pkl"),
+        lookup(repo_path="/tmp/model.py"),
+        lookup(ragged=False),
         lookup(entity_view="a\nb"),
         lookup(entity_column=3),
         lookup(features="age"),

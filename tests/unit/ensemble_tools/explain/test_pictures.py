@@ -29,6 +29,7 @@ from tests.golden.cases import CASES, Case, nested_subgraph, predictor, workflow
 from tests.support.examples import examples
 
 FOREST = Path(__file__).parents[4] / "examples/merlin/forest_xgboost/repository"
+MULTISTAGE = Path(__file__).parents[4] / "examples/multistage/repository"
 USER, CLICK = column("user"), column("click", "float32")
 
 
@@ -115,6 +116,33 @@ def test_who_calls_the_forest(rewrite: Rewrite) -> None:
     assert len(called) == (1 if rewrite is Rewrite.AUTO else 2)
     assert found.left_out == ()
     assert ("merlin.2", "triton.model.model.1_filtriton") in found.correspondences
+
+
+def test_steps_in_the_place_of_operators() -> None:
+    """Each stands beside its operator and has that one's reason alone; a note is said once."""
+    repository = read_repository(MULTISTAGE)
+    graph = read_executor_graph(repository)
+    found = picture_of(
+        Archive(repository, graph, plan=plan(repository, graph, Namespace("m"))), "m"
+    )
+    assert found.triton is not None
+    titles = {node.id: node.title for node in found.triton.nodes}
+    pairs = {merlin: titles[ours] for merlin, ours in found.correspondences}
+    assert {pairs[f"merlin.{place}"] for place in (1, 7)} == {"m.lookup", "m.lookup_2"}
+    assert [pairs[f"merlin.{place}"] for place in (4, 10, 13)] == [
+        "m.search",
+        "m.unroll",
+        "m.sample",
+    ]
+    about = {
+        reason.text.partition(":")[0]: {titles[node] for node in reason.nodes if node in titles}
+        for reason in found.reasons
+    }
+    assert about["QueryFeast"] == {"m.lookup", "m.lookup_2"}
+    assert about["QueryFaiss"] == {"m.search"}
+    assert [note for note in found.notes if "needs Feast" in note] == [
+        "QueryFeast: its step needs Feast in the Python that runs models"
+    ]
 
 
 # --- large graphs -------------------------------------------------------------------------------

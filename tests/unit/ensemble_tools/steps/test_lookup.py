@@ -44,9 +44,13 @@ class FeatureStore:
     hangs: threading.Event | None = None
     fields = FIELDS
     calls = 0
+    most = 0
+
+    online = SimpleNamespace(type="redis")
 
     def __init__(self, repo_path: str) -> None:
         self.repo_path = repo_path
+        self.config = SimpleNamespace(online_store=self.online)
 
     def get_feature_view(self, name: str) -> Any:
         assert name == "users"
@@ -58,6 +62,7 @@ class FeatureStore:
             self.hangs.wait(20)
         if self.error is not None:
             raise self.error
+        type(self).most = max(self.most, len(entity_rows))
         names = [feature.removeprefix("users:") for feature in features]
         rows = [KNOWN.get(row["user_id"], LACKING) for row in entity_rows]
         found = {name: [row[name] for row in rows] for name in names}
@@ -237,6 +242,38 @@ def test_a_registry_that_goes_away(folder: Path, feast: type[FeatureStore]) -> N
     assert code == fake_backend.TritonError.UNAVAILABLE
 
 
+def test_very_many_ids(folder: Path, feast: type[FeatureStore]) -> None:
+    """In pieces, each of which has its own time; an answer is one all the same."""
+    ids = [1, 2, 3] * 7000
+    found = arrays(ask(made(folder), *ids))
+    assert found["of_age"].tolist() == [20 + number for number in ids]
+    assert len(found["of_clicks__offsets"]) == len(ids) + 1
+    assert (feast.calls, feast.most) == (3, 10_000)
+
+
+def test_a_repository_that_lies_in_the_archive(folder: Path, feast: type[FeatureStore]) -> None:
+    """Its path, which is the container's own affair, is in no message; nor is what it leads to."""
+    model = made(folder)
+    for path in (folder / "repo", (folder / "repo").resolve()):
+        feast.error = KeyError(f"no entity in {path}/registry.db")
+        message, _ = refused(ask(model, 1))
+        assert message == "QueryFeast: Feast failed: KeyError: 'no entity in repo/registry.db'"
+
+
+@pytest.mark.parametrize("place", ["online.db", "elsewhere/online.db"])
+def test_a_file_of_features_that_is_not_there(
+    folder: Path, feast: type[FeatureStore], place: str
+) -> None:
+    """Found at the load: SQLite would make an empty one."""
+    feast.online = SimpleNamespace(type="sqlite", path=place)
+    with pytest.raises(ValueError, match="materialize the features, and add that file") as caught:
+        made(folder)
+    assert f"the online store {place} of the feature repository repo is not" in str(caught.value)
+    (folder / "repo" / place).parent.mkdir(exist_ok=True)
+    (folder / "repo" / place).touch()
+    assert arrays(ask(made(folder), 1))
+
+
 def test_without_feast(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "feast", None)
     with pytest.raises(ValueError, match=r"QueryFeast needs Feast \(.*install feast into"):
@@ -249,12 +286,14 @@ def test_without_a_repository(tmp_path: Path) -> None:
         made(tmp_path)
 
 
-def test_where_it_was_exported(tmp_path: Path) -> None:
-    """As Merlin's executor finds it."""
+def test_where_it_was_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As Merlin's executor finds it; the log says that it is none of the archive's."""
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere/feature_store.yaml").touch()
     model = made(tmp_path, path=str(tmp_path / "elsewhere"))
     assert model.store.path == str(tmp_path / "elsewhere")
+    said = f"QueryFeast: the feature repository {tmp_path}/elsewhere of this machine is read, since"
+    assert said in capsys.readouterr().out
 
 
 def test_a_view_that_has_changed(folder: Path, feast: type[FeatureStore]) -> None:

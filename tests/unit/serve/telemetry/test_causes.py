@@ -13,6 +13,7 @@ from serve.errors import (
     Overloaded,
     ResourceExhausted,
     SourceUnreadable,
+    StoreUnavailable,
     TritonTimeout,
     TritonUnavailable,
 )
@@ -28,6 +29,7 @@ from serve.telemetry.causes import CAUSES, cause_of
         (SourceUnreadable("EIO"), "disk"),
         (Overloaded("too many"), "crowd"),
         (InvocationFailed("it raised"), "model"),
+        (StoreUnavailable("the store hangs"), "feature_store"),
         (TritonUnavailable("restarting"), "tritonserver"),
         (TritonTimeout("a load", 3.0), "tritonserver"),
         (KilledForMemory("killed"), "memory"),
