@@ -25,7 +25,7 @@ MOST_AT_A_TIME = 10_000
 REST_S = 1.0
 #: After so many seconds the view is taken anew from the registry, which Feast itself reads again.
 RENEWED_S = 60.0
-#: Feast's messages of so many ids are kept, 2 KB each: some answers' worth.
+#: The keys of so many ids are kept: some answers' worth.
 MOST_KEYS = 1000
 #: Of a look-up in both ways so many ids are compared.
 MOST_PROVEN = 100
@@ -310,11 +310,26 @@ class Opened:
         self.is_proven = is_same and any(row is not None for rows in found.values() for row in rows)
 
 
+class Key:
+    """Feast's EntityKey of one entity, as online stores read it, and its own only value.
+
+    Reading Feast's messages, which may be Python's, takes longer than SQLite does. A store that
+    reads more of them than this has is asked in Feast's own way.
+    """
+
+    def __init__(self, name, value):
+        self.join_keys, self.entity_values = [name], [self]
+        self.kind = value.WhichOneof("val")
+        setattr(self, self.kind, getattr(value, self.kind))
+
+    def WhichOneof(self, group):
+        return self.kind
+
+
 def find_direct(store):
     """A function of ids that asks the online store alone; None where this Feast has no such one."""
     try:
         from feast import FeatureView, ValueType
-        from feast.protos.feast.types.EntityKey_pb2 import EntityKey
         from feast.type_map import feast_value_type_to_python_type as as_python
         from feast.type_map import python_values_to_proto_values as as_values
 
@@ -339,7 +354,7 @@ def find_direct(store):
                 new = different
             kept = keys if len(new) <= MOST_KEYS else {}
             for number, value in zip(new, as_values(new, kind)):  # noqa: B905 - of one length
-                kept[number] = EntityKey(join_keys=[key], entity_values=[value])
+                kept[number] = Key(key, value)
         rows = read(
             config=store.config,
             table=view,
