@@ -32,13 +32,12 @@ from ensemble_tools.archive.model_config import (
 )
 from ensemble_tools.archive.source_model import GRAPH_FILE
 from ensemble_tools.archive.tensor_names import ragged_tensors
-from ensemble_tools.steps.sources import SERVED
 
 _OPS = "merlin.systems.dag.ops"
 #: What PredictImplicit writes; and the modules that its models are of.
 _IMPLICIT_FILE, _IMPLICITS = "model.npz", re.compile(r"implicit(\.[A-Za-z_][A-Za-z0-9_]*)*")
-#: What no artifact may be called: the graph beside it has the one name, the step's program another.
-_TAKEN = frozenset({"", "..", PurePosixPath(GRAPH_FILE).name, "model.py", SERVED})
+#: What no artifact may be called: the graph has the name. Those of programs are the step's own.
+_TAKEN, _PROGRAMS = frozenset({"", "..", PurePosixPath(GRAPH_FILE).name}), ".py"
 
 
 @dataclass(frozen=True)
@@ -197,7 +196,7 @@ def _read_search(node: Node) -> Program | None:
     if not isinstance(path, str) or type(topk) is not int or len(node.inputs) != 1:
         return None
     name, (vectors,) = PurePosixPath(path).name, node.inputs
-    if name in _TAKEN or not name.isprintable() or topk < 1:
+    if _is_taken(name) or not name.isprintable() or topk < 1:
         return None
     return Program(
         _SEARCH,
@@ -252,7 +251,7 @@ def _read_lookup(node: Node) -> Program | None:
     if not all(types.values()) or not puts_out or len({*puts_out}) < len(puts_out):
         return None
     ragged = {each.name for each in node.output if each.is_ragged}
-    if repository in _TAKEN or not {called[name] for name in lists} <= ragged:
+    if _is_taken(repository) or not {called[name] for name in lists} <= ragged:
         return None
     return Program(
         _LOOKUP,
@@ -271,6 +270,10 @@ def _read_lookup(node: Node) -> Program | None:
         f"{repository}/",
         frozenset(called[name] for name in lists),
     )
+
+
+def _is_taken(name: str) -> bool:
+    return name in _TAKEN or name.endswith(_PROGRAMS)
 
 
 def _as_names(found: object) -> list[str] | None:

@@ -8,8 +8,11 @@ not answer in time, is an error of that request; the next one asks again.
 
 import os
 import queue
+import sqlite3
 import threading
 import time
+from contextlib import closing
+from urllib.parse import quote
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
@@ -18,8 +21,8 @@ FOLDER = os.path.dirname(os.path.abspath(__file__))
 CONFIGURATION = "feature_store.yaml"
 #: Seconds that a look-up is waited for.
 PATIENCE_S = float(os.environ.get("MERLIN_FEATURE_STORE_TIMEOUT") or 5)
-#: A request with more ids than this is looked up in pieces, each in its own time: so many cost Feast
-#: itself up to a second, and SQLite takes no more than 32,766.
+#: A request with more ids is looked up in pieces, each in its own time: Feast itself takes
+#: up to a second for so many, and SQLite takes no more than 32,766.
 MOST_AT_A_TIME = 10_000
 #: After one that took longer, requests are refused at once for so many seconds: they would queue.
 REST_S = 1.0
@@ -180,18 +183,28 @@ class Store:
         return store
 
     def check_file(self, store):
-        """Raises ValueError where the online store is a file that is not there.
+        """Raises ValueError where the online store is a file that is not there, or is none.
 
         SQLite would make an empty one, beside the registry.
         """
         online = store.config.online_store
         if getattr(online, "type", "") != "sqlite":
             return
-        if not os.path.isfile(os.path.join(self.path, online.path)):
+        path = os.path.join(self.path, online.path)
+        table = f"{store.config.project}_{SETTINGS['view']}".replace(
+            '"', '""'
+        )  # Feast's name of it
+        try:
+            with closing(sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True)) as database:
+                database.execute(f'SELECT 1 FROM "{table}" LIMIT 1').fetchall()
+        except sqlite3.Error as error:
+            if "locked" in str(error):  # by who writes features
+                return
             raise ValueError(
                 f"{OPERATOR}: the online store {online.path} of the feature repository "
-                f"{self.called} is not there; materialize the features, and add that file"
-            )
+                f"{self.called} cannot be read ({error}); materialize the features, and add that "
+                "file"
+            ) from error
 
     def describe(self, error):
         """Its name and the first line of its words, with the repository's name in the archive."""
@@ -382,6 +395,11 @@ def find_repository():
     beside, recorded = os.path.join(FOLDER, SETTINGS["repository"]), SETTINGS["path"]
     if os.path.isfile(os.path.join(beside, CONFIGURATION)):
         return beside, SETTINGS["repository"]
+    if os.path.lexists(beside):  # another one than the archive's would have other numbers
+        raise ValueError(
+            f"{OPERATOR}: the feature repository {SETTINGS['repository']} of the archive has no "
+            f"file {CONFIGURATION}; add it"
+        )
     if os.path.isfile(os.path.join(recorded, CONFIGURATION)):
         print(
             f"{OPERATOR}: the feature repository {recorded} of this machine is read, since the "

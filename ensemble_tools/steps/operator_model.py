@@ -22,6 +22,8 @@ class TritonPythonModel:
         tensors = {tensor.name(): tensor.as_numpy() for tensor in request.inputs()}
         columns = {column: [tensors[name] for name in names] for column, names in READS.items()}
         try:
+            for column, arrays in columns.items():
+                check_offsets(column, *arrays)
             with np.errstate(all="ignore"):  # as in Merlin's executor, which warns in its log
                 made = DOES[KIND](columns)
         except Refused as error:
@@ -35,6 +37,17 @@ def callers_fault(message):
     """Triton's error for it: 400. Triton 2.36 has no codes and answers 400 to all of them."""
     code = getattr(pb_utils.TritonError, "INVALID_ARG", None)
     return pb_utils.TritonError(message, *([] if code is None else [code]))
+
+
+def check_offsets(column, values, offsets=None):
+    """Raises Refused where they are not the rows of the values, as Merlin's TensorColumn does."""
+    if offsets is None:
+        return
+    if not len(offsets) or offsets[-1] != len(values) or np.any(offsets[1:] < offsets[:-1]):
+        raise Refused(
+            f"the offsets of column {column!r} are not those of its {len(values)} values; they are "
+            f"expected to ascend to {len(values)}"
+        )
 
 
 def unroll(columns):

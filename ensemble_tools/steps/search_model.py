@@ -13,6 +13,8 @@ import triton_python_backend_utils as pb_utils
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 #: FAISS says where in its own code an error is; the reason stands behind this.
 REASON = "failed: "
+#: A graph of vectors is searched with smaller numbers: comparing others, or NaN, has no end.
+TOO_LARGE = 1e18
 #: Of the id that stands beside each vector of a list.
 ID_BYTES = 8
 
@@ -21,7 +23,7 @@ class TritonPythonModel:
     """One answer for each request: the column that WRITES names."""
 
     def initialize(self, args):
-        self.index = read_index(SETTINGS["index"])
+        self.index, self.is_graph = read_index(SETTINGS["index"])
 
     def execute(self, requests):
         return [self.answer(request) for request in requests]
@@ -37,6 +39,13 @@ class TritonPythonModel:
                     f"index has vectors of {self.index.d} numbers; expected [rows, {self.index.d}]"
                 )
             )
+        if self.is_graph and not np.all(np.abs(vectors) < TOO_LARGE):
+            return pb_utils.InferenceResponse(
+                error=callers_fault(
+                    f"{OPERATOR}: column {column!r} has NaN, or numbers of {TOO_LARGE:g} and more; "
+                    "an HNSW index is searched with smaller numbers alone"
+                )
+            )
         _, found = self.index.search(np.ascontiguousarray(vectors, "float32"), SETTINGS["topk"])
         return pb_utils.InferenceResponse(
             [pb_utils.Tensor(written, found.astype("int32").reshape(-1))]
@@ -44,7 +53,7 @@ class TritonPythonModel:
 
 
 def read_index(name):
-    """The index; raises ValueError with what is to be done where there is none to be had."""
+    """The index, and whether a graph is in it; raises ValueError where there is none to be had."""
     try:
         import faiss
     except ImportError as error:
@@ -57,18 +66,19 @@ def read_index(name):
         flags = 0 if gpus else faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY
         index = faiss.read_index(os.path.join(FOLDER, name), flags)
         check_length(faiss, index)
+        is_graph = has_graph(faiss, index)
     except RuntimeError as error:
         raise ValueError(
             f"{OPERATOR}: the index {name} cannot be read ({reason_of(error)}); export it again"
         ) from error
     if not gpus:
-        return index
+        return index, is_graph
     try:
-        return faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, index)
+        return faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, index), is_graph
     except RuntimeError as error:
         told = f"{OPERATOR}: the index {name} is searched on the CPU ({reason_of(error)})"
         print(told, flush=True)
-        return index
+        return index, is_graph
 
 
 def check_length(faiss, index):
@@ -85,6 +95,13 @@ def check_length(faiss, index):
     end = max((one.offset + one.size * size for one in each), default=0)
     if end > lists.totsize:
         raise RuntimeError(f"it has {lists.totsize} bytes, and its lists end at byte {end}")
+
+
+def has_graph(faiss, index):
+    """Whether it, or one that it is made of, is an HNSW: its search ends by comparing distances."""
+    whole = faiss.downcast_index(index)
+    parts = (getattr(whole, name, None) for name in ("index", "base_index", "quantizer"))
+    return isinstance(whole, faiss.IndexHNSW) or any(has_graph(faiss, it) for it in parts if it)
 
 
 def reason_of(error):

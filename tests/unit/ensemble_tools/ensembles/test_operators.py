@@ -209,7 +209,7 @@ def test_what_is_read_of_each() -> None:
         search(path=".."),
         search(path="/tmp/ensemble.pkl"),
         search(path="/tmp/model.py"),
-        search(path="/tmp/served_model.py"),
+        search(path="/tmp/__init__.py"),
         search(path="a\nb"),
         search(topk=0),
         lookup(repo_path=None),

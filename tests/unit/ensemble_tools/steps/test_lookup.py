@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -50,7 +52,7 @@ class FeatureStore:
 
     def __init__(self, repo_path: str) -> None:
         self.repo_path = repo_path
-        self.config = SimpleNamespace(online_store=self.online)
+        self.config = SimpleNamespace(online_store=self.online, project="shop")
 
     def get_feature_view(self, name: str) -> Any:
         assert name == "users"
@@ -266,12 +268,31 @@ def test_a_file_of_features_that_is_not_there(
 ) -> None:
     """Found at the load: SQLite would make an empty one."""
     feast.online = SimpleNamespace(type="sqlite", path=place)
-    with pytest.raises(ValueError, match="materialize the features, and add that file") as caught:
-        made(folder)
-    assert f"the online store {place} of the feature repository repo is not" in str(caught.value)
-    (folder / "repo" / place).parent.mkdir(exist_ok=True)
-    (folder / "repo" / place).touch()
+    file = folder / "repo" / place
+    file.parent.mkdir(exist_ok=True)
+    for broken in (None, b"", b"what is no database", b"SQLite format 3\0" + bytes(100)):
+        if broken is not None:
+            file.write_bytes(broken)
+        with pytest.raises(ValueError, match="materialize the features, and add that fi") as caught:
+            made(folder)
+        assert f"the online store {place} of the feature repository repo c" in str(caught.value)
+        assert file.exists() is (broken is not None)
+    file.unlink()
+    with closing(sqlite3.connect(file)) as database, database:
+        database.execute("CREATE TABLE shop_users (entity_key BLOB)")
     assert arrays(ask(made(folder), 1))
+    with closing(sqlite3.connect(file, isolation_level=None)) as writer:
+        writer.execute("BEGIN EXCLUSIVE")
+        assert arrays(ask(made(folder), 1))
+
+
+def test_a_repository_without_its_configuration(tmp_path: Path) -> None:
+    """Not that one is taken which lies where the graph was exported."""
+    for place in ("repo", "elsewhere"):
+        (tmp_path / place).mkdir()
+    (tmp_path / "elsewhere/feature_store.yaml").touch()
+    with pytest.raises(ValueError, match=r"repo of the archive has no file feature_store\.yaml"):
+        made(tmp_path, path=str(tmp_path / "elsewhere"))
 
 
 def test_without_feast(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,7 +77,23 @@ def test_several_rows_stay_in_their_order() -> None:
     assert answer["u_seen"].tolist() == [[7]] * 3 + [[8]] * 3
 
 
-@pytest.mark.parametrize("offsets", [[0, 1, 3], [0, 3, 1], [1, 2, 3]])
+@pytest.mark.parametrize("offsets", [[0, 3, 1], [-1, 0], [0, 4], [], [3, 0, 3]])
+def test_offsets_of_other_values_are_refused(offsets: list[int]) -> None:
+    """Merlin's columns must have them ascending to the number of their values."""
+    found = ask(
+        UNROLL,
+        item=ITEMS,
+        age=np.zeros(2),
+        seen__values=np.zeros(3),
+        seen__offsets=np.array(offsets, np.int32),
+    )
+    assert found == (
+        "UnrollFeatures: the offsets of column 'seen' are not those of its 3 values; they are "
+        "expected to ascend to 3"
+    )
+
+
+@pytest.mark.parametrize("offsets", [[0, 1, 3], [1, 2, 3]])
 def test_lists_of_several_lengths_are_refused(offsets: list[int]) -> None:
     """Merlin's executor cannot make one array of them either."""
     found = ask(

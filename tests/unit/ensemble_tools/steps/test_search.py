@@ -34,6 +34,10 @@ class Index:
         return None, np.tile(np.arange(count, dtype=np.int64), (len(vectors), 1))
 
 
+class Hnsw(Index):
+    """One that is a graph."""
+
+
 class Mapped:
     """The lists of an index with 4 bytes a vector: two of 3 vectors behind 100 bytes, one empty."""
 
@@ -59,6 +63,8 @@ def faiss(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     module.read_index = lambda path, flags: Index()
     module.try_extract_index_ivf = lambda index: None
     module.OnDiskInvertedLists = Mapped
+    module.downcast_index = lambda index: index
+    module.IndexHNSW = Hnsw
     monkeypatch.setitem(sys.modules, "faiss", module)
     yield module
     if before is not None:
@@ -138,6 +144,28 @@ def test_lists_behind_the_end_of_their_file(tmp_path: Path, faiss: Any, file_byt
         f"QueryFaiss: the index items.faiss cannot be read (it has {file_bytes} bytes, and its "
         "lists end at byte 172); export it again"
     )
+
+
+@pytest.mark.parametrize("inside", [None, "index", "base_index", "quantizer"])
+def test_numbers_that_a_graph_would_compare_without_end(
+    tmp_path: Path, faiss: Any, inside: str | None
+) -> None:
+    """Others are searched as Merlin does, which finds nothing for what is no number."""
+    around = Index()
+    if inside:
+        setattr(around, inside, Hnsw())
+    faiss.read_index = lambda path, flags: around if inside else Hnsw()
+    model = made(tmp_path)
+    for number in (np.nan, np.inf, -1e18, 3e38):
+        error = ask(model, np.array([[1, 2, 3, number]], np.float32)).error()
+        assert error.code() == fake_backend.TritonError.INVALID_ARG
+        assert error.message() == (
+            "QueryFaiss: column 'query' has NaN, or numbers of 1e+18 and more; an HNSW index is "
+            "searched with smaller numbers alone"
+        )
+    assert ask(model, np.full((1, 4), 1e17, np.float32)).error() is None
+    faiss.read_index = lambda path, flags: Index()
+    assert ask(made(tmp_path), np.full((1, 4), np.nan, np.float32)).error() is None
 
 
 def test_lists_in_memory(tmp_path: Path, faiss: Any) -> None:
