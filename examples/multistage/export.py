@@ -6,7 +6,8 @@ Run it from the checkout, with the environment that has FAISS and Feast:
 DEST/repository      what merlin.systems' Ensemble.export wrote, untouched, and beside its graph
                      the feature repository, which Merlin leaves where it was
 DEST/request.json    one user as a v2 inference request
-DEST/expected.json   that user's hundred candidates and their scores, without tritonserver
+DEST/expected.json   that user's hundred candidates and their scores, without tritonserver; and
+                     which outputs of an answer are drawn of these
 
 The stages, each fed by the one before:
 
@@ -26,6 +27,7 @@ The data are made up: users and items have hidden tastes, and a click is likely 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import shutil
@@ -71,6 +73,8 @@ USERS, ITEMS, EVENTS = 200, 2_000, 20_000
 CANDIDATES, ANSWERED = 100, 10
 TASTES, WIDTH = 4, 16
 STEPS = 150
+#: Outputs of an answer -> the columns of expected.json that they are drawn of.
+DRAWN = {"ordered_ids": "candidate_ids", "ordered_scores": "click"}
 #: Who is asked about.
 USER = 1003
 #: The graph keeps this path. Merlin's executor reads the feature repository there and nowhere else.
@@ -281,6 +285,12 @@ def predictor(model: torch.nn.Module, given: Schema, answer: Schema, path: Path)
     return made
 
 
+def note_drawn(path: Path) -> None:
+    """Write down which outputs are drawn of which columns, for the simulator's replay."""
+    text = path.read_text(encoding="utf-8").rstrip().removesuffix("}")
+    path.write_text(f'{text}, "drawn": {json.dumps(DRAWN)}}}\n', encoding="utf-8")
+
+
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -301,6 +311,7 @@ def main(argv: list[str]) -> int:
     shutil.rmtree(FEATURES.parent)
     write_tensors(target / "request.json", "inputs", {"user_id": np.array([USER])})
     write_tensors(target / "expected.json", "outputs", expected)
+    note_drawn(target / "expected.json")
     return 0
 
 

@@ -15,7 +15,8 @@ _EPILOG = """\
 Archives are named model-001.tar.gz and so on, with as many digits as the last one has; model-001 is
 the most popular. Without --model each holds a small Python model that answers its own name, so that
 each answer is checked against the model that was asked. With --model, each answer is compared with
-expected.json beside the request, or with the same model's first answer.
+expected.json beside the request, or with the same model's first answer. Where answers are drawn by
+chance, "drawn" in expected.json says of which outputs there: {"ordered_ids": "candidate_ids"}.
 
 Exit code: 0 when all planned requests were sent and every answer was right, 1 when not, 2 for a
 wrong command line, 130 after Ctrl-C, which writes a report of what was measured until then.

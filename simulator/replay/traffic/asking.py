@@ -2,7 +2,8 @@
 
 Two ways: the model of this package answers its own name and what it was asked, so that each answer
 is checked against its request; any other model is asked one thing, and each answer is compared with
-the expected one, or with the model's first.
+the expected one, or with the model's first. Where a model answers by chance, what is expected says
+of what it draws.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 #: Float sums in another order differ in the last digits of a float32; another model's in the first.
@@ -58,7 +60,7 @@ class NamedAsking:
 class RepeatedAsking:
     """For any model: one request and, by rank, the expected answers, as far as they are known."""
 
-    def __init__(self, requests: Sequence[bytes], expected: Mapping[int, Any]) -> None:
+    def __init__(self, requests: Sequence[bytes], expected: Mapping[int, Expected]) -> None:
         self._requests, self._right = requests, dict(expected)
 
     def body(self, model: int, number: int) -> bytes:
@@ -70,16 +72,55 @@ class RepeatedAsking:
         found = _outputs(answer)
         if found is None:
             return f"found {_start(answer)}, expected outputs"
-        right = self._right.setdefault(model, found)
-        return find_difference(found, right)
+        return self._right.setdefault(model, Expected(found)).find_fault(found)
 
 
-def read_expected(text: str) -> dict[str, Any]:
-    """The outputs of an expected answer; raises ValueError for what has none."""
+@dataclass(frozen=True)
+class Expected:
+    """What a right answer has. outputs: by name, as the v2 protocol has them.
+
+    drawn: outputs of the answer -> those outputs here of which their values are. A model that draws
+    by chance puts them out together: the values at one place of all of them stand at one place
+    here, too, and no place comes twice.
+    """
+
+    outputs: Mapping[str, Any]
+    drawn: Mapping[str, str] = field(default_factory=dict)
+
+    def find_fault(self, found: Mapping[str, Any]) -> str | None:
+        """What is wrong with these outputs, as one sentence; None when they are right."""
+        if self.drawn:
+            return self._find_undrawn(found)
+        return find_difference(found, self.outputs)
+
+    def _find_undrawn(self, found: Mapping[str, Any]) -> str | None:
+        if missing := sorted(self.drawn.keys() - found.keys()):
+            return f"found outputs {sorted(found)}, expected {', '.join(missing)} too"
+        for name, source in self.drawn.items():
+            kinds = found[name].get("datatype"), self.outputs[source].get("datatype")
+            if kinds[0] != kinds[1]:
+                return f"{name}: found datatype {kinds[0]}, expected {kinds[1]}"
+        left = [*zip(*(self.outputs[it]["data"] for it in self.drawn.values()), strict=True)]
+        lengths = [len(found[it]["data"]) for it in self.drawn]
+        if len({*lengths}) > 1:
+            return f"{', '.join(self.drawn)}: found {lengths} values, expected as many of each"
+        for place, row in enumerate(zip(*(found[it]["data"] for it in self.drawn), strict=True)):
+            known = next((it for it in left if all(map(_alike, row, it))), None)
+            if known is None:
+                return f"{', '.join(self.drawn)}[{place}]: found {row}, expected one of those drawn"
+            left.remove(known)
+        return None
+
+
+def read_expected(text: str) -> Expected:
+    """What stands in an expected.json; raises ValueError for what has no outputs."""
     outputs = _outputs(text.encode())
     if outputs is None:
         raise ValueError("no outputs")
-    return outputs
+    drawn = json.loads(text).get("drawn", {})
+    if not isinstance(drawn, dict) or not outputs.keys() >= {*map(str, drawn.values())}:
+        raise ValueError("drawn names what is no output")
+    return Expected(outputs, drawn)
 
 
 def find_difference(found: Mapping[str, Any], right: Mapping[str, Any]) -> str | None:
@@ -88,9 +129,9 @@ def find_difference(found: Mapping[str, Any], right: Mapping[str, Any]) -> str |
         return f"found outputs {sorted(found)}, expected {', '.join(missing)} too"
     for name, expected in right.items():
         got = found[name]
-        for field in ("datatype", "shape"):
-            if got.get(field) != expected.get(field):
-                return f"{name}: found {field} {got.get(field)}, expected {expected.get(field)}"
+        for key in ("datatype", "shape"):
+            if got.get(key) != expected.get(key):
+                return f"{name}: found {key} {got.get(key)}, expected {expected.get(key)}"
         if unlike := _unlike(got.get("data"), expected.get("data")):
             return f"{name}{unlike}"
     return None

@@ -9,13 +9,18 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from simulator.replay.errors import UnusableModel
-from simulator.replay.traffic.asking import Asking, NamedAsking, RepeatedAsking, read_expected
+from simulator.replay.traffic.asking import (
+    Asking,
+    Expected,
+    NamedAsking,
+    RepeatedAsking,
+    read_expected,
+)
 from simulator.replay.traffic.gzipped_tar import common_entries, write_continued, write_folder
 
 #: The model that answers its own name.
@@ -27,11 +32,11 @@ Advance = Callable[[int], object]
 
 @dataclass(frozen=True)
 class Variant:
-    """One model repository with the request for it; expected is its outputs by name, if known."""
+    """One model repository with the request for it, and the answer, if known."""
 
     repository: Path
     request: bytes
-    expected: Mapping[str, Any] | None
+    expected: Expected | None
 
 
 def make_names(models: int) -> tuple[str, ...]:
@@ -127,7 +132,7 @@ def _request(path: Path) -> bytes:
     return body
 
 
-def _expected(path: Path) -> Mapping[str, Any] | None:
+def _expected(path: Path) -> Expected | None:
     if not path.exists():
         return None
     try:

@@ -184,6 +184,43 @@ def test_an_answer_is_compared_with_the_expected_one_or_the_first() -> None:
     assert asking.fault(2, 5, answer(("Y", [1.0]))) is None
 
 
+DRAWN = (
+    '{"outputs": [{"name": "ids", "datatype": "INT32", "data": [7, 8, 9]}, '
+    '{"name": "scores", "datatype": "FP32", "data": [0.5, 0.25, 0.125]}], '
+    '"drawn": {"best": "ids", "how": "scores"}}'
+)
+
+
+@pytest.mark.parametrize(
+    ("ids", "scores", "said"),
+    [
+        ([9, 7], [0.125, 0.5000001], None),
+        ([7, 7], [0.5, 0.5], "best, how[1]: found (7, 0.5), expected one of those drawn"),
+        ([7], [0.25], "best, how[0]: found (7, 0.25), expected one of those drawn"),
+        ([6], [0.5], "best, how[0]: found (6, 0.5)"),
+        ([7, 8], [0.5], "best, how: found [2, 1] values, expected as many of each"),
+    ],
+)
+def test_an_answer_that_is_drawn(ids: list[int], scores: list[float], said: str | None) -> None:
+    """Values that stand together stand together in what they are drawn of, each once."""
+    expected = read_expected(DRAWN)
+    outputs = {
+        "best": {"datatype": "INT32", "data": ids},
+        "how": {"datatype": "FP32", "data": scores},
+    }
+    found = expected.find_fault(outputs)
+    assert found is None if said is None else said in str(found)
+    outputs["best"]["datatype"] = "INT64"
+    assert "best: found datatype INT64, expected INT32" in str(expected.find_fault(outputs))
+    del outputs["how"]
+    assert "expected how too" in str(expected.find_fault(outputs))
+
+
+def test_drawn_of_what_is_not_there() -> None:
+    with pytest.raises(ValueError, match="drawn names what is no output"):
+        read_expected(DRAWN.replace('"scores"}}', '"score"}}'))
+
+
 @pytest.mark.parametrize(
     ("found", "said"),
     [
@@ -197,7 +234,7 @@ def test_an_answer_is_compared_with_the_expected_one_or_the_first() -> None:
 )
 def test_every_kind_of_difference_is_one(found: dict[str, object], said: str) -> None:
     """Outputs, types, shapes, counts and values."""
-    right = read_expected(answer(("Y", [1.0])).decode())
+    right = read_expected(answer(("Y", [1.0])).decode()).outputs
     assert said in str(find_difference(found, right))
     assert find_difference(right, right) is None
 
