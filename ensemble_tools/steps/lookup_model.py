@@ -167,6 +167,8 @@ class Store:
             store = feast.FeatureStore(repo_path=self.path)
             view = store.get_feature_view(SETTINGS["view"])
             known = {field.name for field in view.features}
+        except MemoryError:  # no fault of the repository's
+            raise
         except Exception as error:
             raise Unreadable(
                 f"{OPERATOR}: Feast {feast.__version__} cannot read the view {SETTINGS['view']} of "

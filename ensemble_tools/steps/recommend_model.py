@@ -4,6 +4,7 @@ Generated beside the models of an archive. Needs numpy and implicit. The model's
 this one.
 """
 
+import contextlib
 import importlib
 import os
 
@@ -50,7 +51,12 @@ def read_model():
             "(SERVE_BACKEND_PYTHON), in the version that the model was trained with"
         ) from error
     try:
-        return kind.load(os.path.join(FOLDER, SETTINGS["model"]))
+        model = kind.load(os.path.join(FOLDER, SETTINGS["model"]))
+        with contextlib.suppress(IndexError):  # of a model that knows nobody
+            model.recommend(np.zeros(1, "int64"), None, N=1, filter_already_liked_items=False)
+        return model
+    except MemoryError:  # no fault of the file's
+        raise
     except Exception as error:
         raise ValueError(
             f"{OPERATOR}: the model {SETTINGS['model']} cannot be read "

@@ -65,7 +65,11 @@ def read_index(name):
     try:
         flags = 0 if gpus else faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY
         index = faiss.read_index(os.path.join(FOLDER, name), flags)
-        check_length(faiss, index)
+        lists = mapped_lists(faiss, index)
+        if lists and lists.filename and flags:  # which these flags leave out, without a word
+            index = faiss.read_index(os.path.join(FOLDER, name))
+            lists = mapped_lists(faiss, index)
+        check_length(lists)
         is_graph = has_graph(faiss, index)
     except RuntimeError as error:
         raise ValueError(
@@ -81,20 +85,26 @@ def read_index(name):
         return index, is_graph
 
 
-def check_length(faiss, index):
-    """Raises RuntimeError where lists that are read in place end behind the end of their file.
+def mapped_lists(faiss, index):
+    """Its lists that are read in place, of its own file or of another one; None for others."""
+    inverted = faiss.try_extract_index_ivf(index)
+    lists = inverted and faiss.downcast_InvertedLists(inverted.invlists)
+    return lists if isinstance(lists, faiss.OnDiskInvertedLists) else None
+
+
+def check_length(lists):
+    """Raises RuntimeError where they end behind the end of their file.
 
     FAISS maps what there is; the first search in the rest would end the process.
     """
-    inverted = faiss.try_extract_index_ivf(index)
-    lists = inverted and faiss.downcast_InvertedLists(inverted.invlists)
-    if not isinstance(lists, faiss.OnDiskInvertedLists):
+    if lists is None:
         return
     size = lists.code_size + ID_BYTES
     each = (lists.lists.at(number) for number in range(lists.nlist))
     end = max((one.offset + one.size * size for one in each), default=0)
-    if end > lists.totsize:
-        raise RuntimeError(f"it has {lists.totsize} bytes, and its lists end at byte {end}")
+    length = os.path.getsize(lists.filename) if lists.filename else lists.totsize
+    if end > length:
+        raise RuntimeError(f"it has {length} bytes, and its lists end at byte {end}")
 
 
 def has_graph(faiss, index):

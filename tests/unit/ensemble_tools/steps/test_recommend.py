@@ -93,6 +93,37 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
         made(tmp_path)
 
 
+@pytest.mark.parametrize("users", [None, 0, 10])
+def test_a_model_that_cannot_recommend(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, users: int | None
+) -> None:
+    """Found at the load: its factors do not belong together. One that knows nobody is a model."""
+
+    def recommend(self: Factors, asked: Any, *_: Any, **__: Any) -> Any:
+        if users is None:
+            raise ValueError("shapes (1,4) and (8,30) not aligned")
+        return np.zeros((users, 1))[asked], np.zeros((users, 1))[asked]
+
+    (tmp_path / "model.npz").touch()
+    monkeypatch.setattr(Factors, "recommend", recommend)
+    if users is not None:
+        made(tmp_path)
+        return
+    with pytest.raises(ValueError, match=r"the model model\.npz cannot be read \(ValueError: sha"):
+        made(tmp_path)
+
+
+def test_memory_that_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not said to be the file's fault."""
+
+    def load(path: str) -> Factors:
+        raise MemoryError("Unable to allocate 9 GiB")
+
+    monkeypatch.setattr(Factors, "load", load)
+    with pytest.raises(MemoryError):
+        made(tmp_path)
+
+
 @pytest.mark.parametrize("lacking", ["library", "class"])
 def test_without_implicit(tmp_path: Path, implicit: Any, lacking: str) -> None:
     """Or with one that has no such model."""

@@ -43,8 +43,8 @@ class Mapped:
 
     code_size, nlist = 4, 3
 
-    def __init__(self, file_bytes: int) -> None:
-        self.totsize = file_bytes
+    def __init__(self, file_bytes: int, filename: str = "") -> None:
+        self.totsize, self.filename = file_bytes, filename
         places = [SimpleNamespace(offset=offset, size=size) for offset, size in LISTS]
         self.lists = SimpleNamespace(at=places.__getitem__)
 
@@ -144,6 +144,28 @@ def test_lists_behind_the_end_of_their_file(tmp_path: Path, faiss: Any, file_byt
         f"QueryFaiss: the index items.faiss cannot be read (it has {file_bytes} bytes, and its "
         "lists end at byte 172); export it again"
     )
+
+
+@pytest.mark.parametrize("file_bytes", [171, 172])
+def test_lists_in_a_file_of_their_own(tmp_path: Path, faiss: Any, file_bytes: int) -> None:
+    """Read without flags: with them FAISS leaves the lists out. The length of that file counts."""
+    file = tmp_path / "lists"
+    file.write_bytes(bytes(file_bytes))
+    read: list[tuple[int, ...]] = []
+
+    def read_index(path: str, *flags: int) -> Index:
+        read.append(flags)
+        return Index()
+
+    faiss.read_index = read_index
+    faiss.try_extract_index_ivf = lambda index: SimpleNamespace(invlists=Mapped(172, str(file)))
+    faiss.downcast_InvertedLists = lambda lists: lists
+    if file_bytes == 172:
+        assert made(tmp_path).index.d == 4
+    else:
+        with pytest.raises(ValueError, match="it has 171 bytes, and its lists end at byte 172"):
+            made(tmp_path)
+    assert read == [(3,), ()]
 
 
 @pytest.mark.parametrize("inside", [None, "index", "base_index", "quantizer"])
