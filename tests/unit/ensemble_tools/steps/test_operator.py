@@ -77,6 +77,19 @@ def test_several_rows_stay_in_their_order() -> None:
     assert answer["u_seen"].tolist() == [[7]] * 3 + [[8]] * 3
 
 
+def test_rows_that_grow_with_the_square_of_a_request() -> None:
+    """A small request could take all memory. One row may be repeated for any number of items."""
+    seen = {"seen__values": np.zeros(0), "seen__offsets": np.zeros(1, np.int32)}
+    found = ask(UNROLL, item=np.zeros(2000), age=np.zeros(1000), **seen)
+    assert found == (
+        "UnrollFeatures: column 'age' has 1000 rows for 2000 items: 2000000 rows would be made of "
+        "them; 1000000 are allowed, or one row for any number of items"
+    )
+    answer = ask(UNROLL, item=np.zeros(2_000_000), age=np.zeros(1), **seen)
+    assert isinstance(answer, dict)
+    assert len(answer["u_age"]) == 2_000_000
+
+
 @pytest.mark.parametrize("offsets", [[0, 3, 1], [-1, 0], [0, 4], [], [3, 0, 3]])
 def test_offsets_of_other_values_are_refused(offsets: list[int]) -> None:
     """Merlin's columns must have them ascending to the number of their values."""
