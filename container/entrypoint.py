@@ -28,13 +28,20 @@ from typing import TYPE_CHECKING, Any
 
 import uvloop
 
-from container.errors import BindFailed, ContainerError, WorkDirUnusable
+from container.errors import (
+    BindFailed,
+    ContainerError,
+    Mistake,
+    SettingsError,
+    WorkDirUnusable,
+)
 from container.logs import FLUSH_S, Sink, catch_the_rest, configure, standard_error
 from container.machine.allocator import keep_freed_memory
 from container.machine.descriptors import raise_limit
 from container.model_environment import seen_by_models, shut_ourselves
 from container.ports import Ports, choose_ports
 from container.settings import Settings, read_alone, read_settings
+from container.start_line import describe_start
 from container.telemetry.outside import OutsideCounts
 from container.traces_endpoint import shown, traces_endpoint, wants_grpc
 from container.tritonserver.command import TritonCommand, build_command, shm_prefix_for
@@ -69,6 +76,7 @@ def serve(environment: Mapping[str, str]) -> int:
     try:
         settings = read_settings(environment)
         configure(settings.log_level, sink, settings.log_format)
+        _check_model_root(settings, environment)
         for unknown in settings.unknown:
             log.warning("%s", unknown)
         if settings.compile_check and settings.compile == "off":
@@ -91,6 +99,17 @@ def serve(environment: Mapping[str, str]) -> int:
         log.critical("%s", error)
         return 1
     return 0
+
+
+def _check_model_root(settings: Settings, environment: Mapping[str, str]) -> None:
+    """Raises SettingsError where no model can lie. SageMaker may make its own directory later."""
+    root, name = settings.model_root, "SERVE_MODEL_ROOT"
+    if not settings.multi_model or root.is_dir():
+        return
+    if root.exists():
+        raise SettingsError([Mistake(name, str(root), "a directory, and it is a file")])
+    if environment.get(name):
+        raise SettingsError([Mistake(name, str(root), "a directory, and there is none; make it")])
 
 
 class _Run:
@@ -202,6 +221,7 @@ class _Run:
     def _command(self, ports: Ports, work_dir: Path) -> TritonCommand:
         runtime = find_runtime(self._settings, work_dir, self._environment)
         log.info("tritonserver found", extra={"path": str(runtime.executable)})
+        log.info("configured", extra=describe_start(self._settings, runtime, self._environment))
         command = build_command(
             self._settings,
             runtime,

@@ -8,6 +8,7 @@ ContainerError
 ├── BindFailed               the platform's: the main port cannot be had
 ├── SingleModelUnusable      the archive's: a single-model endpoint's model cannot be told or served
 └── TritonFailed             tritonserver's
+    ├── TritonArgumentsRefused  it does not take its arguments, which it would not next time either
     ├── TritonNotLive        it never came up
     └── TritonCrashLoop      it came up and died, too often
 """
@@ -118,6 +119,17 @@ class SingleModelUnusable(ContainerError):
 
 class TritonFailed(ContainerError):
     """tritonserver is not running and will not be started again."""
+
+
+class TritonArgumentsRefused(TritonFailed):
+    """tritonserver ended at once, since it does not take an argument; said: its words for it."""
+
+    def __init__(self, said: str) -> None:
+        super().__init__(
+            f"tritonserver refuses its arguments ({said}); correct "
+            "SAGEMAKER_TRITON_ADDITIONAL_ARGS, or use a tritonserver that takes them "
+            "(tritonserver --help lists those of one)"
+        )
 
 
 class TritonNotLive(TritonFailed):

@@ -71,6 +71,16 @@ def read_alone(field: str, environment: Mapping[str, str]) -> Any:
     return _read(row, {}, []) if mistakes else value
 
 
+def list_changes(environment: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """The fields that are set to another value than their default: each with name and value."""
+    found = [(row, _find_set_name(row, environment)) for row in SETTINGS]
+    return [
+        (row.field, name, environment[name])
+        for row, name in found
+        if name is not None and environment[name] != row.default
+    ]
+
+
 def settings_table() -> str:
     """The table of docs/settings.md, in Markdown, header included."""
     rows = ["| variable | effect | default |", "|---|---|---|"]

@@ -22,6 +22,7 @@ from collections.abc import Iterable
 from container.logs import Lane, LogFormat, Sink
 from container.logs.json_lines import json_line
 from container.tritonserver.log_lines import FindModel, TritonLines
+from container.tritonserver.start_output import StartOutput
 
 log = logging.getLogger(__name__)
 
@@ -54,12 +55,28 @@ class TritonOutput:
             fcntl.fcntl(self._read_end, fcntl.F_SETPIPE_SZ, _PIPE)
         self._rest, self._in_long, self._ended = b"", False, False
         self._reading = threading.Lock()
+        self._start: StartOutput | None = None
         threading.Thread(target=self._read_on, name="tritonserver's output", daemon=True).start()
 
     def name_models(self, find_model: FindModel) -> None:
         """From now on lines as JSON name the model that they are about."""
         if self._lines is not None:
             self._lines.find_model = find_model
+
+    def begin_start(self) -> None:
+        """What comes next is of a tritonserver that reads its arguments."""
+        with self._reading:
+            self._start = StartOutput()
+
+    def end_start(self) -> None:
+        """It has taken its arguments, and models may print."""
+        with self._reading:
+            self._start = None
+
+    @property
+    def refusal(self) -> str:
+        """What was said of an argument that was refused at this start; empty for nothing."""
+        return self._start.refusal if self._start is not None else ""
 
     def drain(self) -> None:
         """Hand on all that has been printed, a last line without an end, too. Never waits."""
@@ -129,6 +146,8 @@ class TritonOutput:
             self._rest += rest
 
     def _hand_on(self, data: bytes) -> None:
+        if self._start is not None:
+            data = self._start.keep(data)
         if self._lines is None:
             self._sink.put(data, lane=Lane.CHILD)
             return

@@ -26,7 +26,12 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Any, TypeVar
 
-from container.errors import TritonCrashLoop, TritonNotLive, describe_status
+from container.errors import (
+    TritonArgumentsRefused,
+    TritonCrashLoop,
+    TritonNotLive,
+    describe_status,
+)
 from container.machine.die_with_parent import die_with_parent
 from container.tritonserver.command import TritonCommand
 from container.tritonserver.hidden_arguments import hide_arguments
@@ -164,8 +169,8 @@ class TritonProcess:
     async def run(self) -> None:
         """Keeps tritonserver running until `stop`, then returns; nothing of it is left then.
 
-        Raises TritonCrashLoop, TritonNotLive, OSError when it cannot be started at all, and what
-        `on_restarted` raised.
+        Raises TritonArgumentsRefused, TritonCrashLoop, TritonNotLive, OSError when it cannot be
+        started at all, and what `on_restarted` raised.
         """
         self._running = True
         _adopt_orphans()
@@ -222,6 +227,8 @@ class TritonProcess:
         if end is _End.TIMEOUT:
             raise TritonNotLive(self._start_timeout_s)
         if end is _End.DIED:
+            if self._output is not None and self._output.refusal:
+                raise TritonArgumentsRefused(self._output.refusal)
             self._count_death(exited.result(), self._explained)
 
     def _tell_replaced(self) -> None:
@@ -249,6 +256,8 @@ class TritonProcess:
         # From this thread, which lives as long as we do; its stubs end with tritonserver.
         argv = (*die_with_parent(), *self._command.argv)
         printing_to = self._output.descriptor if self._output else None
+        if self._output is not None:
+            self._output.begin_start()
         self._child = _Child(argv, self._command.env, self._descriptors, printing_to)
         log.info("tritonserver started", extra={"pid": self._child.pid})
         return self._child
@@ -258,6 +267,8 @@ class TritonProcess:
         if end is _End.DONE:
             self._hide_secrets()
             self._live.set()
+            if self._output is not None:
+                self._output.end_start()
             log.info("tritonserver is live")
         return end
 

@@ -67,10 +67,14 @@ print(json.dumps({
     "library_directory": sysconfig.get_config_var("LIBDIR") or "",
     "library": sysconfig.get_config_var("INSTSONAME") or "",
     "prefix": sys.prefix,
-    "nvtabular": version("nvtabular"),
-    "numpy": version("numpy"),
+    "packages": [[name, version(name)] for name in sys.argv[1:] if version(name)],
 }))
 """
+#: What models import, as packages are called, that a start tells the versions of.
+_PACKAGES = (
+    *("numpy", "torch", "tensorflow", "xgboost", "lightgbm", "nvtabular", "merlin-systems"),
+    *("faiss-cpu", "faiss-gpu", "feast", "implicit"),
+)
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,8 @@ class BackendPython:
     """The interpreter whose packages Python models get, as it describes itself.
 
     `library_directory` holds its libpython; None where it has none of its own there. `nvtabular`
-    and `numpy` are the versions that it has, empty for none.
+    and `numpy` are the versions that it has, empty for none; `packages` those of all that is asked
+    for and there.
     """
 
     executable: Path
@@ -87,6 +92,7 @@ class BackendPython:
     library_directory: Path | None
     nvtabular: str = ""
     numpy: str = ""
+    packages: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -238,7 +244,7 @@ def ask_interpreter(executable: Path) -> BackendPython:
     """Runs the interpreter once to learn what it is. Raises RuntimeUnusable."""
     try:
         done = subprocess.run(
-            [*die_with_parent(), str(executable), "-I", "-c", _QUESTION],
+            [*die_with_parent(), str(executable), "-I", "-c", _QUESTION, *_PACKAGES],
             capture_output=True,
             text=True,
             timeout=QUESTION_TIMEOUT_S,
@@ -252,6 +258,7 @@ def ask_interpreter(executable: Path) -> BackendPython:
             f"it did not run ({_last_words(error)})",
             "set SERVE_BACKEND_PYTHON to an interpreter",
         ) from error
+    packages: dict[str, str] = dict(facts["packages"])
     libraries = Path(facts["library_directory"])
     shared = facts["library"].endswith((".so", ".so.1.0")) and (libraries / facts["library"])
     return BackendPython(
@@ -259,8 +266,9 @@ def ask_interpreter(executable: Path) -> BackendPython:
         version=facts["version"],
         prefix=Path(facts["prefix"]),
         library_directory=libraries if shared and shared.exists() else None,
-        nvtabular=facts["nvtabular"],
-        numpy=facts["numpy"],
+        nvtabular=packages.get("nvtabular", ""),
+        numpy=packages.get("numpy", ""),
+        packages=tuple(packages.items()),
     )
 
 

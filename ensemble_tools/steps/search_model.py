@@ -5,6 +5,7 @@ where its kind allows it is read in place, so that copies of one file share thei
 FAISS sees a GPU it searches there, as Merlin's does, unless that has no room, or not for that kind.
 """
 
+import json
 import os
 
 import numpy as np
@@ -15,6 +16,8 @@ FOLDER = os.path.dirname(os.path.abspath(__file__))
 REASON = "failed: "
 #: A graph of vectors is searched with smaller numbers: comparing others, or NaN, has no end.
 TOO_LARGE = 1e18
+#: An answer's ids are held in memory several times, also as JSON, in tritonserver, too.
+MOST_FOUND = 1_000_000
 #: Of the id that stands beside each vector of a list.
 ID_BYTES = 8
 
@@ -24,6 +27,7 @@ class TritonPythonModel:
 
     def initialize(self, args):
         self.index, self.is_graph = read_index(SETTINGS["index"])
+        check_width(self.index, json.loads(args["model_config"]))
 
     def execute(self, requests):
         return [self.answer(request) for request in requests]
@@ -52,8 +56,25 @@ class TritonPythonModel:
         )
 
 
+def check_width(index, config):
+    """Raises ValueError where what the model before it puts out cannot be searched with."""
+    ((column, *_),) = READS.values()
+    (dims,) = (it["dims"] for it in config["input"] if it["name"] == column)
+    width = int(dims[-1])
+    if len(dims) > 1 and width not in (-1, index.d):
+        raise ValueError(
+            f"{OPERATOR}: the vectors of column {column!r} have {width} numbers, and those of the "
+            f"index {SETTINGS['index']} have {index.d}; make the index of that model's vectors"
+        )
+
+
 def read_index(name):
     """The index, and whether a graph is in it; raises ValueError where there is none to be had."""
+    if SETTINGS["topk"] > MOST_FOUND:
+        raise ValueError(
+            f"{OPERATOR}: topk is {SETTINGS['topk']}, and up to {MOST_FOUND} are found for a "
+            "vector; export it again with fewer"
+        )
     try:
         import faiss
     except ImportError as error:

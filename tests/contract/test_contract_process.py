@@ -193,6 +193,44 @@ def test_numpy_2_is_no_start(tmp_path: Path) -> None:
         container.close()
 
 
+@pytest.mark.parametrize("argument", ["--nonsense=3", "--log-verbose=abc"])
+def test_arguments_that_tritonserver_refuses(argument: str, tmp_path: Path) -> None:
+    """It is started once; its own words, and the variable, are the last line; few stand above."""
+    container = launch(tmp_path, SAGEMAKER_TRITON_ADDITIONAL_ARGS=argument)
+    try:
+        assert container.wait(20) == 1
+        lines = container.log.splitlines()
+        assert "tritonserver refuses its arguments (" in lines[-1]
+        assert argument.partition("=")[0] in lines[-1]
+        assert "correct SAGEMAKER_TRITON_ADDITIONAL_ARGS" in lines[-1]
+        assert len(lines) < 20
+        assert container.log.count("tritonserver started") == 1
+    finally:
+        container.close()
+
+
+@pytest.mark.parametrize("kind", ["missing", "file"])
+def test_no_model_root(kind: str, tmp_path: Path) -> None:
+    """One that was asked for must be there."""
+    root = tmp_path / "root"
+    if kind == "file":
+        root.touch()
+    container = launch(tmp_path, SERVE_MODEL_ROOT=str(root))
+    try:
+        assert container.wait(10) == 1
+        (last,) = container.log.splitlines()
+        assert f"SERVE_MODEL_ROOT is '{root}', expected a directory, and " in last
+    finally:
+        container.close()
+
+
+def test_one_line_says_what_is_started(tmp_path: Path) -> None:
+    with running(tmp_path, **fake_environment(tmp_path), SERVE_WARM="off") as container:
+        (line,) = (it for it in container.log.splitlines() if " configured " in it)
+        assert f"mode=multi-model models={tmp_path}/models port={container.port} python=" in line
+        assert "SERVE_WARM=off" in line
+
+
 def test_no_work_dir(tmp_path: Path) -> None:
     """One sentence says what is wrong with it."""
     container = launch(tmp_path, SERVE_WORK_DIR="/proc/nothing")

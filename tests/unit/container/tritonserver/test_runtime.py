@@ -51,12 +51,11 @@ def image(
     return executable(root / "bin/tritonserver")
 
 
-def interpreter(path: Path, **facts: str) -> Path:
+def interpreter(path: Path, numpy: str = "", **facts: str) -> Path:
     """One that says these things of itself, whatever it is asked."""
-    nothing = dict.fromkeys(
-        ("version", "library_directory", "library", "prefix", "nvtabular", "numpy"), ""
-    )
-    return executable(path, f"#!/bin/sh\necho '{json.dumps(nothing | facts)}'\n")
+    nothing = dict.fromkeys(("version", "library_directory", "library", "prefix"), "")
+    said = {**nothing, **facts, "packages": [["numpy", numpy]] if numpy else []}
+    return executable(path, f"#!/bin/sh\necho '{json.dumps(said)}'\n")
 
 
 def snapshot(root: Path) -> list[str]:

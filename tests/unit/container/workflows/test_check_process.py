@@ -211,7 +211,8 @@ def test_models_python_without_nvtabular(tmp_path: Path, caplog: pytest.LogCaptu
 def test_the_images_own_arrangement(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Where no interpreter is set, it is python3 on the models' PATH."""
     facts = dict.fromkeys(("library_directory", "library", "prefix"), "")
-    answer = json.dumps({**facts, "version": "3.10", "nvtabular": "23.8.0", "numpy": ""})
+    packages = [["nvtabular", "23.8.0"]]
+    answer = json.dumps({**facts, "version": "3.10", "packages": packages})
     folder = tmp_path / "bin"
     folder.mkdir()
     text = f"""if [ "$2" = -c ]; then echo '{answer}'; else cat > /dev/null; echo '{EQUAL}'; fi"""

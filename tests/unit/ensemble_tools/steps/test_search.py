@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,12 +72,14 @@ def faiss(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
         sys.modules[fake_backend.MODULE] = before
 
 
-def made(folder: Path) -> Any:
+def made(folder: Path, *dims: int, topk: int = 3) -> Any:
+    """dims: those of the vectors, as the config has them."""
     path = folder / "model.py"
     module: dict[str, Any] = {"__file__": str(path)}
-    exec(SOURCE, module)
+    exec(SOURCE.replace("'topk': 3", f"'topk': {topk}"), module)
     model = module["TritonPythonModel"]()
-    model.initialize({})
+    given = {"name": "query", "dims": [str(it) for it in dims or (-1, 4)]}
+    model.initialize({"model_config": json.dumps({"input": [given]})})
     return model
 
 
@@ -109,6 +112,24 @@ def test_vectors_that_are_none(tmp_path: Path, shape: tuple[int, ...]) -> None:
         f"QueryFaiss: the shape of column 'query' is {[*shape]}, and the index has vectors of 4 "
         "numbers; expected [rows, 4]"
     )
+
+
+def test_an_index_of_other_vectors(tmp_path: Path) -> None:
+    """Where the model before it says how long its vectors are, the load says so."""
+    for dims in ((-1, -1), (-1,), (-1, 4)):
+        made(tmp_path, *dims)
+    with pytest.raises(ValueError, match="make the index of that model's vectors") as caught:
+        made(tmp_path, -1, 8)
+    assert (
+        "vectors of column 'query' have 8 numbers, and those of the index items.faiss have 4"
+        in (str(caught.value))
+    )
+
+
+def test_more_than_an_answer_holds(tmp_path: Path) -> None:
+    """tritonserver would need gigabytes for the JSON, and take its neighbours with it."""
+    with pytest.raises(ValueError, match="topk is 1000001, and up to 1000000 are found"):
+        made(tmp_path, topk=1_000_001)
 
 
 def test_an_index_that_cannot_be_read(tmp_path: Path, faiss: Any) -> None:

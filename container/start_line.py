@@ -1,0 +1,49 @@
+"""PURE but for a look at the backends' folders. What one line at the start says of this container.
+
+Whoever reads a log first wants to know what was started: in which mode, for which models, with
+which Python and backends, and which settings are not the defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from container.settings import Settings, list_changes
+from container.tritonserver.runtime import TritonRuntime
+
+#: What the line says in words of its own.
+_SAID = {"multi_model", "bind_port", "model_root", "single_model_dir", "backend_python"}
+#: Its value may open tritonserver's APIs: the options' names alone are shown.
+_ARGUMENTS = "additional_args"
+
+
+def describe_start(
+    settings: Settings, runtime: TritonRuntime, environment: Mapping[str, str]
+) -> dict[str, str | int]:
+    """The line's fields."""
+    python = runtime.backend_python
+    backends = sorted(it.name for it in runtime.backend_directory.iterdir() if it.is_dir())
+    changed = [
+        f"{name}={_names(settings.additional_args) if field == _ARGUMENTS else value}"
+        for field, name, value in list_changes(environment)
+        if field not in _SAID
+    ]
+    return {
+        "mode": "multi-model" if settings.multi_model else "single-model",
+        "models": str(settings.model_root if settings.multi_model else settings.single_model_dir),
+        "port": settings.bind_port,
+        "python": f"{python.executable} ({python.version})" if python else "the image's python3",
+        "packages": ", ".join(f"{name} {it}" for name, it in python.packages) if python else "",
+        "backends": ", ".join(
+            f"{name} (stand-in)" if name in runtime.stand_ins else name for name in backends
+        ),
+        "settings": " ".join(changed) or "defaults",
+    }
+
+
+def _names(arguments: tuple[str, ...]) -> str:
+    return " ".join(f"{name}{sign}…" if sign else name for name, sign, _ in _parted(arguments))
+
+
+def _parted(arguments: tuple[str, ...]) -> list[tuple[str, str, str]]:
+    return [it.partition("=") for it in arguments if it.startswith("-")]

@@ -1,0 +1,53 @@
+"""PURE. What tritonserver says of arguments that it refuses, without the list of all that it takes.
+
+.../tritonserver: unrecognized option '--nonsense=3'
+Usage: tritonserver [options]
+  --help
+<400 lines more, headings at the margin>
+Bad option: "--log-verbose".
+Invalid option value. Got abc
+"""
+
+from __future__ import annotations
+
+import re
+
+_USAGE = b"Usage: tritonserver "
+#: Lines of that list: empty ones, indented ones, headings.
+_LISTED = re.compile(rb"\s.*|[A-Z][\w /-]*:|", re.DOTALL)
+#: The words in front of the list: getopt's, behind the program's path.
+_REFUSED = re.compile(rb".*?: ((?:unrecognized option|invalid option|option) .*)")
+
+
+class StartOutput:
+    """Takes the lines of one start. `refusal`: the words for an argument that was refused."""
+
+    def __init__(self) -> None:
+        self._listing, self._said = False, list[str]()
+        self._last = b""
+
+    @property
+    def refusal(self) -> str:
+        """Empty as long as none was."""
+        return " ".join(self._said)
+
+    def keep(self, data: bytes) -> bytes:
+        """Whole lines -> those of them that are no part of the list."""
+        if not self._listing and _USAGE not in data:
+            self._last = data.rstrip(b"\n").rpartition(b"\n")[2] or self._last
+            return data
+        return b"".join(line for line in data.splitlines(keepends=True) if self._is_kept(line))
+
+    def _is_kept(self, line: bytes) -> bool:
+        bare = line.rstrip(b"\r\n")
+        if not self._listing:
+            if bare.startswith(_USAGE):
+                self._listing = True
+                if refused := _REFUSED.fullmatch(self._last):
+                    self._said.append(refused[1].decode(errors="replace"))
+            self._last = bare
+            return not self._listing
+        if _LISTED.fullmatch(bare):
+            return False
+        self._said.append(bare.decode(errors="replace"))
+        return True
