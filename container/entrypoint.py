@@ -93,7 +93,9 @@ def serve(environment: Mapping[str, str]) -> int:
             shut_ourselves()
         keep_freed_memory()
         descriptors = raise_limit()
-        uvloop.run(_Run(settings, environment, descriptors, sink).from_start_to_stop())
+        run = _Run(settings, environment, descriptors, sink)
+        uvloop.run(run.from_start_to_stop())
+        log.info("stopped", extra={"signal": run.stop.signal})
     except ContainerError as error:
         sink.flush(FLUSH_S)  # what is left of the log before it, if anybody reads on
         log.critical("%s", error)
@@ -127,6 +129,7 @@ class _Run:
         self._output = TritonOutput(sink, settings.log_format)
         # A process that has met a GPU cannot be forked; some libraries meet it when imported.
         self._warm = settings.warm != "off" and not count_gpus()
+        self.stop = _Stop()
         self._models = ModelsPython(None, environment)
         self._access = TritonAccess.fresh()
         self._container: Container | None = None
@@ -136,8 +139,8 @@ class _Run:
 
     async def from_start_to_stop(self) -> None:
         """Serve until a signal comes or tritonserver cannot be kept alive."""
-        settings = self._settings
-        stop = _stop_signal()
+        settings, stop = self._settings, self.stop
+        stop.listen()
         async with AsyncExitStack() as ending:
             work_dir = ending.enter_context(_work_dir(settings.work_dir))
             ports = choose_ports(settings)
@@ -282,7 +285,7 @@ def _import_assembly() -> type[Container]:
 
 
 async def _until_stopped(
-    stop: asyncio.Event,
+    stop: _Stop,
     servers: set[asyncio.Future[None]],
     beside: Awaitable[None],
     give_up: Callable[[], None],
@@ -291,7 +294,7 @@ async def _until_stopped(
 
     give_up is called before `beside` is ended, which may be a load.
     """
-    stopping = asyncio.ensure_future(stop.wait())
+    stopping = asyncio.ensure_future(stop.asked.wait())
     others: set[asyncio.Future[Any]] = {stopping, asyncio.ensure_future(beside)}
     tasks, ends = servers | others, servers | {stopping}
     try:
@@ -309,12 +312,21 @@ async def _until_stopped(
         await asyncio.gather(*others, return_exceptions=True)
 
 
-def _stop_signal() -> asyncio.Event:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    return stop
+class _Stop:
+    """What ends a run. signal: the name of the first that asked for it, empty before."""
+
+    def __init__(self) -> None:
+        self.asked, self.signal = asyncio.Event(), ""
+
+    def listen(self) -> None:
+        """From now on; in the event loop."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._ask, number)
+
+    def _ask(self, number: signal.Signals) -> None:
+        self.signal = self.signal or number.name
+        self.asked.set()
 
 
 @contextlib.contextmanager

@@ -63,6 +63,11 @@ RETRY_AFTER_S = 1
 
 #: Stands in the scope of a request whose errors are told elsewhere: an invocation's.
 TOLD = "serve.told"
+#: What a request to load a model asked for stands under this name in its state.
+WANTED = "wanted"
+_REFUSED, _NO_ROOM = "request refused: %s", 507
+#: Characters of what a caller wrote that a line of the log has.
+_LONGEST = 256
 #: Status, headers (names in lower case, without the length) and body.
 ErrorAnswer = tuple[int, list[tuple[bytes, bytes]], bytes]
 
@@ -85,14 +90,26 @@ def status_of(error: BaseException) -> int:
     return next((status for kind, status in STATUSES if isinstance(error, kind)), 500)
 
 
+def _level(status: int, *, is_load: bool) -> int:
+    """A load that is refused is somebody's work to mend, or room that the platform has to make."""
+    if is_load and (status < 500 or status == _NO_ROOM):
+        return logging.WARNING
+    return logging.ERROR if status >= 500 else logging.INFO
+
+
+def _call(request: Request) -> dict[str, object]:
+    return {"method": request.method[:_LONGEST], "path": request.url.path[:_LONGEST]}
+
+
 async def on_error(request: Request, error: Exception) -> Response:
     """For whatever a route raises. Starlette raises a bug again after the answer, which logs it."""
     status, headers, body = error_answer(error)
     if isinstance(error, ServeError) and TOLD not in request.scope.get("extensions", ()):
-        name, target = request.path_params.get("model_name", ""), target_model(request.headers.raw)
-        level = logging.ERROR if status >= 500 else logging.INFO
-        with bind(model_name=name, target_model=target):
-            _log.log(level, "request refused: %s", error, extra={"status": status})
+        wanted = getattr(request.state, WANTED, None)
+        name = request.path_params.get("model_name") or (wanted.model_name if wanted else "")
+        facts = {"status": status, **_call(request), **({"url": wanted.url} if wanted else {})}
+        with bind(model_name=name, target_model=target_model(request.headers.raw)):
+            _log.log(_level(status, is_load=wanted is not None), _REFUSED, error, extra=facts)
     return Response(body, status, {name.decode(): value.decode() for name, value in headers})
 
 
@@ -102,7 +119,7 @@ class OnHttpError:
     def __init__(self, calls: str) -> None:
         self._calls = calls
 
-    async def __call__(self, _: Request, error: Exception) -> Response:
+    async def __call__(self, request: Request, error: Exception) -> Response:
         """Answer with the error's status, and with what could be called."""
         status = getattr(error, "status_code", 500)
         headers = getattr(error, "headers", None)
@@ -110,4 +127,5 @@ class OnHttpError:
             status, str(getattr(error, "detail", "the request was refused"))
         )
         body = error_body(f"{message}; expected {self._calls}")
+        _log.info(_REFUSED, message, extra={"status": status, **_call(request)})
         return Response(body, status, headers, media_type="application/json")

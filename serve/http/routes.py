@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 from serve.context import bind
 from serve.deadline import within
 from serve.errors import ServeError, TritonUnavailable
-from serve.http.error_responses import TOLD, status_of
+from serve.http.error_responses import TOLD, WANTED, status_of
 from serve.http.messages import (
     list_body,
     model_body,
@@ -73,6 +73,7 @@ class ModelRoutes:
         except ClientDisconnect:
             return Response(status_code=400)  # nobody reads it
         wanted = parse_load_request(body)
+        setattr(request.state, WANTED, wanted)
         target = target_model(request.headers.raw)
         with bind(model_name=wanted.model_name, target_model=target):
             await self.lifecycle.load(wanted.model_name, wanted.url, target=target)

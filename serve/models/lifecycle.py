@@ -53,6 +53,9 @@ from serve.triton.client import TritonClient
 from serve.triton.hosting import Hosting, Processes
 
 _log = logging.getLogger(__name__)
+
+#: To load a model is no advice to who wants it gone.
+_NOTHING_TO_UNLOAD = "is not loaded, so nothing is unloaded; GET /models lists what is"
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 #: Requests that tritonserver is given at once of a model whose queue is tritonserver's own: many,
@@ -270,7 +273,7 @@ class Lifecycle:
 
     async def _ready(self, name: str, deadline: Deadline, waiting: str) -> Model:
         """The model, once it is not being loaded again; a caller may find it lost at any time."""
-        while (model := self._registry.loaded(name)).state is not State.READY:
+        while (model := self._registry.loaded(name, _NOTHING_TO_UNLOAD)).state is not State.READY:
             await deadline.bound(model.settled(), waiting)
         return model
 

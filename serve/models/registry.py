@@ -242,11 +242,14 @@ class Registry:
         if self._models.get(model.name) is model:
             del self._models[model.name]
 
-    def loaded(self, name: str) -> Model:
-        """The model if it is ready or being loaded again; raises ModelNotLoaded otherwise."""
+    def loaded(self, name: str, if_unknown: str = "") -> Model:
+        """The model if it is ready or being loaded again; raises ModelNotLoaded otherwise.
+
+        if_unknown: what to say of a name that nobody has loaded, the usual advice for none.
+        """
         model = self._models.get(name)
         if model is None:
-            raise ModelNotLoaded(name)
+            raise ModelNotLoaded(name, if_unknown)
         if model.state not in _LOADED:
             raise ModelNotLoaded(name, f"is {model.state.value}; {model.state.remedy}")
         return model

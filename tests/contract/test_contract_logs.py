@@ -111,6 +111,36 @@ def test_the_end_of_a_log_that_nobody_reads(tmp_path: Path) -> None:
     assert len(log.ended()) < 20_000
 
 
+REFUSED = " request refused: "
+
+
+def test_refused_calls_and_the_last_line(tmp_path: Path) -> None:
+    """Each says which call it was, of which archive; loads that are refused are warnings.
+
+    The last line says that it has stopped, and how.
+    """
+    with running(tmp_path, **fake_environment(tmp_path)) as container:
+        container.load("m1", Path("/nowhere"), **{TARGET: "shop.tar.gz"})
+        container.unload("m2")
+        container.http.get("/models/m3")
+        container.http.get("/nope?" + "q" * 500)
+        container.http.put("/" + "p" * 500)
+    lines = [line.partition("Z ")[2] for line in container.log.splitlines() if REFUSED in line]
+    load, unload, described, unknown, method = lines
+    assert load.startswith("WARNING request refused: the field `url`: found '/nowhere', which ")
+    assert load.endswith(
+        "model_name=m1 target_model=shop.tar.gz status=400 method=POST path=/models url=/nowhere"
+    )
+    assert unload == (
+        "INFO request refused: the model 'm2' is not loaded, so nothing is unloaded; GET /models "
+        "lists what is model_name=m2 status=404 method=DELETE path=/models/m2"
+    )
+    assert described.endswith("model_name=m3 status=404 method=GET path=/models/m3")
+    assert unknown == "INFO request refused: no such path status=404 method=GET path=/nope"
+    assert method.endswith(f"status=404 method=PUT path=/{'p' * 255}")
+    assert container.log.splitlines()[-1].endswith(" INFO stopped signal=SIGTERM")
+
+
 @pytest.mark.tritonserver
 def test_what_a_model_prints_to_nobody(tmp_path: Path) -> None:
     """It and its neighbours are answered, though its lines fill every pipe there is.
