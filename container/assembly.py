@@ -47,6 +47,7 @@ from serve.resources.gpus import Gpus
 from serve.triton.access import TritonAccess
 from serve.triton.client import TritonClient
 from serve.triton.hosting import Hosting
+from serve.triton.load_errors import ModelsSide
 from serve.triton.trials import Trials
 
 log = logging.getLogger(__name__)
@@ -85,7 +86,14 @@ class Container:
         self._registry = Registry(self._rooms)
         trials = Trials()
         self._suspects = trials.suspects
-        self.triton = TritonClient(LOOPBACK, ports.http, ports.grpc, access, trials)
+        self.triton = TritonClient(
+            LOOPBACK,
+            ports.http,
+            ports.grpc,
+            access,
+            trials,
+            models_side=lambda: _models_side(models()),
+        )
         self.observability = Observability(
             settings,
             ports,
@@ -130,6 +138,7 @@ class Container:
             _translation(settings),
             self._crowd.limits.largest_body,
             limits.TRANSLATE_JSON_FROM,
+            limits.STREAMING,
         )
 
     def _lifecycle_settings(
@@ -281,6 +290,13 @@ def _admission(
         StubSettings(settings.shm_default_byte_size, settings.python_threads),
     )
     return Admission(registry, kept, Gpus(), renew=renew)
+
+
+def _models_side(models: ModelsPython) -> ModelsSide:
+    python = models.python.executable if models.python else "the image's python3"
+    return ModelsSide(
+        f"the Python that runs models, {python} (SERVE_BACKEND_PYTHON)", models.backends
+    )
 
 
 def _translation(settings: Settings) -> Translation | None:

@@ -236,7 +236,9 @@ class _Run:
             access=self._access,
             warm=self._listen_for_stubs(work_dir),
         )
-        self._models = ModelsPython(runtime.backend_python, command.env, runtime.stand_ins)
+        self._models = ModelsPython(
+            runtime.backend_python, command.env, runtime.stand_ins, runtime.backends
+        )
         if self._interpreters is not None:
             python = runtime.backend_python
             self._surroundings = Surroundings(

@@ -15,6 +15,7 @@ from serve.models.waiting_room import Bounds
 
 MODEL_ROOT = "SERVE_MODEL_ROOT"
 TRANSLATE_JSON_FROM = "SERVE_TRANSLATE_JSON_FROM"
+STREAMING = "SAGEMAKER_TRITON_INFERENCE_TYPE=generate_stream"
 
 #: Longer than load balancers and the platform keep idle connections (60 s and less).
 _KEEP_ALIVE_S = 75

@@ -22,7 +22,6 @@ def describe_start(
 ) -> dict[str, str | int]:
     """The line's fields."""
     python = runtime.backend_python
-    backends = sorted(it.name for it in runtime.backend_directory.iterdir() if it.is_dir())
     changed = [
         f"{name}={_names(settings.additional_args) if field == _ARGUMENTS else value}"
         for field, name, value in list_changes(environment)
@@ -35,7 +34,7 @@ def describe_start(
         "python": f"{python.executable} ({python.version})" if python else "the image's python3",
         "packages": ", ".join(f"{name} {it}" for name, it in python.packages) if python else "",
         "backends": ", ".join(
-            f"{name} (stand-in)" if name in runtime.stand_ins else name for name in backends
+            f"{name} (stand-in)" if name in runtime.stand_ins else name for name in runtime.backends
         ),
         "settings": " ".join(changed) or "defaults",
     }

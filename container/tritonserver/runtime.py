@@ -100,12 +100,14 @@ class ModelsPython:
     """What tritonserver runs Python models with: the interpreter, and the environment.
 
     python: None for the image's own arrangement, and as long as it is not known. stand_ins: the
-    backends that ours play, none as long as they are not known.
+    backends that ours play, none as long as they are not known. backends: all that there are,
+    likewise.
     """
 
     python: BackendPython | None
     environment: Mapping[str, str]
     stand_ins: tuple[str, ...] = ()
+    backends: tuple[str, ...] = ()
 
     @property
     def nvtabular(self) -> str:
@@ -133,6 +135,11 @@ class TritonRuntime:
     stand_ins: tuple[str, ...]
     restricts: frozenset[str] = frozenset()
     traces: bool = False
+
+    @property
+    def backends(self) -> tuple[str, ...]:
+        """The names of all that there are; looks into the directory."""
+        return tuple(sorted(it.name for it in self.backend_directory.iterdir() if it.is_dir()))
 
 
 def find_runtime(

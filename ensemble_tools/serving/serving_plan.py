@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from google.protobuf import text_format
+from tritonclient.grpc import model_config_pb2 as pb
+
 from ensemble_tools.workflows.program import Program
 
 #: Where a model has the directories of its own steps.
@@ -119,6 +122,13 @@ class ServingPlan:
     def triton_names(self) -> tuple[str, ...]:
         """Every Triton model of the plan, the entry model last."""
         return tuple(model.triton_name for model in self.models)
+
+    @property
+    def inputs(self) -> Mapping[str, bool]:
+        """A request's inputs, and whether each must be there; none where Triton completes them."""
+        text = next(it.config_text for it in self.models if it.triton_name == self.entry) or ""
+        config = text_format.Parse(text, pb.ModelConfig(), allow_unknown_field=True)
+        return {spec.name: not spec.optional for spec in config.input}
 
     @property
     def source_names(self) -> Mapping[str, str]:

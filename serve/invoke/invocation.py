@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TypeVar
 
 from serve.deadline import within
@@ -25,6 +26,7 @@ from serve.errors import (
     TritonUnavailable,
 )
 from serve.invoke.envelope import check_object, check_request, check_strings
+from serve.invoke.explanations import explain_refusal
 from serve.invoke.headers import (
     MOST_INFLATED,
     inflated,
@@ -61,7 +63,7 @@ class Invocation:
     limit of one invocation, and of each wait for a piece of a stream; a TimeLimit, where messages
     are to name its setting. translation: of large JSON; none where JSON goes to tritonserver as it
     comes, as it must for generate. threshold_setting: what sets from which size on it is
-    translated, as a message names it.
+    translated, as a message names it. streaming: what makes an endpoint that streams, likewise.
     """
 
     def __init__(
@@ -74,10 +76,11 @@ class Invocation:
         translation: Translation | None = None,
         largest_body: int = MOST_INFLATED,
         threshold_setting: str = "the threshold",
+        streaming: str = "generate_stream",
     ) -> None:
         self._registry, self._triton, self._revival = registry, triton, revival
         self._translation, self._largest_body = translation, largest_body
-        self._threshold_setting = threshold_setting
+        self._threshold_setting, self._streaming = threshold_setting, streaming
         self._suffix = f"/{operation}".encode()
         self.timeout_s = timeout_s
         #: How many invocations of models that are loaded came so far.
@@ -298,16 +301,22 @@ class Invocation:
             return answer, body
         refused = await self._read_refusal(model, generation, answer, body, said)
         if refused.verdict not in _LOST:
-            raise _translate_refusal(model, refused)
+            raise _translate_refusal(model, self._explained(model, refused, said))
         request.record.cold = True
         await self._within(deadline, self._revival.revive(model, generation))
         generation = model.generation
         answer, body = await self._send_once(model, request, send, deadline)
         if answer.status != 200:
-            raise _translate_refusal(
-                model, await self._read_refusal(model, generation, answer, body, said)
-            )
+            refused = await self._read_refusal(model, generation, answer, body, said)
+            raise _translate_refusal(model, self._explained(model, refused, said))
         return answer, body
+
+    def _explained(self, model: Model, refused: Refusal, said: Sequence[bytes]) -> Refusal:
+        """With our words in the place of tritonserver's, where ours say more."""
+        words = explain_refusal(
+            refused.message, said, lambda: model.serving.inputs, self._streaming
+        )
+        return replace(refused, message=words)
 
     async def _send_once(
         self,

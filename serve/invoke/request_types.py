@@ -119,6 +119,7 @@ decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
 #: How msgspec says what is wrong: "Expected `int`, got `str` - at `$.inputs[0].shape[1]`".
 _COMPLAINT = re.compile(r"(?P<said>.*?)(?: - at `\$\.?(?P<place>.*)`)?", re.DOTALL)
 _WRONG_TYPE = re.compile(r"Expected `(?P<expected>[^`]*)`, got `(?P<found>[^`]*)`")
+_PLACE, _AROUND = re.compile(r"\(byte (\d+)\)"), 16
 _MISSING = re.compile(r"Object missing required field `(?P<field>[^`]*)`")
 
 
@@ -152,8 +153,25 @@ def _read(decode: Any, text: bytes) -> Any:
     except RecursionError as error:
         raise BadRequest("the body", "JSON that is nested too deeply", EXPECTED) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        found = str(error).removeprefix("JSON is malformed: ")
-        raise BadRequest("the body", f"no JSON ({found})", EXPECTED) from error
+        raise _malformed(str(error).removeprefix("JSON is malformed: "), text) from error
+
+
+def _malformed(said: str, text: bytes) -> BadRequest:
+    """With the place shown; what stands behind whole JSON is tensors, most often."""
+    at = _PLACE.search(said)
+    if at is None:
+        return BadRequest("the body", f"no JSON ({said})", EXPECTED)
+    place = int(at[1])
+    if said.startswith("trailing characters"):
+        return BadRequest(
+            "the body",
+            f"{len(text) - place} bytes behind its JSON",
+            "none; or, where they are binary tensors, the Content-Type "
+            f"application/vnd.sagemaker-triton.binary+json;json-header-size={place}",
+        )
+    around = text[max(0, place - _AROUND) : place], text[place : place + _AROUND]
+    shown = " >>> ".join(part.decode("ascii", "backslashreplace") for part in around)
+    return BadRequest("the body", f"no JSON ({said}: {shown!r})", EXPECTED)
 
 
 def _complaint(said: str) -> BadRequest:

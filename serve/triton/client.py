@@ -25,6 +25,7 @@ from serve.triton.access import TritonAccess
 from serve.triton.connection import Answer, AnswerLate, ConnectionFailed, Grown, Headers
 from serve.triton.control import ModelControl, connect_to_control
 from serve.triton.http import LONGEST_HEADER, AnswerStream, HeaderLong, Place, TritonHttp
+from serve.triton.load_errors import ModelsSide
 from serve.triton.messages import was_carried_out
 from serve.triton.refusals import read_message
 from serve.triton.suspects import RequestWork, Standing, Suspects, Work
@@ -61,7 +62,8 @@ class TritonClient(ModelControl):
 
     access: what opens its APIs; none for one that has them open. trials: what requests that are
     suspected of having killed it have to pass. http: the connections for inference, own ones where
-    there are none. connect: makes the client of model control at a host and port.
+    there are none. connect: makes the client of model control at a host and port. models_side: what
+    messages about loads that failed say of what models run with.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class TritonClient(ModelControl):
         http: TritonHttp | None = None,
         connect: Callable[[str], triton_grpc.InferenceServerClient] = connect_to_control,
         in_thread: InThread = in_daemon_thread,
+        models_side: Callable[[], ModelsSide] = ModelsSide,
     ) -> None:
         own_lines = access.http_line if access else b""
         self._http = http or TritonHttp(host, http_port, own_lines=own_lines)
@@ -84,7 +87,7 @@ class TritonClient(ModelControl):
         self._suspects.hash_later = self._hash_later
         self._hashing: asyncio.Task[None] | None = None
         headers = access.grpc_headers if access else {}
-        super().__init__(f"{host}:{grpc_port}", headers, self._is_gone, connect)
+        super().__init__(f"{host}:{grpc_port}", headers, self._is_gone, connect, models_side)
 
     async def close(self) -> None:
         """Close every connection."""

@@ -17,6 +17,7 @@ from ensemble_tools import ServingPlan
 from serve.deadline import Deadline, within
 from serve.errors import ModelUnusable, ResourceExhausted, TritonUnavailable
 from serve.triton.exhaustion import means_exhaustion
+from serve.triton.load_errors import ModelsSide, describe_load_error
 from serve.triton.messages import load_failure_reason, without_regions
 
 #: How long a question about models may take; the index of hundreds is some ms.
@@ -74,7 +75,9 @@ class ModelControl:
         access: Mapping[str, str],
         is_gone: Callable[[], Awaitable[bool]],
         connect: Callable[[str], triton_grpc.InferenceServerClient] = connect_to_control,
+        models_side: Callable[[], ModelsSide] = ModelsSide,
     ) -> None:
+        self._models_side = models_side
         self._address, self._access = address, access
         self._nobody_listens, self._connect = is_gone, connect
         self._grpc: triton_grpc.InferenceServerClient | None = None
@@ -276,15 +279,11 @@ class ModelControl:
             return TritonUnavailable("it went away during the load")
         if error.status() == _LATE:
             return deadline.missed(f"loading the model {plan.model_name}")
-        reason = load_failure_reason(message)
         names = [f"{ours} {theirs}".encode() for ours, theirs in plan.source_names.items()]
         if means_exhaustion(message, names):
+            reason = load_failure_reason(message)
             return ResourceExhausted(f"no resources to load the model {plan.model_name}: {reason}")
-        doubts = "".join(f"; {doubt}" for doubt in plan.doubts)
-        return ModelUnusable(
-            f"{_failing_model(plan, message)} failed to load: {reason}{doubts}; see the log of the "
-            "container for more"
-        )
+        return ModelUnusable(describe_load_error(plan, message, self._models_side()))
 
 
 def _ensembles(plan: ServingPlan) -> set[str]:
@@ -293,14 +292,3 @@ def _ensembles(plan: ServingPlan) -> set[str]:
         for model in plan.models
         if "ensemble_scheduling" in (model.config_text or "")
     }
-
-
-def _failing_model(plan: ServingPlan, message: str) -> str:
-    """The model of the archive that the message of a failed load is about."""
-    for triton_name, source in plan.source_names.items():
-        # In a namespace a name stands behind the repository's path: '/repository::name'.
-        named = f"'{triton_name}'" in message or f"::{triton_name}'" in message
-        if triton_name != plan.entry and named:
-            part = "called model" if triton_name in plan.called else "step"
-            return f"the {part} {source} of the model {plan.model_name}"
-    return f"the model {plan.model_name}"

@@ -1,0 +1,95 @@
+"""PURE. Why a model was not loaded, in words that its archive's owner can act on.
+
+tritonserver's words have paths of the serving repository, which nobody outside knows, and remedies
+for who runs a tritonserver by hand.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ensemble_tools import ServingPlan
+from serve.triton.messages import load_failure_reason
+
+
+@dataclass(frozen=True)
+class ModelsSide:
+    """What models run with, for messages. python: which one, and how another one is set, in words.
+
+    backends: those that there are, none where they are not known.
+    """
+
+    python: str = "the Python that runs models"
+    backends: tuple[str, ...] = ()
+
+
+_MODULE_LACKS = re.compile(
+    r"(?:ModuleNotFoundError|ImportError): No module named '(?P<name>[^']+)'"
+)
+_BACKEND_LACKS = re.compile(
+    r"unable to find (?:backend library for backend '(?P<new>[^']*)'|'libtriton_(?P<old>\w+)\.so').*",
+    re.DOTALL,
+)
+#: Python names the file alone: "invalid syntax (model.py, line 1)".
+_SYNTAX = re.compile(r"\((?P<file>\w+\.py), line (?P<line>\d+)\)")
+#: It could not read config.pbtxt; why stands in its log alone.
+_UNREAD = "failed to poll from model repository"
+#: Longer words of a library end here.
+_LONGEST = 600
+
+
+def describe_load_error(plan: ServingPlan, message: str, models: ModelsSide) -> str:
+    """A sentence; message: tritonserver's, whole."""
+    failing = _find_failing(plan, message)
+    doubts = "; ".join(plan.doubts)
+    if _UNREAD in message and doubts:
+        return (
+            f"{_name(plan, failing)} failed to load: tritonserver cannot read its config: {doubts}"
+        )
+    reason = _explain(plan, failing, load_failure_reason(message), models)
+    rest = f"; {doubts}" if doubts else ""
+    return f"{_name(plan, failing)} failed to load: {reason}{rest}; see the log of the container"
+
+
+def _explain(plan: ServingPlan, failing: str, reason: str, models: ModelsSide) -> str:
+    reason = _with_archives_paths(plan, reason)
+    if len(reason) > _LONGEST:
+        reason = f"{reason[:_LONGEST]}…"
+    if _MODULE_LACKS.search(reason):
+        return f"{reason}; install it into {models.python}"
+    if lacking := _BACKEND_LACKS.fullmatch(reason):
+        there = f"; there are {', '.join(models.backends)}" if models.backends else ""
+        return (
+            f"there is no backend {lacking['new'] or lacking['old']} here{there}; use an image of "
+            "Triton's that has it, or export the model for one of these"
+        )
+    model = next(it for it in plan.everything if it.triton_name == failing)
+    version = next((name for name, _ in model.links if name.partition("/")[0].isdigit()), "1")
+    place = f"{model.source_name}/{version.partition('/')[0]}"
+    return _SYNTAX.sub(rf"({place}/\g<file>, line \g<line>)", reason)
+
+
+def _with_archives_paths(plan: ServingPlan, reason: str) -> str:
+    """A path of the serving repository as the archive has it: below its model's directory."""
+    for triton_name in sorted(plan.source_names, key=len, reverse=True):
+        published = rf"/[^\s'\":]*/serving/(?:[^\s'\":]*/)?{re.escape(triton_name)}/"
+        reason = re.sub(published, f"{plan.source_names[triton_name]}/", reason)
+    return reason
+
+
+def _find_failing(plan: ServingPlan, message: str) -> str:
+    """The Triton name of the model that the message is about."""
+    for triton_name in plan.source_names:
+        # In a namespace a name stands behind the repository's path: '/repository::name'.
+        named = f"'{triton_name}'" in message or f"::{triton_name}'" in message
+        if triton_name != plan.entry and named:
+            return triton_name
+    return plan.entry
+
+
+def _name(plan: ServingPlan, failing: str) -> str:
+    if failing == plan.entry:
+        return f"the model {plan.model_name}"
+    part = "called model" if failing in plan.called else "step"
+    return f"the {part} {plan.source_names[failing]} of the model {plan.model_name}"
