@@ -131,11 +131,12 @@ class ConfigUnreadable(ArchiveError):
 
 
 class ConfigIncomplete(ArchiveError):
-    """A field is missing that strict mode cannot do without."""
+    """A field is missing that strict mode cannot do without; no field: there is no such file."""
 
     def __init__(self, path: Path, field: str, remedy: str) -> None:
         self.path, self.field = path, field
-        super().__init__(f"{path}: the field `{field}` is missing; {remedy}")
+        what = f"the field `{field}` is missing" if field else "there is no such file"
+        super().__init__(f"{path}: {what}; {remedy}")
 
 
 class NamesOutside(ArchiveError):

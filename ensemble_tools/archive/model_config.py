@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 
@@ -219,8 +220,27 @@ def _reason(error: text_format.ParseError) -> str:
 
 
 def _unknown_field(error: text_format.ParseError) -> str:
-    reason = re.sub(r"^Message type \S+ has (?=no field)", "", _reason(error))
-    return f"line {error.GetLine()}: {shortened(reason)}"
+    reason = _reason(error)
+    parts = _NO_FIELD.match(reason)
+    if parts is None:
+        return f"line {error.GetLine()}: {shortened(reason)}"
+    close = get_close_matches(parts["field"], _fields_of(parts["message"]), 1, _ALIKE)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    return f'line {error.GetLine()}: no field named "{shortened(parts["field"])}"{hint}'
+
+
+_NO_FIELD = re.compile(r'Message type "(?P<message>[^"]+)" has no field named "(?P<field>[^"]+)"')
+#: How much of a name must be the same for it to be a slip of the pen.
+_ALIKE = 0.7
+
+
+def _fields_of(message: str) -> list[str]:
+    """The names that a message of the config's schema has; none for one that is not known."""
+    try:
+        found = pb.DESCRIPTOR.pool.FindMessageTypeByName(message)
+    except KeyError:
+        return []
+    return [field.name for field in found.fields]
 
 
 # --- a scanner for protobuf's text format that knows no schema ------------------------------------

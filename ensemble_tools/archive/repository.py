@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,6 +25,8 @@ MAX_CONFIGS_BYTES = 2 * MAX_CONFIG_BYTES
 MAX_MODELS = 2_000
 
 #: What archivers and file systems leave beside the models.
+#: How far below the top models are still named that lie too deep; and what archives are called.
+_DEEPEST, _PACKED = 4, (".tar.gz", ".tgz", ".tar", ".zip")
 _LITTER = {"__MACOSX", "lost+found"}
 
 
@@ -78,12 +80,39 @@ def _find_models_directory(path: Path) -> Path:
     inner = [child for child in _visible_entries(path) if is_directory(child)]
     if len(inner) == 1 and (is_model_directory(inner[0]) or model_directories(inner[0])):
         return inner[0]
-    found = ", ".join(child.name for child in _visible_entries(path)[:10]) or "nothing"
+    deeper = _find_deeper(inner, _DEEPEST)
+    if deeper is not None:
+        raise RepositoryUnusable(
+            path,
+            f"its model directory {deeper.relative_to(path)}/ lies too deep",
+            f"expected at most one directory around the models: pack what is in "
+            f"{deeper.parent.relative_to(path)}/",
+        )
+    entries = _visible_entries(path)
+    packed = next((it.name for it in entries if it.name.endswith(_PACKED)), None)
+    if packed is not None:
+        raise RepositoryUnusable(
+            path,
+            f"no model directory in it, but another archive ({packed})",
+            "expected its content: pack the model directories, not an archive of them",
+        )
+    found = ", ".join(child.name for child in entries[:10]) or "nothing"
     raise RepositoryUnusable(
         path,
         f"no model directory in it (found {found})",
         "expected directories that hold a config.pbtxt and a version directory such as 1/",
     )
+
+
+def _find_deeper(directories: Iterable[Path], levels: int) -> Path | None:
+    """A model directory below these, the first of the least deep ones."""
+    level = [*directories]
+    for _ in range(levels):
+        level = [child for it in level for child in _visible_entries(it) if is_directory(child)]
+        for child in level:
+            if is_model_directory(child):
+                return child
+    return None
 
 
 def _read_models(top: Path) -> list[SourceModel]:

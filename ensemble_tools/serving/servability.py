@@ -67,7 +67,7 @@ def check_servable(model: SourceModel, rules: Rules) -> None:
         check_names(model.config_path, config)
         _check_config(model, config, rules)
     elif rules.is_strict:
-        raise ConfigIncomplete(model.config_path, "the whole file", _advise_writing(rules))
+        raise ConfigIncomplete(model.config_path, "", _advise_writing(rules))
     if not model.is_ensemble:
         _check_payload(model, config)
     if model.workflow is not None:
@@ -107,6 +107,8 @@ def _check_config(model: SourceModel, config: ModelConfig, rules: Rules) -> None
     elif not rules.is_strict:
         return
     remedy = _advise(model, rules)
+    if config.unknown_field:
+        remedy = f"{remedy} (and see {config.unknown_field})"
     for field, tensors in (("input", config.inputs), ("output", config.outputs)):
         if not tensors:
             raise ConfigIncomplete(model.config_path, field, remedy)

@@ -163,6 +163,7 @@ def _malformed(said: str, text: bytes) -> BadRequest:
         return BadRequest("the body", f"no JSON ({said})", EXPECTED)
     place = int(at[1])
     if said.startswith("trailing characters"):
+        place -= 1  # of these it counts the first one in
         return BadRequest(
             "the body",
             f"{len(text) - place} bytes behind its JSON",

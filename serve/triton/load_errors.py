@@ -24,17 +24,18 @@ class ModelsSide:
     backends: tuple[str, ...] = ()
 
 
-_MODULE_LACKS = re.compile(
-    r"(?:ModuleNotFoundError|ImportError): No module named '(?P<name>[^']+)'"
-)
+_MODULE_LACKS = re.compile(r"(?:ModuleNotFoundError|ImportError): No module named '[^']+'")
 _BACKEND_LACKS = re.compile(
-    r"unable to find (?:backend library for backend '(?P<new>[^']*)'|'libtriton_(?P<old>\w+)\.so').*",
+    r"unable to find (?:backend library for backend '(?P<new>[^']*)'"
+    r"|'libtriton_(?P<old>\w+)\.so').*",
     re.DOTALL,
 )
 #: Python names the file alone: "invalid syntax (model.py, line 1)".
 _SYNTAX = re.compile(r"\((?P<file>\w+\.py), line (?P<line>\d+)\)")
 #: It could not read config.pbtxt; why stands in its log alone.
 _UNREAD = "failed to poll from model repository"
+#: What a step of several in one process puts in front: it stands in front of this sentence, too.
+_SAID_AGAIN = re.compile(r"^Refused: the step [^:]*: failed to load model '[^']*': ")
 #: Longer words of a library end here.
 _LONGEST = 600
 
@@ -44,16 +45,14 @@ def describe_load_error(plan: ServingPlan, message: str, models: ModelsSide) -> 
     failing = _find_failing(plan, message)
     doubts = "; ".join(plan.doubts)
     if _UNREAD in message and doubts:
-        return (
-            f"{_name(plan, failing)} failed to load: tritonserver cannot read its config: {doubts}"
-        )
+        return f"{_name(plan, failing)} failed to load: Triton cannot read its config: {doubts}"
     reason = _explain(plan, failing, load_failure_reason(message), models)
     rest = f"; {doubts}" if doubts else ""
     return f"{_name(plan, failing)} failed to load: {reason}{rest}; see the log of the container"
 
 
 def _explain(plan: ServingPlan, failing: str, reason: str, models: ModelsSide) -> str:
-    reason = _with_archives_paths(plan, reason)
+    reason = _SAID_AGAIN.sub("", _with_archives_paths(plan, reason))
     if len(reason) > _LONGEST:
         reason = f"{reason[:_LONGEST]}…"
     if _MODULE_LACKS.search(reason):

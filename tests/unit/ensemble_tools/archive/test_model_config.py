@@ -87,6 +87,7 @@ def test_unknown_fields_are_kept(field: str) -> None:
     text = f'name: "x" {field}\n{field}\n{scheduling}'
     config = parse_model_config(text, PATH)
     assert config.unknown_field == 'line 1: no field named "future"'
+
     renamed = scheduling.removesuffix('"a" } }') + '"model.a" } }'
     assert config.renamed("n", NAMES) == f'name: "n" {field}\n{field}\n{renamed}'
     after, before = renamed_message(text, unknown=True)
@@ -193,3 +194,18 @@ def test_whole_shape() -> None:
     for size, shape in ((0, (4,)), (8, (-1, 4))):
         config = parse_model_config(text.format(size), PATH)
         assert config.full_dims(config.inputs["i"]) == shape
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name: 'm'\nmax_batchsize: 3", 'line 2: no field named "max_batchsize"; did you mean m'),
+        ("input { datatype: TYPE_FP32 }", 'line 1: no field named "datatype"; did you mean data_'),
+        ("input { nothing_like_it: 3 }", 'line 1: no field named "nothing_like_it"'),
+    ],
+)
+def test_misspelt_fields(text: str, said: str) -> None:
+    """The nearest name of the message that it stands in."""
+    found = parse_model_config(text, PATH).unknown_field
+    assert found.startswith(said)
+    assert ("did you mean" in found) is ("did you mean" in said)

@@ -49,7 +49,7 @@ def test_litter(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("files", "found"),
-    [([], "nothing"), (["a.txt"], "a.txt"), (["a/b/1/x", "c/"], "a, c"), (["a/b/c/1/x"], "a")],
+    [([], "nothing"), (["a.txt"], "a.txt"), (["a/b/x", "c/"], "a, c"), (["a/b/c/x/y"], "a")],
 )
 def test_no_models(files: list[str], found: str, tmp_path: Path) -> None:
     """Without a model directory the message says what was found and what was expected."""
@@ -64,3 +64,25 @@ def test_no_directory(tmp_path: Path) -> None:
     for name in ("nothing", "file"):
         with pytest.raises(RepositoryUnusable, match="no such directory"):
             read_repository(tmp_path / name)
+
+
+@pytest.mark.parametrize("around", ["one/two", "one/two/three/four"])
+def test_models_that_lie_too_deep(tmp_path: Path, around: str) -> None:
+    """Named, with what is to be packed in the place of it."""
+    model = tmp_path / around / "m"
+    (model / "1").mkdir(parents=True)
+    (model / "config.pbtxt").touch()
+    with pytest.raises(RepositoryUnusable) as caught:
+        read_repository(tmp_path)
+    assert str(caught.value) == (
+        f"{tmp_path}: its model directory {around}/m/ lies too deep; expected at most one "
+        f"directory around the models: pack what is in {around}/"
+    )
+
+
+@pytest.mark.parametrize("name", ["model.tar.gz", "export.zip"])
+def test_an_archive_of_an_archive(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).touch()
+    with pytest.raises(RepositoryUnusable, match=r"but another archive \(") as caught:
+        read_repository(tmp_path)
+    assert str(caught.value).endswith("pack the model directories, not an archive of them")

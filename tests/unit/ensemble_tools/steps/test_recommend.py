@@ -93,33 +93,42 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
         made(tmp_path)
 
 
-@pytest.mark.parametrize("users", [None, 0, 10])
-def test_a_model_that_cannot_recommend(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, users: int | None
-) -> None:
-    """Found at the load: its factors do not belong together. One that knows nobody is a model."""
+class Unaligned(Factors):
+    """Its factors are of several widths."""
 
-    def recommend(self: Factors, asked: Any, *_: Any, **__: Any) -> Any:
-        if users is None:
-            raise ValueError("shapes (1,4) and (8,30) not aligned")
-        return np.zeros((users, 1))[asked], np.zeros((users, 1))[asked]
+    def recommend(self, users: Any, liked: Any, N: int, filter_already_liked_items: bool) -> Any:
+        raise ValueError("shapes (1,4) and (8,30) not aligned")
 
+
+class Nobody(Factors):
+    """Knows no users."""
+
+    def recommend(self, users: Any, liked: Any, N: int, filter_already_liked_items: bool) -> Any:
+        raise IndexError("index 0 is out of bounds for axis 0 with size 0")
+
+
+class TooLarge(Factors):
+    """Takes more memory than there is."""
+
+    @classmethod
+    def load(cls, path: str) -> Factors:
+        raise MemoryError("Unable to allocate 9 GiB")
+
+
+def test_a_model_that_cannot_recommend(tmp_path: Path, implicit: Any) -> None:
+    """Found at the load. One that knows nobody is a model."""
     (tmp_path / "model.npz").touch()
-    monkeypatch.setattr(Factors, "recommend", recommend)
-    if users is not None:
-        made(tmp_path)
-        return
+    implicit.Factors = Nobody
+    made(tmp_path)
+    implicit.Factors = Unaligned
     with pytest.raises(ValueError, match=r"the model model\.npz cannot be read \(ValueError: sha"):
         made(tmp_path)
 
 
-def test_memory_that_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_that_lacks(tmp_path: Path, implicit: Any) -> None:
     """It is not said to be the file's fault."""
-
-    def load(path: str) -> Factors:
-        raise MemoryError("Unable to allocate 9 GiB")
-
-    monkeypatch.setattr(Factors, "load", load)
+    (tmp_path / "model.npz").touch()
+    implicit.Factors = TooLarge
     with pytest.raises(MemoryError):
         made(tmp_path)
 

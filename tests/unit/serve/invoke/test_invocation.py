@@ -58,7 +58,7 @@ async def test_binary_goes_there_and_back(tmp_path: Path) -> None:
         (
             {"status": 400, "message": "unexpected inference input 'out of memory' for model 'm'"},
             CallerError,
-            "unexpected inference input",
+            "the inputs: found 'out of memory', which the model has not",
         ),
         ({"status": 500, "message": "Unable to parse 'data': x"}, CallerError, "Unable to parse"),
         ({"status": 415, "message": ""}, CallerError, "no reason was given"),

@@ -1,0 +1,67 @@
+"""tritonserver's sentences about requests, and ours in their place."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from serve.invoke.explanations import explain_refusal
+
+INPUTS = {"user": True, "item": True, "hint": False}
+REQUEST = json.dumps(
+    {"inputs": [{"name": "user", "datatype": "INT64", "shape": [1], "data": ["a"]}]}
+).encode()
+
+
+def explained(message: str, said: bytes = REQUEST, inputs: dict[str, bool] = INPUTS) -> str:
+    return explain_refusal(message, [said[:9], said[9:]], lambda: inputs, "TYPE=stream")
+
+
+@pytest.mark.parametrize(
+    ("got", "missing", "said"),
+    [
+        ("'user'", "['item']", "found nothing for 'item'"),
+        ("", "['user','item']", "found nothing for 'user', 'item'"),
+        ("'x','item','user','hint'", "]", "found 'x', which the model has not"),
+        ("'x'", "['user','item']", "found 'x', which the model has not, and nothing for 'user', "),
+    ],
+)
+def test_names_of_inputs(got: str, missing: str, said: str) -> None:
+    """Those that are too many are named, too; optional ones are not asked for."""
+    message = (
+        f"expected 2 inputs but got 1 inputs for model 'm'. Got input(s) [{got}], but missing "
+        f"required input(s) {missing}. Please provide all required input(s)."
+    )
+    for prefix in ("", "[request id: 7] "):
+        answer = explained(prefix + message)
+        assert said in answer
+        assert answer.startswith("the inputs: ")
+        assert answer.endswith("; expected 'user', 'item', 'hint'")
+    assert explained(message, inputs={}) == message
+
+
+def test_one_unknown_input() -> None:
+    """tritonserver names the first one alone, so that nothing is said of those that lack."""
+    message = "unexpected inference input 'usr' for model 'm'"
+    assert explained(message) == (
+        "the inputs: found 'usr', which the model has not; expected 'user', 'item', 'hint'"
+    )
+    assert explained(message, inputs={}) == message
+
+
+def test_a_value() -> None:
+    message = "Unable to parse 'data': attempt to access JSON non-signed-integer as signed-integer"
+    assert explained(message).startswith("the input 'user': found \"a\" at data[0], expected whole")
+    assert explained(message, b"no JSON") == message
+    assert explained(message, REQUEST + b" " * 300_000) == message
+
+
+def test_a_decoupled_model() -> None:
+    said = explained("HTTP end point doesn't support models with decoupled transaction policy")
+    assert said.endswith("; TYPE=stream makes an endpoint that answers in streams")
+
+
+@pytest.mark.parametrize("message", ["boom", "", "ValueError: Unable to parse 'data': x"])
+def test_other_words_stay(message: str) -> None:
+    assert explained(message) == message

@@ -1,0 +1,88 @@
+"""Why a model was not loaded, as its archive's owner is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ensemble_tools import Form, ServingPlan
+from ensemble_tools.serving.plan import PublishedModel
+from serve.triton.load_errors import ModelsSide, describe_load_error
+
+MODELS = ModelsSide("the Python /v/bin/python (PYTHON)", ("python", "pytorch"))
+INNER = PublishedModel("m.rank", "1_rank", "", links=(("3", Path("/archive/1_rank/3")),))
+PLAN = ServingPlan(
+    "m",
+    Form.AS_DELIVERED,
+    "m",
+    (INNER, PublishedModel("m.call", "call", ""), PublishedModel("m", "top", "")),
+    called=("m.call",),
+)
+
+
+def described(reason: str, of: str = "m", plan: ServingPlan = PLAN) -> str:
+    message = f"load failed for model '{of}': version 1 is at UNAVAILABLE state: {reason};"
+    return describe_load_error(plan, message, MODELS)
+
+
+@pytest.mark.parametrize(
+    ("of", "reason", "said"),
+    [
+        ("m", "Internal: KeyError: 'age'", "the model m failed to load: KeyError: 'age'; see the"),
+        (
+            "m.rank",
+            "Internal: ModuleNotFoundError: No module named 'pyspark'",
+            "the step 1_rank of the model m failed to load: ModuleNotFoundError: No module named "
+            "'pyspark'; install it into the Python /v/bin/python (PYTHON); see",
+        ),
+        (
+            "m.rank",
+            "Internal: SyntaxError: invalid syntax (model.py, line 7)",
+            "SyntaxError: invalid syntax (1_rank/3/model.py, line 7); see",
+        ),
+        (
+            "m.call",
+            "Internal: SyntaxError: bad (other.py, line 7)",
+            "the called model call of the model m failed to load: SyntaxError: bad (call/1/other.p",
+        ),
+        (
+            "m",
+            "Invalid argument: unable to find backend library for backend 'onnxruntime', try "
+            "specifying runtime on the model configuration.",
+            "there is no backend onnxruntime here; there are python, pytorch; use an image of",
+        ),
+        (
+            "m",
+            "Invalid argument: unable to find 'libtriton_onnxruntime.so' or 'onnxruntime/model.py' "
+            "for model 'm', in /opt/tritonserver/backends/onnxruntime",
+            "there is no backend onnxruntime here; there are python, pytorch; use an image of",
+        ),
+        (
+            "m",
+            "Internal: Refused: the step 1_rank: failed to load model 'm.rank': "
+            "'/tmp/w/serving/m/1/steps/m.rank/3/model.pt' is no file",
+            "failed to load: '1_rank/3/model.pt' is no file; see",
+        ),
+        ("m", "Internal: no /tmp/w/serving/m/1/x.so: y", "failed to load: no top/1/x.so: y; see"),
+        ("m", "Internal: no /opt/ml/models/m/x", "failed to load: no /opt/ml/models/m/x; see"),
+        ("m", "Internal: " + "w" * 700, "w" * 600 + "…; see"),
+    ],
+)
+def test_what_is_told(of: str, reason: str, said: str) -> None:
+    """The archive's own paths, what there is, and what to do."""
+    assert said in described(reason, of)
+
+
+def test_a_config_that_triton_cannot_read() -> None:
+    """What was passed on without being understood is the reason."""
+    plan = replace(PLAN, doubts=("top/config.pbtxt has a field",))
+    message = "failed to load 'm', failed to poll from model repository"
+    assert describe_load_error(plan, message, MODELS) == (
+        "the model m failed to load: Triton cannot read its config: top/config.pbtxt has a field"
+    )
+    assert "poll" in describe_load_error(PLAN, message, MODELS)
+    assert described("boom", plan=plan).endswith(
+        "boom; top/config.pbtxt has a field; see the log of the container"
+    )
