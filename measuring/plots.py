@@ -31,6 +31,7 @@ _COLOURS = {
     "#0a0003": "var(--s3)",
     "#0a0004": "var(--s4)",
     "#0a0005": "var(--s5)",
+    "#0a0006": "var(--s6)",
 }
 _SERIES = [colour for colour in _COLOURS if colour.startswith("#0a")]
 _DASHES: list[Any] = ["-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)), (0, (8, 3))]
@@ -47,7 +48,7 @@ Format = Callable[[float], str]
 
 @dataclass(frozen=True)
 class Series:
-    """One row of numbers; colour is 1 to 5, the place in the palette; dashes 0 (none) to 4."""
+    """One row of numbers; colour is 1 to 6, the place in the palette; dashes 0 (none) to 4."""
 
     label: str
     x: Sequence[float]
@@ -126,6 +127,27 @@ def draw_lines(
                 level.y, color=_TEXT, linewidth=1, linestyle=_LEVEL_DASHES, label=level.label
             )
         axes.set_ylim(bottom=0, top=highest)
+        axes.margins(x=0)
+
+    return _drawn(frame, fill)
+
+
+def draw_stacked(frame: Frame, series: Sequence[Series]) -> str:
+    """Areas on top of each other, the first at the bottom, each value holding until the next x.
+
+    All series have the same x.
+    """
+
+    def fill(axes: Axes) -> None:
+        axes.stackplot(
+            series[0].x,
+            [row.y for row in series],
+            labels=[row.label for row in series],
+            colors=[_colour(row) for row in series],
+            linewidth=0,
+            step="post",
+        )
+        axes.set_ylim(bottom=0)
         axes.margins(x=0)
 
     return _drawn(frame, fill)

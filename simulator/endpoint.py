@@ -157,16 +157,19 @@ class _Teller:
         )
 
     def _tell(self, kind: str, status: int, **fields: Value) -> None:
+        seconds = time.monotonic() - self.passage.start
+        parts = self.passage.parts(seconds)
         self._endpoint.log.tell(
             kind,
             self.passage.instance,
             target_model=self._invocation.target_model,
             status=status,
-            seconds=time.monotonic() - self.passage.start,
+            seconds=seconds,
             cold=self.passage.cold_s > 0,
             cold_seconds=self.passage.cold_s,
             waiting_seconds=self.passage.waiting_s,
             container_statuses=" ".join(map(str, self.passage.container_statuses)),
             request_id=self._invocation.request_id,
+            **{f"{part}_seconds": took for part, took in parts.items()},
             **fields,
         )

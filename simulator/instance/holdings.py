@@ -24,6 +24,7 @@ from simulator.archives.model_disk import ModelDisk
 from simulator.archives.store import ArchiveStore
 from simulator.errors import ContainerFailed, PlatformFailed
 from simulator.instance.container_client import ContainerClient, InstanceGone
+from simulator.instance.course import Course, Stage
 from simulator.instance.decisions import (
     AfterUse,
     Delete,
@@ -45,6 +46,8 @@ from simulator.threads import run_in_thread
 from simulator.watch.events import EventLog, Value
 from simulator.watch.view import ModelState
 
+#: What begins when a step of the disk's work is told.
+_BEGINNING = {"download_started": Stage.DOWNLOAD, "download_finished": Stage.EXTRACTION}
 #: Archives that are fetched and extracted at the same time.
 _DOWNLOADS_AT_ONCE = 8
 #: For so many times the loads that go on at the same time there is made room.
@@ -106,6 +109,7 @@ class Holdings:
     def bring(self, resident: Resident) -> asyncio.Task[None]:
         """The one task that brings a model here; it goes on when its callers stop waiting."""
         if resident.bringing is None:
+            resident.course = Course()
             resident.bringing = asyncio.create_task(self._bring(resident))
             resident.bringing.add_done_callback(lambda task: self._end_bringing(resident, task))
         return resident.bringing
@@ -119,6 +123,7 @@ class Holdings:
 
     async def _bring(self, resident: Resident) -> None:
         while resident.leaving is not None:
+            resident.course.enter(Stage.ROOM)
             await asyncio.wait([resident.leaving])
         if resident.state is None:
             await self._arrive(resident)
@@ -130,7 +135,9 @@ class Holdings:
         deadline = time.monotonic() + self._rules.load_timeout_s
         while True:
             await self._fetch(resident)
+            resident.course.enter(Stage.TURN)
             async with self._disk_turns:
+                resident.course.enter(Stage.ROOM)
                 if await self._make_disk_room(resident):
                     return
                 needed, others = resident.disk, len(self.residents.held_models()) > 1
@@ -154,7 +161,8 @@ class Holdings:
             limits = replace(limits, total_bytes=min(limits.total_bytes, self.budget.disk))
 
         def tell_from_thread(kind: str, fields: Mapping[str, Value]) -> None:
-            loop.call_soon_threadsafe(lambda: self._tell(kind, **fields))
+            at = time.monotonic()
+            loop.call_soon_threadsafe(lambda: self._tell_step(resident, kind, at, fields))
 
         def fetch() -> int:
             return self._disk.fetch(
@@ -166,6 +174,7 @@ class Holdings:
                 tell_from_thread,
             ).disk_bytes
 
+        resident.course.enter(Stage.TURN)
         try:
             async with self._threads:
                 resident.disk = await run_in_thread(fetch)
@@ -175,6 +184,7 @@ class Holdings:
         resident.state = ModelState.ON_DISK
 
     async def _load_with_room(self, resident: Resident) -> None:
+        resident.course.enter(Stage.TURN)
         async with self._soon:
             await self._make_room_and_load(resident)
 
@@ -192,8 +202,10 @@ class Holdings:
         self, resident: Resident, error: ContainerFailed, since: int
     ) -> None:
         deadline = time.monotonic() + self._rules.load_timeout_s
+        resident.course.enter(Stage.TURN)
         async with self.room.turn:
             for _ in range(self._rules.evictions_per_call):
+                resident.course.enter(Stage.ROOM)
                 if not await self.room.evict_another("507", resident, since, deadline):
                     break
                 since = self.room.evictions
@@ -207,8 +219,10 @@ class Holdings:
 
     async def _load(self, resident: Resident) -> None:
         resident.state = ModelState.LOADING
+        resident.course.enter(Stage.TURN)
         try:
             async with self._loads:
+                resident.course.enter(Stage.LOAD)
                 await self._load_now(resident)
         except BaseException:
             resident.state = ModelState.ON_DISK
@@ -241,7 +255,9 @@ class Holdings:
             if isinstance(step, Delete):
                 await self.delete(self.residents.of(step.target_model))
             elif step is Step.EVICT:
+                resident.course.enter(Stage.TURN)
                 async with self.room.turn:
+                    resident.course.enter(Stage.ROOM)
                     since = self.room.evictions
                     if not await self.room.evict_another("disk", resident, since, deadline):
                         return False
@@ -360,6 +376,14 @@ class Holdings:
 
     def _tell(self, kind: str, **fields: Value) -> None:
         self._log.tell(kind, self._instance, **fields)
+
+    def _tell_step(
+        self, resident: Resident, kind: str, at: float, fields: Mapping[str, Value]
+    ) -> None:
+        """A step of the disk's work, which was told in its thread at that time."""
+        if (stage := _BEGINNING.get(kind)) is not None:
+            resident.course.enter(stage, at)
+        self._tell(kind, **fields)
 
     def _tell_failure(
         self, kind: str, resident: Resident, error: Exception, **fields: Value

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from simulator.errors import ContainerFailed, ModelNotReady, NoInstance
 from simulator.instance.container_client import ContainerClient, InstanceGone
+from simulator.instance.course import Stage
 from simulator.instance.decisions import LACKS_MEMORY, NOT_FOUND
 from simulator.instance.holdings import Holdings
 from simulator.instance.requests import ClosingParts, ContainerAnswer, Invocation, StreamedAnswer
@@ -37,10 +38,24 @@ class Passage:
     instance: str | None = None
     #: How long its model took to be there; 0.0: it was.
     cold_s: float = 0.0
+    #: What it waited for on its way to the container.
+    waits: dict[Stage, float] = field(default_factory=dict)
     #: From the start until the container was asked.
     waiting_s: float = 0.0
     #: What containers answered to it, in order; 0: not in time. Empty: none was asked.
     container_statuses: list[int] = field(default_factory=list)
+
+    def wait(self, seconds: Mapping[Stage, float]) -> None:
+        """It has waited for these, too."""
+        for stage, more in seconds.items():
+            self.waits[stage] = self.waits.get(stage, 0.0) + more
+
+    def parts(self, seconds: float) -> dict[str, float]:
+        """A cold one's seconds by what they were spent on, the rest being the answer; else none."""
+        if not self.cold_s:
+            return {}
+        parts = {stage.value: self.waits.get(stage, 0.0) for stage in Stage}
+        return {**parts, "answer": max(0.0, seconds - sum(parts.values()))}
 
 
 class Instance:
@@ -159,9 +174,16 @@ class Instance:
                         continue
                 if error.status == LACKS_MEMORY and retries < self._rules.evictions_per_call:
                     retries += 1
-                    if await self.holdings.room.make_beside(resident, since):
+                    if await self._room_beside(resident, since, passage):
                         continue
                 raise self._without_memory(error) from error
+
+    async def _room_beside(self, resident: Resident, since: int, passage: Passage) -> bool:
+        start = time.monotonic()
+        try:
+            return await self.holdings.room.make_beside(resident, since)
+        finally:
+            passage.wait({Stage.ROOM: time.monotonic() - start})
 
     async def _present(self, resident: Resident, passage: Passage) -> None:
         """The model is loaded when this returns; the callers of a cold one share its task."""
@@ -169,8 +191,11 @@ class Instance:
             return
         start = time.monotonic()
         task = self.holdings.bring(resident)
+        course = resident.course
         done, _ = await asyncio.wait({task}, timeout=self._rules.cold_wait_s)
-        passage.cold_s += time.monotonic() - start
+        end = time.monotonic()
+        passage.cold_s += end - start
+        passage.wait(course.between(start, end))
         if not done:
             raise ModelNotReady(resident.target_model, self._rules.cold_wait_s)
         if task.cancelled():

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from simulator.instance.course import Stage
 from simulator.instance.decisions import (
     EvictionTurn,
     MemoryTurn,
@@ -86,7 +87,9 @@ class MemoryRoom:
         wish = time.monotonic() + WISH_S
         evictions = 0
         while evictions < self._rules.evictions_per_call and time.monotonic() < deadline:
+            resident.course.enter(Stage.TURN)
             async with self.turn:
+                resident.course.enter(Stage.ROOM)
                 if self._limit is None:
                     return
                 since = self.evictions

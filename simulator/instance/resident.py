@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from simulator.instance.course import Course
 from simulator.instance.eviction import HeldModel
 from simulator.instance.target_model import make_model_name
 from simulator.watch.view import ModelState, ModelView
@@ -31,6 +32,7 @@ class Resident:
     failed_at: float | None = None  # when bringing it last failed, by the monotonic clock
     loads: int = 0  # successful ones: tells one load from the next
     bringing: asyncio.Task[None] | None = field(default=None, repr=False)
+    course: Course = field(default_factory=Course, repr=False)  # of the last bringing
     leaving: asyncio.Task[bool] | None = field(default=None, repr=False)
 
     @property

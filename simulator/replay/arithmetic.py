@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from simulator.replay.traffic.samples import Look, Sample
+from simulator.watch.events import COLD_PARTS
 
 Event = Mapping[str, Any]
 
@@ -106,6 +107,43 @@ def reached_container(event: Event) -> bool:
     if event["kind"] == "invocation_failed":
         return event.get("error") == MODEL_ERROR
     return bool(event["kind"] == "invoked")
+
+
+@dataclass(frozen=True)
+class ColdParts:
+    """A cold request that was answered: when, seconds since the epoch, and what it waited for."""
+
+    at: float
+    seconds: Mapping[str, float]
+
+
+def find_cold_parts(events: Iterable[Event]) -> tuple[ColdParts, ...]:
+    """Of each cold request that was answered, where the endpoint told them."""
+    return tuple(
+        ColdParts(event["at"], {part: event[f"{part}_seconds"] for part in COLD_PARTS})
+        for event in events
+        if event["kind"] == "invoked" and event["cold"] and "answer_seconds" in event
+    )
+
+
+def average_per_bin(
+    cold: Iterable[ColdParts], started: float, width: float, seconds: float
+) -> dict[str, list[float]]:
+    """By part, what the cold requests that were answered in a bin waited for it on average."""
+    bins: dict[int, list[ColdParts]] = {}
+    count = max(1, math.ceil(seconds / width))
+    for one in cold:
+        place = min(max(int((one.at - started) / width), 0), count - 1)
+        bins.setdefault(place, []).append(one)
+    return {
+        part: [
+            sum(one.seconds[part] for one in bins[place]) / len(bins[place])
+            if place in bins
+            else 0.0
+            for place in range(count)
+        ]
+        for part in COLD_PARTS
+    }
 
 
 def compute_hit_ratio(cold: Iterable[bool]) -> float | None:

@@ -96,7 +96,7 @@ def write_report(folder: Path, setting: Setting, recording: Recording) -> None:
     """report.json and report.html."""
     # Only here: matplotlib takes a second to import.
     from simulator.replay.report.figures import draw_figures
-    from simulator.replay.report.page import write_report_page
+    from simulator.replay.report.page import format_shares, write_report_page
 
     summary = summarise(setting, recording)
     (folder / "report.json").write_text(json.dumps(summary, indent=1) + "\n", "utf-8")
@@ -108,6 +108,8 @@ def write_report(folder: Path, setting: Setting, recording: Recording) -> None:
         if latency[kind]["count"]:
             p50, p99 = format_seconds(latency[kind]["p50"]), format_seconds(latency[kind]["p99"])
             _say(f"{kind}: {latency[kind]['count']} requests, p50 {p50}, p99 {p99}")
+    if spent := format_shares(summary["cold_parts_s"]):
+        _say(f"  cold requests waited for: {spent}")
     _say(
         f"hit ratio {'-' if ratio is None else format_share(ratio)}, "
         f"{summary['loading']['evictions']} evictions, "

@@ -27,6 +27,10 @@ same thing. Kinds and their fields:
                                               caller's request to the answer's end
                         cold_seconds          how long the model took to be there (0.0 when warm)
                         waiting_seconds       until the container was asked
+                        room_seconds turn_seconds download_seconds extraction_seconds load_seconds
+                        answer_seconds        where cold: what the seconds were spent on, which is
+                                              their sum (COLD_PARTS). invocation_failed has them,
+                                              too
                         container_statuses    "200": what containers answered to it, "507 200" when
                                               it was asked twice, 0 for no answer in time; "" when
                                               none was asked. invocation_failed has it, too
@@ -49,6 +53,11 @@ from types import MappingProxyType
 
 #: What a message may take in the log, which keeps thousands of them.
 TEXT_CHARACTERS = 16_384
+
+#: What a cold request's seconds are spent on: waiting until others have left the memory or the
+#: disk, and until it was its turn; then its archive's download and extraction, its load by the
+#: container, and its answer. An event has {part}_seconds for each.
+COLD_PARTS = ("room", "turn", "download", "extraction", "load", "answer")
 
 #: Plain values only, so that an event is JSON as it stands.
 Value = str | int | float | bool | None

@@ -169,6 +169,31 @@ async def test_the_figures_are_of_what_was_told(page: Page, endpoint: PlayedEndp
         await page.until(f"{values} === {json.dumps(expected)}")
 
 
+async def test_what_cold_requests_waited_for_shows(page: Page, endpoint: PlayedEndpoint) -> None:
+    """Each part's percentiles and share, the bar of the shares, and the parts in the event."""
+    invoked(endpoint.log, "a.tar.gz")
+    invoked(endpoint.log, "b.tar.gz", cold=True)
+    async with served(page_app(endpoint)) as url:
+        await opened(page, url)
+        values = f"{texts_of('#parts .value')}.join(' | ')"
+        shown = ("0.0 ms", "400 ms", "50 ms", "50 ms", "1.5 s", "20 ms")
+        await page.until(f"{values} === {json.dumps(' | '.join(f'{p} / {p}' for p in shown))}")
+        remarks = await page.evaluate(texts_of("#parts .remark"))
+        assert [remark.split(" ")[0] for remark in remarks] == ["0", "20", "2", "2", "74", "1"]
+        widths = "[...document.querySelectorAll('#parts-bar i')].map((one) => one.dataset.width)"
+        assert (await page.evaluate(widths))[4] == "74.26%"
+        told = f"{texts_of('#events .sentence')}[0]"
+        assert (await page.evaluate(told)).endswith("in 2.0 s: a turn 400 ms, load 1.5 s")
+
+
+async def test_no_cold_request_has_no_parts(page: Page, endpoint: PlayedEndpoint) -> None:
+    """Dashes, and a bar without a segment's width."""
+    invoked(endpoint.log, "a.tar.gz")
+    async with served(page_app(endpoint)) as url:
+        await opened(page, url)
+        await page.until(f"{texts_of('#parts .value')}.join('') === '––––––'")
+
+
 def failed(log: EventLog, message: str, target_model: str = "a.tar.gz") -> None:
     log.tell(
         "invocation_failed",

@@ -11,9 +11,20 @@ from measuring.plots import Frame, Level, Series
 from simulator.replay.arithmetic import find_coldness
 from simulator.replay.report.summary import split
 from simulator.replay.traffic.samples import Recording, Sample
+from simulator.watch.events import COLD_PARTS
 
 #: Colours, by meaning: the same in every plot.
 WARM, COLD, GOOD, BAD, OTHER = 1, 2, 3, 4, 5
+#: What cold requests waited for, in words; each has a colour of its own.
+PART_WORDS = {
+    "room": "room",
+    "turn": "a turn",
+    "download": "download",
+    "extraction": "extraction",
+    "load": "load",
+    "answer": "answer",
+}
+_PART_COLOURS = {"room": 2, "turn": 6, "download": 1, "extraction": 5, "load": 3, "answer": 4}
 #: Instances that are drawn; the others are in report.json.
 _MOST_INSTANCES = 4
 _TIME = "seconds since the start"
@@ -35,6 +46,7 @@ def draw_figures(summary: Mapping[str, Any], recording: Recording) -> tuple[Draw
     drawn = (
         _latency_over_time(*groups),
         _latency_spread(groups[0], groups[1]),
+        _cold_parts(over_time),
         _throughput(over_time),
         _hit_ratio(over_time),
         _loads(over_time),
@@ -75,6 +87,22 @@ def _latency_spread(cold: Sequence[Sample], warm: Sequence[Sample]) -> Drawn | N
     )
     caption = "Read off a percentile: at 50 % lies the median. Right answers only."
     return Drawn(title, plots.draw_cumulative(frame, shown), caption) if shown else None
+
+
+def _cold_parts(over_time: Mapping[str, Any]) -> Drawn | None:
+    title = "What cold requests waited for"
+    shown = [
+        _draw_rates(PART_WORDS[part], over_time["cold_parts_s"][part], 1, _PART_COLOURS[part], 0)
+        for part in COLD_PARTS
+    ]
+    width = over_time["bin_s"]
+    shown = [replace(row, x=[x * width for x in row.x]) for row in shown if any(row.y)]
+    frame = Frame(title, _TIME, "on average", y_format=quantities.format_seconds)
+    caption = (
+        "The average cold request that was answered then. Room: until others had left the memory "
+        "or the disk. A turn: while others were fetched, loaded or given room. Load: POST /models."
+    )
+    return Drawn(title, plots.draw_stacked(frame, shown), caption) if shown else None
 
 
 def _throughput(over_time: Mapping[str, Any]) -> Drawn | None:
@@ -184,7 +212,7 @@ def _popularity(models: Sequence[Mapping[str, Any]]) -> Drawn | None:
 
 
 def _draw_rates(
-    label: str, counts: Sequence[int], width: float, colour: int, dashes: int
+    label: str, counts: Sequence[float], width: float, colour: int, dashes: int
 ) -> Series:
     """Counts in bins as a rate over each bin; the last one, which is not a whole one, is left out.
 

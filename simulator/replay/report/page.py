@@ -18,12 +18,15 @@ from measuring.page import (
     write_table,
 )
 from measuring.quantities import format_seconds, format_share, format_size
-from simulator.replay.report.figures import Drawn
+from simulator.replay.report.figures import PART_WORDS, Drawn
 
 _STYLE = Path(__file__).with_name("report.css")
 
 #: A caller that sends so much too late measures its own machine too.
 LATE_S = 0.1
+
+#: Parts of less than this share of all are not named in a line.
+_TOLD = 0.01
 
 Row = Sequence[str]
 
@@ -39,6 +42,7 @@ def write_report_page(summary: Mapping[str, Any], drawn: Sequence[Drawn]) -> str
         _failures(summary),
         f'<h2>Over the run</h2><div class="plots">{plots}</div>',
         _latencies(summary),
+        _cold_parts(summary),
         '<div class="columns">' + _setting(summary) + _where(summary) + "</div>",
         _models(summary["models"]),
         _method(summary),
@@ -141,6 +145,35 @@ def _latencies(summary: Mapping[str, Any]) -> str:
     ]
     body = [(name, f"{found['count']:,}", *_spread(found)) for name, found in rows]
     return "<h2>Latencies</h2>" + _table(("", "count", "p50", "p90", "p99", "max"), body)
+
+
+def format_shares(parts: Mapping[str, Any]) -> str:
+    """What cold requests waited for, the longest first, in words; empty where there were none."""
+    known = [
+        (found["share"], part) for part, found in parts.items() if (found["share"] or 0) >= _TOLD
+    ]
+    return ", ".join(
+        f"{PART_WORDS[part]} {format_share(share)}" for share, part in sorted(known, reverse=True)
+    )
+
+
+def _cold_parts(summary: Mapping[str, Any]) -> str:
+    """Nothing where no cold request was answered."""
+    parts = summary["cold_parts_s"]
+    body = [
+        (PART_WORDS[part], *_spread(found), format_share(found["share"]))
+        for part, found in parts.items()
+        if found["share"] is not None
+    ]
+    if not body:
+        return ""
+    words = (
+        "What the endpoint told of each cold request, from its arrival there to its answer. Room: "
+        "until other models had left the memory or the disk. A turn: while others were fetched, "
+        "loaded or given room before it. The share is of all cold requests' seconds together."
+    )
+    head = ("", "p50", "p90", "p99", "max", "share")
+    return f"<h2>What cold requests waited for</h2><p>{words}</p>" + _table(head, body)
 
 
 def _spread(found: Mapping[str, Any]) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from typing import Any
 from simulator.replay import arithmetic
 from simulator.replay.settings import Settings
 from simulator.replay.traffic.samples import UNFINISHED, WRONG_ANSWER, Recording, Sample
+from simulator.watch.events import COLD_PARTS
 
 FORMAT = 1
 
@@ -50,6 +51,7 @@ def summarise(setting: Setting, recording: Recording) -> dict[str, Any]:
         "hits": list(cold.values()).count(False),
         "misses": list(cold.values()).count(True),
         "latency_s": _latencies(answered, cold),
+        "cold_parts_s": _cold_parts(recording),
         "loading": _loading(recording),
         "failures": [asdict(kind) for kind in arithmetic.count_failures(recording.samples)],
         "troubles": [asdict(kind) for kind in arithmetic.count_troubles(recording.events)],
@@ -123,6 +125,23 @@ def _latencies(answered: Sequence[Sample], cold: Mapping[str, bool]) -> dict[str
     }
 
 
+def _cold_parts(recording: Recording) -> dict[str, Any]:
+    """What cold requests waited for, by part, with the part's share of all their seconds.
+
+    By the endpoint's word, from a request's arrival there to its answer's end.
+    """
+    cold = arithmetic.find_cold_parts(recording.events)
+    total = sum(sum(one.seconds.values()) for one in cold)
+    found = {part: [one.seconds[part] for one in cold] for part in COLD_PARTS}
+    return {
+        part: {
+            **asdict(arithmetic.measure_spread(seconds)),
+            "share": sum(seconds) / total if total else None,
+        }
+        for part, seconds in found.items()
+    }
+
+
 def _loading(recording: Recording) -> dict[str, Any]:
     by_kind: dict[str, list[Mapping[str, Any]]] = {}
     for event in recording.events:
@@ -182,6 +201,12 @@ def _over_time(recording: Recording) -> dict[str, Any]:
         "failed": counts(s.finished for s in recording.samples if s.error is not None),
         "hits": counts(_ends(recording, cold=False)),
         "misses": counts(_ends(recording, cold=True)),
+        "cold_parts_s": arithmetic.average_per_bin(
+            arithmetic.find_cold_parts(recording.events),
+            recording.started,
+            width,
+            recording.seconds,
+        ),
         "loads": counts(loads),
         "evictions": counts(unloaded),
         "loaded_models": {

@@ -1,6 +1,6 @@
 // What happened in the last minutes: the figures, and the marks of the timeline. No DOM.
 
-import { failure, invocation } from "./words.js";
+import { COLD_PARTS, failure, invocation } from "./words.js";
 
 export const KEPT_S = 330;
 const KEPT_EVENTS = 30000; // 5 minutes of 100 events a second
@@ -90,6 +90,7 @@ export class History {
     const since = now - windowS;
     const warm = [];
     const cold = [];
+    const parts = Object.fromEntries(COLD_PARTS.map(([part]) => [part, []]));
     let failed = 0;
     let recent = 0;
     for (let index = this.invocations.length - 1; index >= 0; index -= 1) {
@@ -98,6 +99,7 @@ export class History {
       if (event.at > now - 10) recent += 1;
       if (event.kind === "invocation_failed") failed += 1;
       else (event.cold ? cold : warm).push(event.seconds);
+      if (event.kind === "invoked" && event.cold) addParts(parts, event);
     }
     const inWindow = this.others.filter((event) => event.at >= since);
     return {
@@ -105,6 +107,7 @@ export class History {
       perSecond: recent / 10,
       warm: percentiles(warm),
       cold: percentiles(cold),
+      parts: Object.fromEntries(Object.entries(parts).map(([part, seconds]) => [part, { ...percentiles(seconds), sum: sum(seconds) }])),
       failed,
       evictions: count(inWindow, (event) => event.kind === "unloaded" && room(event)),
       refused: count(inWindow, (event) => event.kind === "unloaded" && event.reason === "507"),
@@ -112,6 +115,17 @@ export class History {
       loadFailures: count(inWindow, (event) => ["load_failed", "download_failed", "extraction_failed"].includes(event.kind)),
     };
   }
+}
+
+function addParts(parts, event) {
+  for (const [part] of COLD_PARTS) {
+    const seconds = event[`${part}_seconds`];
+    if (seconds !== undefined) parts[part].push(seconds);
+  }
+}
+
+function sum(values) {
+  return values.reduce((before, value) => before + value, 0);
 }
 
 function room(event) {

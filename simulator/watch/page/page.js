@@ -8,7 +8,7 @@ import { Feed } from "./feed.js";
 import { History } from "./history.js";
 import { Instances } from "./instances.js";
 import { Timeline } from "./timeline.js";
-import { duration, number } from "./words.js";
+import { COLD_PARTS, duration, number } from "./words.js";
 
 const WORDS = { live: "Live", lost: "Connection lost, trying again" };
 const DRAW_MS = 250; // instances and figures; the timeline draws itself
@@ -62,7 +62,9 @@ function draw() {
 
 function drawAll() {
   const now = endpoint.now();
-  drawFigures(history.figures(now, windowS));
+  const figures = history.figures(now, windowS);
+  drawFigures(figures);
+  drawParts(figures.parts);
   if (!endpoint.state) return;
   drawTop(endpoint.state);
   instances.draw(endpoint.state, now);
@@ -94,6 +96,22 @@ function drawFigures(figures) {
     ["Evictions", number(figures.evictions), `${number(figures.refused)} after a 507`],
     ["Failures", number(failures), failed(figures), failures > 0],
   ]);
+}
+
+// A row of terms, and above it their shares of all cold requests' seconds as one bar.
+function drawParts(parts) {
+  const whole = COLD_PARTS.reduce((before, [part]) => before + parts[part].sum, 0);
+  const share = (part) => (whole ? (100 * parts[part].sum) / whole : 0);
+  pairs(by("parts"), COLD_PARTS.map(([part, term, remark]) => [
+    term, both(parts[part]), whole ? `${share(part).toFixed(0)} % · ${remark}` : remark,
+  ]));
+  const bar = by("parts-bar");
+  COLD_PARTS.forEach(([part], index) => {
+    const segment = bar.children[index] ?? bar.appendChild(element("i", { "data-part": part }));
+    const width = `${share(part).toFixed(2)}%`;
+    if (segment.dataset.width !== width) segment.style.width = segment.dataset.width = width;
+    mark(by("parts").children[index], "part", part);
+  });
 }
 
 function both({ p50, p99 }) {

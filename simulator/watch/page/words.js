@@ -55,6 +55,17 @@ const REASONS = {
   "left over": "which an earlier simulator left in the container",
 };
 
+// What a cold request waits for, in the order in which it is told; an event has {part}_seconds.
+export const COLD_PARTS = [
+  ["room", "Room", "until others had left"],
+  ["turn", "A turn", "while others came before it"],
+  ["download", "Download", "of the archive"],
+  ["extraction", "Extraction", "of the archive"],
+  ["load", "Load", "POST /models"],
+  ["answer", "Answer", "of the loaded model"],
+];
+const TOLD_FROM = 0.05; // of the whole: parts that are shorter are not named in a sentence
+
 // A kind's badge, and the sentence of one event of it.
 const KINDS = {
   instance_starting: ["starting", (e) => `Container process started${e.pid ? `, pid ${e.pid}` : ""}`],
@@ -105,5 +116,10 @@ function status(event) {
 }
 
 function coldness(event) {
-  return event.cold ? `, ${duration(event.waiting_seconds)} of it until it was loaded` : "";
+  if (!event.cold) return "";
+  const told = COLD_PARTS
+    .map(([part, words]) => [words.toLowerCase(), event[`${part}_seconds`]])
+    .filter(([, seconds]) => seconds > TOLD_FROM * event.seconds)
+    .map(([words, seconds]) => `${words} ${duration(seconds)}`);
+  return told.length ? `: ${told.join(", ")}` : `, ${duration(event.waiting_seconds)} of it until it was loaded`;
 }

@@ -14,7 +14,7 @@ import pytest
 
 from simulator.replay.errors import Interrupted
 from simulator.replay.report.figures import draw_figures
-from simulator.replay.report.page import write_report_page
+from simulator.replay.report.page import format_shares, write_report_page
 from simulator.replay.report.summary import Setting, is_good, summarise
 from simulator.replay.run import write_report
 from simulator.replay.settings import Settings
@@ -113,6 +113,35 @@ def test_the_numbers_are_the_recordings(summary: dict[str, Any]) -> None:
     assert summary["troubles"][0]["example"] == "model-2.tar.gz: no config.pbtxt <here>"
 
 
+def test_what_cold_requests_waited_for_is_told(summary: dict[str, Any], text: str) -> None:
+    """Each part of the cold request that was answered, its share, and its place in time."""
+    parts = summary["cold_parts_s"]
+    assert list(parts) == ["room", "turn", "download", "extraction", "load", "answer"]
+    assert {found["count"] for found in parts.values()} == {1}
+    assert (parts["load"]["p50"], parts["load"]["p99"]) == (0.7, 0.7)
+    assert parts["load"]["share"] == pytest.approx(0.7)
+    assert sum(found["share"] for found in parts.values()) == pytest.approx(1)
+    assert summary["over_time"]["cold_parts_s"]["load"] == [0, 0.7, 0, 0]
+    assert format_shares(parts).startswith("load 70 %, ")
+    assert "<h2>What cold requests waited for</h2>" in text
+
+
+def test_an_endpoint_that_tells_no_parts_has_a_report_all_the_same() -> None:
+    """One of an earlier version: neither the table nor the plot, and nothing fails."""
+    events = [
+        {name: value for name, value in event.items() if name.removesuffix("_seconds") != "answer"}
+        for event in RECORDING.events
+    ]
+    recording = replace(RECORDING, events=events)
+    summary = summarise(SETTING, recording)
+    drawn = draw_figures(summary, recording)
+    assert summary["cold_parts_s"]["load"] == {
+        **dict.fromkeys(("p50", "p90", "p99", "max", "share")),
+        "count": 0,
+    }
+    assert "What cold requests waited for" not in write_report_page(summary, drawn)
+
+
 def test_time_series_are_of_the_whole_run(summary: dict[str, Any]) -> None:
     """What was planned but not sent is due as well; answers count when they came."""
     series = summary["over_time"]
@@ -185,11 +214,12 @@ def test_a_late_caller_is_said(summary: dict[str, Any]) -> None:
 
 
 def test_every_figure_is_there_and_takes_the_pages_colours(summary: dict[str, Any]) -> None:
-    """Eight well-formed SVGs whose colours follow light and dark, each with words for the blind."""
+    """Nine well-formed SVGs whose colours follow light and dark, each with words for the blind."""
     drawn = draw_figures(summary, RECORDING)
     assert [figure.title for figure in drawn] == [
         "Latency of each request",
         "How many are faster than …",
+        "What cold requests waited for",
         "Requests a second",
         "Hit ratio",
         "Models coming and going",
