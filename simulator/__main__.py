@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-import argparse
+import signal
 import sys
 
-from simulator.commands import replay, s3, up
+#: What shells say after Ctrl-C.
+INTERRUPTED = 130
 
 
 def main() -> int:
-    """Run one command; its exit code."""
-    parser = argparse.ArgumentParser(prog="python -m simulator", description=_DESCRIPTION)
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in (up, replay, s3):
-        command.add_parser(commands)
-    options = parser.parse_args()
-    return int(options.run(options))
+    """Run one command; its exit code, 130 after Ctrl-C, which may come at any moment."""
+    try:
+        from simulator.interrupts import leaving_at_once
 
+        with leaving_at_once():
+            # The commands import half a second of libraries.
+            from simulator.commands.command_line import read_command
 
-_DESCRIPTION = """A local SageMaker: plays the platform's side of the multi-model contract, so that
-an unmodified boto3 client, the AWS CLI or curl talks to a multi-model endpoint on this machine."""
+            run = read_command()
+        return run()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    finally:
+        # The interpreter's own end would print a second one.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 if __name__ == "__main__":

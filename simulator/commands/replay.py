@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from simulator.interrupts import INTERRUPTED, leaving_at_once
 from simulator.replay.errors import Interrupted, ReplayError
 from simulator.replay.settings import RunningEndpoint, Settings
 
@@ -49,8 +50,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(options: argparse.Namespace) -> int:
     """The replay that the options ask for; what keeps it from being done is said on stderr."""
-    # Its plots take half a second to import, which `up` and `s3` need not wait for.
-    from simulator.replay.run import INTERRUPTED, NOT_GOOD, make_archives, replay
+    with leaving_at_once():
+        # `up` and `s3` need not wait for its libraries.
+        from simulator.replay.run import NOT_GOOD, make_archives, replay
 
     settings = _settings(options)
     # Before the traffic, too, SIGTERM clears away what was made.
@@ -62,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
         return replay(settings, options.report)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except ReplayError as error:
+    except (ReplayError, OSError) as error:
         print(f"replay: {error}", file=sys.stderr)
         return INTERRUPTED if isinstance(error, Interrupted) else NOT_GOOD
 

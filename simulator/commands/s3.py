@@ -11,6 +11,7 @@ from pathlib import Path
 from types import FrameType
 
 from simulator.errors import PlatformFailed
+from simulator.interrupts import leaving_at_once
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _DESCRIPTION = """\
@@ -46,7 +47,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(options: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT: 0; 1 when it could not start."""
-    from simulator.archives.local_s3 import run_local_s3  # boto3: other commands start without it
+    with leaving_at_once():
+        # boto3 and moto: other commands start without them.
+        from simulator.archives.local_s3 import run_local_s3
 
     for signal_number in _SIGNALS:
         signal.signal(signal_number, _leave)

@@ -111,10 +111,15 @@ def _serve(endpoint: Endpoint, runners: Sequence[Runner], listening: socket.sock
         server_header=False,
         timeout_graceful_shutdown=5,
     )
-    # uvicorn raises a signal again once it has stopped for it: by then it has done its work.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: None)
     server = _Server(config, ending, endpoint)
+
+    def leave(*_: object) -> None:
+        server.should_exit = True
+
+    # Before uvicorn listens to signals itself, and after: it raises them again once it has stopped
+    # for them, and by then it has done its work.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, leave)
     server.run(sockets=[listening])
     if failures:
         raise _translate(failures[0])

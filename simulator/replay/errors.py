@@ -2,6 +2,7 @@
 
 ReplayError
 ├── UnusableModel      the model folder or its request: found, expected, remedy
+├── UnusableReport     no files can be written where the report is wanted
 ├── EndpointTrouble    the endpoint does not start, is not there, or is another one
 └── Interrupted        Ctrl-C or SIGTERM before there was anything to report
 """
@@ -17,6 +18,10 @@ class ReplayError(Exception):
 
 class UnusableModel(ReplayError):
     """The model folder, or the request for it, is not what a replay needs."""
+
+
+class UnusableReport(ReplayError):
+    """The folder for what the replay writes cannot be had."""
 
 
 class EndpointTrouble(ReplayError):

@@ -34,6 +34,13 @@ _TROUBLE = (aiohttp.ClientError, OSError, asyncio.TimeoutError)
 
 Event = Mapping[str, Any]
 
+#: What an answer without it is not: an endpoint's state.
+_STATE = frozenset({"sequence", "instances"})
+_EXPECTED = (
+    "expected an endpoint that `python -m simulator up` plays; "
+    "start one, or correct --endpoint-url."
+)
+
 
 class Observer:
     """Events and looks since begin(). One event loop."""
@@ -43,6 +50,7 @@ class Observer:
         self.events: list[Event] = []
         self.looks: list[Look] = []
         self.missed = 0
+        self.trouble = "no answer"
         self.hits = self.asked = 0
         self._last = 0
         self._started = 0.0
@@ -56,22 +64,38 @@ class Observer:
         return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_ANSWER_S))
 
     async def state(self) -> Mapping[str, Any] | None:
-        """The endpoint's state now; None without an answer."""
+        """The endpoint's state now; None without an answer, and then trouble says why."""
         try:
             async with self._http.get(f"{self._url}/simulator/state") as response:
-                answer = await response.json() if response.status == 200 else None
-        except (*_TROUBLE, ValueError):
+                answer = await response.json(content_type=None) if response.status == 200 else None
+        except _TROUBLE as error:
+            self.trouble = f"no answer ({str(error) or type(error).__name__})"
             return None
-        return answer if isinstance(answer, dict) else None
+        except ValueError:
+            answer = None
+        if isinstance(answer, dict) and answer.keys() >= _STATE:
+            return answer
+        self.trouble = f"an answer of {response.status} without an endpoint's state"
+        return None
+
+    async def state_within(self, seconds: float) -> Mapping[str, Any] | None:
+        """As state, given up after so long."""
+        try:
+            return await asyncio.wait_for(self.state(), max(_AGAIN_S, seconds))
+        except (asyncio.TimeoutError, TimeoutError):  # two classes before Python 3.11
+            self.trouble = "no answer"
+            return None
+
+    def not_there(self, seconds: float) -> EndpointTrouble:
+        """What is raised where it did not answer as an endpoint does for so long."""
+        found = f"found {self.trouble} within {seconds:g} s"
+        return EndpointTrouble(f"{self._url}/simulator/state: {found}, {_EXPECTED}")
 
     async def begin(self) -> None:
         """From now on everything is noted. Raises EndpointTrouble where nothing is to be seen."""
         first = await self.state()
         if first is None:
-            raise EndpointTrouble(
-                f"{self._url}: found no /simulator/state, expected an endpoint that "
-                "`python -m simulator up` plays; check --endpoint-url."
-            )
+            raise EndpointTrouble(f"{self._url}/simulator/state: found {self.trouble}, {_EXPECTED}")
         self._last, self._started = int(first["sequence"]), time.monotonic()
         self.looks.append(Look(0.0, first))
         self._tasks = [asyncio.create_task(self._follow()), asyncio.create_task(self._look())]
@@ -138,31 +162,45 @@ class Observer:
 
 
 async def wait_until_in_service(
-    observer: Observer, expected_name: str, gone: Callable[[], str | None], timeout_s: float
+    observer: Observer,
+    expected_name: str,
+    gone: Callable[[], str | None],
+    timeout_s: float,
+    answer_s: float | None = None,
+    waiting: Callable[[str], None] = lambda states: None,
 ) -> None:
     """Return as soon as every instance is in service. Raises EndpointTrouble.
 
-    gone says why waiting is in vain, or None.
+    gone says why waiting is in vain, or None. answer_s: for the first answer; None: timeout_s.
+    waiting hears of the instances' states while they are others.
     """
-    deadline = time.monotonic() + timeout_s
-    seen: deque[str] = deque(["no answer"], maxlen=1)
-    while time.monotonic() < deadline:
+    began = time.monotonic()
+    answer_s = timeout_s if answer_s is None else answer_s
+    told = ""
+    seen: deque[str] = deque(maxlen=1)
+    while (passed := time.monotonic() - began) < timeout_s:
         if reason := gone():
             raise EndpointTrouble(reason)
-        state = await observer.state()
+        left = timeout_s - passed if seen else answer_s - passed
+        state = await observer.state_within(left)
         if state is not None and _all_in_service(state, expected_name, seen):
             return
+        if not seen and time.monotonic() - began >= answer_s:
+            raise observer.not_there(answer_s)
+        if seen and seen[0] != told:
+            told = seen[0]
+            waiting(told)
         await asyncio.sleep(_AGAIN_S)
     raise EndpointTrouble(
-        f"found {seen[0]} after {timeout_s:g} s, expected every instance in service; "
-        "look into the endpoint's own output."
+        f"found {seen[0] if seen else observer.trouble} after {timeout_s:g} s, expected every "
+        "instance in service; look into the endpoint's own output."
     )
 
 
 def _all_in_service(state: Mapping[str, Any], expected_name: str, seen: deque[str]) -> bool:
-    if state["endpoint_name"] != expected_name:
+    if state.get("endpoint_name") != expected_name:
         raise EndpointTrouble(
-            f"found an endpoint named {state['endpoint_name']}, expected {expected_name}; "
+            f"found an endpoint named {state.get('endpoint_name')}, expected {expected_name}; "
             "correct --endpoint-name."
         )
     instances = state["instances"]

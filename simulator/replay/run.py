@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from measuring.quantities import format_seconds, format_share
-from simulator.replay.errors import EndpointTrouble, Interrupted
+from simulator.interrupts import INTERRUPTED, leaving_at_once
+from simulator.replay.errors import EndpointTrouble, Interrupted, UnusableReport
 from simulator.replay.local_endpoint import Scratch, find_free_port, make_up_command, start_endpoint
 from simulator.replay.machine import describe_machine, find_versions
 from simulator.replay.observing import Observer, wait_until_in_service
@@ -37,10 +38,12 @@ from simulator.replay.traffic.runtime import Runtime
 from simulator.replay.traffic.samples import Recording
 from simulator.replay.traffic.schedule import plan, zipf_shares
 
-GOOD, NOT_GOOD, INTERRUPTED = 0, 1, 130  # 130: what shells say after Ctrl-C
+GOOD, NOT_GOOD = 0, 1
 
 #: AWS's start-up window in practice; the containers' own window ends before.
 START_S = 500.0
+#: An endpoint that somebody else runs answers within this, or is not there.
+ANSWER_S = 5.0
 #: For the stream to tell the end of requests that are answered.
 _EVENTS_S = 5.0
 #: Between two looks whether the endpoint's process lives.
@@ -67,7 +70,7 @@ def replay(settings: Settings, report: Path, command: Command = make_up_command)
 def _replayed(settings: Settings, report: Path, command: Command) -> int:
     names = make_names(settings.models)
     variants = find_variants(settings.model, settings.request) if settings.model else ()
-    report.mkdir(parents=True, exist_ok=True)
+    _make_folder(report, "--report")
     logs = None if settings.endpoint else report / "logs"
     with _endpoint(settings, names, variants, logs, command) as (url, gone):
         recording = asyncio.run(_record(settings, names, make_asking(names, variants), url, gone))
@@ -85,18 +88,32 @@ def _replayed(settings: Settings, report: Path, command: Command) -> int:
     return GOOD if is_good(recording) else NOT_GOOD
 
 
+def _make_folder(folder: Path, option: str) -> None:
+    """Make it, and see that files can be made in it: before the traffic, not after."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise UnusableReport(
+            f"{option} {folder}: no files can be written there ({error.strerror or error}); "
+            "name a folder that you may write to."
+        ) from error
+
+
 def make_archives(settings: Settings, folder: Path) -> None:
     """The archives only, in a folder that is made, for an endpoint that somebody else runs."""
     variants = find_variants(settings.model, settings.request) if settings.model else ()
-    folder.mkdir(parents=True, exist_ok=True)
+    _make_folder(folder, "--archives-only")
     _write_archives(make_names(settings.models), variants, folder)
 
 
 def write_report(folder: Path, setting: Setting, recording: Recording) -> None:
     """report.json and report.html."""
-    # Only here: matplotlib takes a second to import.
-    from simulator.replay.report.figures import draw_figures
-    from simulator.replay.report.page import format_shares, write_report_page
+    # Only here: matplotlib takes a second to import. By now nothing runs that would be left.
+    with leaving_at_once():
+        from simulator.replay.report.figures import draw_figures
+        from simulator.replay.report.page import format_shares, write_report_page
 
     summary = summarise(setting, recording)
     (folder / "report.json").write_text(json.dumps(summary, indent=1) + "\n", "utf-8")
@@ -195,6 +212,8 @@ async def _record(
     runtime = Runtime(url, settings.endpoint_name)
     load = Load(runtime, asking, [name + SUFFIX for name in names], settings.outstanding)
     observer = Observer(url)
+    if not settings.endpoint:
+        _say(f"endpoint {settings.endpoint_name} starts; its page: {url}/")
     try:
         async with _stopping(gone) as stop:
             await _until_ready(observer, settings, gone, stop)
@@ -226,9 +245,19 @@ async def _until_ready(
 ) -> None:
     name = settings.endpoint_name
     began = time.monotonic()
-    await wait_until_in_service(observer, name, lambda: stop.reason or gone(), START_S)
+    # Ours takes its time, and is known to be there by its process.
+    answer_s = ANSWER_S if settings.endpoint else START_S
+
+    def waiting(states: str) -> None:
+        if settings.endpoint:
+            _say(f"waiting until every instance is in service: {states}")
+
+    await wait_until_in_service(
+        observer, name, lambda: stop.reason or gone(), START_S, answer_s, waiting
+    )
     took = format_seconds(time.monotonic() - began)
-    waited = "" if settings.endpoint else f" after {took}"  # ours alone has just been started
+    # Ours alone has just been started, and its page was told then.
+    waited = f"; its page: {settings.endpoint.url}/" if settings.endpoint else f" after {took}"
     _say(f"endpoint {name} is in service{waited}")
 
 

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -21,6 +22,7 @@ from simulator.replay.local_endpoint import Scratch, find_free_port, make_up_com
 from simulator.replay.settings import Settings
 from simulator.replay.traffic.copies import make_names
 from simulator.replay.traffic.runtime import Runtime
+from tests.unit.simulator.plain_http import plain_http
 
 ROOT = Path(__file__).parents[2]
 FAKE = "tests.unit.simulator.replay.fake_endpoint"
@@ -249,6 +251,68 @@ def test_what_prevents_a_replay_is_one_sentence(
     """Exit code 1 and the sentence on stderr, no traceback."""
     assert cli("--model", str(tmp_path), "--report", str(tmp_path / "report")) == 1
     assert "expected a Triton model repository" in capsys.readouterr().err
+
+
+def _asked_of(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> tuple[float, str]:
+    """The seconds until a replay of an endpoint there has failed, and what it said."""
+    began = time.monotonic()
+    words = ("--endpoint-url", url, "--endpoint-name", "x", "--report", str(tmp_path / "report"))
+    assert cli(*words) == 1
+    return time.monotonic() - began, capsys.readouterr().err
+
+
+def test_a_dead_address_is_said_within_seconds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody listens there: the url stands in the one sentence."""
+    url = f"http://127.0.0.1:{find_free_port()}"
+    took, said = _asked_of(url, tmp_path, capsys)
+    assert took < 15
+    assert said.count("\n") == 1
+    assert url in said
+    assert "correct --endpoint-url" in said
+
+
+def test_an_address_that_does_not_answer_is_said_within_seconds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Connections are taken, and nothing comes."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        took, said = _asked_of(f"http://127.0.0.1:{silent.getsockname()[1]}", tmp_path, capsys)
+    assert took < 15
+    assert "no answer within 5 s" in said
+
+
+def test_another_server_is_said_within_seconds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It answers, but not as an endpoint of the simulator."""
+    with plain_http(lambda method, path: b"hello") as port:
+        took, said = _asked_of(f"http://127.0.0.1:{port}", tmp_path, capsys)
+    assert took < 15
+    assert "an answer of 200 without an endpoint's state" in said
+
+
+@pytest.mark.parametrize("place", ["file", "file/below", "/proc/report"])
+@pytest.mark.parametrize("option", ["--report", "--archives-only"])
+def test_a_folder_that_cannot_be_had_is_said_at_once(
+    option: str, place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file, a place below one, a place that nobody may write to: a sentence and exit code 1."""
+    (tmp_path / "file").write_text("")
+    where = tmp_path / place
+    assert cli("--models", "2", option, str(where)) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"replay: {option} {where}: no files can be written there (")
+    assert said.count("\n") == 1
+
+
+def test_the_pages_address_is_told_at_the_start(begin: Any, tmp_path: Path) -> None:
+    """Before the endpoint is in service, so that its start can be looked at, too."""
+    _, said = finish(begin(1), tmp_path)
+    lines = said.splitlines()
+    told = next(line for line in lines if "its page: http://127.0.0.1:" in line)
+    assert lines.index(told) < next(n for n, line in enumerate(lines) if "in service" in line)
 
 
 def test_another_service_is_no_endpoint() -> None:

@@ -56,14 +56,27 @@ def read_standing(load: Load, observer: Observer, duration: float) -> Standing:
 def format_standing(now: Standing) -> str:
     """The standing in words."""
     words = [
-        f"{now.elapsed:.0f}/{now.duration:g} s",
-        f"{now.sent} sent ({now.sent / max(now.elapsed, 1e-9):.0f}/s, {now.in_flight} waiting)",
+        *(_sending(now) if now.elapsed < now.duration else _waiting(now)),
         f"hits {'-' if now.hit_ratio is None else format_share(now.hit_ratio)}",
         f"p50 {'-' if now.p50 is None else format_seconds(now.p50)}",
         f"{now.failures} failed" + (f", {now.not_sent} not sent" if now.not_sent else ""),
         f"{now.loaded} loaded" + ("" if now.memory is None else f", {format_size(now.memory)}"),
     ]
     return " · ".join(words)
+
+
+def _sending(now: Standing) -> list[str]:
+    rate = now.sent / max(now.elapsed, 1e-9)
+    return [
+        f"{now.elapsed:.0f}/{now.duration:g} s",
+        f"{now.sent} sent ({rate:.0f}/s, {now.in_flight} waiting)",
+    ]
+
+
+def _waiting(now: Standing) -> list[str]:
+    """The time for sending is over: only answers are awaited."""
+    answers = "answer" if now.in_flight == 1 else "answers"
+    return [f"{now.sent} sent", f"waiting for {now.in_flight} {answers}"]
 
 
 async def show(load: Load, observer: Observer, duration: float, out: TextIO = sys.stderr) -> None:

@@ -8,13 +8,14 @@ import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from simulator.replay.errors import EndpointTrouble
 from simulator.replay.observing import Observer, wait_until_in_service
-from simulator.replay.report.live_line import format_standing, read_standing
+from simulator.replay.report.live_line import Standing, format_standing, read_standing
 from simulator.replay.traffic.asking import NamedAsking
 from simulator.replay.traffic.copies import make_names
 from simulator.replay.traffic.load import Load
@@ -256,6 +257,16 @@ async def test_without_a_state_nothing_begins() -> None:
                 await observer.begin()
         finally:
             await observer.close()
+
+
+def test_when_all_is_sent_the_line_says_what_is_awaited() -> None:
+    """Seconds of the duration while requests are sent; then how many answers are missing."""
+    sending = Standing(12.0, 30.0, 120, 3, 0.5, 0.01, 0, 0, 4, None)
+    assert format_standing(sending).startswith("12/30 s · 120 sent (10/s, 3 waiting) · hits 50 %")
+    late = replace(sending, elapsed=60.0, sent=300)
+    assert format_standing(late).startswith("300 sent · waiting for 3 answers · hits 50 %")
+    last = replace(late, in_flight=1)
+    assert "waiting for 1 answer ·" in format_standing(last)
 
 
 def _ended(number: int) -> dict[str, Any]:

@@ -1,0 +1,22 @@
+"""The command line: which command is asked for, with which options."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+from simulator.commands import replay, s3, up
+
+
+def read_command() -> Callable[[], int]:
+    """What runs the command of this process's arguments and returns its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m simulator", description=_DESCRIPTION)
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    for command in (up, replay, s3):
+        command.add_parser(commands)
+    options = parser.parse_args()
+    return lambda: int(options.run(options))
+
+
+_DESCRIPTION = """A local SageMaker: plays the platform's side of the multi-model contract, so that
+an unmodified boto3 client, the AWS CLI or curl talks to a multi-model endpoint on this machine."""
