@@ -16,6 +16,7 @@ from ensemble_tools.archive.tensor_names import ragged_tensors
 from ensemble_tools.errors import quoted
 from ensemble_tools.workflows.errors import NotCompiled
 from ensemble_tools.workflows.frames import ColumnType, Frame, Kind
+from ensemble_tools.workflows.no_rows import find_refusal
 from ensemble_tools.workflows.operators import OPERATORS
 from ensemble_tools.workflows.parameters import Unknown
 from ensemble_tools.workflows.program import Input, Kept, Program, Step, Table
@@ -115,6 +116,7 @@ class _Compiler:
             tuple(self._tables),
             dict(self._operators),
             kept,
+            "NVTabular runs a part of it" if kept else find_refusal(self._graph, root, outputs),
         )
 
     def _drop_spent(
@@ -325,6 +327,7 @@ class _Compiler:
                 tuple(column.register for column in written),
                 call.node.operator.label,
                 columns,
+                is_last=call.node is self._graph.output_node,
             )
         )
         return written

@@ -59,7 +59,8 @@ class Table:
 class Step:
     """One operation with its parameters, and the registers that it reads and writes.
 
-    operator, columns: the NVTabular operator that it is of, and what that is applied to.
+    operator, columns: the NVTabular operator that it is of, and what that is applied to. is_last:
+    that operator's columns are the answer.
     """
 
     operation: Parameters
@@ -67,6 +68,7 @@ class Step:
     writes: tuple[int, ...]
     operator: str = ""
     columns: tuple[str, ...] = ()
+    is_last: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,8 @@ class Program:
 
     registers: how many columns there are in all; the first are the inputs. operators: how many of
     each were compiled. kept: what is not compiled; with it NVTabular is needed, and answers what
-    the program cannot.
+    the program cannot. refuses_no_rows: why a request without rows is refused, empty where it is
+    answered.
     """
 
     inputs: tuple[InputColumn, ...]
@@ -94,6 +97,7 @@ class Program:
     tables: tuple[Table, ...] = ()
     operators: dict[str, int] = field(default_factory=dict)
     kept: tuple[Kept, ...] = ()
+    refuses_no_rows: str = ""
 
 
 def program_text(program: Program, tables: list[dict[str, Plain]]) -> str:
@@ -107,12 +111,14 @@ def program_text(program: Program, tables: list[dict[str, Plain]]) -> str:
                     "reads": step.reads,
                     "writes": step.writes,
                     "given": step.operation.to_json(),
+                    "is_last": step.is_last,
                     "of": f"{step.operator}: {', '.join(step.columns)}",
                 }
                 for step in program.steps
             ],
             "outputs": [column.to_json() for column in program.outputs],
             "registers": program.registers,
+            "refuses_no_rows": program.refuses_no_rows,
             "tables": tables,
         },
         indent=1,

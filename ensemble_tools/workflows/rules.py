@@ -43,7 +43,8 @@ class Rule:
     and why_not says why. kept: what it puts out where NVTabular runs it for a program; None where
     that is not done, since it changes rows, puts out what its schema does not say, or reads a
     category file (all that do share NVTabular's cache of them). label: what users call it, where
-    that is not the name of the class.
+    that is not the name of the class. runs_without_rows: whether NVTabular's code does on a frame
+    of none, whatever the types of its columns.
     """
 
     classes: tuple[str, ...]
@@ -51,6 +52,7 @@ class Rule:
     kept: KeptColumns | None = None
     why_not: str = "this operator is not known"
     label: str = ""
+    runs_without_rows: bool = True
 
 
 def nvtabular(module: str, *names: str) -> tuple[str, ...]:

@@ -91,11 +91,10 @@ def test_differences_are_seen(found: dict[str, object]) -> None:
 
 
 def test_refusals_are_bound_to_their_requests() -> None:
-    """A request with rows is not refused for having none."""
+    """What is refused by design is of the kind that its reason names."""
     rows, none = {"x": np.zeros(2), "y": np.zeros(2)}, {"x": np.zeros(0), "y": np.zeros(0)}
     uneven = {"x": np.zeros(2), "y__values": np.zeros(9), "y__offsets": np.array([0, 9])}
     answer = {"z": np.zeros(1)}
     assert not any(holds(rows, answer) for holds in REFUSALS.values())
-    assert REFUSALS["the request has no rows"](none, answer)
     assert REFUSALS["columns are of one length"](uneven, answer)
-    assert REFUSALS["leaves none to answer"](rows, none)
+    assert REFUSALS["Dropna leaves none"](rows, none)

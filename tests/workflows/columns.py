@@ -322,6 +322,7 @@ def _extreme_floats(dtype: str) -> list[float]:
 
 MALFORMED = (
     "offsets start at 1",
+    "offsets start below 0",
     "offsets end early",
     "offsets end late",
     "offsets decrease",
@@ -346,6 +347,8 @@ def malformed(tensors: Tensors, kind: str, random: Random) -> Tensors | None:
         array = made[name].copy()
         if kind == "offsets start at 1":
             array[0] = 1
+        elif kind == "offsets start below 0":
+            array[0] = random.choice([-1, -3, np.iinfo(array.dtype).min])
         elif kind == "offsets end early":
             array[-1] -= 1
         elif kind == "offsets end late":

@@ -375,6 +375,8 @@ def _requests(
                 made, words = wrong, f"{words}, {kind}"
         requests.append(made)
         described.append(words)
+    requests.append(request(columns, inputs, 0, random.choice(flavors), random))
+    described.append("no rows")
     return requests, described
 
 

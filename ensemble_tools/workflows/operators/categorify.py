@@ -119,4 +119,7 @@ def _encode(
     return call.emit(operation, columns, columns[0].cast(dtype), encoding.name)
 
 
-RULES = (Rule(nvtabular("categorify", "Categorify"), categorify),)
+RULES = (
+    # It looks at the first value of each column (`_encode`: `df[cl].dropna().iloc[0]`).
+    Rule(nvtabular("categorify", "Categorify"), categorify, runs_without_rows=False),
+)

@@ -19,6 +19,20 @@ class RequestError(Exception):
     """The request cannot be answered; the message names the column."""
 
 
+class RefusedByDesign(RequestError):
+    """NVTabular answers it, with numbers that nobody can have meant; the message says which."""
+
+    #: How the message begins, for those who get no more than the message.
+    BEGINNING = "refused by design: "
+
+    def __init__(self, message: str) -> None:
+        super().__init__(f"{self.BEGINNING}{message}")
+
+
+class NoRowsLeft(RefusedByDesign):
+    """An operator leaves no rows: those after it would get the request's own, as they came."""
+
+
 class Column:
     """One value a row; or, with offsets, one list a row.
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .columns import INTEGERS, Column, RequestError, distinct, widen
+from .columns import INTEGERS, Column, NoRowsLeft, distinct, widen
 
 #: Up to so many rows a group, sums are made for all groups at once, row by row.
 _LONG_GROUP = 64
@@ -65,7 +65,10 @@ def group_rows(keys: list[Column], order: Any) -> Groups:
         code = np.unique(code * len(unique) + rank.reshape(-1), return_inverse=True)[1].reshape(-1)
     order, code = order[kept], code[kept]
     if not len(order):
-        raise RequestError("every row has a missing key; Groupby needs one row at least")
+        raise NoRowsLeft(
+            "every row has a missing key, so that Groupby leaves none; NVTabular gives the "
+            "operators after it the request's own rows"
+        )
     stable = np.argsort(code, kind="stable")
     code = code[stable]
     starts = np.flatnonzero(np.append(True, code[1:] != code[:-1]))

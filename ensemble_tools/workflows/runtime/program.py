@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .columns import Column, RequestError
+from .columns import Column, NoRowsLeft, RefusedByDesign, RequestError
 from .kept import KeptNode, Original
 from .lookups import Lookup, read_lookup
 from .operations import find_operation
@@ -17,6 +17,9 @@ from .tensors import InputColumn, OutputColumn
 
 #: The files beside the tables.
 PROGRAM_FILE = "program.json"
+
+#: Of a program that does not say what becomes of a request without rows.
+_NOT_SAID = "the workflow was compiled for requests that have some"
 
 #: What a step does: with the columns that it reads, or, one that NVTabular runs, with the request
 #: and its number of rows -> the columns that it makes.
@@ -35,11 +38,14 @@ class LoadedProgram:
         self._inputs = [InputColumn.from_json(column) for column in written["inputs"]]
         self._outputs = [OutputColumn.from_json(column) for column in written["outputs"]]
         self._registers = written["registers"]
+        #: Why a request without rows is refused; empty where it is answered.
+        self._refuses_no_rows = written.get("refuses_no_rows", _NOT_SAID)
         tables = [read_lookup(directory, table) for table in written["tables"]]
         self._steps = [
             (*_prepare_step(step, tables, original), step["reads"], step["writes"])
             for step in written["steps"]
         ]
+        self._is_last = [step.get("is_last", False) for step in written["steps"]]
 
     @property
     def columns(self) -> dict[str, tuple[str, ...]]:
@@ -61,29 +67,41 @@ class LoadedProgram:
             for number, source in enumerate(self._inputs):
                 columns[number] = source.read(tensors)
             self._check_rows(columns)
-            rows = columns[0].rows
-            for work, is_kept, reads, writes in self._steps:
-                if is_kept:
-                    written = work(tensors, rows)
-                else:
-                    written = work(*[columns[number] for number in reads])
-                for number, column in zip(writes, written, strict=True):
-                    columns[number] = column
+            if not columns[0].rows or not self._do_steps(columns, tensors):
+                return {output.name: output.write_no_rows() for output in self._outputs}
             answer: dict[str, Any] = {}
             for output in self._outputs:
                 answer.update(output.write(columns[output.reads]))
         return answer
 
+    def _do_steps(self, columns: list[Any], tensors: dict[str, Any]) -> bool:
+        """Fill the registers; whether there are rows left to answer."""
+        rows = columns[0].rows
+        for place, (work, is_kept, reads, writes) in enumerate(self._steps):
+            try:
+                if is_kept:
+                    written = work(tensors, rows)
+                else:
+                    written = work(*[columns[number] for number in reads])
+            except NoRowsLeft:
+                if self._is_last[place]:
+                    return False
+                raise
+            for number, column in zip(writes, written, strict=True):
+                columns[number] = column
+        return True
+
     def _check_rows(self, columns: list[Any]) -> None:
         rows = columns[0].rows
         for number, column in enumerate(self._inputs):
             if columns[number].rows != rows:
-                raise RequestError(
+                raise RefusedByDesign(
                     f"column {column.name!r} has {columns[number].rows} rows, and column "
-                    f"{self._inputs[0].name!r} has {rows}; a request's columns are of one length"
+                    f"{self._inputs[0].name!r} has {rows}; a request's columns are of one length "
+                    "(NVTabular fills the shorter ones up with NaN)"
                 )
-        if not rows:
-            raise RequestError("the request has no rows; NVTabular's operators need one at least")
+        if not rows and self._refuses_no_rows:
+            raise RequestError(f"the request has no rows: {self._refuses_no_rows}")
 
 
 def _prepare_step(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .columns import Column, RequestError
+from .columns import Column, RequestError, offsets_of
 from .records import Record
 
 
@@ -44,27 +44,22 @@ class InputColumn(Record):
         return texts
 
     def _lists(self, values: Any, offsets: Any) -> Column:
-        offsets = offsets.astype(np.int64)
-        lengths = np.diff(offsets)
         if not len(offsets) or offsets[-1] != len(values):
             raise RequestError(
                 f"column {self.name!r}: the last offset is "
                 f"{offsets[-1] if len(offsets) else 'missing'}, and there are {len(values)} "
                 "values; they must be the same"
             )
-        if offsets[0] < 0:
-            raise RequestError(
-                f"column {self.name!r}: the first offset is {offsets[0]}, which is negative"
-            )
+        lengths = np.diff(offsets)  # in their own type, in which the difference may overflow
         if (lengths < 0).any():
             place = int(np.argmax(lengths < 0))
             raise RequestError(
                 f"column {self.name!r}: the offset {offsets[place + 1]} comes after "
                 f"{offsets[place]}; offsets may not become smaller"
             )
-        # The lists begin with the first value, whatever the first offset is
-        # (build_pandas_list_column).
-        offsets = offsets - offsets[0]
+        # The lists begin with the first value, whatever the first offset is, and end with the last
+        # one (build_pandas_list_column).
+        offsets = np.minimum(offsets_of(np.minimum(lengths, len(values))), len(values))
         return Column(values[: offsets[-1]], offsets)
 
 
@@ -96,6 +91,15 @@ class OutputColumn(Record):
             offsets = column.offsets.astype(np.int32)
             return {f"{self.name}__values": values, f"{self.name}__offsets": offsets}
         return {self.name: self._rows(values, np.diff(column.offsets))}
+
+    def write_no_rows(self) -> Any:
+        """The tensor of an answer without rows; raises RequestError, as NVTabular fails on lists.
+
+        Lists of one length have one dimension then, too.
+        """
+        if self.ragged:
+            raise RequestError(f"column {self.name!r}: it has lists, and no rows are left")
+        return np.zeros(0, self.dtype or object)
 
     def _rows(self, values: Any, lengths: Any) -> Any:
         """Lists of one length as an array, shape (rows, *shape)."""

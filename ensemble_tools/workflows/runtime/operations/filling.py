@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..casting import put
-from ..columns import Column, RequestError, missing_rows, take_rows
+from ..columns import Column, NoRowsLeft, missing_rows, take_rows
 from ..lookups import Lookup
 from ..records import Number, number_of
 from .operation import Operation, Transform
@@ -57,7 +57,10 @@ class DropMissing(Operation):
             for column in columns[:watched]:
                 kept &= ~missing_rows(column)
             if not kept.any():
-                raise RequestError("every row has a missing value; Dropna leaves none to answer")
+                raise NoRowsLeft(
+                    "every row has a missing value, so that Dropna leaves none; NVTabular gives "
+                    "the operators after it the request's own rows"
+                )
             return [take_rows(column, kept) for column in columns]
 
         return drop_missing

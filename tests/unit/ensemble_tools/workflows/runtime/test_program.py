@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ensemble_tools.workflows.program import Program, program_text
-from ensemble_tools.workflows.runtime.columns import RequestError
+from ensemble_tools.workflows.program import Program, Step, program_text
+from ensemble_tools.workflows.runtime.columns import RefusedByDesign, RequestError
+from ensemble_tools.workflows.runtime.operations.filling import DropMissing
 from ensemble_tools.workflows.runtime.program import LoadedProgram
 from ensemble_tools.workflows.runtime.tensors import InputColumn, OutputColumn
 
@@ -38,8 +40,11 @@ def program(tmp_path: Path) -> LoadedProgram:
     return written(tmp_path, outputs)
 
 
-def written(directory: Path, outputs: tuple[OutputColumn, ...]) -> LoadedProgram:
-    text = program_text(Program(INPUTS, (), outputs, 3), [])
+def written(
+    directory: Path, outputs: tuple[OutputColumn, ...], refuses_no_rows: str = ""
+) -> LoadedProgram:
+    program = Program(INPUTS, (), outputs, 3, refuses_no_rows=refuses_no_rows)
+    text = program_text(program, [])
     (directory / "program.json").write_text(text)
     return LoadedProgram(directory)
 
@@ -80,6 +85,32 @@ def test_a_matrix_is_read_for_its_first_column(program: LoadedProgram) -> None:
     assert answer["age"].tolist() == [1.0, 2.0]
 
 
+@pytest.mark.parametrize(
+    ("offsets", "lists"),
+    [
+        ([-1, 1, 4], [[1, 2], [3, 4]]),
+        ([-2, 0, 4], [[1, 2], [3, 4]]),
+        ([-9, -8, 4], [[1], [2, 3, 4]]),
+        ([-9, 3, 4], [[1, 2, 3, 4], []]),
+    ],
+)
+def test_offsets_may_begin_below_zero(
+    program: LoadedProgram, offsets: list[int], lists: list[list[int]]
+) -> None:
+    """Only lengths count, and the lists end with the last value (merlin-core's slices)."""
+    answer = program.run(request(genres__offsets=np.array(offsets, np.int32)))
+    ends = answer["genres__offsets"].tolist()
+    values = answer["genres__values"].tolist()
+    assert [values[start:end] for start, end in itertools.pairwise(ends)] == lists
+
+
+def test_offsets_whose_difference_overflows(program: LoadedProgram) -> None:
+    """NVTabular's difference is one of int32, and then it is negative."""
+    least = np.array([-(2**31), 2, 4], np.int32)
+    with pytest.raises(RequestError, match="offsets may not become smaller"):
+        program.run(request(genres__offsets=least))
+
+
 def test_offsets_may_begin_later(program: LoadedProgram) -> None:
     """The lists begin with the first value all the same: only lengths count (merlin-core)."""
     answer = program.run(request(genres__offsets=np.array([1, 2, 4])))
@@ -92,7 +123,10 @@ def test_offsets_may_begin_later(program: LoadedProgram) -> None:
     [
         ({"age": None}, "column 'age': the request has no tensor 'age'"),
         ({"genres__offsets": None}, "column 'genres': the request has no tensor 'genres__offsets'"),
-        ({"age": np.zeros(3)}, "column 'drink' has 2 rows, and column 'age' has 3"),
+        (
+            {"age": np.zeros(3)},
+            "refused by design: column 'drink' has 2 rows, and column 'age' has 3",
+        ),
         ({"genres__offsets": np.array([0, 4])}, "column 'genres' has 1 rows"),
         ({"genres__offsets": np.array([0, 1, 3])}, "column 'genres': the last offset is 3"),
         ({"genres__offsets": np.array([0, 1, 5])}, "column 'genres': the last offset is 5"),
@@ -109,15 +143,58 @@ def test_malformed_requests_name_the_column(
     assert message in str(refused.value)
 
 
-def test_no_rows(program: LoadedProgram) -> None:
-    nothing = request(
-        age=np.zeros(0),
-        drink=np.zeros(0, object),
-        genres__values=np.zeros(0, np.int64),
-        genres__offsets=np.zeros(1, np.int64),
+NO_ROWS = request(
+    age=np.zeros(0),
+    drink=np.zeros(0, object),
+    genres__values=np.zeros(0, np.int64),
+    genres__offsets=np.zeros(1, np.int64),
+)
+
+
+def test_no_rows(tmp_path: Path) -> None:
+    """The answer has none either, and the types of any other; lists of one length lose theirs."""
+    outputs = (
+        output("age", 0, "float32"),
+        output("drink", 1, ""),
+        output("genres", 2, "int32", shape=(3,)),
     )
+    answer = written(tmp_path, outputs).run(NO_ROWS)
+    assert {name: (array.dtype, array.shape) for name, array in answer.items()} == {
+        "age": (np.float32, (0,)),
+        "drink": (object, (0,)),
+        "genres": (np.int32, (0,)),
+    }
+
+
+def test_no_rows_where_nvtabular_fails(tmp_path: Path) -> None:
+    """The reason is the compiler's; lists of any length are always refused."""
+    refusing = written(tmp_path, (output("age", 0, "float32"),), "Categorify needs one")
+    with pytest.raises(RequestError, match="the request has no rows: Categorify needs one"):
+        refusing.run(NO_ROWS)
+    lists = written(tmp_path, (output("genres", 2, "int32", ragged=True),))
+    with pytest.raises(RequestError, match="column 'genres': it has lists, and no rows are left"):
+        lists.run(NO_ROWS)
+
+
+def test_no_rows_and_a_program_that_was_published_before(tmp_path: Path) -> None:
+    """It does not say what becomes of them, and refuses them as it did."""
+    (tmp_path / "program.json").write_text(PUBLISHED)
     with pytest.raises(RequestError, match="has no rows"):
-        program.run(nothing)
+        LoadedProgram(tmp_path).run({"age": np.zeros(0)})
+
+
+@pytest.mark.parametrize(("is_last", "answer"), [(True, []), (False, None)])
+def test_no_rows_left(tmp_path: Path, is_last: bool, answer: list[float] | None) -> None:
+    """An operator that leaves none ends the answer, if it is the last; else it is refused."""
+    step = Step(DropMissing(1), (0,), (3,), "Dropna", ("age",), is_last)
+    program = Program(INPUTS[:1], (step,), (output("age", 3, "float32"),), 4)
+    (tmp_path / "program.json").write_text(program_text(program, []))
+    loaded, missing = LoadedProgram(tmp_path), {"age": np.full(2, np.nan)}
+    if answer is not None:
+        assert loaded.run(missing)["age"].tolist() == answer
+        return
+    with pytest.raises(RefusedByDesign, match=r"^refused by design: every row .* Dropna leaves"):
+        loaded.run(missing)
 
 
 def test_lists_of_one_length(tmp_path: Path) -> None:
