@@ -1,28 +1,39 @@
 """Executor models into Triton ensembles: a library that knows no HTTP and no process.
 
-The public names, in the order in which a load uses them.
+The public names, in the order in which a load uses them. A module is imported when one of its names
+is first asked for: the program (__main__.py) has to heed Ctrl-C before that.
 """
 
-from ensemble_tools.archive.graph_reader import read_executor_graph
-from ensemble_tools.archive.repository import ModelRepository, model_directories, read_repository
-from ensemble_tools.errors import (
-    ArchiveError,
-    EnsembleToolsError,
-    IllegalName,
-    ResourceLacking,
-    SourceUnreadable,
-)
-from ensemble_tools.serving.compilation import Compile, compile_plan
-from ensemble_tools.serving.config_limits import Limits
-from ensemble_tools.serving.demand import Demand, ModelDemand, measure_demand
-from ensemble_tools.serving.joining import Predictor, join_plan
-from ensemble_tools.serving.namespace import Namespace, parse_published
-from ensemble_tools.serving.plan import Form, Rewrite, ServingPlan, plan
-from ensemble_tools.serving.publish import TableWriter, WorkflowCheck, publish, retract
-from ensemble_tools.serving.requests_at_once import count_requests_at_once
-from ensemble_tools.serving.setting_names import SettingNames
-from ensemble_tools.serving.warm import warm_plan
-from ensemble_tools.workflows.tables import TableUnusable, write_tables
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ensemble_tools.archive.graph_reader import read_executor_graph
+    from ensemble_tools.archive.repository import (
+        ModelRepository,
+        model_directories,
+        read_repository,
+    )
+    from ensemble_tools.errors import (
+        ArchiveError,
+        EnsembleToolsError,
+        IllegalName,
+        ResourceLacking,
+        SourceUnreadable,
+    )
+    from ensemble_tools.serving.compilation import Compile, compile_plan
+    from ensemble_tools.serving.config_limits import Limits
+    from ensemble_tools.serving.demand import Demand, ModelDemand, measure_demand
+    from ensemble_tools.serving.joining import Predictor, join_plan
+    from ensemble_tools.serving.namespace import Namespace, parse_published
+    from ensemble_tools.serving.plan import Form, Rewrite, ServingPlan, plan
+    from ensemble_tools.serving.publish import TableWriter, WorkflowCheck, publish, retract
+    from ensemble_tools.serving.requests_at_once import count_requests_at_once
+    from ensemble_tools.serving.setting_names import SettingNames
+    from ensemble_tools.serving.warm import warm_plan
+    from ensemble_tools.workflows.tables import TableUnusable, write_tables
 
 __all__ = [
     "ArchiveError",
@@ -58,3 +69,32 @@ __all__ = [
     "warm_plan",
     "write_tables",
 ]
+
+_MODULES = {
+    name: module
+    for module, names in {
+        "archive.graph_reader": "read_executor_graph",
+        "archive.repository": "ModelRepository model_directories read_repository",
+        "errors": "ArchiveError EnsembleToolsError IllegalName ResourceLacking SourceUnreadable",
+        "serving.compilation": "Compile compile_plan",
+        "serving.config_limits": "Limits",
+        "serving.demand": "Demand ModelDemand measure_demand",
+        "serving.joining": "Predictor join_plan",
+        "serving.namespace": "Namespace parse_published",
+        "serving.plan": "Form Rewrite ServingPlan plan",
+        "serving.publish": "TableWriter WorkflowCheck publish retract",
+        "serving.requests_at_once": "count_requests_at_once",
+        "serving.setting_names": "SettingNames",
+        "serving.warm": "warm_plan",
+        "workflows.tables": "TableUnusable write_tables",
+    }.items()
+    for name in names.split()
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(f"{__name__}.{_MODULES[name]}")
+    found = globals()[name] = getattr(module, name)
+    return found

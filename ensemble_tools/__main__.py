@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from ensemble_tools.signals import ignore, leave_at_once, leave_in_order
+
+if __name__ == "__main__":
+    leave_at_once()
+
+# What follows takes a while to import.
+
 import argparse
 import os
-import signal
 import sys
 from collections.abc import Sequence
 
@@ -16,7 +22,6 @@ from ensemble_tools.commands.exit_codes import (
     PIPE_CLOSED,
     REFUSED,
     SERVED,
-    TERMINATED,
 )
 from ensemble_tools.errors import EnsembleToolsError
 
@@ -71,10 +76,16 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _terminated(number: int, frame: object) -> None:
-    sys.exit(TERMINATED)
+def _run_to_the_end() -> int:
+    """main as a program; half of an output is removed when it is interrupted."""
+    leave_in_order()
+    try:
+        return main()
+    except KeyboardInterrupt:  # it came where main does not look for it
+        return INTERRUPTED
+    finally:
+        ignore()
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, _terminated)  # so that half of an output is removed
-    sys.exit(main())
+    sys.exit(_run_to_the_end())

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from ensemble_tools.signals import leave_at_once
+
+if __name__ == "__main__":
+    leave_at_once()
+
+# What follows takes a while to import.
+
 import argparse
 import asyncio
 import os
@@ -21,6 +28,7 @@ from verification.reports.report import Report
 from verification.reports.text_report import write_text_lines
 from verification.requests.request_file import read_requests
 from verification.run import Task, verify
+from verification.signals import Interrupted, Signals
 
 EQUAL, DIFFERENT, MISUSED, INTERRUPTED, PIPE_CLOSED, TERMINATED = 0, 1, 2, 130, 141, 143
 #: Of the container's settings, those that say how models are run; ports and the like are our own.
@@ -47,7 +55,7 @@ Unlike `explain` this RUNS the archive's models: do it only with archives that y
 Requests are generated from the inputs that the executor declares: ordinary ones, with categories
 that the archive's workflows know, in each of the batch sizes; and edge ones (smallest and largest
 numbers, NaN, unseen categories, empty lists, ...), which may be refused, as long as the serving
-form takes what the executor takes. --requests asks your own instead.
+form takes what the executor takes. --requests asks your own instead, and nothing else.
 """
 _EPILOG = """\
 results:
@@ -58,6 +66,8 @@ results:
   both refuse            neither answers; both messages are shown
   the executor refuses, the serving form answers
                          a note, no failure: there is no number of the executor to differ from
+  refused by design      a note, no failure: a compiled workflow refuses what NVTabular answers with
+                         numbers that nobody can have meant (docs/workflows.md has the list)
   different; the serving form refuses, the executor answers; no verdict; not asked
                          failures
 
@@ -66,7 +76,7 @@ exit codes:
        has no workflow that is compiled, so that there is nothing to compare
   1    different, or refused, or it could not be carried out; the reason is printed
   2    misuse
-  130  after Ctrl-C; no process and no file is left
+  130  after Ctrl-C, within a second; no process and no file is left
 
 environment: the container's settings that say how models are run are heeded
   ({heeded})
@@ -77,29 +87,24 @@ def main(
     arguments: Sequence[str] | None = None, environment: Mapping[str, str] | None = None
 ) -> int:
     """Run the program; its exit code."""
-    parser = _parser()
-    options = parser.parse_args(arguments)
+    signals = Signals()
     try:
-        code = _run(options, os.environ if environment is None else environment)
-        sys.stdout.flush()
+        with signals.handled():
+            options = _parser().parse_args(arguments)
+            code = _run(options, os.environ if environment is None else environment, signals)
+            sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_CLOSED
     except (VerificationError, ContainerError, EnsembleToolsError, OSError) as error:
         print(f"error: {_sentence(error)}", file=sys.stderr)
         return DIFFERENT
-    except _Stopped as stopped:
+    except Interrupted as stopped:
         return INTERRUPTED if stopped.number == signal.SIGINT else TERMINATED
     return code
 
 
-class _Stopped(Exception):
-    def __init__(self, number: int) -> None:
-        self.number = number
-        super().__init__(number)
-
-
-def _run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
+def _run(options: argparse.Namespace, environment: Mapping[str, str], signals: Signals) -> int:
     requests = read_requests(options.requests) if options.requests else None
     settings = _settings(options, environment)
     forms = read_forms(options.path, Rewrite(options.rewrite), Compile(options.compile))
@@ -114,7 +119,7 @@ def _run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     task = Task(
         forms, requests, options.seed, options.batches, options.tolerance, not options.skip_timing
     )
-    report = asyncio.run(_until_signalled(task, settings, environment))
+    report = asyncio.run(signals.run(verify(task, settings, environment, Progress(), signals)))
     if options.format == "json":
         print(to_json(report))
     else:
@@ -126,32 +131,6 @@ def _run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
 def choose_exit_code(report: Report) -> int:
     """What the process says."""
     return EQUAL if report.is_equal else DIFFERENT
-
-
-async def _until_signalled(
-    task: Task, settings: Settings, environment: Mapping[str, str]
-) -> Report:
-    """verify, given up in order on the first SIGINT or SIGTERM; raises _Stopped then."""
-    loop = asyncio.get_running_loop()
-    work = asyncio.ensure_future(verify(task, settings, environment, Progress()))
-    received: list[int] = []
-
-    def stop(number: int) -> None:
-        received.append(number)
-        if len(received) == 1:  # a second one must not interrupt the clearing away
-            work.cancel()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop, number)
-    try:
-        return await work
-    except asyncio.CancelledError:
-        if received:
-            raise _Stopped(received[0]) from None
-        raise
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
 
 
 def _settings(options: argparse.Namespace, environment: Mapping[str, str]) -> Settings:

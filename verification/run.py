@@ -40,6 +40,7 @@ from verification.requests.generation import Generator
 from verification.serving.asking import Late, ask, load
 from verification.serving.memory import measure
 from verification.serving.server import ANSWER_TIMEOUT_S, Server, run_tritonserver
+from verification.signals import Signals
 
 #: Requests of each form that count, in short turns (executor, served, compiled, executor, ...), so
 #: that whatever else the machine does meets all.
@@ -65,25 +66,31 @@ class Task:
 
 
 async def verify(
-    task: Task, settings: Settings, environment: Mapping[str, str], progress: Progress
+    task: Task,
+    settings: Settings,
+    environment: Mapping[str, str],
+    progress: Progress,
+    signals: Signals | None = None,
 ) -> Report:
     """Carry it out; nothing is left behind, however it ends.
 
     settings: which tritonserver, which Python, which limits. environment: what tritonserver
-    inherits. Raises VerificationError, ContainerError.
+    inherits. signals: what interrupts it where it blocks. Raises VerificationError, ContainerError.
     """
+    signals = signals or Signals()
     forms = task.forms
     all_forms = (forms.right, *forms.others)
     async with progress.shown():
         progress.tell("looking for tritonserver")
         with _directory() as directory:
-            runtime = find_runtime(settings, directory, environment)
-            categories = _categories(forms, runtime)
+            with signals.blocking():
+                runtime = find_runtime(settings, directory, environment)
+                categories = _categories(forms, runtime)
             requests = task.requests or generate(task, categories)
             progress.tell("starting tritonserver")
             async with run_tritonserver(settings, runtime, environment, directory) as started:
                 server = replace(started, answer_timeout_s=task.answer_timeout_s)
-                seconds = await _load_all(server, all_forms, settings, progress)
+                seconds = await _load_all(server, all_forms, settings, progress, signals)
                 outcomes = await _compare_all(server, task, requests, progress)
                 workflows = await _compare_workflows(server, task, categories, progress)
                 timed = _timed_request(outcomes) if task.timing else None
@@ -209,13 +216,18 @@ async def _compare_random(server: Server, pair: tuple[Form, Form], request: Requ
 async def _compare_workflows(
     server: Server, task: Task, categories: Categories, progress: Progress
 ) -> tuple[WorkflowReport, ...]:
-    """Each workflow alone, compiled beside NVTabular; and those that are not compiled."""
+    """Each workflow alone, compiled beside NVTabular; and those that are not compiled.
+
+    None is asked alone where the task has requests of its own: those are the entry model's.
+    """
     forms = task.forms
     reports = [WorkflowReport(name, not_compiled=why) for name, why in forms.not_compiled]
     for model in forms.compiled.models if forms.compiled else ():
         if model.compiled is not None:
-            progress.tell(f"asking {model.source_name} alone")
-            outcomes = await _compare_workflow(server, task, model, categories)
+            outcomes: tuple[Outcome, ...] = ()
+            if task.requests is None:
+                progress.tell(f"asking {model.source_name} alone")
+                outcomes = await _compare_workflow(server, task, model, categories)
             program = model.compiled.program
             kept = tuple(operator.reason for operator in program.kept)
             found = WorkflowReport(model.source_name, program.operators, "", outcomes, kept)
@@ -260,13 +272,17 @@ def _timed_request(outcomes: Sequence[Outcome]) -> Request | None:
 
 
 async def _load_all(
-    server: Server, forms: Sequence[Form], settings: Settings, progress: Progress
+    server: Server,
+    forms: Sequence[Form],
+    settings: Settings,
+    progress: Progress,
+    signals: Signals,
 ) -> list[float]:
     """Seconds that each took."""
     seconds = []
     for form in forms:
         progress.tell(f"loading: {form.title}")
-        seconds.append(await load(server, form.plan, settings.load_timeout))
+        seconds.append(await load(server, form.plan, settings.load_timeout, signals))
     return seconds
 
 

@@ -11,6 +11,8 @@ import os
 import sys
 from collections.abc import Sequence
 
+from ensemble_tools.signals import hold
+
 NAME = "verify"
 
 
@@ -23,4 +25,5 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def hand_over(arguments: Sequence[str]) -> None:
     """Become `python -m verification`; does not return."""
+    hold()
     os.execv(sys.executable, [sys.executable, "-m", "verification", *arguments])

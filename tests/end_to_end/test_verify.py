@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -168,6 +169,47 @@ def test_ragged_export_with_given_requests() -> None:
     assert done.returncode == EQUAL, done.stdout + done.stderr
     assert "EQUAL: 1 of 1 requests" in done.stdout
     assert "request 1 of request.json" in done.stdout
+
+
+def exported(destination: Path, *options: str) -> Path:
+    """A workflow of HashBucket, Clip, LogOp, FillMedian and Normalize; or one with Dropna."""
+    program = ROOT / "tests/support/numbers_export.py"
+    subprocess.run(
+        [ROOT / ".venv-merlin/bin/python", program, destination, *options],
+        check=True,
+        capture_output=True,
+    )
+    return destination
+
+
+def test_healthy_export_without_rows(tmp_path: Path) -> None:
+    """A request without rows is answered as Merlin answers it, also by the compiled workflow."""
+    done = program(exported(tmp_path / "made"), "--skip-timing", "--format", "json")
+    assert done.returncode == EQUAL, done.stdout + done.stderr
+    found = json.loads(done.stdout)
+    (workflow,) = found["workflows"]
+    for requests in (found["requests"], workflow["requests"]):
+        results = {one["request"]: one["result"] for one in requests}
+        assert results["no rows"] == "equal"
+        assert {*results.values()} == {"equal", "both_refuse"}
+
+
+def test_refused_by_design(tmp_path: Path) -> None:
+    """What a compiled workflow refuses by design is named as that, and is no failure."""
+    tensors = [
+        {"name": name, "datatype": kind, "shape": [2], "data": data}
+        for name, kind, data in (("price", "FP32", [1.0, 2.0]), ("age", "FP64", [1.0, 2.0]))
+    ]
+    missing = [tensors[0], {**tensors[1], "data": [float("nan")] * 2}]
+    requests = tmp_path / "requests.json"
+    requests.write_text(json.dumps([{"inputs": tensors}, {"inputs": missing}]))
+    options = ("--requests", requests, "--skip-timing")
+    done = program(exported(tmp_path / "made", "--dropna"), *options)
+    assert done.returncode == EQUAL, done.stdout + done.stderr
+    assert "EQUAL: compiled form, 1 of 2 requests" in done.stdout
+    assert "; 1 refused by design" in done.stdout
+    assert "the compiled form: refused by design: every row has a missing value" in done.stdout
+    assert "alone" not in done.stdout
 
 
 def test_without_compiled_workflows() -> None:
@@ -328,6 +370,25 @@ def test_that_does_not_load(tmp_path: Path) -> None:
     assert "the log" not in str(caught.value)
 
 
+@pytest.mark.parametrize("moment", [0.1, 0.3, 0.6, 0.9, 1.2, 1.5, 2.5, 6.0])
+def test_interrupted_at_any_time(moment: float, temporary: Path, tmp_path: Path) -> None:
+    """Ctrl-C while it imports, reads, starts processes, loads and asks: it ends within a second."""
+    command = [sys.executable, "-m", "ensemble_tools", "verify", EXAMPLES / "dense/repository"]
+    with (tmp_path / "said").open("wb") as said:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=said, stderr=said)
+    try:
+        time.sleep(moment)
+        process.send_signal(signal.SIGINT)
+        sent = time.monotonic()
+        assert process.wait(60) == INTERRUPTED
+        assert time.monotonic() - sent < 1.0
+    finally:
+        process.kill()
+        process.wait()
+    assert all(line.startswith("[") for line in (tmp_path / "said").read_text().splitlines())
+    assert not list(SHARED_MEMORY.glob(f"serve_{process.pid}_*"))
+
+
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, INTERRUPTED), (signal.SIGTERM, 128 + signal.SIGTERM)]
 )
@@ -350,7 +411,7 @@ def test_interrupted_while_it_loads(
     finally:
         process.kill()
         process.wait()
-    assert (tmp_path / "log").read_text() == ""
+    assert all(line.startswith("[") for line in (tmp_path / "log").read_text().splitlines())
     assert not list(SHARED_MEMORY.glob(f"serve_{process.pid}_*"))
 
 

@@ -1,7 +1,8 @@
 """PURE. Two replies to one request: are they the same?
 
 The executor is right by definition. Where it refuses and the serving form answers, nobody has lost
-anything: that is noted. The other way round is a failure.
+anything: that is noted. The other way round is a failure, but for what a compiled workflow refuses
+by design (docs/workflows.md): that is named.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from enum import Enum
 
 import numpy as np
 
+from ensemble_tools.workflows.runtime.columns import RefusedByDesign
 from verification.exchange import Answer, Refusal, Reply
 from verification.tensors import STRINGS, Array, Tensor
 
@@ -25,6 +27,7 @@ class Verdict(Enum):
     BOTH_REFUSE = "both refuse"
     ONLY_SERVED = "the executor refuses, the serving form answers"
     DIFFERENT = "different"
+    BY_DESIGN = "refused by design"
     ONLY_EXECUTOR = "the serving form refuses, the executor answers"
     UNDECIDED = "no verdict"
     NOT_ASKED = "not asked"
@@ -123,6 +126,8 @@ def _compare(
     if not all(reply.judged for reply in (executor, served) if isinstance(reply, Refusal)):
         return Comparison(Verdict.UNDECIDED, details=details)
     if isinstance(executor, Answer):
+        if isinstance(served, Refusal) and RefusedByDesign.BEGINNING in served.message:
+            return Comparison(Verdict.BY_DESIGN, details=details)
         return Comparison(Verdict.ONLY_EXECUTOR, details=details)
     if isinstance(served, Answer):
         return Comparison(Verdict.ONLY_SERVED, details=details)

@@ -163,6 +163,7 @@ class Finding:
             for verdict, text in (
                 (Verdict.BOTH_REFUSE, "refused by both"),
                 (Verdict.ONLY_SERVED, f"refused by {names.right} alone"),
+                (Verdict.BY_DESIGN, "refused by design"),
             )
             if verdicts[verdict]
         ]

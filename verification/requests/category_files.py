@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from container.machine.die_with_parent import die_with_parent
 from ensemble_tools.archive.repository import ModelRepository
 from verification.requests.columns import InputColumn
 from verification.tensors import NUMPY_TYPES, Array, encode_strings
@@ -58,7 +59,12 @@ def read_categories(files: tuple[Path, ...], interpreter: Path | None) -> Catego
     """Of each column; empty where nothing can be read. Blocking, under a second."""
     if not files or interpreter is None:
         return {}
-    command = [str(interpreter), "-I", "-c", _READER, str(MOST_VALUES), *map(str, files)]
+    command = [
+        *die_with_parent(),
+        str(interpreter),
+        *("-I", "-c", _READER, str(MOST_VALUES)),
+        *map(str, files),
+    ]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=True

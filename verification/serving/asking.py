@@ -15,6 +15,7 @@ from serve.triton.refusals import refusal
 from verification.errors import FormUnusable, TritonLost
 from verification.exchange import HEAD_SIZE_HEADER, Answer, Refusal, Reply, Request, decode, encode
 from verification.serving.server import Server
+from verification.signals import Signals
 
 #: A request that takes longer hangs: a wrongly wired ensemble never answers.
 #: What a model or tritonserver says of a request, as opposed to accidents.
@@ -34,13 +35,15 @@ class Late(Exception):
         super().__init__(f"the form `{form}` gave no answer within {timeout_s:g} s")
 
 
-async def load(server: Server, plan: ServingPlan, timeout_s: float) -> float:
-    """Publish and load; the seconds that both took.
+async def load(server: Server, plan: ServingPlan, timeout_s: float, signals: Signals) -> float:
+    """Publish and load; the seconds that both took. signals: what interrupts the publishing.
 
     Raises FormUnusable with Triton's reason, TritonLost.
     """
     started = time.perf_counter()
-    _check_compiled(plan, publish(plan, server.serving, TableProcesses().write))
+    with signals.blocking():
+        published = publish(plan, server.serving, TableProcesses().write)
+    _check_compiled(plan, published)
     try:
         await server.client.load(plan, Deadline(TimeLimit(timeout_s, "SERVE_LOAD_TIMEOUT")))
     except TritonUnavailable as error:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import secrets
+import signal
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -83,6 +84,9 @@ async def run_tritonserver(
     try:
         await _until_live(process, running, log)
         yield Server(client, serving, log)
+    except BaseException:
+        _kill(process)  # who breaks off does not wait until models are unloaded
+        raise
     finally:
         await client.close()  # tritonserver waits for connections that are open
         await process.stop()
@@ -103,6 +107,12 @@ async def _until_live(process: TritonProcess, running: asyncio.Future[None], log
                 ) from error
     finally:
         live.cancel()
+
+
+def _kill(process: TritonProcess) -> None:
+    if process.pid is not None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
 
 
 async def _never() -> None:

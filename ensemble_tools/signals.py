@@ -1,0 +1,50 @@
+"""Ctrl-C at any time of a program, also while it imports: it ends quietly, with exit code 130.
+
+Imported before all else by those programs, so it imports next to nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from types import FrameType
+
+_NUMBERS = (signal.SIGINT, signal.SIGTERM)
+
+
+def leave_at_once() -> None:
+    """From here on a signal ends the process, which has nothing to clear away yet."""
+    for number in _NUMBERS:
+        signal.signal(number, _leave)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _NUMBERS)
+
+
+def leave_in_order() -> None:
+    """From here on the first signal is raised: KeyboardInterrupt, or SystemExit for SIGTERM.
+
+    Those after it must not interrupt the clearing away.
+    """
+    for number in _NUMBERS:
+        signal.signal(number, _raise)
+
+
+def ignore() -> None:
+    """From here on all is done, and the exit code says how it went."""
+    for number in _NUMBERS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def hold() -> None:
+    """For the program that this one becomes, which says itself what is to be done (exec)."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _NUMBERS)
+
+
+def _leave(number: int, _: FrameType | None) -> None:
+    os._exit(128 + number)
+
+
+def _raise(number: int, _: FrameType | None) -> None:
+    ignore()
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
+    raise SystemExit(128 + number)
