@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ensemble_tools.signals import ignore, leave_at_once, leave_in_order
+from ensemble_tools.signals import leave_at_once, to_the_end
 
 if __name__ == "__main__":
     leave_at_once()
@@ -14,7 +14,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from ensemble_tools.commands import explain, pack, rewrite, verify
+from ensemble_tools.commands import explain, pack, request, rewrite, verify
+from ensemble_tools.commands.becoming import become
 from ensemble_tools.commands.exit_codes import (
     EPILOG,
     INTERRUPTED,
@@ -23,31 +24,40 @@ from ensemble_tools.commands.exit_codes import (
     REFUSED,
     SERVED,
 )
+from ensemble_tools.commands.path_argument import opened_path
 from ensemble_tools.errors import EnsembleToolsError
 
 __all__ = ["MISUSED", "REFUSED", "SERVED", "main"]
 
 #: In the order in which --help lists them.
-COMMANDS = (explain, rewrite, verify, pack)
+COMMANDS = (explain, rewrite, verify, request, pack)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code says how it went (exit_codes.py)."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if words[:1] == [verify.NAME]:
-        verify.hand_over(words[1:])
+    for door in (verify, request):
+        if words[:1] == [door.NAME]:
+            become(door.PROGRAM, words[1:])
     try:
         options = _parser().parse_args(words)
-        code = int(options.run(options))
+        code = _run(options)
         sys.stdout.flush()
+    except BrokenPipeError:
+        return _pipe_closed()
     except (EnsembleToolsError, OSError) as error:
-        if isinstance(error, BrokenPipeError):
-            return _pipe_closed()
         print(f"error: {_sentence(error)}", file=sys.stderr)
         return REFUSED
     except KeyboardInterrupt:
         return INTERRUPTED
     return code
+
+
+def _run(options: argparse.Namespace) -> int:
+    """The command; options.given is what the caller named, options.path a directory."""
+    options.given = options.path
+    with opened_path(options.given) as options.path:
+        return int(options.run(options))
 
 
 def _sentence(error: Exception) -> str:
@@ -66,8 +76,9 @@ def _pipe_closed() -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m ensemble_tools",
-        description="Look at a model archive as the container would, rewrite it, verify it, pack "
-        "it. Nothing in an archive is run but by verify: its pickles are read as data.",
+        description="Look at a model archive, packed or extracted, as the container would, rewrite "
+        "it, verify it, pack it, make a request for it. Nothing in an archive is run but by "
+        "verify: its pickles are read as data.",
         epilog=EPILOG,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
@@ -76,16 +87,5 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _run_to_the_end() -> int:
-    """main as a program; half of an output is removed when it is interrupted."""
-    leave_in_order()
-    try:
-        return main()
-    except KeyboardInterrupt:  # it came where main does not look for it
-        return INTERRUPTED
-    finally:
-        ignore()
-
-
 if __name__ == "__main__":
-    sys.exit(_run_to_the_end())
+    sys.exit(to_the_end(main))

@@ -3,7 +3,7 @@
 EnsembleToolsError
 ├── ResourceLacking          descriptors, memory or space: it says nothing of the archive
 ├── SourceUnreadable         the disk did not give what it holds
-├── PackedArchive            a file where an extracted archive is expected
+├── PackedArchive            a file that is no archive, or one that may not be extracted
 ├── IllegalName              the model name, or a name built from it, cannot be a Triton name
 └── ArchiveError             what SageMaker delivered cannot be served
     ├── EntryRefused         something in it that no archive may hold, or that cannot be read
@@ -75,13 +75,12 @@ class SourceUnreadable(EnsembleToolsError):
 
 
 class PackedArchive(EnsembleToolsError):
-    """The path is a file; commands read directories, as SageMaker extracts them."""
+    """A file that is no archive of files, directories and links inside of it; found: in words."""
 
-    def __init__(self, path: Path) -> None:
-        folder = path.name.split(".")[0] or "archive"
+    def __init__(self, path: Path, found: str) -> None:
         super().__init__(
-            f"{path}: found a file, expected the directory that an archive was extracted into; "
-            f"extract it first: mkdir {folder} && tar -xzf {path} -C {folder}"
+            f"{shown(path)}: {found}; expected a directory, or what tar -C DIRECTORY -czf "
+            f"{shortened(path.name)} . wrote"
         )
 
 

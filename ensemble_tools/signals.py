@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from types import FrameType
 
+#: 128 + the number of SIGINT, as shells say it.
+INTERRUPTED = 130
 _NUMBERS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -28,7 +31,18 @@ def leave_in_order() -> None:
         signal.signal(number, _raise)
 
 
-def ignore() -> None:
+def to_the_end(main: Callable[[], int]) -> int:
+    """What a program does after its imports; its exit code."""
+    leave_in_order()
+    try:
+        return main()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    finally:
+        _ignore()
+
+
+def _ignore() -> None:
     """From here on all is done, and the exit code says how it went."""
     for number in _NUMBERS:
         signal.signal(number, signal.SIG_IGN)
@@ -44,7 +58,7 @@ def _leave(number: int, _: FrameType | None) -> None:
 
 
 def _raise(number: int, _: FrameType | None) -> None:
-    ignore()
+    _ignore()
     if number == signal.SIGINT:
         raise KeyboardInterrupt
     raise SystemExit(128 + number)

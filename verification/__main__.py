@@ -15,12 +15,14 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from container.errors import ContainerError
 from container.settings import Settings, read_settings
 from ensemble_tools import Compile, EnsembleToolsError, Rewrite
-from verification.comparing.forms import read_forms
+from ensemble_tools.commands.path_argument import add_path, opened_path
+from verification.comparing.forms import Forms, read_forms
 from verification.errors import VerificationError
 from verification.reports.json_report import to_json
 from verification.reports.progress import Progress
@@ -107,25 +109,36 @@ def main(
 def _run(options: argparse.Namespace, environment: Mapping[str, str], signals: Signals) -> int:
     requests = read_requests(options.requests) if options.requests else None
     settings = _settings(options, environment)
-    forms = read_forms(options.path, Rewrite(options.rewrite), Compile(options.compile))
-    if forms is None or not forms.others:
-        for name, reason in forms.not_compiled if forms else ():
-            print(f"not compiled: {name}: {reason}")
-        print(
-            f"{options.path}: verify compares Merlin's executor with the form that is served in "
-            "its place; this archive holds no executor export and is served as delivered"
+    with opened_path(options.path) as directory:
+        forms = read_forms(directory, Rewrite(options.rewrite), Compile(options.compile))
+        if forms is None or not forms.others:
+            _tell_nothing_to_compare(options.path, forms)
+            return EQUAL
+        forms = replace(forms, repository=replace(forms.repository, path=options.path))
+        task = Task(
+            forms,
+            requests,
+            options.seed,
+            options.batches,
+            options.tolerance,
+            not options.skip_timing,
         )
-        return EQUAL
-    task = Task(
-        forms, requests, options.seed, options.batches, options.tolerance, not options.skip_timing
-    )
-    report = asyncio.run(signals.run(verify(task, settings, environment, Progress(), signals)))
+        report = asyncio.run(signals.run(verify(task, settings, environment, Progress(), signals)))
     if options.format == "json":
         print(to_json(report))
     else:
         for line in write_text_lines(report):
             print(line)
     return choose_exit_code(report)
+
+
+def _tell_nothing_to_compare(path: Path, forms: Forms | None) -> None:
+    for name, reason in forms.not_compiled if forms else ():
+        print(f"not compiled: {name}: {reason}")
+    print(
+        f"{path}: verify compares Merlin's executor with the form that is served in "
+        "its place; this archive holds no executor export and is served as delivered"
+    )
 
 
 def choose_exit_code(report: Report) -> int:
@@ -153,7 +166,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EPILOG.format(heeded=",\n   ".join(_HEEDED)),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("path", type=Path, help="directory that the archive was extracted into")
+    add_path(parser)
     parser.add_argument(
         "--requests",
         type=Path,

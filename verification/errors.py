@@ -3,6 +3,8 @@
 VerificationError
 ├── RequestsUnusable   the file of requests cannot be read, or holds no request of the v2 protocol
 ├── NothingToAsk       no requests can be generated for this executor
+├── FormUnfit          a request or its answer needs the binary form
+├── NothingDeclared    a config without inputs
 ├── FormUnusable       one of the two forms cannot be published or loaded
 └── TritonLost         tritonserver did not start, or died
 """
@@ -31,7 +33,26 @@ class NothingToAsk(VerificationError):
     def __init__(self, config: Path, inputs: Iterable[str]) -> None:
         super().__init__(
             f"{config}: no requests can be generated for the data types of its inputs "
-            f"{', '.join(inputs)}; give requests with --requests FILE"
+            f"{', '.join(inputs)}; give requests of your own (verify --requests FILE)"
+        )
+
+
+class FormUnfit(VerificationError):
+    """JSON carries no numbers of 16 bits."""
+
+    def __init__(self, config: Path, tensor: str, data_type: str) -> None:
+        super().__init__(
+            f"{config}: the tensor {tensor!r} is of {data_type}, which JSON cannot carry; ask for "
+            "the binary form: --binary"
+        )
+
+
+class NothingDeclared(VerificationError):
+    """A config without inputs, which the backend would complete."""
+
+    def __init__(self, config: Path) -> None:
+        super().__init__(
+            f"{config}: it declares no inputs, of which a request could be made; write them into it"
         )
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from ensemble_tools.commands.atomic_output import write_file
 from ensemble_tools.commands.exit_codes import EPILOG, REFUSED, SERVED
+from ensemble_tools.commands.path_argument import add_path
 from ensemble_tools.commands.setting_names import CONTAINERS_NAMES
 from ensemble_tools.explain.errors import NoDrawingLibrary
 from ensemble_tools.explain.json_writer import to_json
@@ -30,7 +32,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "explain",
         help="show Merlin's graph, what Triton is given in its place, and the reasons",
         description=(
-            "Show what an extracted archive holds, Merlin's operator graph if the model is an "
+            "Show what an archive holds, Merlin's operator graph if the model is an "
             "executor export, the Triton models that would be served with each edge of the "
             "ensemble, which NVTabular workflows are served compiled and why others are not, and "
             "what was left out or refused and why. Nothing is loaded or run: pickles are read as "
@@ -38,7 +40,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         ),
         epilog=EPILOG,
     )
-    parser.add_argument("path", type=Path, help="directory that the archive was extracted into")
+    add_path(parser)
     _add_output_options(parser)
     _add_serving_options(parser)
     parser.set_defaults(run=run, misuse=parser.error)
@@ -105,6 +107,7 @@ def run(options: argparse.Namespace) -> int:
         workflows=Compile(options.compile),
         names=CONTAINERS_NAMES,
     )
+    archive = replace(archive, repository=replace(archive.repository, path=options.given))
     content = rendered(archive, options.model_name, format_name)
     if options.output is not None:
         write_file(options.output, content)

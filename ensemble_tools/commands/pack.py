@@ -21,6 +21,7 @@ from ensemble_tools.archive.source_model import CONFIG_FILE
 from ensemble_tools.commands.atomic_output import check_file_place, default_mode, staging_beside
 from ensemble_tools.commands.errors import DestinationUnusable
 from ensemble_tools.commands.exit_codes import EPILOG, SERVED
+from ensemble_tools.commands.path_argument import add_path
 from ensemble_tools.commands.progress import Advance, human_size, progress
 from ensemble_tools.commands.setting_names import CONTAINERS_NAMES
 from ensemble_tools.commands.source_tree import Entry, SourceTree, walk
@@ -48,13 +49,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """`pack PATH -o FILE`."""
     parser = commands.add_parser(
         "pack",
-        help="check an extracted archive or export and pack it as SageMaker wants it",
+        help="check an archive or export and pack it as SageMaker wants it",
         description=_DESCRIPTION,
         epilog=EPILOG,
     )
-    parser.add_argument(
-        "path", type=Path, help="what Ensemble.export wrote, or a Triton repository"
-    )
+    add_path(parser)
     parser.add_argument(
         "-o",
         "--output",

@@ -27,6 +27,7 @@ from ensemble_tools.archive.source_model import CONFIG_FILE, WORKFLOW
 from ensemble_tools.commands.atomic_output import check_empty, default_mode, staging_beside
 from ensemble_tools.commands.errors import CommandError, DestinationUnusable, NotPlain
 from ensemble_tools.commands.exit_codes import EPILOG, SERVED
+from ensemble_tools.commands.path_argument import add_path
 from ensemble_tools.commands.progress import human_size
 from ensemble_tools.commands.setting_names import CONTAINERS_NAMES
 from ensemble_tools.commands.source_tree import check_link, walk
@@ -66,7 +67,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         ),
         epilog=EPILOG,
     )
-    parser.add_argument("source", type=Path, help="directory that the archive was extracted into")
+    add_path(parser, metavar="source")
     parser.add_argument("destination", type=Path, metavar="dest", help="directory to make")
     parser.add_argument(
         "--name",
@@ -93,11 +94,11 @@ def run(options: argparse.Namespace) -> int:
     if not _LEGAL_NAME.fullmatch(name):
         options.misuse(f"--name {shortened(name)!r}: expected letters, digits, _ and -")
     check_empty(destination)
-    archive, lacking = _read(options.source, name, Compile(options.compile))
+    archive, lacking = _read(options.path, name, Compile(options.compile))
     serving_plan = require_plan(archive)
-    check_plain(options.source, serving_plan)
-    _check_place(options.source, destination)
-    serving_plan, size = write_repository(serving_plan, options.source, destination)
+    check_plain(options.path, serving_plan)
+    _check_place(options.path, destination)
+    serving_plan, size = write_repository(serving_plan, options.path, destination)
     for line in report_lines(serving_plan, destination, size, lacking):
         print(line)
     return SERVED

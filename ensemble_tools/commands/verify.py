@@ -7,13 +7,8 @@ above the container (docs/decisions/0012), and this process becomes that one.
 from __future__ import annotations
 
 import argparse
-import os
-import sys
-from collections.abc import Sequence
 
-from ensemble_tools.signals import hold
-
-NAME = "verify"
+NAME, PROGRAM = "verify", "verification"
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -21,9 +16,3 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     commands.add_parser(
         NAME, help="run executor and serving form in one tritonserver and compare every number"
     )
-
-
-def hand_over(arguments: Sequence[str]) -> None:
-    """Become `python -m verification`; does not return."""
-    hold()
-    os.execv(sys.executable, [sys.executable, "-m", "verification", *arguments])

@@ -35,7 +35,7 @@ class Archive:
 def open_repository(path: Path) -> ModelRepository:
     """read_repository, with a hint for who gives the packed archive itself."""
     if path.is_file():
-        raise PackedArchive(path)
+        raise PackedArchive(path, "found a file")
     return read_repository(path)
 
 

@@ -47,6 +47,7 @@ from verification.run import Task, verify
 from verification.serving.server import ANSWER_TIMEOUT_S
 
 PROGRAM_TIMEOUT_S = 240.0
+PROGRAM = (sys.executable, "-m", "ensemble_tools")
 
 SQUEAMISH = PythonModel("""
 class TritonPythonModel(Each):
@@ -373,7 +374,7 @@ def test_that_does_not_load(tmp_path: Path) -> None:
 @pytest.mark.parametrize("moment", [0.1, 0.3, 0.6, 0.9, 1.2, 1.5, 2.5, 6.0])
 def test_interrupted_at_any_time(moment: float, temporary: Path, tmp_path: Path) -> None:
     """Ctrl-C while it imports, reads, starts processes, loads and asks: it ends within a second."""
-    command = [sys.executable, "-m", "ensemble_tools", "verify", EXAMPLES / "dense/repository"]
+    command = [*PROGRAM, "verify", str(EXAMPLES / "dense/repository")]
     with (tmp_path / "said").open("wb") as said:
         process = subprocess.Popen(command, cwd=ROOT, stdout=said, stderr=said)
     try:

@@ -41,6 +41,10 @@ class Generator:
         """Ordinary requests of these sizes, then edge ones."""
         return (*self._ordinary(batches), *self._edges())
 
+    def likely(self, rows: int) -> Request:
+        """An ordinary one that any model takes: its lists are of one length that fits."""
+        return tuple(self._ordinary([rows]))[-1]
+
     @property
     def _ragged(self) -> tuple[InputColumn, ...]:
         return tuple(column for column in self.columns if column.ragged)

@@ -1,0 +1,37 @@
+"""What every command looks at: a directory, or the packed archive itself."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from ensemble_tools.archive.packed import opened
+from ensemble_tools.errors import EnsembleToolsError
+
+
+def add_path(parser: argparse.ArgumentParser, metavar: str = "path") -> None:
+    """The argument; options.path has it."""
+    parser.add_argument(
+        "path",
+        type=Path,
+        metavar=metavar,
+        help="the archive: the directory that it was extracted or exported into, or its .tar.gz, "
+        "which is extracted to a temporary directory",
+    )
+
+
+@contextlib.contextmanager
+def opened_path(given: Path) -> Iterator[Path]:
+    """The directory that is looked at, gone afterwards if it is temporary.
+
+    What is raised names the archive, and not that directory.
+    """
+    with opened(given) as directory:
+        try:
+            yield directory
+        except EnsembleToolsError as error:
+            if directory == given:
+                raise
+            raise EnsembleToolsError(str(error).replace(str(directory), str(given))) from error

@@ -1,0 +1,197 @@
+"""python -m ensemble_tools request: writes a request that an archive answers, and the call."""
+
+from __future__ import annotations
+
+from ensemble_tools.signals import leave_at_once, to_the_end
+
+if __name__ == "__main__":
+    leave_at_once()
+
+# What follows takes a while to import.
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from container.limits import SETTING_NAMES
+from ensemble_tools import EnsembleToolsError
+from ensemble_tools.archive.model_config import ModelConfig
+from ensemble_tools.archive.repository import ModelRepository
+from ensemble_tools.commands.atomic_output import write_file
+from ensemble_tools.commands.path_argument import add_path, opened_path
+from ensemble_tools.serving.opened_archive import read_archive, require_plan
+from verification.errors import FormUnfit, NothingDeclared, NothingToAsk, VerificationError
+from verification.exchange import Request
+from verification.requests.category_files import (
+    find_category_files,
+    find_known_values,
+    read_categories,
+)
+from verification.requests.columns import (
+    find_unsupported,
+    list_lengths,
+    read_input_columns,
+    to_v2_type,
+)
+from verification.requests.generation import Generator
+from verification.requests.request_bodies import (
+    Body,
+    make_binary,
+    make_json,
+    write_boto3,
+    write_curl,
+)
+
+WRITTEN, REFUSED, PIPE_CLOSED = 0, 1, 141
+#: What JSON carries none of, by Triton's parser.
+_BINARY_ONLY = ("FP16", "BF16")
+MOST_ROWS = 1_000_000
+
+_DESCRIPTION = """\
+Write a request of the v2 inference protocol for the model that is invoked: every input that it
+declares, with categories that the archive's NVTabular workflows know, and with lists of one length.
+Nothing is loaded or run, so that a model of your own may still refuse such values. The same archive
+and options give the same request.
+
+--curl and --boto3 print a call that sends the written file: to a container on this machine, or to
+a multi-model endpoint of SageMaker, real or played by `python -m simulator up`.
+"""
+_EPILOG = """\
+exit codes:
+  0    written
+  1    no request can be made, or a file cannot be read or written; the reason is printed
+  2    misuse
+  130  after Ctrl-C
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program; its exit code."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if (options.curl or options.boto3) and options.output is None:
+        parser.error("--curl and --boto3 name the file of the request: give it with -o FILE")
+    if options.binary and options.output is None and sys.stdout.isatty():
+        parser.error("the binary form is no text for a terminal: name a file with -o")
+    try:
+        _write(options, make_body(options.path, options.rows, binary=options.binary))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
+    except OSError as error:
+        print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
+        return REFUSED
+    except (VerificationError, EnsembleToolsError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return REFUSED
+    return WRITTEN
+
+
+def make_body(path: Path, rows: int, *, binary: bool = False) -> Body:
+    """A request for what is at the path; raises EnsembleToolsError, VerificationError, OSError."""
+    with opened_path(path) as directory:
+        archive = read_archive(directory, "model", strict=False, names=SETTING_NAMES)
+        require_plan(archive)
+        repository = archive.repository
+        request = _make_request(repository, rows)
+        config = repository.entry.config
+        if binary:
+            return make_binary(request)
+        if config is not None:
+            _check_json(config, repository.entry.config_path)
+        return make_json(request)
+
+
+def _make_request(repository: ModelRepository, rows: int) -> Request:
+    entry = repository.entry
+    if entry.config is None or not entry.config.inputs:
+        raise NothingDeclared(entry.config_path)
+    columns = read_input_columns(entry.config)
+    if unknown := find_unsupported(columns):
+        raise NothingToAsk(entry.config_path, unknown)
+    categories = read_categories(find_category_files(repository), Path(sys.executable))
+    known = tuple(
+        replace(column, known=find_known_values(column, categories)) for column in columns
+    )
+    configs = [model.config for model in repository.models.values() if model.config]
+    most = entry.config.max_batch_size or rows
+    return Generator(known, list_lengths(configs), seed=0).likely(min(rows, most))
+
+
+def _check_json(config: ModelConfig, path: Path) -> None:
+    for tensor in (*config.inputs.values(), *config.outputs.values()):
+        data_type = to_v2_type(tensor.data_type)
+        if data_type in _BINARY_ONLY:
+            raise FormUnfit(path, tensor.name, data_type)
+
+
+def _write(options: argparse.Namespace, body: Body) -> None:
+    if options.output is None:
+        sys.stdout.buffer.write(body.content)
+        return
+    write_file(options.output, body.content)
+    name = options.model_name or options.path.absolute().name.split(".")[0] or "model"
+    if options.curl:
+        print(write_curl(body, options.output, name, options.url))
+    if options.boto3:
+        print(write_boto3(body, options.output, name))
+    if not options.curl and not options.boto3:
+        print(f"{options.output}  {len(body.content)} bytes, Content-Type: {body.content_type}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m ensemble_tools request",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_path(parser)
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="write to FILE, whole or not at all, instead of standard output",
+    )
+    parser.add_argument(
+        "--rows",
+        type=_rows,
+        default=5,
+        metavar="N",
+        help="rows of the request, fewer where the model's max_batch_size is below that "
+        "(default: %(default)s)",
+    )
+    parser.add_argument(
+        "--binary",
+        action="store_true",
+        help="SageMaker's binary form, a JSON head and the tensors' bytes, in the place of JSON; "
+        "FP16 needs it. The answer is binary, too",
+    )
+    parser.add_argument("--curl", action="store_true", help="print the call of curl")
+    parser.add_argument("--boto3", action="store_true", help="print the call of boto3, in Python")
+    parser.add_argument(
+        "--model-name",
+        metavar="NAME",
+        help="the model's name in the call (default: that of the archive, without its ending)",
+    )
+    parser.add_argument(
+        "--url",
+        default="http://localhost:8080",
+        help="where the container answers, for --curl (default: %(default)s)",
+    )
+    return parser
+
+
+def _rows(text: str) -> int:
+    if text.isascii() and text.isdecimal() and len(text) < 9 and 1 <= int(text) <= MOST_ROWS:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r}: expected a number from 1 to {MOST_ROWS}")
+
+
+if __name__ == "__main__":
+    sys.exit(to_the_end(main))
