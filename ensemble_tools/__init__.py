@@ -6,10 +6,10 @@ is first asked for: the program (__main__.py) has to heed Ctrl-C before that.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # typing's own takes as long to import as all else here
 if TYPE_CHECKING:
+    from typing import Any
+
     from ensemble_tools.archive.graph_reader import read_executor_graph
     from ensemble_tools.archive.repository import (
         ModelRepository,
@@ -95,6 +95,8 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
     module = importlib.import_module(f"{__name__}.{_MODULES[name]}")
     found = globals()[name] = getattr(module, name)
     return found

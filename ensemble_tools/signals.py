@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
-from types import FrameType
+
+TYPE_CHECKING = False  # as in __init__.py
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
 
 #: 128 + the number of SIGINT, as shells say it.
 INTERRUPTED = 130

@@ -18,11 +18,13 @@ from pathlib import Path
 
 from container.limits import SETTING_NAMES
 from ensemble_tools import EnsembleToolsError
+from ensemble_tools.archive.executor_graph import ExecutorGraph
 from ensemble_tools.archive.model_config import ModelConfig
 from ensemble_tools.archive.repository import ModelRepository
 from ensemble_tools.commands.atomic_output import write_file
 from ensemble_tools.commands.path_argument import add_path, opened_path
 from ensemble_tools.serving.opened_archive import read_archive, require_plan
+from verification.comparing.forms import operator_labels
 from verification.errors import FormUnfit, NothingDeclared, NothingToAsk, VerificationError
 from verification.exchange import Request
 from verification.requests.category_files import (
@@ -49,6 +51,9 @@ WRITTEN, REFUSED, PIPE_CLOSED = 0, 1, 141
 #: What JSON carries none of, by Triton's parser.
 _BINARY_ONLY = ("FP16", "BF16")
 MOST_ROWS = 1_000_000
+_USUAL_ROWS = 5
+#: An operator that takes one row, and repeats it for each candidate (merlin-systems 23.08).
+_ONE_ROW = frozenset({"UnrollFeatures"})
 
 _DESCRIPTION = """\
 Write a request of the v2 inference protocol for the model that is invoked: every input that it
@@ -91,19 +96,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return WRITTEN
 
 
-def make_body(path: Path, rows: int, *, binary: bool = False) -> Body:
-    """A request for what is at the path; raises EnsembleToolsError, VerificationError, OSError."""
+def make_body(path: Path, rows: int | None, *, binary: bool = False) -> Body:
+    """A request for what is at the path. rows: None for as many as usual.
+
+    Raises EnsembleToolsError, VerificationError, OSError.
+    """
     with opened_path(path) as directory:
         archive = read_archive(directory, "model", strict=False, names=SETTING_NAMES)
         require_plan(archive)
         repository = archive.repository
-        request = _make_request(repository, rows)
+        request = _make_request(repository, rows or _usual_rows(archive.graph))
         config = repository.entry.config
         if binary:
             return make_binary(request)
         if config is not None:
             _check_json(config, repository.entry.config_path)
         return make_json(request)
+
+
+def _usual_rows(graph: ExecutorGraph | None) -> int:
+    labels = operator_labels(graph, set()) if graph is not None else ()
+    return 1 if _ONE_ROW.intersection(labels) else _USUAL_ROWS
 
 
 def _make_request(repository: ModelRepository, rows: int) -> Request:
@@ -161,10 +174,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--rows",
         type=_rows,
-        default=5,
         metavar="N",
         help="rows of the request, fewer where the model's max_batch_size is below that "
-        "(default: %(default)s)",
+        f"(default: {_USUAL_ROWS}; 1 where candidates are unrolled beside one user)",
     )
     parser.add_argument(
         "--binary",

@@ -109,6 +109,8 @@ def run(options: argparse.Namespace) -> int:
     )
     archive = replace(archive, repository=replace(archive.repository, path=options.given))
     content = rendered(archive, options.model_name, format_name)
+    if format_name != "png":  # a refusal names files below the directory that is looked at
+        content = content.replace(bytes(options.path), bytes(options.given))
     if options.output is not None:
         write_file(options.output, content)
     else:

@@ -37,6 +37,7 @@ from tests.support.models import (
     unwilling,
     write_archive,
 )
+from tests.support.signals import until_it_heeds
 from verification.__main__ import DIFFERENT, EQUAL, INTERRUPTED, choose_exit_code
 from verification.comparing.comparison import Verdict
 from verification.comparing.forms import EXECUTOR, SERVED, Forms, read_forms
@@ -371,13 +372,14 @@ def test_that_does_not_load(tmp_path: Path) -> None:
     assert "the log" not in str(caught.value)
 
 
-@pytest.mark.parametrize("moment", [0.1, 0.3, 0.6, 0.9, 1.2, 1.5, 2.5, 6.0])
+@pytest.mark.parametrize("moment", [0.0, 0.1, 0.3, 0.6, 0.9, 1.2, 1.5, 2.5, 6.0])
 def test_interrupted_at_any_time(moment: float, temporary: Path, tmp_path: Path) -> None:
     """Ctrl-C while it imports, reads, starts processes, loads and asks: it ends within a second."""
     command = [*PROGRAM, "verify", str(EXAMPLES / "dense/repository")]
     with (tmp_path / "said").open("wb") as said:
         process = subprocess.Popen(command, cwd=ROOT, stdout=said, stderr=said)
     try:
+        until_it_heeds(process.pid)
         time.sleep(moment)
         process.send_signal(signal.SIGINT)
         sent = time.monotonic()

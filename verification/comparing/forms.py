@@ -123,7 +123,7 @@ def read_forms(
         repository,
         _plan(repository, graph, EXECUTOR, Rewrite.EXECUTOR),
         _plan(repository, graph, SERVED, rewrite),
-        tuple(sorted({*_labels(graph, set())} & RANDOM_OPERATORS)),
+        tuple(sorted({*operator_labels(graph, set())} & RANDOM_OPERATORS)),
         compiled,
         tuple(reasons),
     )
@@ -135,11 +135,11 @@ def _plan(
     return plan(repository, graph, Namespace(name), rewrite=rewrite, names=SETTING_NAMES)
 
 
-def _labels(graph: ExecutorGraph, seen: set[int]) -> Iterator[str]:
-    """Class names of all operators, those of a shared subgraph once."""
+def operator_labels(graph: ExecutorGraph, seen: set[int]) -> Iterator[str]:
+    """Class names of all operators, those of a shared subgraph once. seen: subgraphs so far."""
     seen.add(id(graph))
     for node in graph.nodes:
         yield node.operator.label
         inner = node.operator.subgraph
         if inner is not None and id(inner) not in seen:
-            yield from _labels(inner, seen)
+            yield from operator_labels(inner, seen)

@@ -9,6 +9,7 @@ import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import termios
 import time
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ import pytest
 
 from ensemble_tools import __main__ as command
 from ensemble_tools.commands.exit_codes import INTERRUPTED, PIPE_CLOSED
+from tests.support.signals import until_it_heeds
 
 ROOT = Path(__file__).parents[4]
 DENSE = ROOT / "examples/merlin/dense/repository"
@@ -26,7 +28,7 @@ COMMANDS = ("explain", "rewrite", "pack")
 
 
 @contextmanager
-def started(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+def started(*arguments: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
     """The program, as a shell in front starts it; it is over, and its pipes closed, at the end.
 
     A background job ignores SIGINT, and so would the program if it inherited that.
@@ -36,6 +38,7 @@ def started(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
         running = subprocess.Popen(
             [sys.executable, "-m", "ensemble_tools", *arguments],
             cwd=ROOT,
+            env={**os.environ, **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
@@ -135,19 +138,62 @@ def test_error(arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixtu
     assert list(tmp_path.iterdir()) == []
 
 
+def packed(directory: Path, source: Path) -> Path:
+    path = directory / "shop.tar.gz"
+    subprocess.run(["tar", "-C", source, "-czf", path, "."], check=True)
+    return path
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_packed_archive(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Who gives the archive itself is told how to extract it."""
-    (tmp_path / "shop.tar.gz").touch()
-    more = {
-        "explain": [],
-        "rewrite": [str(tmp_path / "d")],
-        "pack": ["-o", str(tmp_path / "a.tgz")],
-    }
-    assert command.main([name, str(tmp_path / "shop.tar.gz"), *more[name]]) == command.REFUSED
-    error = capsys.readouterr().err
-    assert "mkdir shop && tar -xzf" in error
-    assert "-C shop" in error
+    """Each command takes the archive itself; nothing of what it extracted stays."""
+    more = {"explain": [], "rewrite": [str(tmp_path / "d")], "pack": ["-o", f"{tmp_path}/a.tgz"]}
+    archive = packed(tmp_path, DENSE)
+    before = {*Path(tempfile.gettempdir()).glob("archive-*")}
+    assert command.main([name, str(archive), *more[name]]) == command.SERVED
+    found = capsys.readouterr()
+    assert "archive-" not in found.out + found.err
+    assert found.out.startswith(f"archive      {archive}\n") or name != "explain"
+    assert {*Path(tempfile.gettempdir()).glob("archive-*")} <= before
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_refused_packed_archive(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The sentence names the archive, and not the directory that it is extracted to."""
+    (tmp_path / "source/m/1").mkdir(parents=True)
+    (tmp_path / "source/m/config.pbtxt").write_text('backend: "python"')
+    archive = packed(tmp_path, tmp_path / "source")
+    more = {"explain": [], "rewrite": [str(tmp_path / "d")], "pack": ["-o", f"{tmp_path}/a.tgz"]}
+    assert command.main([name, str(archive), *more[name]]) == command.REFUSED
+    found = capsys.readouterr()
+    assert f"{archive}/m/" in found.out + found.err
+    assert "archive-" not in found.out + found.err
+
+
+@pytest.mark.parametrize("moment", [0.0, 0.02, 0.1, 0.2, 0.3, 0.4])
+@pytest.mark.parametrize("name", [*COMMANDS, "request"])
+def test_interrupted_at_any_time(name: str, moment: float, tmp_path: Path) -> None:
+    """Ctrl-C while it imports and while it works: quiet, exit code 130, and nothing is left."""
+    source, made = tmp_path / "source", tmp_path / "made"
+    source.mkdir()
+    made.mkdir()
+    archive = packed(source, DENSE)
+    more = {"explain": ["-o", "x.png"], "rewrite": ["d"], "pack": ["-o", "a.tgz"]}
+    outputs = [word if word == "-o" else str(made / word) for word in more.get(name, [])]
+    with started(name, str(archive), *outputs, TMPDIR=str(source)) as running:
+        until_it_heeds(running.pid)
+        time.sleep(moment)
+        running.send_signal(signal.SIGINT)
+        _, err = running.communicate(timeout=60)
+    assert err == b""
+    assert running.returncode in (INTERRUPTED, command.SERVED)
+    if moment < 0.2:
+        assert running.returncode == INTERRUPTED
+    if running.returncode == INTERRUPTED:
+        assert list(made.iterdir()) == []
+    assert list(source.iterdir()) == [archive]
 
 
 def test_as_a_program() -> None:
