@@ -25,7 +25,7 @@ from ensemble_tools.commands.exit_codes import (
     SERVED,
 )
 from ensemble_tools.commands.path_argument import opened_path
-from ensemble_tools.errors import EnsembleToolsError
+from ensemble_tools.errors import EnsembleToolsError, sentence_of
 
 __all__ = ["MISUSED", "REFUSED", "SERVED", "main"]
 
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return _pipe_closed()
     except (EnsembleToolsError, OSError) as error:
-        print(f"error: {_sentence(error)}", file=sys.stderr)
+        print(f"error: {sentence_of(error)}", file=sys.stderr)
         return REFUSED
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -58,13 +58,6 @@ def _run(options: argparse.Namespace) -> int:
     options.given = options.path
     with opened_path(options.given) as options.path:
         return int(options.run(options))
-
-
-def _sentence(error: Exception) -> str:
-    """What is wrong with which file; OSError's own text begins with a number."""
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
-    return str(error)
 
 
 def _pipe_closed() -> int:

@@ -52,6 +52,13 @@ def shown(path: Path | str) -> str:
     return f"{text[: _SHOWN_PATH // 2]}…{text[-_SHOWN_PATH // 2 :]}"
 
 
+def sentence_of(error: Exception) -> str:
+    """What is wrong with which file; OSError's own text begins with a number."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error)
+
+
 class EnsembleToolsError(Exception):
     """Whatever stands between an archive and its serving form."""
 

@@ -18,9 +18,14 @@ INTERRUPTED = 130
 _NUMBERS = (signal.SIGINT, signal.SIGTERM)
 
 
+def heeded() -> list[signal.Signals]:
+    """Both, but for what who started us has us ignore, as a shell does with a job behind `&`."""
+    return [number for number in _NUMBERS if signal.getsignal(number) is not signal.SIG_IGN]
+
+
 def leave_at_once() -> None:
     """From here on a signal ends the process, which has nothing to clear away yet."""
-    for number in _NUMBERS:
+    for number in heeded():
         signal.signal(number, _leave)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _NUMBERS)
 
@@ -30,7 +35,7 @@ def leave_in_order() -> None:
 
     Those after it must not interrupt the clearing away.
     """
-    for number in _NUMBERS:
+    for number in heeded():
         signal.signal(number, _raise)
 
 

@@ -22,6 +22,7 @@ from container.errors import ContainerError
 from container.settings import Settings, read_settings
 from ensemble_tools import Compile, EnsembleToolsError, Rewrite
 from ensemble_tools.commands.path_argument import add_path, opened_path
+from ensemble_tools.errors import sentence_of
 from verification.comparing.forms import Forms, read_forms
 from verification.errors import VerificationError
 from verification.reports.json_report import to_json
@@ -99,7 +100,7 @@ def main(
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_CLOSED
     except (VerificationError, ContainerError, EnsembleToolsError, OSError) as error:
-        print(f"error: {_sentence(error)}", file=sys.stderr)
+        print(f"error: {sentence_of(error)}", file=sys.stderr)
         return DIFFERENT
     except Interrupted as stopped:
         return INTERRUPTED if stopped.number == signal.SIGINT else TERMINATED
@@ -151,12 +152,6 @@ def _settings(options: argparse.Namespace, environment: Mapping[str, str]) -> Se
     if options.python is not None:
         heeded["SERVE_BACKEND_PYTHON"] = str(options.python.absolute())
     return read_settings(heeded)
-
-
-def _sentence(error: Exception) -> str:
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
-    return str(error)
 
 
 def _parser() -> argparse.ArgumentParser:

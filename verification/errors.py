@@ -5,6 +5,7 @@ VerificationError
 ├── NothingToAsk       no requests can be generated for this executor
 ├── FormUnfit          a request or its answer needs the binary form
 ├── NothingDeclared    a config without inputs
+├── TooManyValues      a request that no container would take
 ├── FormUnusable       one of the two forms cannot be published or loaded
 └── TritonLost         tritonserver did not start, or died
 """
@@ -44,6 +45,16 @@ class FormUnfit(VerificationError):
         super().__init__(
             f"{config}: the tensor {tensor!r} is of {data_type}, which JSON cannot carry; ask for "
             "the binary form: --binary"
+        )
+
+
+class TooManyValues(VerificationError):
+    """Declared sizes, or the rows that were asked for, beyond what any container takes."""
+
+    def __init__(self, config: Path, found: int, most: int) -> None:
+        super().__init__(
+            f"{config}: a request for it would have {found} values, and at most {most} are made; "
+            "ask for fewer --rows, or correct the sizes that it declares"
         )
 
 

@@ -23,9 +23,16 @@ from ensemble_tools.archive.model_config import ModelConfig
 from ensemble_tools.archive.repository import ModelRepository
 from ensemble_tools.commands.atomic_output import write_file
 from ensemble_tools.commands.path_argument import add_path, opened_path
+from ensemble_tools.errors import sentence_of
 from ensemble_tools.serving.opened_archive import read_archive, require_plan
 from verification.comparing.forms import operator_labels
-from verification.errors import FormUnfit, NothingDeclared, NothingToAsk, VerificationError
+from verification.errors import (
+    FormUnfit,
+    NothingDeclared,
+    NothingToAsk,
+    TooManyValues,
+    VerificationError,
+)
 from verification.exchange import Request
 from verification.requests.category_files import (
     find_category_files,
@@ -33,6 +40,7 @@ from verification.requests.category_files import (
     read_categories,
 )
 from verification.requests.columns import (
+    count_values,
     find_unsupported,
     list_lengths,
     read_input_columns,
@@ -52,6 +60,8 @@ WRITTEN, REFUSED, PIPE_CLOSED = 0, 1, 141
 _BINARY_ONLY = ("FP16", "BF16")
 MOST_ROWS = 1_000_000
 _USUAL_ROWS = 5
+#: Of a request; 64 MB, a container's bound, hold no more numbers of one byte.
+_MOST_VALUES = 64 * 1024 * 1024
 #: An operator that takes one row, and repeats it for each candidate (merlin-systems 23.08).
 _ONE_ROW = frozenset({"UnrollFeatures"})
 
@@ -87,11 +97,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_CLOSED
-    except OSError as error:
-        print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
-        return REFUSED
-    except (VerificationError, EnsembleToolsError) as error:
-        print(f"error: {error}", file=sys.stderr)
+    except (VerificationError, EnsembleToolsError, OSError) as error:
+        print(f"error: {sentence_of(error)}", file=sys.stderr)
         return REFUSED
     return WRITTEN
 
@@ -131,8 +138,12 @@ def _make_request(repository: ModelRepository, rows: int) -> Request:
         replace(column, known=find_known_values(column, categories)) for column in columns
     )
     configs = [model.config for model in repository.models.values() if model.config]
-    most = entry.config.max_batch_size or rows
-    return Generator(known, list_lengths(configs), seed=0).likely(min(rows, most))
+    lengths = list_lengths(configs)
+    rows = min(rows, entry.config.max_batch_size or rows)
+    values = sum(count_values(column, rows, lengths[0]) for column in columns)
+    if values > _MOST_VALUES:
+        raise TooManyValues(entry.config_path, values, _MOST_VALUES)
+    return Generator(known, lengths, seed=0).likely(rows)
 
 
 def _check_json(config: ModelConfig, path: Path) -> None:

@@ -9,8 +9,9 @@ from collections.abc import Coroutine, Iterator
 from types import FrameType
 from typing import Any, TypeVar
 
+from ensemble_tools.signals import heeded
+
 T = TypeVar("T")
-NUMBERS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(BaseException):
@@ -35,7 +36,7 @@ class Signals:
     @contextlib.contextmanager
     def handled(self) -> Iterator[None]:
         """They are, for as long as the block lasts; only in the main thread."""
-        before = [(number, signal.signal(number, self._handle)) for number in NUMBERS]
+        before = [(number, signal.signal(number, self._handle)) for number in heeded()]
         try:
             yield
         finally:

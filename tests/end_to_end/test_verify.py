@@ -37,7 +37,7 @@ from tests.support.models import (
     unwilling,
     write_archive,
 )
-from tests.support.signals import until_it_heeds
+from tests.support.signals import as_in_front, until_it_heeds
 from verification.__main__ import DIFFERENT, EQUAL, INTERRUPTED, choose_exit_code
 from verification.comparing.comparison import Verdict
 from verification.comparing.forms import EXECUTOR, SERVED, Forms, read_forms
@@ -376,7 +376,7 @@ def test_that_does_not_load(tmp_path: Path) -> None:
 def test_interrupted_at_any_time(moment: float, temporary: Path, tmp_path: Path) -> None:
     """Ctrl-C while it imports, reads, starts processes, loads and asks: it ends within a second."""
     command = [*PROGRAM, "verify", str(EXAMPLES / "dense/repository")]
-    with (tmp_path / "said").open("wb") as said:
+    with as_in_front(), (tmp_path / "said").open("wb") as said:
         process = subprocess.Popen(command, cwd=ROOT, stdout=said, stderr=said)
     try:
         until_it_heeds(process.pid)
@@ -399,7 +399,7 @@ def test_interrupted_while_it_loads(
     number: signal.Signals, code: int, temporary: Path, tmp_path: Path
 ) -> None:
     """Ctrl-C, and again: no process, no shared memory, no directory stays."""
-    with (tmp_path / "log").open("wb") as log:
+    with as_in_front(), (tmp_path / "log").open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "verification", EXAMPLES / "dense/repository"],
             cwd=ROOT,

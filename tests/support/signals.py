@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.support.container import until
+
+
+@contextlib.contextmanager
+def as_in_front() -> Iterator[None]:
+    """What is started here heeds Ctrl-C: a job behind `&` ignores it, and hands that on."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def until_it_heeds(pid: int, number: signal.Signals = signal.SIGTERM) -> None:

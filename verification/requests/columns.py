@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -84,6 +85,13 @@ def list_lengths(configs: Iterable[ModelConfig]) -> tuple[int, ...]:
         if len(config.full_dims(spec)) == 2 and 1 <= config.full_dims(spec)[1] <= _LONGEST_LIST
     }
     return tuple(sorted(found)[:_MOST_LENGTHS]) or (_USUAL_LENGTH,)
+
+
+def count_values(column: InputColumn, rows: int, length: int) -> int:
+    """Of a request with so many rows, with lists of that length."""
+    if column.ragged:
+        return rows * (length + 1)
+    return (rows if column.rows is None else column.rows) * math.prod(column.sizes)
 
 
 def find_unsupported(columns: Iterable[InputColumn]) -> tuple[str, ...]:

@@ -58,6 +58,7 @@ def test_rows_are_those_that_a_batch_may_have(tmp_path: Path) -> None:
         ("", "it declares no inputs, of which a request could be made"),
         ('input { name: "x" data_type: TYPE_FP16 dims: [1] }', "which JSON cannot carry"),
         ('input { name: "x" data_type: TYPE_BF16 dims: [1] }', "no requests can be generated"),
+        ('input { name: "x" data_type: TYPE_FP32 dims: [9999999, 99] }', "at most 67108864 are"),
         (
             'input { name: "x" data_type: TYPE_FP32 dims: [1] }\n'
             'output { name: "y" data_type: TYPE_FP16 dims: [1] }',

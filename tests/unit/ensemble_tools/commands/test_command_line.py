@@ -20,7 +20,7 @@ import pytest
 
 from ensemble_tools import __main__ as command
 from ensemble_tools.commands.exit_codes import INTERRUPTED, PIPE_CLOSED
-from tests.support.signals import until_it_heeds
+from tests.support.signals import as_in_front, until_it_heeds
 
 ROOT = Path(__file__).parents[4]
 DENSE = ROOT / "examples/merlin/dense/repository"
@@ -29,12 +29,8 @@ COMMANDS = ("explain", "rewrite", "pack")
 
 @contextmanager
 def started(*arguments: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
-    """The program, as a shell in front starts it; it is over, and its pipes closed, at the end.
-
-    A background job ignores SIGINT, and so would the program if it inherited that.
-    """
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
+    """The program, as a shell in front starts it; it is over, and its pipes closed, at the end."""
+    with as_in_front():
         running = subprocess.Popen(
             [sys.executable, "-m", "ensemble_tools", *arguments],
             cwd=ROOT,
@@ -42,8 +38,6 @@ def started(*arguments: str, **environment: str) -> Iterator[subprocess.Popen[by
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
-    finally:
-        signal.signal(signal.SIGINT, before)
     with running:
         try:
             yield running
@@ -241,6 +235,19 @@ def test_interrupted(number: signal.Signals, code: int, tmp_path: Path) -> None:
         _, err = running.communicate(timeout=60)
     assert (running.returncode, err) == (code, b"")
     assert list(destination.iterdir()) == []
+
+
+def test_a_job_in_the_background_is_not_interrupted() -> None:
+    """A shell has it ignore SIGINT, which is meant for the job in front."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        command_line = [sys.executable, "-m", "ensemble_tools", "explain", str(DENSE)]
+        running = subprocess.Popen(command_line, cwd=ROOT, stdout=subprocess.DEVNULL)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    until_it_heeds(running.pid)
+    running.send_signal(signal.SIGINT)
+    assert running.wait(60) == command.SERVED
 
 
 def test_pictures_cost_nothing_until_they_are_drawn() -> None:
