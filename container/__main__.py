@@ -11,9 +11,14 @@ from collections.abc import Sequence
 from container.settings import UNITS, settings_table
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def as_program(name: str) -> int:
+    """Run the program under the name by which it was called; its exit code."""
+    return main(program=name)
+
+
+def main(arguments: Sequence[str] | None = None, program: str = "python -m container") -> int:
     """Run the program; its exit code."""
-    options = _parser().parse_args(arguments)
+    options = _parser(program).parse_args(arguments)
     if options.command == "settings":
         print(f"{UNITS}\n\n{settings_table()}")
         return 0
@@ -24,9 +29,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return serve(os.environ)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(program: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m container",
+        prog=program,
         description="A SageMaker serving container for NVIDIA Merlin models.",
     )
     commands = parser.add_subparsers(dest="command", required=True)
@@ -35,7 +40,7 @@ def _parser() -> argparse.ArgumentParser:
         help="start the SageMaker API and tritonserver, and run until SIGTERM",
         description=(
             "Start the SageMaker container API (port 8080) and a supervised tritonserver. All "
-            "settings come from environment variables; `python -m container settings` lists them."
+            f"settings come from environment variables; `{program} settings` lists them."
         ),
         epilog=(
             "Exit codes: 0 stopped by SIGTERM or SIGINT, 1 it could not start or tritonserver "

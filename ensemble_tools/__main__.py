@@ -33,14 +33,19 @@ __all__ = ["MISUSED", "REFUSED", "SERVED", "main"]
 COMMANDS = (explain, rewrite, verify, request, pack)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def as_program(name: str) -> int:
+    """Run one command under the name by which it was called, as a process of its own."""
+    return to_the_end(lambda: main(program=name))
+
+
+def main(arguments: Sequence[str] | None = None, program: str = "python -m ensemble_tools") -> int:
     """Run one command; the exit code says how it went (exit_codes.py)."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     for door in (verify, request):
         if words[:1] == [door.NAME]:
             become(door.PROGRAM, words[1:])
     try:
-        options = _parser().parse_args(words)
+        options = _parser(program).parse_args(words)
         code = _run(options)
         sys.stdout.flush()
     except BrokenPipeError:
@@ -66,9 +71,9 @@ def _pipe_closed() -> int:
     return PIPE_CLOSED
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(program: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m ensemble_tools",
+        prog=program,
         description="Look at a model archive, packed or extracted, as the container would, rewrite "
         "it, verify it, pack it, make a request for it. Nothing in an archive is run but by "
         "verify: its pickles are read as data.",
@@ -81,4 +86,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(to_the_end(main))
+    sys.exit(as_program("python -m ensemble_tools"))

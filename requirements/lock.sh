@@ -11,9 +11,10 @@ server="--universal --python-version 3.10 --fork-strategy fewest"
 models="--python-version 3.11 --python-platform x86_64-manylinux_2_28"
 pytriton="--python-version 3.11 --python-platform x86_64-manylinux_2_35 --no-deps"
 
+# Constraints stand here: pyproject.toml takes the .in files of the first three as they are.
 compile $server server.in -o server.txt
-compile $server tools.in -o tools.txt
-compile $server simulator.in -o simulator.txt
+compile $server -c server.txt tools.in -o tools.txt
+compile $server -c server.txt -c tools.txt simulator.in -o simulator.txt
 compile $server dev.in -o dev.txt
 compile $models --allow-unsafe build.in -o build.txt
 compile $models --no-deps frameworks.in -o frameworks.txt

@@ -9,8 +9,11 @@ import sys
 INTERRUPTED = 130
 
 
-def main() -> int:
-    """Run one command; its exit code, 130 after Ctrl-C, which may come at any moment."""
+def as_program(name: str) -> int:
+    """Run one command under the name by which it was called; its exit code.
+
+    130 after Ctrl-C, which may come at any moment.
+    """
     try:
         from simulator.interrupts import leaving_at_once
 
@@ -18,7 +21,7 @@ def main() -> int:
             # The commands import half a second of libraries.
             from simulator.commands.command_line import read_command
 
-            run = read_command()
+            run = read_command(name)
         return run()
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -28,4 +31,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(as_program("python -m simulator"))

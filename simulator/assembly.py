@@ -19,11 +19,9 @@ from simulator.instance.holdings import Budget, Holdings
 from simulator.instance.instance import Instance
 from simulator.rules import Rules
 from simulator.runners.attached import AttachedInstances, Attachment
-from simulator.runners.processes import OUR_CONTAINER, Launch, ProcessInstance
+from simulator.runners.processes import CHECKOUT, OUR_CONTAINER, Launch, ProcessInstance
 from simulator.watch.events import EventLog
 
-#: Where `python -m container` is found.
-_CHECKOUT = Path(__file__).parents[1]
 _SINGLE = "single-model"
 
 
@@ -93,7 +91,7 @@ class _Parts:
                 "SERVE_MODEL_ROOT": str(root),
                 **self._mode(disk),
             },
-            _CHECKOUT if wanted.container is None else None,
+            CHECKOUT if wanted.container is None else None,
             wanted.work_dir / f"{name}.log",
         )
         return ProcessInstance(instance, launch, wanted.rules, wanted.single_model is None)

@@ -8,9 +8,12 @@ from collections.abc import Callable
 from simulator.commands import replay, s3, up
 
 
-def read_command() -> Callable[[], int]:
-    """What runs the command of this process's arguments and returns its exit code."""
-    parser = argparse.ArgumentParser(prog="python -m simulator", description=_DESCRIPTION)
+def read_command(program: str) -> Callable[[], int]:
+    """What runs the command of this process's arguments and returns its exit code.
+
+    program: the name by which it was called.
+    """
+    parser = argparse.ArgumentParser(prog=program, description=_DESCRIPTION)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for command in (up, replay, s3):
         command.add_parser(commands)

@@ -7,15 +7,14 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from simulator.replay.settings import Settings
+from simulator.runners.processes import CHECKOUT
 
-#: The checkout, or wherever the simulator is installed: the child finds it there, too.
-ROOT = Path(__file__).parents[2]
 #: Its containers have 30 s to end (contract.md), one beside the other.
 STOP_S = 45.0
 #: How much of its output stands in a message.
@@ -68,7 +67,7 @@ def start_endpoint(command: Sequence[str], port: int, log: Path) -> Iterator[Loc
     with log.open("wb") as output:
         process = subprocess.Popen(
             command,
-            env={**os.environ, "PYTHONPATH": _with_root(os.environ.get("PYTHONPATH"))},
+            env=_finding_us(os.environ),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -87,8 +86,10 @@ def find_free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _with_root(path: str | None) -> str:
-    return os.pathsep.join(filter(None, (str(ROOT), path)))
+def _finding_us(environment: Mapping[str, str]) -> dict[str, str]:
+    """With the checkout, if there is one, before what its user searches for Python's packages."""
+    path = (str(CHECKOUT) if CHECKOUT else "", environment.get("PYTHONPATH", ""))
+    return {**environment, "PYTHONPATH": os.pathsep.join(filter(None, path))}
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -22,6 +22,10 @@ from simulator.watch.view import InstanceState
 
 #: This project's own container, as `docker run IMAGE serve` starts it.
 OUR_CONTAINER = (sys.executable, "-m", "container", "serve")
+_ABOVE = Path(__file__).parents[2]
+#: Where `python -m` finds our packages; None where they are installed, and found from anywhere.
+#: Models search their container's directory, and site-packages have other packages than theirs.
+CHECKOUT = _ABOVE if (_ABOVE / "pyproject.toml").is_file() else None
 #: What is shown of a container's output when it ends by itself.
 _LAST_WORDS = 2000
 #: Before a container that ended is started again, times the number of its ends in a row.

@@ -1,0 +1,46 @@
+"""The commands that `pip install` brings: merlin-serve, merlin-tools, merlin-simulator.
+
+Each is `python -m` of its package. They are here, beside the packages, so that a missing extra is
+said in a sentence: the packages' own modules import what it brings.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from importlib import import_module
+
+_NOT_INSTALLED, _INTERRUPTED = 1, 130
+
+
+def merlin_serve() -> int:
+    """python -m container."""
+    return _run("container", "merlin-serve", "server")
+
+
+def merlin_tools() -> int:
+    """python -m ensemble_tools."""
+    return _run("ensemble_tools", "merlin-tools", "tools")
+
+
+def merlin_simulator() -> int:
+    """python -m simulator."""
+    return _run("simulator", "merlin-simulator", "simulator")
+
+
+def _run(package: str, program: str, extra: str) -> int:
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.SIG_IGN:  # while it imports, Ctrl-C has nothing to clear away
+        signal.signal(signal.SIGINT, lambda *_: os._exit(_INTERRUPTED))
+    try:
+        run = import_module(f"{package}.__main__").as_program
+        signal.signal(signal.SIGINT, before)
+        return int(run(program))
+    except ModuleNotFoundError as missing:
+        print(
+            f"{program}: the Python package {missing.name!r} is not installed; install this "
+            f"project with its extra: pip install '.[{extra}]'",
+            file=sys.stderr,
+        )
+        return _NOT_INSTALLED

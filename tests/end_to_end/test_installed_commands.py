@@ -1,0 +1,212 @@
+"""What `pip install .` brings: a wheel with all that lies in the packages, and three commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import zipfile
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support.container import ROOT, Container, free_port, until
+
+MODELS_PYTHON = ROOT / ".venv-merlin/bin/python"
+DENSE = ROOT / "examples/merlin/dense"
+PACKAGES = ("container", "ensemble_tools", "measuring", "serve", "simulator", "verification")
+BESIDE = ("installed_commands.py", "pyproject.toml", "README.md", "requirements")
+TIMEOUT_S = 120
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a copy, since a build writes into its sources; without network."""
+    sources, built = tmp_path_factory.mktemp("sources"), tmp_path_factory.mktemp("wheels")
+    for name in (*PACKAGES, *BESIDE):
+        path = ROOT / name
+        (shutil.copytree if path.is_dir() else shutil.copy)(path, sources / name)
+    # setuptools is the models': they build Merlin's source archives with it.
+    pip = (str(MODELS_PYTHON), "-m", "pip", "wheel", "--no-index", "--no-deps")
+    run(*pip, "--no-build-isolation", "--wheel-dir", str(built), str(sources))
+    (path,) = built.iterdir()
+    return path
+
+
+@pytest.fixture(scope="module")
+def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The commands of an environment with the wheel, and with this one's packages beside it."""
+    python = install(wheel, tmp_path_factory.mktemp("installed") / "venv")
+    (packages,) = python.parents[1].glob("lib/python3.*/site-packages")
+    for path in Path(sysconfig.get_path("purelib")).iterdir():
+        if not (packages / path.name).exists():
+            (packages / path.name).symlink_to(path)
+    return python.parent
+
+
+@pytest.fixture(scope="module")
+def without_extras(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The commands of an environment with the wheel alone."""
+    return install(wheel, tmp_path_factory.mktemp("alone") / "venv").parent
+
+
+def install(wheel: Path, environment: Path) -> Path:
+    """A new environment with nothing else in it; its Python."""
+    run(sys.executable, "-m", "venv", "--without-pip", str(environment))
+    python = environment / "bin/python"
+    pip = (sys.executable, "-m", "pip", "--python", str(python), "install")
+    run(*pip, "--no-index", "--no-deps", "--no-compile", str(wheel))
+    return python
+
+
+def run(*command: str, code: int = 0, cwd: Path | None = None) -> str:
+    """What it says; its exit code is checked."""
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    ended = subprocess.run(
+        command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S
+    )
+    assert ended.returncode == code, ended.stdout + ended.stderr
+    return ended.stdout + ended.stderr
+
+
+def test_the_wheel_has_all_that_lies_in_the_packages(wheel: Path) -> None:
+    """Models' code, backends, the page, styles: each file, and nothing that Python made of them."""
+    with zipfile.ZipFile(wheel) as archive:
+        packed = {name for name in archive.namelist() if ".dist-info/" not in name}
+    tree = {
+        path.relative_to(ROOT).as_posix()
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert packed == tree | {"installed_commands.py"}
+
+
+@pytest.mark.parametrize("name", ["server", "tools", "simulator"])
+def test_an_extra_asks_for_what_its_requirements_name(wheel: Path, name: str) -> None:
+    """Nothing is written twice: what is locked for the checkout is what an extra asks for."""
+    with zipfile.ZipFile(wheel) as archive:
+        (metadata,) = (path for path in archive.namelist() if path.endswith("/METADATA"))
+        lines = archive.read(metadata).decode().splitlines()
+    mark = f'; extra == "{name}"'
+    asked = {
+        line.removeprefix("Requires-Dist: ").removesuffix(mark)
+        for line in lines
+        if line.endswith(mark)
+    }
+    files = ["server", "tools"] if name == "tools" else [name]
+    named = {
+        line
+        for file in files
+        for line in (ROOT / f"requirements/{file}.in").read_text().splitlines()
+        if line and not line.startswith("#")
+    }
+    assert asked == named
+
+
+@pytest.mark.parametrize("name", ["merlin-serve", "merlin-tools", "merlin-simulator"])
+def test_each_command_knows_its_name(programs: Path, tmp_path: Path, name: str) -> None:
+    """It runs from any directory, and its help calls it by the name that was typed."""
+    assert run(str(programs / name), "--help", cwd=tmp_path).startswith(f"usage: {name} ")
+
+
+def test_archives_are_explained_and_rewritten(programs: Path, tmp_path: Path) -> None:
+    """The ensemble's generated steps come out of the wheel."""
+    tools, archive = str(programs / "merlin-tools"), str(DENSE / "repository")
+    assert "ensemble" in run(tools, "explain", archive, cwd=tmp_path)
+    run(tools, "rewrite", archive, "rewritten", cwd=tmp_path)
+    assert list(tmp_path.glob("rewritten/*/config.pbtxt"))
+
+
+@pytest.mark.tritonserver
+def test_the_installed_server_serves_an_export(programs: Path, tmp_path: Path) -> None:
+    """Backends and steps come out of the wheel, too, and Merlin's numbers out of the model."""
+    port, work, log = free_port(), tmp_path / "work", tmp_path / "log"
+    work.mkdir()
+    environment = {
+        "SAGEMAKER_MULTI_MODEL": "true",
+        "SAGEMAKER_BIND_TO_PORT": str(port),
+        "SERVE_BIND_ADDRESS": "127.0.0.1",
+        "SERVE_MODEL_ROOT": str(DENSE),
+        "SERVE_WORK_DIR": str(work),
+        "SERVE_MODEL_ENVIRONMENT": "all",
+    }
+    process = start(log, environment, programs / "merlin-serve", "serve")
+    container = Container(process, port, log, DENSE, work)
+    try:
+        until(lambda: container.ping() == 200, "/ping is 200", container)
+        with container.loaded("dense", DENSE / "repository"):
+            check(container.invoke("dense", (DENSE / "request.json").read_bytes()))
+    finally:
+        container.close()
+
+
+@pytest.mark.tritonserver
+def test_the_installed_simulator_starts_the_installed_server(
+    programs: Path, tmp_path: Path
+) -> None:
+    """Its models see their own packages alone, none of the environment that both are in."""
+    port, archives = free_port(), tmp_path / "archives"
+    archives.mkdir()
+    with tarfile.open(archives / "dense.tar.gz", "w:gz") as archive:
+        archive.add(DENSE / "repository", ".")
+    words = ("up", "--models", str(archives), "--port", str(port))
+    process = start(tmp_path / "log", {}, programs / "merlin-simulator", *words)
+    url, target = f"http://127.0.0.1:{port}", {"X-Amzn-SageMaker-Target-Model": "dense.tar.gz"}
+    try:
+        with httpx.Client(base_url=url, timeout=TIMEOUT_S, trust_env=False) as client:
+            until(lambda: answers(client), "an instance is in service")
+            assert client.get("/simulator/static/page.js").status_code == 200
+            body = (DENSE / "request.json").read_bytes()
+            check(client.post("/endpoints/local/invocations", content=body, headers=target))
+    finally:
+        process.terminate()
+        assert process.wait(TIMEOUT_S) == 0
+
+
+def start(log: Path, environment: dict[str, str], *command: str | Path) -> subprocess.Popen[bytes]:
+    """The process, in the directory of its log."""
+    ours = ("SERVE_", "SAGEMAKER_", "PYTHONPATH")
+    rest = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    with log.open("wb") as output:
+        return subprocess.Popen(
+            command,
+            cwd=log.parent,
+            env={**rest, "SERVE_BACKEND_PYTHON": str(MODELS_PYTHON), **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def answers(client: httpx.Client) -> bool:
+    """Whether the endpoint listens, with an instance behind it."""
+    try:
+        return client.get("/simulator/health").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def check(answer: httpx.Response) -> None:
+    """The numbers are Merlin's."""
+    assert answer.status_code == 200, answer.text
+    (got,) = answer.json()["outputs"]
+    (want,) = json.loads((DENSE / "expected.json").read_text())["outputs"]
+    assert got["data"] == pytest.approx(want["data"], rel=1e-6)
+
+
+@pytest.mark.parametrize("extra", ["server", "tools", "simulator"])
+def test_a_missing_extra_is_said(without_extras: Path, tmp_path: Path, extra: str) -> None:
+    """Without its packages a command names the one that is missing, and what brings it."""
+    command = "merlin-" + {"server": "serve"}.get(extra, extra)
+    words = ["serve"] if extra == "server" else ["--help"]
+    said = run(str(without_extras / command), *words, code=1, cwd=tmp_path)
+    assert said.count("\n") == 1
+    assert "is not installed" in said
+    assert f"pip install '.[{extra}]'" in said
