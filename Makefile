@@ -1,25 +1,36 @@
 # Everything that is run from a checkout. `make` alone lists the targets.
 
-# All environments are made of it: Python 3.11, Debian's or any other with a shared libpython.
-PYTHON ?= $(firstword $(shell command -v python3.11) $(shell command -v python3) python3)
+# The server and what the demo serves run on any of three Pythons, Debian's or any other with a
+# shared libpython; Merlin's packages are for 3.11 alone.
+named := $(PYTHON)
+ifndef PYTHON
+PYTHON := $(shell requirements/find_python.sh 3.11 3.12 3.10)
+endif
+MERLIN_PYTHON := $(shell PYTHON=$(PYTHON) requirements/find_python.sh 3.11)
 
-# What is installed is known by its locks' content: a checkout that only touches them costs nothing.
+# What is installed is known by its locks' content, and by its Python: a checkout that only touches
+# them costs nothing.
 server_locks := $(addprefix requirements/,server.txt tools.txt simulator.txt dev.txt)
 triton_lock := requirements/triton.txt
 triton_2_36_lock := requirements/triton-2.36.txt
-models_locks := $(addprefix requirements/,build.txt torch.txt torch-cuda.txt models.txt stages.txt)
+torch_locks := $(addprefix requirements/,torch.txt torch-cuda.txt)
+demo_locks := requirements/demo.txt $(torch_locks)
+models_locks := $(addprefix requirements/,build.txt models.txt stages.txt) $(torch_locks)
 frameworks_lock := requirements/frameworks.txt
 aws_lock := requirements/aws.txt
+version := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2> /dev/null)
 digest = $(shell cat $(1) | sha256sum | cut -c 1-12)
 
-server := .venv/.installed-$(call digest,$(server_locks))
+server := .venv/.installed-$(version)-$(call digest,$(server_locks))
 triton := .venv/.tritonserver-$(call digest,$(triton_lock))
+checks := .venv/.checks
 triton_2_36 := .triton/2.36/.installed-$(call digest,$(triton_2_36_lock))
+small := .venv-models/.installed-$(version)-$(call digest,$(demo_locks))
 models := .venv-merlin/.installed-$(call digest,$(models_locks))
 frameworks := .venv-frameworks/.installed-$(call digest,$(frameworks_lock))
 aws := .venv-aws/.installed-$(call digest,$(aws_lock))
-# The rest is the tests', and other frameworks'.
-for_demo := $(server) $(triton) $(models)
+# Merlin's environment has what the demo needs, where it is made already.
+demo_models := $(or $(wildcard $(models)),$(small))
 
 quietly := requirements/quietly.sh
 pip := -m pip --disable-pip-version-check --no-input
@@ -34,20 +45,31 @@ pytest = PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest -n $(or $(N),$(1)) 
 ifneq ($(filter clean,$(MAKECMDGOALS)),)
 .NOTPARALLEL:
 endif
-.PHONY: help setup demo check test suite test-docker listings lint bench bench-short bench-workflows exports fuzz-graphs fuzz-json fuzz-workflows fuzz-http soak chaos beside lock clean
+.PHONY: help setup demo check test suite test-docker listings lint bench bench-short bench-workflows exports fuzz-graphs fuzz-json fuzz-workflows fuzz-http soak chaos beside lock clean with-demo with-checks with-all
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-setup: $(for_demo) $(triton_2_36) $(frameworks) $(aws)  ## makes .venv, .venv-merlin, .venv-frameworks, .venv-aws and .triton (-j2: two at a time); does nothing the second time
+# A second make, here and below, since the first line may have brought a Python.
+demo:  ## serves two Merlin exports and compares the numbers; a minute the first time, 10 s after
+	@PYTHON=$(named) requirements/system.sh demo
+	@$(MAKE) --no-print-directory -j2 with-demo
+	@SERVE_BACKEND_PYTHON=$${SERVE_BACKEND_PYTHON:-$(CURDIR)/$(if $(wildcard $(models)),.venv-merlin,.venv-models)/bin/python} \
+		PYTHONDONTWRITEBYTECODE= .venv/bin/python examples/demo.py
 
-demo: $(for_demo)  ## starts the container, loads two Merlin exports, invokes them, stops
-	@.venv/bin/python examples/demo.py
+setup:  ## makes all environments, Merlin's too: 4 minutes (-j2: 3); does nothing the second time
+	@PYTHON=$(named) requirements/system.sh setup
+	@+$(MAKE) --no-print-directory with-all
 
-check: setup lint  ## lint, then all unit and golden tests that need no tritonserver: under 90 s
+check:  ## lint, then all unit and golden tests that need no tritonserver: under 90 s
+	@PYTHON=$(named) requirements/system.sh check
+	@$(MAKE) --no-print-directory setup
+	@$(MAKE) --no-print-directory lint
 	$(call pytest,8) --hypothesis-profile check -m 'not tritonserver' tests/architecture tests/unit tests/golden
 
-test: setup  ## lint and the suite, side by side: all that needs no Docker (N=6 tests at a time)
+test:  ## lint and the suite, side by side: all that needs no Docker (N=6 tests at a time)
+	@PYTHON=$(named) requirements/system.sh test
+	@$(MAKE) --no-print-directory setup
 	@$(MAKE) --no-print-directory -j2 lint suite
 
 suite: setup
@@ -56,10 +78,10 @@ suite: setup
 test-docker: setup  ## builds the images, runs them and the compose stack; needs Docker, or root and dockerd
 	.venv/bin/python -m pytest tests/docker
 
-listings: $(server)  ## the listings in docs/ that are made of the tree: modules, settings, decisions
+listings: with-checks  ## the listings in docs/ that are made of the tree: modules, settings, decisions
 	.venv/bin/python -m tests.architecture.listings
 
-lint: $(server)  ## ruff, mypy, the arrows between the rooms, the Dockerfile
+lint: with-checks  ## ruff, mypy, the arrows between the rooms, the Dockerfile
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
@@ -104,24 +126,45 @@ beside: setup  ## each hostile request and archive on the container and on Trito
 lock:  ## requirements/*.in -> *.txt; needs uv
 	requirements/lock.sh
 
-clean:  ## removes what setup made
-	rm -rf .venv .venv-merlin .venv-frameworks .venv-aws .triton .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build
+clean:  ## removes what setup and demo made
+	rm -rf .venv .venv-models .venv-merlin .venv-frameworks .venv-aws .triton .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build
+
+with-demo: $(server) $(triton) $(demo_models)
+
+with-checks: $(server) $(checks)
+
+with-all: $(server) $(triton) $(checks) $(triton_2_36) $(models) $(frameworks) $(aws)
 
 # A changed lock makes its environment anew, so that nothing stays in it that the lock no longer names.
 
+# --no-compile: the demo runs a part of it, and compiles that as it runs.
 $(server):
-	@echo 'setup: checking what the system has ($(PYTHON))'
-	@command -v $(PYTHON) > /dev/null || { echo 'Python 3.11 is missing: install python3.11'; exit 1; }
-	@$(PYTHON) requirements/check_system.py
-	@echo 'setup, .venv: the server, the simulator, the tests and the checks (860 MB on disk)'
+	@NO_APT=1 PYTHON=$(named) requirements/system.sh demo
+	@echo 'setup, .venv: the server ($(PYTHON), 520 MB on disk)'
 	@$(PYTHON) $(venv) .venv
-	@$(quietly) .venv/bin/python $(pip) $(install) $(addprefix -r ,$(server_locks))
+	@$(quietly) .venv/bin/python $(pip) $(install) --no-compile -r requirements/server.txt
 	@touch $@
 
 # --no-deps: only the tritonserver inside the wheel is wanted.
 $(triton): $(server)
 	@echo 'setup, .venv: tritonserver 2.51 (55 MB)'
-	@$(quietly) .venv/bin/python $(pip) $(install) --no-deps -r $(triton_lock)
+	@$(quietly) .venv/bin/python $(pip) $(install) --no-compile --no-deps -r $(triton_lock)
+	@touch $@
+
+# The tests start hundreds of processes: all that they import is compiled first.
+$(checks): $(server) | $(triton)
+	@echo 'setup, .venv: the simulator, the tests and the checks (400 MB on disk)'
+	@$(quietly) .venv/bin/python $(pip) $(install) --no-compile $(addprefix -r ,$(server_locks))
+	@$(quietly) .venv/bin/python -m compileall -q -j 0 .venv/lib
+	@touch $@
+
+# torch first: the CPU build where pip finds it, else PyPI's.
+$(small):
+	@echo 'setup, .venv-models: numpy and torch, for compiled exports (830 MB on disk)'
+	@$(PYTHON) $(venv) .venv-models
+	@requirements/install_torch.sh .venv-models/bin/python $(pip) $(install) --no-compile
+	@$(quietly) .venv-models/bin/python $(pip) $(install) --no-compile --no-deps -r requirements/demo.txt
+	@PYTHONDONTWRITEBYTECODE= .venv-models/bin/python -c 'import torch' # models write no bytecode
 	@touch $@
 
 $(triton_2_36): | $(server)
@@ -130,10 +173,10 @@ $(triton_2_36): | $(server)
 	@$(quietly) .venv/bin/python $(pip) $(install) --no-deps --target $(@D) -r $(triton_2_36_lock)
 	@touch $@
 
-# torch first: the CPU build where pip finds it, else PyPI's. The rest then asks for no other.
+# torch first, as above: the rest then asks for no other.
 $(models): | $(server)
 	@echo 'setup, .venv-merlin: Merlin 23.08, torch, FAISS, implicit and Feast (1.9 GB on disk)'
-	@$(PYTHON) $(venv) .venv-merlin
+	@$(MERLIN_PYTHON) $(venv) .venv-merlin
 	@$(quietly) .venv-merlin/bin/python $(pip) $(install) -r requirements/build.txt
 	@requirements/install_torch.sh .venv-merlin/bin/python $(pip) $(install)
 	@$(quietly) .venv-merlin/bin/python $(pip) $(install) --no-build-isolation -r requirements/models.txt
@@ -144,7 +187,7 @@ $(models): | $(server)
 # What is not here comes from the models' environment, which Python searches after this one.
 $(frameworks): | $(models)
 	@echo 'setup, .venv-frameworks: tensorflow, xgboost and lightgbm, beside .venv-merlin (1 GB on disk)'
-	@$(PYTHON) $(venv) --without-pip .venv-frameworks
+	@$(MERLIN_PYTHON) $(venv) --without-pip .venv-frameworks
 	@cd .venv-frameworks/lib/python3.11/site-packages && \
 		echo ../../../../.venv-merlin/lib/python3.11/site-packages > models.pth
 	@$(quietly) .venv-merlin/bin/python $(pip) --python .venv-frameworks/bin/python \
@@ -154,6 +197,6 @@ $(frameworks): | $(models)
 # The environment is the callers' own: no other package of this project is seen from it.
 $(aws): | $(server)
 	@echo 'setup, .venv-aws: the AWS command line and the SageMaker SDK, for the tests (440 MB on disk)'
-	@$(PYTHON) $(venv) --without-pip .venv-aws
+	@$(MERLIN_PYTHON) $(venv) --without-pip .venv-aws
 	@$(quietly) .venv/bin/python $(pip) --python .venv-aws/bin/python $(install) -r $(aws_lock)
 	@touch $@

@@ -26,12 +26,14 @@ compile $pytriton triton-2.36.in -o triton-2.36.txt
 # PyPI's torch brings CUDA packages; they have a file of their own, since the CPU build has none.
 all=$(mktemp)
 trap 'rm -f "$all"' EXIT
-compile $models --allow-unsafe models.in > "$all"
 split() {
     awk -v want="$1" '
         /^[a-z]/ { mine = ($0 ~ /^(torch|triton|cuda-[a-z-]+|nvidia-[a-z0-9-]+)==/) }
         mine == want
     ' "$all"
 }
+compile $models --allow-unsafe models.in > "$all"
 split 0 > models.txt
 split 1 > torch-cuda.txt
+compile $server --allow-unsafe demo.in > "$all"
+split 0 > demo.txt

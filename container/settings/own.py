@@ -44,7 +44,8 @@ class OwnSettings:
         default="",
         meaning="interpreter whose packages Python models get",
         parser=absolute_path,
-        shown="`.venv-merlin/bin/python` beside the package, else the image's `python3`",
+        shown="that of `.venv-merlin`, or of `.venv-models`, beside the package, else the image's"
+        " `python3`",
     )
     triton_server: Path | None = variable(
         "SERVE_TRITON_SERVER",

@@ -39,7 +39,11 @@ IMAGE_SERVER = Path("/opt/tritonserver/bin/tritonserver")
 WHEEL_SERVER = Path("pytriton/tritonserver/bin/tritonserver")  # under site-packages
 WHEEL_LIBRARIES = "nvidia_pytriton.libs"
 STAND_INS = Path(__file__).parents[1] / "backends"
-DEFAULT_BACKEND_PYTHON = Path(__file__).parents[2] / ".venv-merlin/bin/python"
+#: Those of a checkout: with Merlin in it, or with numpy and torch alone.
+DEFAULT_BACKEND_PYTHONS = tuple(
+    Path(__file__).parents[2] / environment / "bin/python"
+    for environment in (".venv-merlin", ".venv-models")
+)
 QUESTION_TIMEOUT_S = 30.0  # an interpreter's first start from a cold disk
 
 # Names that only a tritonserver with Python-based backends has in its library (2.51 has both,
@@ -218,14 +222,15 @@ def _places(
 def _backend_python(
     configured: Path | None, environment: Mapping[str, str], *, needed: bool
 ) -> BackendPython | None:
-    """The configured interpreter, else the default one.
+    """The configured interpreter, else the first of the default ones.
 
     None: the image's own arrangement is left alone.
     """
     if configured:
         return ask_interpreter(configured)
-    if DEFAULT_BACKEND_PYTHON.exists():
-        return ask_interpreter(DEFAULT_BACKEND_PYTHON)
+    for default in DEFAULT_BACKEND_PYTHONS:
+        if default.exists():
+            return ask_interpreter(default)
     return ask_interpreter(python_on_path(environment)) if needed else None
 
 
