@@ -82,8 +82,9 @@ def missing() -> Iterator[tuple[str, str]]:
         package = f"python{version}-venv"
         yield f"{sys.executable} cannot make virtual environments", package
     if not has_libpython():
-        yield f"libpython{version}.so.1.0, of Triton's python backend, is missing", (
-            f"libpython{version}"
+        yield (
+            f"libpython{version}.so.1.0, of Triton's python backend, is missing",
+            (f"libpython{version}"),
         )
     for library, package in LIBRARIES.items():
         if not loads(library):
