@@ -7,6 +7,18 @@ import re
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
 
 
+#: Of a memory or a disk nobody means less with a number alone.
+_LEAST_BARE = 1024**2
+
+
+def read_room(text: str) -> int:
+    """As read_size, of a memory or a disk: a number alone that is next to nothing is refused."""
+    size = read_size(text)
+    if size < _LEAST_BARE and text.strip()[-1].isdigit():
+        raise ValueError(f"found {text!r}, which is {size} bytes: did you mean {text.strip()}GB?")
+    return size
+
+
 def read_size(text: str) -> int:
     """Bytes; GB is 2**30, as docker has it. Raises ValueError with a sentence."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)

@@ -11,6 +11,7 @@ from pathlib import Path
 from simulator.interrupts import INTERRUPTED, leaving_at_once
 from simulator.replay.errors import Interrupted, ReplayError
 from simulator.replay.settings import RunningEndpoint, Settings
+from simulator.sizes import read_room
 
 _EPILOG = """\
 Archives are named model-001.tar.gz and so on, with as many digits as the last one has; model-001 is
@@ -168,8 +169,10 @@ def _add_models(group: argparse._ArgumentGroup) -> None:
 
 def _add_endpoint(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--instances", type=_count, metavar="N", help="containers (default: 1)")
-    group.add_argument("--memory", metavar="SIZE", help="of each instance: 4GB")
-    group.add_argument("--disk", metavar="SIZE", help="of each instance, for archives: 20GB")
+    group.add_argument("--memory", type=_room, metavar="SIZE", help="of each instance: 4GB")
+    group.add_argument(
+        "--disk", type=_room, metavar="SIZE", help="of each instance, for archives: 20GB"
+    )
     group.add_argument(
         "--endpoint-url",
         metavar="URL",
@@ -195,6 +198,15 @@ def _number(least: float) -> _Parse:
         return value
 
     return number
+
+
+def _room(word: str) -> str:
+    """As it was written, which `up` reads once more."""
+    try:
+        read_room(word)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return word
 
 
 def _folder(word: str) -> Path:

@@ -39,6 +39,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add = parser.add_argument
     add("--host", default="127.0.0.1", help="the address to listen on (%(default)s)")
     add("--port", type=int, required=True, help="the port; 0 takes a free one and says which")
+    add(
+        "--public-url",
+        metavar="URL",
+        help="what callers ask, where it is another address: a published port of Docker; only told",
+    )
     add("--bucket", required=True, metavar="NAME", help="the bucket to make; 3 to 63 characters")
     add("--fill", type=Path, metavar="FOLDER", help="where the archives are; without: left empty")
     add("--prefix", default="", metavar="P", help="put them below this prefix (none)")
@@ -56,10 +61,11 @@ def run(options: argparse.Namespace) -> int:
     filled = threading.Event()
     try:
         with run_local_s3(options.host, options.port, filled) as url:
-            print(f"local S3 listening: {url} (bucket {options.bucket})", flush=True)
+            told = options.public_url or url
+            print(f"local S3 listening: {told} (bucket {options.bucket})", flush=True)
             _fill(url, options)
             filled.set()
-            print(f"local S3 ready: s3://{options.bucket}/{options.prefix} at {url}", flush=True)
+            print(f"local S3 ready: s3://{options.bucket}/{options.prefix} at {told}", flush=True)
             while True:
                 signal.pause()
     except PlatformFailed as error:

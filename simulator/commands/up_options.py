@@ -11,7 +11,7 @@ from pathlib import Path
 
 from simulator.rules import MIB, CacheSetting, Rules, WithoutMemory
 from simulator.runners.attached import Attachment, read_attachment
-from simulator.sizes import read_size
+from simulator.sizes import read_room, read_size
 
 _DEFAULTS = Rules()
 
@@ -41,6 +41,12 @@ def _add_endpoint_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--host", default="127.0.0.1", help="address to listen at (127.0.0.1)")
     group.add_argument(
         "--port", type=_read_port, default=8090, help="default: 8090; 0: any free one"
+    )
+    group.add_argument(
+        "--public-url",
+        metavar="URL",
+        help="what callers ask, where it is another address than --host and --port: that of a "
+        "published port of Docker; it is only told",
     )
     group.add_argument(
         "--single-model",
@@ -79,13 +85,14 @@ def _add_instance_options(group: argparse._ArgumentGroup) -> None:
         "--work-dir",
         type=Path,
         metavar="FOLDER",
-        help="extracted archives and the containers' logs (default: temporary, removed at the end)",
+        help="extracted archives and the containers' logs (default: temporary, removed at the end; "
+        "the logs of a container that never started are kept)",
     )
 
 
 def _add_room_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
-        "--memory", type=_read_size, metavar="4GB", help="of each instance; default: not looked at"
+        "--memory", type=_read_room, metavar="4GB", help="of each instance; default: not looked at"
     )
     group.add_argument(
         "--memory-threshold",
@@ -95,7 +102,7 @@ def _add_room_options(group: argparse._ArgumentGroup) -> None:
         help="part of --memory above which a load unloads other models first",
     )
     group.add_argument(
-        "--disk", type=_read_size, metavar="20GB", help="of each instance, for extracted archives"
+        "--disk", type=_read_room, metavar="20GB", help="of each instance, for extracted archives"
     )
     group.add_argument(
         "--cache",
@@ -253,6 +260,13 @@ def _read_count(text: str) -> int:
 def _read_size(text: str) -> int:
     try:
         return read_size(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _read_room(text: str) -> int:
+    try:
+        return read_room(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 

@@ -33,7 +33,10 @@ class LocalEndpoint:
         if code is None:
             return None
         tail = self._log.read_text(errors="replace")[-_TAIL:]
-        return f"the endpoint's process ended with exit code {code}; it said:\n{tail}"
+        return (
+            f"the endpoint's process ended with exit code {code}; its log and its containers' are "
+            f"in {self._log.parent}; it said:\n{tail}"
+        )
 
 
 @dataclass(frozen=True)

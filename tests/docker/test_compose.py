@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import threading
 from collections import Counter
@@ -120,6 +121,14 @@ def test_the_memory_of_an_instance_is_seen(stack: Stack) -> None:
         lambda: (stack.state()["instances"][0]["memory_used"] or 0) > 200 * 1024**2,
         "the instance's memory is not known",
     )
+
+
+def test_the_address_that_is_told_answers(stack: Stack) -> None:
+    """The url in the simulator's own output is one that this machine can ask."""
+    (container,) = stack.containers("simulator")
+    told = re.search(r" at (http://\S+) ", container.logs().decode())
+    assert told is not None
+    assert httpx.get(f"{told[1]}/simulator/health", trust_env=False).status_code == 200
 
 
 def test_nothing_but_loopback_is_published(stack: Stack) -> None:

@@ -220,6 +220,7 @@ def cli(*words: str) -> int:
     "words",
     [
         ("--models", "0"),
+        ("--memory", "4"),
         ("--rps", "nan"),
         ("--zipf", "-1"),
         ("--endpoint-url", "http://127.0.0.1:1"),

@@ -43,6 +43,8 @@ def _run(*options: str) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
+        (("--memory", "4"), "found '4', which is 4 bytes: did you mean 4GB?"),
+        (("--disk", "20"), "found '20', which is 20 bytes: did you mean 20GB?"),
         (("--port", "65536"), "expected 0 to 65535"),
         (("--port", "-1"), "expected 0 to 65535"),
         (("--memory-threshold", "0"), "more than 0, and 1 at most"),
@@ -94,8 +96,64 @@ def test_the_url_that_is_told_can_be_asked(host: str, shown: str, tmp_path: Path
         assert played.http.get("/simulator/state").status_code == 200
 
 
+def test_the_url_of_a_published_port_is_told(tmp_path: Path) -> None:
+    """Behind Docker's ports callers ask another address than this process listens at."""
+    fake_model(tmp_path / "models", "a.tar.gz")
+    log, options = tmp_path / "log", ("--public-url", "http://127.0.0.1:8090/")
+    command = [sys.executable, "-m", "simulator", "up", "--models", str(tmp_path / "models")]
+    command += ["--port", "0", "--container", FAKE_CONTAINER, *options]
+    with log.open("wb") as said, subprocess.Popen(command, cwd=ROOT, stdout=said) as process:
+        try:
+            until(lambda: "instance in service" in log.read_text(), "in service")
+        finally:
+            process.send_signal(signal.SIGTERM)
+    told = "endpoint local at http://127.0.0.1:8090 (the page: http://127.0.0.1:8090/)"
+    assert log.read_text().startswith(told)
+
+
+def test_a_folder_without_archives_is_said(tmp_path: Path) -> None:
+    """What was looked for, where, and what to do; one that has some is not spoken of."""
+    (tmp_path / "models").mkdir()
+    log = tmp_path / "log"
+    with simulator(tmp_path / "models", log):
+        said = log.read_text()
+        assert f"no archives: looked for *.tar.gz in {tmp_path / 'models'} and below" in said
+        assert "python -m ensemble_tools pack" in said
+    fake_model(tmp_path / "models", "a.tar.gz")
+    with simulator(tmp_path / "models", log):
+        assert "no archives" not in log.read_text()
+
+
+def test_the_log_of_a_container_that_never_started_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is named at the start and at the end, and what the container wrote is in it."""
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    ended = _up(tmp_path / "models", "--container", "sh -c 'echo no licence found; exit 3'")
+    assert ended.returncode == 1
+    (kept,) = (tmp_path / "tmp").glob("simulator-*")
+    (log,) = kept.iterdir()
+    assert "no licence found" in log.read_text()
+    assert f"the containers' logs: {kept}/instance-*.log" in ended.stdout
+    assert f"the containers' logs are kept: {log}" in ended.stderr
+
+
+def test_the_logs_of_containers_that_served_are_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder that was made for them is gone with the simulator."""
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    fake_model(tmp_path / "models", "a.tar.gz")
+    with simulator(tmp_path / "models", tmp_path / "log") as played:
+        assert played.invoke("a.tar.gz").status_code == 200
+        assert list((tmp_path / "tmp").iterdir())
+    assert not list((tmp_path / "tmp").iterdir())
+
+
 def _up(models: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    models.mkdir(exist_ok=True)
+    fake_model(models, "a.tar.gz")
     command = [sys.executable, "-m", "simulator", "up", "--models", str(models), "--port", "0"]
     return subprocess.run(
         [*command, *options], cwd=ROOT, check=False, text=True, capture_output=True, timeout=SHORT_S
