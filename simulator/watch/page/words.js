@@ -58,7 +58,7 @@ const REASONS = {
 // What a cold request waits for, in the order in which it is told; an event has {part}_seconds.
 export const COLD_PARTS = [
   ["room", "Room", "until others had left"],
-  ["turn", "A turn", "while others came before it"],
+  ["turn", "A turn", "others came first"],
   ["download", "Download", "of the archive"],
   ["extraction", "Extraction", "of the archive"],
   ["load", "Load", "POST /models"],
