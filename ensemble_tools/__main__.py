@@ -35,15 +35,13 @@ COMMANDS = (explain, rewrite, verify, request, pack)
 
 def as_program(name: str) -> int:
     """Run one command under the name by which it was called, as a process of its own."""
+    enter_another_room(sys.argv[1:])
     return to_the_end(lambda: main(program=name))
 
 
 def main(arguments: Sequence[str] | None = None, program: str = "python -m ensemble_tools") -> int:
     """Run one command; the exit code says how it went (exit_codes.py)."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    for door in (verify, request):
-        if words[:1] == [door.NAME]:
-            become(door.PROGRAM, words[1:])
     try:
         options = _parser(program).parse_args(words)
         code = _run(options)
@@ -83,6 +81,13 @@ def _parser(program: str) -> argparse.ArgumentParser:
     for command in COMMANDS:
         command.add_parser(commands)
     return parser
+
+
+def enter_another_room(words: Sequence[str]) -> None:
+    """Become the program of a command that only has its door here; returns for any other one."""
+    for door in (verify, request):
+        if words[:1] == [door.NAME]:
+            become(door.PROGRAM, words[1:])
 
 
 if __name__ == "__main__":

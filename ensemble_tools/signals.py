@@ -40,14 +40,40 @@ def leave_in_order() -> None:
 
 
 def to_the_end(main: Callable[[], int]) -> int:
-    """What a program does after its imports; its exit code."""
-    leave_in_order()
+    """What a program does after its imports; its exit code.
+
+    Its temporary files are made in a directory of its own, which is gone at the end: a signal may
+    come while one of them is being removed.
+    """
+    import contextlib
+    import secrets
+    import tempfile
+
+    own = ""
     try:
-        return main()
+        try:
+            leave_in_order()
+            with contextlib.suppress(OSError):  # nowhere to write; it may not have to
+                own = f"{tempfile.gettempdir()}/ensemble-tools-{secrets.token_hex(8)}"
+                os.mkdir(own, 0o700)
+                tempfile.tempdir = own
+            return main()
+        finally:
+            _clear_away(own)
     except KeyboardInterrupt:
+        _clear_away(own)
         return INTERRUPTED
-    finally:
-        _ignore()
+    except BaseException:
+        _clear_away(own)
+        raise
+
+
+def _clear_away(directory: str) -> None:
+    import shutil
+
+    _ignore()
+    if directory:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _ignore() -> None:

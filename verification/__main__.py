@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ensemble_tools.signals import leave_at_once
+from ensemble_tools.signals import leave_at_once, to_the_end
 
 if __name__ == "__main__":
     leave_at_once()
@@ -243,4 +243,4 @@ def _tolerance(text: str) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(to_the_end(main))

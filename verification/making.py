@@ -60,6 +60,7 @@ WRITTEN, REFUSED, PIPE_CLOSED = 0, 1, 141
 _BINARY_ONLY = ("FP16", "BF16")
 MOST_ROWS = 1_000_000
 _USUAL_ROWS = 5
+_CONTAINER = "http://localhost:8080"
 #: Of a request; 64 MB, a container's bound, hold no more numbers of one byte.
 _MOST_VALUES = 64 * 1024 * 1024
 #: An operator that takes one row, and repeats it for each candidate (merlin-systems 23.08).
@@ -160,9 +161,9 @@ def _write(options: argparse.Namespace, body: Body) -> None:
     write_file(options.output, body.content)
     name = options.model_name or options.path.absolute().name.split(".")[0] or "model"
     if options.curl:
-        print(write_curl(body, options.output, name, options.url))
+        print(write_curl(body, options.output, name, options.url or _CONTAINER))
     if options.boto3:
-        print(write_boto3(body, options.output, name))
+        print(write_boto3(body, options.output, name, options.endpoint_name, options.url))
     if not options.curl and not options.boto3:
         print(f"{options.output}  {len(body.content)} bytes, Content-Type: {body.content_type}")
 
@@ -203,9 +204,12 @@ def _parser() -> argparse.ArgumentParser:
         help="the model's name in the call (default: that of the archive, without its ending)",
     )
     parser.add_argument(
+        "--endpoint-name", default="ENDPOINT", metavar="NAME", help="the endpoint's, for --boto3"
+    )
+    parser.add_argument(
         "--url",
-        default="http://localhost:8080",
-        help="where the container answers, for --curl (default: %(default)s)",
+        help=f"where the container answers, for --curl (default: {_CONTAINER}); or the simulator, "
+        "for --boto3, which else asks AWS",
     )
     return parser
 

@@ -28,7 +28,11 @@ def staging_beside(destination: Path) -> Iterator[Path]:
         staging.mkdir(mode=0o700)
         yield staging
     finally:
-        shutil.rmtree(staging, ignore_errors=True)
+        try:
+            shutil.rmtree(staging, ignore_errors=True)
+        except BaseException:  # also while it is removed; only the first one is raised
+            shutil.rmtree(staging, ignore_errors=True)
+            raise
 
 
 def write_file(destination: Path, content: bytes) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.end_to_end.conftest import EXAMPLES, EXPORTS
 from tests.support.container import ROOT, Container, running
+from tests.support.simulator import ENDPOINT, simulator
 
 MODELS_PYTHON = ROOT / ".venv-merlin/bin/python"
 ARCHIVES = {
@@ -146,6 +147,25 @@ def test_every_type(container: Container, tmp_path: Path) -> None:
             if "FP" in output["name"]
             else output["data"] == expected
         )
+
+
+@pytest.mark.parametrize("form", [[], ["--binary"]])
+def test_boto3_asks_the_simulator(form: list[str], tmp_path: Path) -> None:
+    """The snippet is run as it is printed, for an archive that `pack` wrote."""
+    (tmp_path / "archives").mkdir()
+    packed = tmp_path / "archives/dense.tar.gz"
+    command = [sys.executable, "-m", "ensemble_tools", "pack", ARCHIVES["dense"], "-o", packed]
+    subprocess.run([str(word) for word in command], cwd=ROOT, check=True, capture_output=True)
+    log = tmp_path / "log"
+    with simulator(tmp_path / "archives", log, container=None) as endpoint:
+        asked = ("--boto3", "--endpoint-name", ENDPOINT, "--url", endpoint.url)
+        snippet = printed(packed, "-o", tmp_path / "request", *asked, *form)
+        done = subprocess.run(
+            [sys.executable, "-c", snippet], capture_output=True, text=True, check=False
+        )
+    assert done.returncode == 0, done.stderr + log.read_text()
+    assert '"name":"click"' in done.stdout.replace(" ", "")
+    assert done.stdout.startswith("application/vnd" if form else "application/json")
 
 
 def test_boto3_is_python(tmp_path: Path) -> None:

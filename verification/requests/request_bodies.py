@@ -70,17 +70,29 @@ def write_curl(body: Body, file: Path, name: str, url: str) -> str:
     return shlex.join(words)
 
 
-def write_boto3(body: Body, file: Path, name: str) -> str:
-    """The call of boto3, for a multi-model endpoint."""
+def write_boto3(body: Body, file: Path, name: str, endpoint: str, url: str | None) -> str:
+    """The call of boto3, for a multi-model endpoint. url: of one that is not AWS's own."""
     return f"""\
 import boto3
 
-runtime = boto3.client("sagemaker-runtime")
+runtime = boto3.client({_write_client(url)})
 with open({json.dumps(str(file))}, "rb") as request:
     answer = runtime.invoke_endpoint(
-        EndpointName="ENDPOINT",
+        EndpointName={json.dumps(endpoint)},
         TargetModel={json.dumps(f"{name}.tar.gz")},
         ContentType={json.dumps(body.content_type)},
         Body=request.read(),
     )
 print(answer["ContentType"], answer["Body"].read())"""
+
+
+def _write_client(url: str | None) -> str:
+    if url is None:
+        return '"sagemaker-runtime"'
+    return f"""
+    "sagemaker-runtime",
+    endpoint_url={json.dumps(url)},
+    region_name="us-east-1",
+    aws_access_key_id="any",
+    aws_secret_access_key="any",
+"""
