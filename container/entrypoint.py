@@ -20,6 +20,7 @@ import secrets
 import shutil
 import signal
 import socket
+import stat
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
@@ -76,7 +77,7 @@ def serve(environment: Mapping[str, str]) -> int:
     try:
         settings = read_settings(environment)
         configure(settings.log_level, sink, settings.log_format)
-        _check_model_root(settings, environment)
+        _check_model_root(settings)
         for unknown in settings.unknown:
             log.warning("%s", unknown)
         if settings.compile_check and settings.compile == "off":
@@ -103,15 +104,19 @@ def serve(environment: Mapping[str, str]) -> int:
     return 0
 
 
-def _check_model_root(settings: Settings, environment: Mapping[str, str]) -> None:
+def _check_model_root(settings: Settings) -> None:
     """Raises SettingsError where no model can lie. SageMaker may make its own directory later."""
-    root, name = settings.model_root, "SERVE_MODEL_ROOT"
-    if not settings.multi_model or root.is_dir():
+    root, default = settings.model_root, read_settings({}).model_root
+    if not settings.multi_model:
         return
-    if root.exists():
-        raise SettingsError([Mistake(name, str(root), "a directory, and it is a file")])
-    if environment.get(name):
-        raise SettingsError([Mistake(name, str(root), "a directory, and there is none; make it")])
+    try:
+        found = "it is a file" if not stat.S_ISDIR(root.stat().st_mode) else ""
+    except FileNotFoundError:
+        found = "" if root == default else "there is none; make it"
+    except OSError as error:
+        found = f"it cannot be looked at ({error.strerror})"
+    if found:
+        raise SettingsError([Mistake("SERVE_MODEL_ROOT", str(root), f"a directory, and {found}")])
 
 
 class _Run:

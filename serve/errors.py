@@ -30,6 +30,14 @@ from serve.limit import named, setting_of, with_its_setting
 class ServeError(Exception):
     """Whatever a caller of the contract may be told; the message is one sentence for people."""
 
+    #: The sentence as a log may have it, where the message has values of a caller's in it.
+    without_values = ""
+
+    @property
+    def logged(self) -> str:
+        """The sentence for the log."""
+        return self.without_values or str(self)
+
 
 class CallerError(ServeError):
     """The platform or the user asked for what cannot be done as asked."""

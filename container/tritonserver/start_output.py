@@ -15,6 +15,8 @@ import re
 _USAGE = b"Usage: tritonserver "
 #: Lines of that list: empty ones, indented ones, headings.
 _LISTED = re.compile(rb"\s.*|[A-Z][\w /-]*:|", re.DOTALL)
+#: What opens tritonserver's APIs is no matter of a log: the value of such an option.
+_OPENING = re.compile(rb"(--[\w-]*restricted[\w-]*=)[^'\"\s]+")
 #: The words in front of the list: getopt's, behind the program's path.
 _REFUSED = re.compile(rb".*?: ((?:unrecognized option|invalid option|option) .*)")
 
@@ -33,6 +35,7 @@ class StartOutput:
 
     def keep(self, data: bytes) -> bytes:
         """Whole lines -> those of them that are no part of the list."""
+        data = _OPENING.sub(lambda it: it[1] + "…".encode(), data)
         if not self._listing and _USAGE not in data:
             self._last = data.rstrip(b"\n").rpartition(b"\n")[2] or self._last
             return data

@@ -25,9 +25,13 @@ MAX_CONFIGS_BYTES = 2 * MAX_CONFIG_BYTES
 MAX_MODELS = 2_000
 
 #: What archivers and file systems leave beside the models.
-#: How far below the top models are still named that lie too deep; and what archives are called.
-_DEEPEST, _PACKED = 4, (".tar.gz", ".tgz", ".tar", ".zip")
 _LITTER = {"__MACOSX", "lost+found"}
+
+
+#: How far below the top models are still named that lie too deep.
+_DEEPEST = 4
+#: How archives are called.
+_PACKED = (".tar.gz", ".tgz", ".tar", ".zip")
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from pathlib import Path
 
 from google.protobuf import text_format
@@ -123,7 +124,7 @@ class ServingPlan:
         """Every Triton model of the plan, the entry model last."""
         return tuple(model.triton_name for model in self.models)
 
-    @property
+    @cached_property
     def inputs(self) -> Mapping[str, bool]:
         """A request's inputs, and whether each must be there; none where Triton completes them."""
         text = next(it.config_text for it in self.models if it.triton_name == self.entry) or ""

@@ -7,8 +7,8 @@ its rows are lists of their own lengths: values and offsets.
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
-#: Several rows, each repeated for each item, grow with the square of a request.
-MOST_UNROLLED = 1_000_000
+#: Rows that are repeated for each item grow with the square of a request: so many bytes are made.
+MOST_UNROLLED = 256 * 1024 * 1024
 
 
 class Refused(Exception):
@@ -57,13 +57,12 @@ def unroll(columns):
     """Each row as often as the item column, the first that is read, has rows."""
     item = next(iter(READS))
     times = rows(*columns[item])
-    for column in WRITES.values():
-        count = rows(*columns[column])
-        if count > 1 and count * times > MOST_UNROLLED:
-            raise Refused(
-                f"column {column!r} has {count} rows for {times} items: {count * times} rows would "
-                f"be made of them; {MOST_UNROLLED} are allowed, or one row for any number of items"
-            )
+    made = times * sum(columns[column][0].nbytes for column in WRITES.values())
+    if made > MOST_UNROLLED:
+        raise Refused(
+            f"{made} bytes would be made of the columns {', '.join(WRITES.values())} for {times} "
+            f"items; {MOST_UNROLLED} are made: ask for fewer users or items at a time"
+        )
     return {
         name: np.repeat(whole(column, *columns[column]), times, axis=0)
         for name, column in WRITES.items()

@@ -43,6 +43,13 @@ class TritonPythonModel:
                     f"index has vectors of {self.index.d} numbers; expected [rows, {self.index.d}]"
                 )
             )
+        if len(vectors) * SETTINGS["topk"] > MOST_FOUND:
+            return pb_utils.InferenceResponse(
+                error=callers_fault(
+                    f"{OPERATOR}: column {column!r} has {len(vectors)} vectors, for each of which "
+                    f"{SETTINGS['topk']} ids are found; {MOST_FOUND} ids are found for a request"
+                )
+            )
         if self.is_graph and not np.all(np.abs(vectors) < TOO_LARGE):
             return pb_utils.InferenceResponse(
                 error=callers_fault(

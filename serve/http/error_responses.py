@@ -65,7 +65,9 @@ RETRY_AFTER_S = 1
 TOLD = "serve.told"
 #: What a request to load a model asked for stands under this name in its state.
 WANTED = "wanted"
-_REFUSED, _NO_ROOM = "request refused: %s", 507
+_REFUSED = "request refused: %s"
+#: Of a load that the platform makes room for, and asks for again.
+_NO_ROOM = 507
 #: Characters of what a caller wrote that a line of the log has.
 _LONGEST = 256
 #: Status, headers (names in lower case, without the length) and body.

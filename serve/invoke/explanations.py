@@ -1,26 +1,37 @@
-"""PURE. tritonserver's words for what is wrong with a request -> ours: which input, which value."""
+"""PURE. tritonserver's words for what is wrong with a request -> ours: which input, which value.
+
+Callers' own words stand in its messages, so nothing here takes longer than their length.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from serve.errors import shortened
-from serve.invoke.wrong_data import describe_wrong_value
+from serve.invoke.wrong_data import find_wrong_value
 
-#: Bodies up to here are read again, which takes 2 ms; longer ones get tritonserver's sentence.
-_LONGEST_BODY = 256 * 1024
+#: Bodies up to here are read again, which takes some ms; most longer ones are translated.
+_LONGEST_BODY = 64 * 1024
+#: Names in one sentence.
+_MOST = 20
 
 _WRONG_DATA = "Unable to parse 'data': "
-_OTHER_INPUTS = re.compile(
-    r"(?:\[request id: .*?\] )?expected \d+ inputs but got \d+ inputs for model '[^']*'\. "
-    r"Got input\(s\) \[(?P<got>.*)\], but missing required input\(s\) .*",
-    re.DOTALL,
-)
-_UNKNOWN_INPUT = re.compile(
-    r"unexpected inference input '(?P<name>.*)' for model '[^']*'", re.DOTALL
-)
-_DECOUPLED = "support models with decoupled transaction policy"
+_DECOUPLED = "HTTP end point doesn't support models with decoupled transaction policy"
+_ID, _ID_END, _LONGEST_ID = "[request id: ", "] ", 300
+_GOT = re.compile(r"expected \d+ inputs but got \d+ inputs for model '[^']*'\. Got input\(s\) \[")
+_MISSING = "], but missing required input(s) "
+_UNKNOWN = re.compile(r"unexpected inference input '")
+_OF_MODEL = "' for model '"
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """said: the sentence for the caller. logged: the same without his values; empty for none."""
+
+    said: str
+    logged: str = ""
 
 
 def explain_refusal(
@@ -28,7 +39,7 @@ def explain_refusal(
     said: Sequence[bytes],
     find_inputs: Callable[[], Mapping[str, bool]],
     streaming: str,
-) -> str:
+) -> Explanation:
     """The sentence for a caller; the message itself where it is clear, or not known here.
 
     said: the request, in pieces. find_inputs: the names of the model's and whether a request
@@ -36,31 +47,49 @@ def explain_refusal(
     streams, in words.
     """
     if message.startswith(_WRONG_DATA) and sum(map(len, said)) <= _LONGEST_BODY:
-        return describe_wrong_value(b"".join(said)) or message
-    if others := _OTHER_INPUTS.fullmatch(message):
-        got = re.findall(r"'([^']*)'", others["got"])
-        return _describe_inputs(got, find_inputs()) or message
-    if unknown := _UNKNOWN_INPUT.fullmatch(message):
-        return _describe_inputs([unknown["name"]], find_inputs(), missing=False) or message
-    if _DECOUPLED in message:
-        return (
+        found = find_wrong_value(b"".join(said))
+        return Explanation(found.said, found.logged) if found else Explanation(message)
+    if message == _DECOUPLED:
+        return Explanation(
             "the model is decoupled: it answers in as many pieces as it likes, and an answer here "
             f"is one; {streaming} makes an endpoint that answers in streams"
         )
-    return message
+    return Explanation(_explain_names(message, find_inputs) or message)
+
+
+def _explain_names(message: str, find_inputs: Callable[[], Mapping[str, bool]]) -> str | None:
+    rest = _without_id(message)
+    if got := _GOT.match(rest):
+        names, found, _ = rest[got.end() :].rpartition(_MISSING)
+        if found:
+            return _describe_inputs(names.strip("'").split("','"), find_inputs())
+    if unknown := _UNKNOWN.match(rest):
+        name, found, _ = rest[unknown.end() :].rpartition(_OF_MODEL)
+        if found:
+            return _describe_inputs([name], find_inputs(), are_all=False)
+    return None
+
+
+def _without_id(message: str) -> str:
+    """A long id, which may hold anything, is left where it is: the message is then not known."""
+    if not message.startswith(_ID):
+        return message
+    end = message.find(_ID_END, len(_ID), _LONGEST_ID)
+    return message[end + len(_ID_END) :] if end >= 0 else message
 
 
 def _describe_inputs(
-    got: Sequence[str], inputs: Mapping[str, bool], *, missing: bool = True
+    got: Sequence[str], inputs: Mapping[str, bool], *, are_all: bool = True
 ) -> str | None:
-    """got: the names of a request. missing: whether they are all of them."""
+    """got: names of a request's inputs. are_all: whether it has no others."""
     if not inputs:
         return None
-    unknown = [name for name in got if name not in inputs]
-    lacking = [name for name in inputs if inputs[name] and name not in got] if missing else []
+    there = {*got}
+    unknown = [name for name in got if name and name not in inputs]
+    lacking = [name for name, is_required in inputs.items() if is_required and name not in there]
     found = [
         *([f"{_list(unknown)}, which the model has not"] if unknown else []),
-        *([f"nothing for {_list(lacking)}"] if lacking else []),
+        *([f"nothing for {_list(lacking)}"] if lacking and are_all else []),
     ]
     if not found:
         return None
@@ -70,7 +99,3 @@ def _describe_inputs(
 def _list(names: Collection[str]) -> str:
     shown = [shortened(name) for name in [*names][:_MOST]]
     return ", ".join(shown) + (", …" if len(names) > _MOST else "")
-
-
-#: Names in one sentence.
-_MOST = 20

@@ -316,7 +316,7 @@ class Invocation:
         words = explain_refusal(
             refused.message, said, lambda: model.serving.inputs, self._streaming
         )
-        return replace(refused, message=words)
+        return replace(refused, message=words.said, logged=words.logged)
 
     async def _send_once(
         self,
@@ -394,7 +394,9 @@ def _translate_refusal(model: Model, refused: Refusal) -> ServeError:
     mark = _CUT if refused.cut else ""  # behind a traceback nobody misses what is cut
     message = one_sentence(refused.message + mark) or "no reason was given"
     if refused.verdict is Verdict.CALLER:
-        return CallerError(message)
+        error = CallerError(message)
+        error.without_values = refused.logged
+        return error
     if refused.verdict is Verdict.EXHAUSTED:
         return ResourceExhausted(f"no resources to invoke the model {model.name}: {message}")
     if refused.verdict is Verdict.STORE_DOWN:

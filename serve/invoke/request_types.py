@@ -163,16 +163,24 @@ def _malformed(said: str, text: bytes) -> BadRequest:
         return BadRequest("the body", f"no JSON ({said})", EXPECTED)
     place = int(at[1])
     if said.startswith("trailing characters"):
-        place -= 1  # of these it counts the first one in
-        return BadRequest(
-            "the body",
-            f"{len(text) - place} bytes behind its JSON",
-            "none; or, where they are binary tensors, the Content-Type "
-            f"application/vnd.sagemaker-triton.binary+json;json-header-size={place}",
-        )
+        return _trailing(text[: place - 1])  # it counts the first of them in
     around = text[max(0, place - _AROUND) : place], text[place : place + _AROUND]
     shown = " >>> ".join(part.decode("ascii", "backslashreplace") for part in around)
-    return BadRequest("the body", f"no JSON ({said}: {shown!r})", EXPECTED)
+    error = BadRequest("the body", f"no JSON ({said}: {shown!r})", EXPECTED)
+    error.without_values = str(BadRequest("the body", f"no JSON ({said})", EXPECTED))
+    return error
+
+
+def _trailing(read: bytes) -> BadRequest:
+    """read: the JSON, and white space behind it, which may be a tensor's first bytes."""
+    json = read.rstrip(b" \t\n\r")
+    size = str(len(json)) if len(json) == len(read) else "<bytes of JSON>"
+    return BadRequest(
+        "the body",
+        "more behind its JSON",
+        "none; or, where binary tensors follow, the Content-Type "
+        f"application/vnd.sagemaker-triton.binary+json;json-header-size={size}",
+    )
 
 
 def _complaint(said: str) -> BadRequest:

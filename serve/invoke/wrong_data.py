@@ -7,15 +7,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from serve.errors import shortened
 
 _Fits = Callable[[Any], bool]
+#: Characters of a value, and indices of its place, that a sentence has.
+_LONGEST_VALUE = 40
+_LONGEST_PLACE = 4
 
 
-def describe_wrong_value(body: bytes) -> str | None:
-    """A sentence about the first one; None where there is none to be found."""
+@dataclass(frozen=True)
+class WrongValue:
+    """said: the sentence for the caller. logged: the same without what he wrote."""
+
+    said: str
+    logged: str
+
+
+def find_wrong_value(body: bytes) -> WrongValue | None:
+    """The first one; None where there is none to be found."""
     try:
         inputs = json.loads(body)["inputs"]
         return next(filter(None, map(_describe, inputs)), None)
@@ -23,33 +35,47 @@ def describe_wrong_value(body: bytes) -> str | None:
         return None
 
 
-def _describe(given: Mapping[str, Any]) -> str | None:
+def _describe(given: Mapping[str, Any]) -> WrongValue | None:
     data_type = given["datatype"]
     fits = _FITS.get(data_type)
-    for place, value in _values(given.get("data", [])):
-        if fits is not None and not fits(value):
-            return (
-                f"the input {shortened(given['name'])}: found {_show(value)} at data{place}, "
-                f"expected {_EXPECTED[data_type]}"
-            )
+    found = _find(given.get("data", []), fits) if fits is not None else None
+    if found is None:
+        return None
+    place, value = found
+    where, expected = f"the input {shortened(given['name'])}", _EXPECTED[data_type]
+    return WrongValue(
+        f"{where}: found {_show(value)} at data{place}, expected {expected}",
+        f"{where}: found another value at data{place}, expected {expected}",
+    )
+
+
+def _find(data: Any, fits: _Fits) -> tuple[str, Any] | None:
+    """The first value that does not fit, lists in lists included, and its place."""
+    levels: list[Iterator[Any]] = [iter([data])]
+    places = [-1]
+    while levels:
+        for value in levels[-1]:
+            places[-1] += 1
+            if isinstance(value, list):
+                levels.append(iter(value))
+                places.append(-1)
+                break
+            if not fits(value):
+                return _place(places[1:]), value
+        else:
+            levels.pop()
+            places.pop()
     return None
 
 
-def _values(data: Any, place: str = "") -> Iterator[tuple[str, Any]]:
-    """Each value, lists in lists included, with its place."""
-    if not isinstance(data, list):
-        yield place, data
-        return
-    for number, value in enumerate(data):
-        yield from _values(value, f"{place}[{number}]")
+def _place(indices: list[int]) -> str:
+    shown = "".join(f"[{index}]" for index in indices[:_LONGEST_PLACE])
+    return f"{shown}…" if len(indices) > _LONGEST_PLACE else shown
 
 
 def _show(value: Any) -> str:
     text = json.dumps(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
-
-
-_SHOWN = 40
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
 
 
 #: As tritonserver reads them: of 64 bits, whatever the type has.

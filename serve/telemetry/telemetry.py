@@ -57,7 +57,7 @@ class Telemetry:
         record.status = status
         record.seconds = (time.monotonic() - record.began) or _LEAST_S
         if error is not None:
-            record.sentence = str(error)
+            record.sentence = _sentence(error)
         if self.metrics is not None:
             meters = self.metrics.meters
             if error is None:
@@ -83,7 +83,7 @@ class Telemetry:
         """A load has ended."""
         record.seconds = time.monotonic() - record.began
         record.result = "loaded" if error is None else _result(error)
-        record.sentence = str(error) if error is not None else ""
+        record.sentence = _sentence(error) if error is not None else ""
         if self.metrics is not None:
             self.metrics.loaded(record)
             if error is not None:
@@ -119,3 +119,8 @@ class Telemetry:
 
 def _result(error: BaseException) -> str:
     return "refused" if isinstance(error, _REFUSED) else "failed"
+
+
+def _sentence(error: BaseException) -> str:
+    """Why, without what a caller wrote into his request's data."""
+    return error.logged if isinstance(error, ServeError) else str(error)

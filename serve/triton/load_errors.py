@@ -36,6 +36,9 @@ _SYNTAX = re.compile(r"\((?P<file>\w+\.py), line (?P<line>\d+)\)")
 _UNREAD = "failed to poll from model repository"
 #: What a step of several in one process puts in front: it stands in front of this sentence, too.
 _SAID_AGAIN = re.compile(r"^Refused: the step [^:]*: failed to load model '[^']*': ")
+_PATH, _PUBLISHED = re.compile(r"[^\s'\":]+"), "/serving/"
+#: Of a reason so many characters are looked at; a sentence has fewer of them.
+_LONGEST_READ = 4096
 #: Longer words of a library end here.
 _LONGEST = 600
 
@@ -52,7 +55,8 @@ def describe_load_error(plan: ServingPlan, message: str, models: ModelsSide) -> 
 
 
 def _explain(plan: ServingPlan, failing: str, reason: str, models: ModelsSide) -> str:
-    reason = _SAID_AGAIN.sub("", _with_archives_paths(plan, reason))
+    reason = _with_archives_paths(plan, reason[:_LONGEST_READ])
+    reason = _SAID_AGAIN.sub("", reason)
     if len(reason) > _LONGEST:
         reason = f"{reason[:_LONGEST]}…"
     if _MODULE_LACKS.search(reason):
@@ -66,15 +70,25 @@ def _explain(plan: ServingPlan, failing: str, reason: str, models: ModelsSide) -
     model = next(it for it in plan.everything if it.triton_name == failing)
     version = next((name for name, _ in model.links if name.partition("/")[0].isdigit()), "1")
     place = f"{model.source_name}/{version.partition('/')[0]}"
-    return _SYNTAX.sub(rf"({place}/\g<file>, line \g<line>)", reason)
+    return _SYNTAX.sub(lambda it: f"({place}/{it['file']}, line {it['line']})", reason)
 
 
 def _with_archives_paths(plan: ServingPlan, reason: str) -> str:
-    """A path of the serving repository as the archive has it: below its model's directory."""
-    for triton_name in sorted(plan.source_names, key=len, reverse=True):
-        published = rf"/[^\s'\":]*/serving/(?:[^\s'\":]*/)?{re.escape(triton_name)}/"
-        reason = re.sub(published, f"{plan.source_names[triton_name]}/", reason)
-    return reason
+    """A path of the serving repository as the archive has it: below its model's directory.
+
+    A model may say whatever it likes, and is read once: what looks like a path is taken apart.
+    """
+    names = plan.source_names
+
+    def shorten(found: re.Match[str]) -> str:
+        _, is_published, below = found[0].partition(_PUBLISHED)
+        parts = below.split("/")
+        at = max((n for n, part in enumerate(parts[:-1]) if part in names), default=-1)
+        if not is_published or at < 0:
+            return found[0]
+        return "/".join((names[parts[at]], *parts[at + 1 :]))
+
+    return _PATH.sub(shorten, reason)
 
 
 def _find_failing(plan: ServingPlan, message: str) -> str:

@@ -21,12 +21,14 @@ _LONGEST_ESCAPE = 6
 class Refusal:
     """An inference that was not carried out, and whose fault that is.
 
-    cut: the message had more words than are kept.
+    cut: the message had more words than are kept. logged: the message for the log, where that is to
+    be another one.
     """
 
     verdict: Verdict
     message: str
     cut: bool = False
+    logged: str = ""
 
 
 def refusal(answer: Answer, plan: ServingPlan, said: Sequence[bytes] = ()) -> Refusal:

@@ -53,6 +53,14 @@ def test_the_words_are_kept(before: bytes, behind: bytes, refusal: str, cuts: se
     assert output.refusal == refusal
 
 
+def test_what_opens_its_apis_is_not_said() -> None:
+    """An option of that kind that is misspelt has its value hidden, here and in the log."""
+    output = StartOutput()
+    kept = output.keep(b"/t: unrecognized option '--http-restricted-apis=all:k=hunter2'\n" + LIST)
+    assert output.refusal == "unrecognized option '--http-restricted-apis=…'"
+    assert b"hunter2" not in kept
+
+
 def test_what_it_says_at_other_starts() -> None:
     """All is kept, words about an option, too, where the list does not follow."""
     output = StartOutput()

@@ -78,13 +78,13 @@ def test_several_rows_stay_in_their_order() -> None:
 
 
 def test_rows_that_grow_with_the_square_of_a_request() -> None:
-    """A small request could take all memory. One row may be repeated for any number of items."""
+    """A small request could take all memory, also with one wide row."""
     seen = {"seen__values": np.zeros(0), "seen__offsets": np.zeros(1, np.int32)}
-    found = ask(UNROLL, item=np.zeros(2000), age=np.zeros(1000), **seen)
-    assert found == (
-        "UnrollFeatures: column 'age' has 1000 rows for 2000 items: 2000000 rows would be made of "
-        "them; 1000000 are allowed, or one row for any number of items"
-    )
+    for age in (np.zeros(5000), np.zeros((1, 5000))):
+        assert ask(UNROLL, item=np.zeros(10_000), age=age, **seen) == (
+            "UnrollFeatures: 400000000 bytes would be made of the columns age, seen for 10000 "
+            "items; 268435456 are made: ask for fewer users or items at a time"
+        )
     answer = ask(UNROLL, item=np.zeros(2_000_000), age=np.zeros(1), **seen)
     assert isinstance(answer, dict)
     assert len(answer["u_age"]) == 2_000_000

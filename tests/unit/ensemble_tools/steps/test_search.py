@@ -126,6 +126,13 @@ def test_an_index_of_other_vectors(tmp_path: Path) -> None:
     )
 
 
+def test_more_vectors_than_an_answer_holds_ids_of(tmp_path: Path) -> None:
+    model = made(tmp_path, topk=1000)
+    error = ask(model, np.zeros((1001, 4), np.float32)).error()
+    assert error.code() == fake_backend.TritonError.INVALID_ARG
+    assert "1001 vectors, for each of which 1000 ids are found; 1000000 ids are" in error.message()
+
+
 def test_more_than_an_answer_holds(tmp_path: Path) -> None:
     """tritonserver would need gigabytes for the JSON, and take its neighbours with it."""
     with pytest.raises(ValueError, match="topk is 1000001, and up to 1000000 are found"):

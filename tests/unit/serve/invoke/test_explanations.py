@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
@@ -15,7 +16,7 @@ REQUEST = json.dumps(
 
 
 def explained(message: str, said: bytes = REQUEST, inputs: dict[str, bool] = INPUTS) -> str:
-    return explain_refusal(message, [said[:9], said[9:]], lambda: inputs, "TYPE=stream")
+    return explain_refusal(message, [said[:9], said[9:]], lambda: inputs, "TYPE=stream").said
 
 
 @pytest.mark.parametrize(
@@ -60,6 +61,29 @@ def test_a_value() -> None:
 def test_a_decoupled_model() -> None:
     said = explained("HTTP end point doesn't support models with decoupled transaction policy")
     assert said.endswith("; TYPE=stream makes an endpoint that answers in streams")
+
+
+def test_what_a_log_has_of_a_value() -> None:
+    """Not the value."""
+    message = "Unable to parse 'data': attempt to access JSON non-signed-integer as signed-integer"
+    found = explain_refusal(message, [REQUEST.replace(b'"a"', b'"4111"')], lambda: INPUTS, "")
+    assert '"4111"' in found.said
+    assert "4111" not in found.logged
+    assert "'user'" in found.logged
+
+
+def test_what_callers_write_takes_no_time() -> None:
+    """Ids and names stand in tritonserver's messages, and may hold its own words."""
+    words = "] expected 1 inputs but got 1 inputs for model 'a'. Got input(s) ["
+    began = time.perf_counter()
+    for message in (
+        f"[request id: {words * 1000}] inference input 'x' data-type is 'INT32'",
+        f"expected 1 inputs but got 1 inputs for model 'm'. Got input(s) [{words * 1000}",
+        f"unexpected inference input '{'x' * 60_000}",
+        "[request id: " + "] " * 30_000,
+    ):
+        assert explained(message) == message
+    assert time.perf_counter() - began < 0.05
 
 
 @pytest.mark.parametrize("message", ["boom", "", "ValueError: Unable to parse 'data': x"])

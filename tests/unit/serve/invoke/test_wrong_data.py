@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
 
-from serve.invoke.wrong_data import describe_wrong_value
+from serve.invoke.wrong_data import find_wrong_value
 
 
 def body(*inputs: tuple[str, Any]) -> bytes:
@@ -35,13 +36,30 @@ def body(*inputs: tuple[str, Any]) -> bytes:
 def test_the_first_wrong_value(data_type: str, wrong: object, expected: str) -> None:
     """With its input and its place; what comes before it is right."""
     right = {"BOOL": True, "BYTES": "s"}.get(data_type, 7)
-    said = describe_wrong_value(body(("FP32", [1, 2.5]), (data_type, [right, wrong, "later"])))
-    assert said is not None
-    assert said.startswith(f"the input 'i1': {expected}")
+    found = find_wrong_value(body(("FP32", [1, 2.5]), (data_type, [right, wrong, "later"])))
+    assert found is not None
+    assert found.said.startswith(f"the input 'i1': {expected}")
+    assert found.logged.startswith("the input 'i1': found another value at data[1], expected ")
 
 
 def test_lists_in_lists() -> None:
-    assert "found null at data[1][0]," in str(describe_wrong_value(body(("INT8", [[1], [None]]))))
+    found = find_wrong_value(body(("INT8", [[1], [[]], [2, None]])))
+    assert found is not None
+    assert "found null at data[2][1]," in found.said
+
+
+def test_a_deep_one_takes_no_longer() -> None:
+    """The work is that of the values, not of them times their depth; the place is cut."""
+    data: Any = [*range(20_000), "x"]
+    for _ in range(90):
+        data = [data]
+    began = time.perf_counter()
+    found = find_wrong_value(body(("INT64", data)))
+    assert time.perf_counter() - began < 0.2
+    assert found is not None
+    assert found.said == (
+        "the input 'i0': found \"x\" at data[0][0][0][0]…, expected whole numbers (INT64)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -50,10 +68,10 @@ def test_lists_in_lists() -> None:
 )
 def test_what_is_no_request(text: bytes) -> None:
     """Others say what is wrong with it."""
-    assert describe_wrong_value(text) is None
+    assert find_wrong_value(text) is None
 
 
 def test_nothing_wrong() -> None:
     """Nor with types that are not known here."""
     fine = body(("INT64", [1]), ("FP32", [1, 2.5]), ("BOOL", [True]), ("FP16", ["?"]))
-    assert describe_wrong_value(fine) is None
+    assert find_wrong_value(fine) is None

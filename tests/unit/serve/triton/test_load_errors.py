@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -86,3 +87,19 @@ def test_a_config_that_triton_cannot_read() -> None:
     assert described("boom", plan=plan).endswith(
         "boom; top/config.pbtxt has a field; see the log of the container"
     )
+
+
+def test_what_a_model_says_takes_no_time() -> None:
+    """However it looks: it is the event loop's time."""
+    began = time.perf_counter()
+    for said in ("/serving" * 8000, "/serving/" * 8000, "(" * 64_000, "a.py, line 1" * 5000):
+        assert described(f"Internal: ValueError: {said}")
+    assert time.perf_counter() - began < 0.1
+
+
+@pytest.mark.parametrize("name", ["a\\d", "\\g<9>", "it's"])
+def test_names_of_any_kind(name: str) -> None:
+    """A directory's name is no pattern."""
+    plan = replace(PLAN, models=(PublishedModel("m", name, ""),), called=())
+    said = described("Internal: SyntaxError: bad (model.py, line 7) /w/serving/m/1/x", plan=plan)
+    assert f"SyntaxError: bad ({name}/1/model.py, line 7) {name}/1/x; see" in said
