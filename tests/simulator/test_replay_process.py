@@ -225,7 +225,7 @@ def cli(*words: str) -> int:
         ("--zipf", "-1"),
         ("--endpoint-url", "http://127.0.0.1:1"),
         ("--request", "r.json"),
-        ("--model", "/nonexistent"),
+        ("--model", "/dev/null/none"),
         ("--endpoint-url", "http://h", "--endpoint-name", "n", "--memory", "4GB"),
     ],
 )
