@@ -18,7 +18,7 @@ demo_locks := requirements/demo.txt $(torch_locks)
 models_locks := $(addprefix requirements/,build.txt models.txt stages.txt) $(torch_locks)
 frameworks_lock := requirements/frameworks.txt
 aws_lock := requirements/aws.txt
-version := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2> /dev/null)
+version := $(if $(PYTHON),$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])'))
 digest = $(shell cat $(1) | sha256sum | cut -c 1-12)
 
 server := .venv/.installed-$(version)-$(call digest,$(server_locks))
@@ -51,13 +51,13 @@ help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 # A second make, here and below, since the first line may have brought a Python.
-demo:  ## serves two Merlin exports and compares the numbers; a minute the first time, 10 s after
+demo:  ## serves two Merlin exports and compares the numbers: a minute the first time, 10 s after
 	@PYTHON=$(named) requirements/system.sh demo
 	@$(MAKE) --no-print-directory -j2 with-demo
-	@SERVE_BACKEND_PYTHON=$${SERVE_BACKEND_PYTHON:-$(CURDIR)/$(if $(wildcard $(models)),.venv-merlin,.venv-models)/bin/python} \
+	@SERVE_BACKEND_PYTHON="$${SERVE_BACKEND_PYTHON:-$(CURDIR)/$(if $(wildcard $(models)),.venv-merlin,.venv-models)/bin/python}" \
 		PYTHONDONTWRITEBYTECODE= .venv/bin/python examples/demo.py
 
-setup:  ## makes all environments, Merlin's too: 4 minutes (-j2: 3); does nothing the second time
+setup:  ## makes all environments, Merlin's too: 4 minutes with -j2; does nothing the second time
 	@PYTHON=$(named) requirements/system.sh setup
 	@+$(MAKE) --no-print-directory with-all
 
@@ -130,10 +130,13 @@ clean:  ## removes what setup and demo made
 	rm -rf .venv .venv-models .venv-merlin .venv-frameworks .venv-aws .triton .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build
 
 with-demo: $(server) $(triton) $(demo_models)
+	@:
 
 with-checks: $(server) $(checks)
+	@:
 
 with-all: $(server) $(triton) $(checks) $(triton_2_36) $(models) $(frameworks) $(aws)
+	@:
 
 # A changed lock makes its environment anew, so that nothing stays in it that the lock no longer names.
 

@@ -6,6 +6,7 @@ VerificationError
 ├── FormUnfit          a request or its answer needs the binary form
 ├── NothingDeclared    a config without inputs
 ├── TooManyValues      a request that no container would take
+├── MerlinMissing      the models' Python is the one that has numpy and torch alone
 ├── FormUnusable       one of the two forms cannot be published or loaded
 └── TritonLost         tritonserver did not start, or died
 """
@@ -64,6 +65,16 @@ class NothingDeclared(VerificationError):
     def __init__(self, config: Path) -> None:
         super().__init__(
             f"{config}: it declares no inputs, of which a request could be made; write them into it"
+        )
+
+
+class MerlinMissing(VerificationError):
+    """What is asked for is Merlin's own answer."""
+
+    def __init__(self, python: Path) -> None:
+        super().__init__(
+            f"verify runs Merlin itself, and {python} has none; `make setup` makes .venv-merlin, "
+            "which does (it needs Python 3.11), or name another interpreter with --python"
         )
 
 

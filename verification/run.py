@@ -13,14 +13,14 @@ from pathlib import Path
 import numpy as np
 
 from container.settings import Settings
-from container.tritonserver.runtime import TritonRuntime, find_runtime
+from container.tritonserver.runtime import SMALL_PYTHON, TritonRuntime, find_runtime
 from ensemble_tools import ServingPlan
 from ensemble_tools.archive.model_config import parse_model_config
 from ensemble_tools.serving.plan import PublishedModel
 from verification.comparing.comparison import Comparison, Names, Verdict, compare
 from verification.comparing.distribution import SAMPLES, compare_distributions
 from verification.comparing.forms import Form, Forms
-from verification.errors import NothingToAsk
+from verification.errors import MerlinMissing, NothingToAsk
 from verification.exchange import Answer, Refusal, Request
 from verification.reports.progress import Progress
 from verification.reports.report import Cost, Outcome, Report, Timing, WorkflowReport
@@ -85,6 +85,7 @@ async def verify(
         with _directory() as directory:
             with signals.blocking():
                 runtime = find_runtime(settings, directory, environment)
+                check_for_merlin(runtime)
                 categories = _categories(forms, runtime)
             requests = task.requests or generate(task, categories)
             progress.tell("starting tritonserver")
@@ -110,6 +111,13 @@ async def verify(
         timed=timed.title if timed is not None else "",
         workflows=workflows,
     )
+
+
+def check_for_merlin(runtime: TritonRuntime) -> None:
+    """What make demo leaves has none; of other interpreters the executor's load tells."""
+    python = runtime.backend_python
+    if python is not None and python.executable == SMALL_PYTHON:
+        raise MerlinMissing(python.executable)
 
 
 def generate(task: Task, categories: Categories) -> tuple[Request, ...]:

@@ -39,11 +39,10 @@ IMAGE_SERVER = Path("/opt/tritonserver/bin/tritonserver")
 WHEEL_SERVER = Path("pytriton/tritonserver/bin/tritonserver")  # under site-packages
 WHEEL_LIBRARIES = "nvidia_pytriton.libs"
 STAND_INS = Path(__file__).parents[1] / "backends"
-#: Those of a checkout: with Merlin in it, or with numpy and torch alone.
-DEFAULT_BACKEND_PYTHONS = tuple(
-    Path(__file__).parents[2] / environment / "bin/python"
-    for environment in (".venv-merlin", ".venv-models")
-)
+#: A checkout's two: with Merlin in it, and with numpy and torch alone; the first one that is there.
+_CHECKOUT = Path(__file__).parents[2]
+MERLIN_PYTHON = _CHECKOUT / ".venv-merlin/bin/python"
+SMALL_PYTHON = _CHECKOUT / ".venv-models/bin/python"
 QUESTION_TIMEOUT_S = 30.0  # an interpreter's first start from a cold disk
 
 # Names that only a tritonserver with Python-based backends has in its library (2.51 has both,
@@ -228,7 +227,7 @@ def _backend_python(
     """
     if configured:
         return ask_interpreter(configured)
-    for default in DEFAULT_BACKEND_PYTHONS:
+    for default in (MERLIN_PYTHON, SMALL_PYTHON):
         if default.exists():
             return ask_interpreter(default)
     return ask_interpreter(python_on_path(environment)) if needed else None
