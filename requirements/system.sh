@@ -101,6 +101,6 @@ done
 cat "$faults"
 if [ "$packages" ] && command -v apt-get > /dev/null; then
     as=$([ "$(id -u)" = 0 ] || echo 'sudo ')
-    echo "This installs it: ${as}apt-get install$packages"
+    echo "This installs ${hopeless:+the rest of }it: ${as}apt-get install$packages"
 fi
 exit 1
