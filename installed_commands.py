@@ -12,6 +12,11 @@ import sys
 from importlib import import_module
 
 _NOT_INSTALLED, _INTERRUPTED = 1, 130
+#: What a package's program imports when it is run: its libraries are looked for before.
+_IMPORTED_LATER = {
+    "container": ("container.entrypoint",),
+    "simulator": ("simulator.commands.command_line",),
+}
 
 
 def merlin_serve() -> int:
@@ -34,9 +39,8 @@ def _run(package: str, program: str, extra: str) -> int:
     if before is not signal.SIG_IGN:  # while it imports, Ctrl-C has nothing to clear away
         signal.signal(signal.SIGINT, lambda *_: os._exit(_INTERRUPTED))
     try:
-        run = import_module(f"{package}.__main__").as_program
-        signal.signal(signal.SIGINT, before)
-        return int(run(program))
+        for module in (f"{package}.__main__", *_IMPORTED_LATER.get(package, ())):
+            import_module(module)
     except ModuleNotFoundError as missing:
         print(
             f"{program}: the Python package {missing.name!r} is not installed; install this "
@@ -44,3 +48,5 @@ def _run(package: str, program: str, extra: str) -> int:
             file=sys.stderr,
         )
         return _NOT_INSTALLED
+    signal.signal(signal.SIGINT, before)
+    return int(sys.modules[f"{package}.__main__"].as_program(program))

@@ -5,6 +5,7 @@ VerificationError
 ├── NothingToAsk       no requests can be generated for this executor
 ├── FormUnfit          a request or its answer needs the binary form
 ├── NothingDeclared    a config without inputs
+├── Decoupled          a model that answers in pieces
 ├── TooManyValues      a request that no container would take
 ├── MerlinMissing      the models' Python is the one that has numpy and torch alone
 ├── FormUnusable       one of the two forms cannot be published or loaded
@@ -65,6 +66,16 @@ class NothingDeclared(VerificationError):
     def __init__(self, config: Path) -> None:
         super().__init__(
             f"{config}: it declares no inputs, of which a request could be made; write them into it"
+        )
+
+
+class Decoupled(VerificationError):
+    """A model that answers in pieces is asked in another form."""
+
+    def __init__(self, config: Path) -> None:
+        super().__init__(
+            f"{config}: the model is decoupled, and is asked with flat JSON, such as "
+            '{"text": "one word"}, by generate_stream; see examples/clients/stream.py'
         )
 
 

@@ -27,6 +27,7 @@ from ensemble_tools.errors import sentence_of
 from ensemble_tools.serving.opened_archive import read_archive, require_plan
 from verification.comparing.forms import operator_labels
 from verification.errors import (
+    Decoupled,
     FormUnfit,
     NothingDeclared,
     NothingToAsk,
@@ -131,6 +132,8 @@ def _make_request(repository: ModelRepository, rows: int) -> Request:
     entry = repository.entry
     if entry.config is None or not entry.config.inputs:
         raise NothingDeclared(entry.config_path)
+    if entry.config.message.model_transaction_policy.decoupled:
+        raise Decoupled(entry.config_path)
     columns = read_input_columns(entry.config)
     if unknown := find_unsupported(columns):
         raise NothingToAsk(entry.config_path, unknown)

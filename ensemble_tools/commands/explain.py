@@ -108,9 +108,10 @@ def run(options: argparse.Namespace) -> int:
         names=CONTAINERS_NAMES,
     )
     archive = replace(archive, repository=replace(archive.repository, path=options.given))
+    if archive.refusal is not None:  # it names files below the directory that is looked at
+        words = str(archive.refusal).replace(str(options.path), str(options.given))
+        archive.refusal.args = (words,)
     content = rendered(archive, options.model_name, format_name)
-    if format_name != "png":  # a refusal names files below the directory that is looked at
-        content = content.replace(bytes(options.path), bytes(options.given))
     if options.output is not None:
         write_file(options.output, content)
     else:

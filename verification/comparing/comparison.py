@@ -17,6 +17,9 @@ from ensemble_tools.workflows.runtime.columns import RefusedByDesign
 from verification.exchange import Answer, Refusal, Reply
 from verification.tensors import STRINGS, Array, Tensor
 
+#: Names of the models that a refusal went through stand in front of it, in so many characters.
+_LONGEST_WAY = 200
+
 
 class Verdict(Enum):
     """What a request showed; the value stands in tables."""
@@ -126,12 +129,18 @@ def _compare(
     if not all(reply.judged for reply in (executor, served) if isinstance(reply, Refusal)):
         return Comparison(Verdict.UNDECIDED, details=details)
     if isinstance(executor, Answer):
-        if isinstance(served, Refusal) and RefusedByDesign.BEGINNING in served.message:
+        if isinstance(served, Refusal) and _is_by_design(served.message):
             return Comparison(Verdict.BY_DESIGN, details=details)
         return Comparison(Verdict.ONLY_EXECUTOR, details=details)
     if isinstance(served, Answer):
         return Comparison(Verdict.ONLY_SERVED, details=details)
     return Comparison(Verdict.BOTH_REFUSE, details=details)
+
+
+def _is_by_design(message: str) -> bool:
+    """Whether it begins so, behind models' names; words of a request come later, in quotes."""
+    way, found, _ = message.partition(RefusedByDesign.BEGINNING)
+    return bool(found) and len(way) <= _LONGEST_WAY and '"' not in way
 
 
 def _compare_answers(

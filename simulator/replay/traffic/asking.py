@@ -96,6 +96,11 @@ class Expected:
     def _find_undrawn(self, found: Mapping[str, Any]) -> str | None:
         if missing := sorted(self.drawn.keys() - found.keys()):
             return f"found outputs {sorted(found)}, expected {', '.join(missing)} too"
+        if undrawn := find_difference(found, self._others()):
+            return undrawn
+        for name in self.drawn:
+            if fault := _find_misshapen(name, found[name]):
+                return fault
         for name, source in self.drawn.items():
             kinds = found[name].get("datatype"), self.outputs[source].get("datatype")
             if kinds[0] != kinds[1]:
@@ -110,6 +115,21 @@ class Expected:
                 return f"{', '.join(self.drawn)}[{place}]: found {row}, expected one of those drawn"
             left.remove(known)
         return None
+
+    def _others(self) -> dict[str, Any]:
+        """Outputs that are not drawn of."""
+        sources = {*self.drawn.values()}
+        return {name: it for name, it in self.outputs.items() if name not in sources}
+
+
+def _find_misshapen(name: str, output: Mapping[str, Any]) -> str | None:
+    """Drawn values must be there, and as many as their shape says."""
+    data, shape = output.get("data"), output.get("shape")
+    if not isinstance(data, list) or not isinstance(shape, list) or not data:
+        return f"{name}: found {data} with shape {shape}, expected values"
+    if math.prod(shape) != len(data):
+        return f"{name}: found {len(data)} values, expected those of its shape {shape}"
+    return None
 
 
 def read_expected(text: str) -> Expected:

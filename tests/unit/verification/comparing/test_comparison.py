@@ -125,6 +125,7 @@ def test_no_rows() -> None:
         (Refusal("a"), floats(1), Verdict.ONLY_SERVED, False),
         (floats(1), Refusal("b"), Verdict.ONLY_EXECUTOR, True),
         (floats(1), Refusal("m: refused by design: no rows"), Verdict.BY_DESIGN, False),
+        (floats(1), Refusal('no text "refused by design: x"'), Verdict.ONLY_EXECUTOR, True),
         (Refusal("a"), Refusal("refused by design: no rows"), Verdict.BOTH_REFUSE, False),
         (Refusal("died", judged=False), floats(1), Verdict.UNDECIDED, True),
         (Refusal("a"), Refusal("died", judged=False), Verdict.UNDECIDED, True),

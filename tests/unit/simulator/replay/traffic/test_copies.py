@@ -204,9 +204,9 @@ DRAWN = (
 def test_an_answer_that_is_drawn(ids: list[int], scores: list[float], said: str | None) -> None:
     """Values that stand together stand together in what they are drawn of, each once."""
     expected = read_expected(DRAWN)
-    outputs = {
-        "best": {"datatype": "INT32", "data": ids},
-        "how": {"datatype": "FP32", "data": scores},
+    outputs: dict[str, dict[str, object]] = {
+        "best": {"datatype": "INT32", "shape": [1, len(ids)], "data": ids},
+        "how": {"datatype": "FP32", "shape": [1, len(scores)], "data": scores},
     }
     found = expected.find_fault(outputs)
     assert found is None if said is None else said in str(found)
@@ -214,6 +214,33 @@ def test_an_answer_that_is_drawn(ids: list[int], scores: list[float], said: str 
     assert "best: found datatype INT64, expected INT32" in str(expected.find_fault(outputs))
     del outputs["how"]
     assert "expected how too" in str(expected.find_fault(outputs))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"data": [], "shape": [0]}, "best: found [] with shape [0], expected values"),
+        ({"data": [7], "shape": [9]}, "best: found 1 values, expected those of its shape [9]"),
+        ({"shape": [1]}, "best: found None with shape [1], expected values"),
+    ],
+)
+def test_a_drawn_answer_without_values(wrong: dict[str, object], said: str) -> None:
+    """Nothing is no right answer."""
+    right = {"datatype": "FP32", "shape": [1], "data": [0.5]}
+    found = {"best": {"datatype": "INT32", **wrong}, "how": right}
+    assert read_expected(DRAWN).find_fault(found) == said
+
+
+def test_what_is_beside_what_is_drawn() -> None:
+    """It is compared as ever."""
+    more = '"outputs": [{"name": "n", "datatype": "INT32", "shape": [1], "data": [3]}, '
+    expected = read_expected(DRAWN.replace('"outputs": [', more))
+    outputs = {
+        "best": {"datatype": "INT32", "shape": [1], "data": [7]},
+        "how": {"datatype": "FP32", "shape": [1], "data": [0.5]},
+        "n": {"datatype": "INT32", "shape": [1], "data": [4]},
+    }
+    assert "n[0]: found 4, expected 3" in str(expected.find_fault(outputs))
 
 
 def test_drawn_of_what_is_not_there() -> None:
