@@ -7,6 +7,10 @@ import sys
 
 #: What shells say after Ctrl-C.
 INTERRUPTED = 130
+#: Where its libraries are not, as after `make demo`.
+NOT_INSTALLED = 1
+#: Packages of this project, which are there or broken.
+_OURS = {"simulator", "measuring", "container", "serve", "ensemble_tools"}
 
 
 def as_program(name: str) -> int:
@@ -23,6 +27,15 @@ def as_program(name: str) -> int:
 
             run = read_command(name)
         return run()
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] in _OURS:
+            raise
+        print(
+            f"{name}: the Python package {missing.name!r} is not installed; in a checkout "
+            "`make setup` installs it, elsewhere pip install '.[simulator]'",
+            file=sys.stderr,
+        )
+        return NOT_INSTALLED
     except KeyboardInterrupt:
         return INTERRUPTED
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import socket
 import subprocess
@@ -251,3 +252,22 @@ def test_what_an_earlier_simulator_left_in_a_container_is_unloaded(tmp_path: Pat
         assert calls[:2] == loaded
         assert sorted(calls[2:4]) == [["unload", "m.tar.gz"], ["unload", "stays.tar.gz"]]
         assert calls[4:] == loaded[:1]
+
+
+def test_without_its_libraries(tmp_path: Path) -> None:
+    """As after `make demo`: one sentence, for a package that is named; no traceback."""
+    (tmp_path / "aiohttp.py").write_text("raise ModuleNotFoundError('', name='aiohttp')")
+    hidden = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-m", "simulator", "up", "--models", str(tmp_path)],
+        cwd=ROOT,
+        env=hidden,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr == (
+        "python -m simulator: the Python package 'aiohttp' is not installed; in a checkout `make "
+        "setup` installs it, elsewhere pip install '.[simulator]'\n"
+    )
