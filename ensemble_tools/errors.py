@@ -86,8 +86,8 @@ class PackedArchive(EnsembleToolsError):
 
     def __init__(self, path: Path, found: str) -> None:
         super().__init__(
-            f"{shown(path)}: {found}; expected a directory, or what tar -C DIRECTORY -czf "
-            f"{shortened(path.name)} . wrote"
+            f"{shown(path)}: {found}; expected a directory, or a .tar.gz of one, as "
+            "tar -C DIRECTORY -czf NAME.tar.gz . writes it"
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 #: What shells say after Ctrl-C.
@@ -23,3 +23,21 @@ def leaving_at_once() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def hold_signals() -> Callable[[], None]:
+    """From now on Ctrl-C and SIGTERM wait, until what is returned is called: then they come.
+
+    For what must not be cut in two: a process that is started is then one that will be ended.
+    """
+    came: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {it: signal.signal(it, lambda late, _: came.append(late)) for it in numbers}
+
+    def release() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for late in came:
+            signal.raise_signal(late)
+
+    return release

@@ -216,6 +216,8 @@ def data_type_number(name: str) -> int:
 def _reason(error: text_format.ParseError) -> str:
     """The parser's message without the position that it puts in front."""
     reason = re.sub(r"^\d+:\d+ : ", "", str(error)[:_LONGEST_REASON])
+    if _DATA_TYPE in reason:
+        reason = f"{reason.rstrip('. ')} (types are TYPE_FP32, TYPE_INT64, TYPE_STRING and so on)"
     return reason.replace("\n", " ").strip().rstrip(".")
 
 
@@ -230,6 +232,7 @@ def _unknown_field(error: text_format.ParseError) -> str:
 
 
 _NO_FIELD = re.compile(r'Message type "(?P<message>[^"]+)" has no field named "(?P<field>[^"]+)"')
+_DATA_TYPE = 'Enum type "inference.DataType" has no value'
 #: How much of a name must be the same for it to be a slip of the pen.
 _ALIKE = 0.7
 

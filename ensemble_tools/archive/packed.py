@@ -81,7 +81,7 @@ def extract(path: Path, into: Path, limits: ExtractionLimits = LIMITS) -> None:
 
 def _sentence(error: Exception) -> str:
     if isinstance(error, tarfile.FilterError):
-        return f"{type(error).__name__}: {error}"
+        return str(error)
     return f"it is no archive, or a damaged one ({str(error)[:200]})"
 
 

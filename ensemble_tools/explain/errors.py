@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from ensemble_tools.errors import EnsembleToolsError
 
 
@@ -21,5 +23,5 @@ class NoDrawingLibrary(EnsembleToolsError):
     def __init__(self) -> None:
         super().__init__(
             "pictures are drawn with Pillow, and this Python has none; install it "
-            "(pip install pillow), or use --format text, json or mermaid"
+            f"({sys.executable} -m pip install pillow), or use --format text, json or mermaid"
         )

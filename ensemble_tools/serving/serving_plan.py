@@ -127,9 +127,17 @@ class ServingPlan:
     @cached_property
     def inputs(self) -> Mapping[str, bool]:
         """A request's inputs, and whether each must be there; none where Triton completes them."""
+        return {spec.name: not spec.optional for spec in self._entry_config.input}
+
+    @cached_property
+    def outputs(self) -> tuple[str, ...]:
+        """What a request may ask for; none where Triton completes them."""
+        return tuple(spec.name for spec in self._entry_config.output)
+
+    @property
+    def _entry_config(self) -> pb.ModelConfig:
         text = next(it.config_text for it in self.models if it.triton_name == self.entry) or ""
-        config = text_format.Parse(text, pb.ModelConfig(), allow_unknown_field=True)
-        return {spec.name: not spec.optional for spec in config.input}
+        return text_format.Parse(text, pb.ModelConfig(), allow_unknown_field=True)
 
     @property
     def source_names(self) -> Mapping[str, str]:

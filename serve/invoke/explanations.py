@@ -22,6 +22,7 @@ _DECOUPLED = "HTTP end point doesn't support models with decoupled transaction p
 _ID, _ID_END, _LONGEST_ID = "[request id: ", "] ", 300
 _GOT = re.compile(r"expected \d+ inputs but got \d+ inputs for model '[^']*'\. Got input\(s\) \[")
 _MISSING = "], but missing required input(s) "
+_NO_OUTPUT = "unexpected inference output '"
 _UNKNOWN = re.compile(r"unexpected inference input '")
 _OF_MODEL = "' for model '"
 
@@ -39,12 +40,13 @@ def explain_refusal(
     said: Sequence[bytes],
     find_inputs: Callable[[], Mapping[str, bool]],
     streaming: str,
+    find_outputs: Callable[[], Collection[str]] = tuple,
 ) -> Explanation:
     """The sentence for a caller; the message itself where it is clear, or not known here.
 
     said: the request, in pieces. find_inputs: the names of the model's and whether a request
     must have them; none where they are not known. streaming: what makes an endpoint answer in
-    streams, in words.
+    streams, in words. find_outputs: the names of its outputs, likewise.
     """
     if message.startswith(_WRONG_DATA) and sum(map(len, said)) <= _LONGEST_BODY:
         found = find_wrong_value(b"".join(said))
@@ -54,6 +56,8 @@ def explain_refusal(
             "the model is decoupled: it answers in as many pieces as it likes, and an answer here "
             f"is one; {streaming} makes an endpoint that answers in streams"
         )
+    if _without_id(message).startswith(_NO_OUTPUT) and (there := find_outputs()):
+        return Explanation(f"{message}; expected one of {_list(there)}")
     return Explanation(_explain_names(message, find_inputs) or message)
 
 

@@ -314,7 +314,11 @@ class Invocation:
     def _explained(self, model: Model, refused: Refusal, said: Sequence[bytes]) -> Refusal:
         """With our words in the place of tritonserver's, where ours say more."""
         words = explain_refusal(
-            refused.message, said, lambda: model.serving.inputs, self._streaming
+            refused.message,
+            said,
+            lambda: model.serving.inputs,
+            self._streaming,
+            lambda: model.serving.outputs,
         )
         return replace(refused, message=words.said, logged=words.logged)
 

@@ -193,7 +193,8 @@ def _complaint(said: str) -> BadRequest:
         return BadRequest(f"the field `{field}`", "nothing", EXPECTED if place else SHORTEST)
     where = f"the field `{place}`" if place else "the body"
     if wrong:
-        return BadRequest(where, wrong["found"], f"{wrong['expected']} ({EXPECTED})")
+        known = EXPECTED if place else SHORTEST
+        return BadRequest(where, wrong["found"], f"{wrong['expected']} ({known})")
     sentence = parts["said"] if parts else said
     if sentence.startswith("Number"):  # out of range
         return BadRequest(where, "a number that no 64 bits hold", "a smaller one")

@@ -36,6 +36,7 @@ _SYNTAX = re.compile(r"\((?P<file>\w+\.py), line (?P<line>\d+)\)")
 _UNREAD = "failed to poll from model repository"
 #: What a step of several in one process puts in front: it stands in front of this sentence, too.
 _SAID_AGAIN = re.compile(r"^Refused: the step [^:]*: failed to load model '[^']*': ")
+_CALLS, _CALLED = "\n\nAt:\n", re.compile(r" +(?P<path>\S+)\((?P<line>\d+)\): ")
 _PATH, _PUBLISHED = re.compile(r"[^\s'\":]+"), "/serving/"
 #: Of a reason so many characters are looked at; a sentence has fewer of them.
 _LONGEST_READ = 4096
@@ -51,7 +52,8 @@ def describe_load_error(plan: ServingPlan, message: str, models: ModelsSide) -> 
         return f"{_name(plan, failing)} failed to load: Triton cannot read its config: {doubts}"
     reason = _explain(plan, failing, load_failure_reason(message), models)
     rest = f"; {doubts}" if doubts else ""
-    return f"{_name(plan, failing)} failed to load: {reason}{rest}; see the log of the container"
+    whole = f"{_name(plan, failing)} failed to load: {reason}{_find_place(plan, message)}{rest}"
+    return f"{whole}; see the log of the container for more"
 
 
 def _explain(plan: ServingPlan, failing: str, reason: str, models: ModelsSide) -> str:
@@ -89,6 +91,15 @@ def _with_archives_paths(plan: ServingPlan, reason: str) -> str:
         return "/".join((names[parts[at]], *parts[at + 1 :]))
 
     return _PATH.sub(shorten, reason)
+
+
+def _find_place(plan: ServingPlan, message: str) -> str:
+    """The archive's own line that raised, as the python backend lists them: the last call first."""
+    for line in message.partition(_CALLS)[2][:_LONGEST_READ].splitlines():
+        called = _CALLED.match(line)
+        if called and _PUBLISHED in called["path"]:
+            return f" ({_with_archives_paths(plan, called['path'])}, line {called['line']})"
+    return ""
 
 
 def _find_failing(plan: ServingPlan, message: str) -> str:

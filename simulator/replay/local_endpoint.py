@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from simulator.interrupts import hold_signals
 from simulator.replay.settings import Settings
 from simulator.runners.processes import CHECKOUT
 
@@ -67,8 +68,22 @@ def make_up_command(settings: Settings, scratch: Scratch, port: int) -> list[str
 @contextmanager
 def start_endpoint(command: Sequence[str], port: int, log: Path) -> Iterator[LocalEndpoint]:
     """The command's process; it and everything in its group has ended when the block is left."""
+    release = hold_signals()
+    try:
+        process = _start(command, log)
+    except BaseException:
+        release()
+        raise
+    try:
+        release()
+        yield LocalEndpoint(process, f"http://127.0.0.1:{port}", log)
+    finally:
+        _end(process)
+
+
+def _start(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
     with log.open("wb") as output:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             command,
             env=_finding_us(os.environ),
             stdin=subprocess.DEVNULL,
@@ -77,10 +92,6 @@ def start_endpoint(command: Sequence[str], port: int, log: Path) -> Iterator[Loc
             # Ctrl-C is for the replay, which then stops the endpoint in order.
             start_new_session=True,
         )
-    try:
-        yield LocalEndpoint(process, f"http://127.0.0.1:{port}", log)
-    finally:
-        _end(process)
 
 
 def find_free_port() -> int:

@@ -51,6 +51,15 @@ def test_one_unknown_input() -> None:
     assert explained(message, inputs={}) == message
 
 
+@pytest.mark.parametrize(
+    ("outputs", "behind"), [(("click", "buy"), "; expected one of 'click', 'buy'"), ((), "")]
+)
+def test_an_unknown_output(outputs: tuple[str, ...], behind: str) -> None:
+    message = "unexpected inference output 'clik' for model 'm'"
+    found = explain_refusal(message, [], lambda: INPUTS, "", lambda: outputs)
+    assert found.said == message + behind
+
+
 def test_a_value() -> None:
     message = "Unable to parse 'data': attempt to access JSON non-signed-integer as signed-integer"
     assert explained(message).startswith("the input 'user': found \"a\" at data[0], expected whole")

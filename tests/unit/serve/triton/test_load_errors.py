@@ -31,6 +31,12 @@ def described(reason: str, of: str = "m", plan: ServingPlan = PLAN) -> str:
 @pytest.mark.parametrize(
     ("of", "reason", "said"),
     [
+        (
+            "m.rank",
+            "Internal: KeyError: 'age'\n\nAt:\n  /v/lib/pandas/x.py(9): get\n"
+            "  /w/serving/m.rank/3/model.py(12): initialize\n",
+            "KeyError: 'age' (1_rank/3/model.py, line 12); see the log",
+        ),
         ("m", "Internal: KeyError: 'age'", "the model m failed to load: KeyError: 'age'; see the"),
         (
             "m.rank",
@@ -85,7 +91,7 @@ def test_a_config_that_triton_cannot_read() -> None:
     )
     assert "poll" in describe_load_error(PLAN, message, MODELS)
     assert described("boom", plan=plan).endswith(
-        "boom; top/config.pbtxt has a field; see the log of the container"
+        "boom; top/config.pbtxt has a field; see the log of the container for more"
     )
 
 
