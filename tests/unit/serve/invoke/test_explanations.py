@@ -84,7 +84,7 @@ def test_what_a_log_has_of_a_value() -> None:
 def test_what_callers_write_takes_no_time() -> None:
     """Ids and names stand in tritonserver's messages, and may hold its own words."""
     words = "] expected 1 inputs but got 1 inputs for model 'a'. Got input(s) ["
-    began = time.perf_counter()
+    began = time.thread_time()
     for message in (
         f"[request id: {words * 1000}] inference input 'x' data-type is 'INT32'",
         f"expected 1 inputs but got 1 inputs for model 'm'. Got input(s) [{words * 1000}",
@@ -92,7 +92,7 @@ def test_what_callers_write_takes_no_time() -> None:
         "[request id: " + "] " * 30_000,
     ):
         assert explained(message) == message
-    assert time.perf_counter() - began < 0.05
+    assert time.thread_time() - began < 0.05
 
 
 @pytest.mark.parametrize("message", ["boom", "", "ValueError: Unable to parse 'data': x"])

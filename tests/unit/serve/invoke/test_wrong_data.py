@@ -53,9 +53,9 @@ def test_a_deep_one_takes_no_longer() -> None:
     data: Any = [*range(20_000), "x"]
     for _ in range(90):
         data = [data]
-    began = time.perf_counter()
+    began = time.thread_time()
     found = find_wrong_value(body(("INT64", data)))
-    assert time.perf_counter() - began < 0.2
+    assert time.thread_time() - began < 0.2
     assert found is not None
     assert found.said == (
         "the input 'i0': found \"x\" at data[0][0][0][0]…, expected whole numbers (INT64)"

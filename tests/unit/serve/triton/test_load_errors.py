@@ -97,10 +97,10 @@ def test_a_config_that_triton_cannot_read() -> None:
 
 def test_what_a_model_says_takes_no_time() -> None:
     """However it looks: it is the event loop's time."""
-    began = time.perf_counter()
+    began = time.thread_time()
     for said in ("/serving" * 8000, "/serving/" * 8000, "(" * 64_000, "a.py, line 1" * 5000):
         assert described(f"Internal: ValueError: {said}")
-    assert time.perf_counter() - began < 0.1
+    assert time.thread_time() - began < 0.1
 
 
 @pytest.mark.parametrize("name", ["a\\d", "\\g<9>", "it's"])
