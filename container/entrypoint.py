@@ -106,13 +106,14 @@ def serve(environment: Mapping[str, str]) -> int:
 
 def _check_model_root(settings: Settings) -> None:
     """Raises SettingsError where no model can lie. SageMaker may make its own directory later."""
-    root, default = settings.model_root, read_settings({}).model_root
+    root = settings.model_root
     if not settings.multi_model:
         return
     try:
         found = "it is a file" if not stat.S_ISDIR(root.stat().st_mode) else ""
     except FileNotFoundError:
-        found = "" if root == default else "there is none; make it"
+        is_default = root == read_alone("model_root", {})
+        found = "" if is_default else "there is none; make it"
     except OSError as error:
         found = f"it cannot be looked at ({error.strerror})"
     if found:

@@ -41,8 +41,5 @@ def describe_start(
 
 
 def _names(arguments: tuple[str, ...]) -> str:
-    return " ".join(f"{name}{sign}…" if sign else name for name, sign, _ in _parted(arguments))
-
-
-def _parted(arguments: tuple[str, ...]) -> list[tuple[str, str, str]]:
-    return [it.partition("=") for it in arguments if it.startswith("-")]
+    parted = (it.partition("=") for it in arguments if it.startswith("-"))
+    return " ".join(f"{name}{sign}…" if sign else name for name, sign, _ in parted)

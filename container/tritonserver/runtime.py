@@ -70,7 +70,7 @@ print(json.dumps({
     "library_directory": sysconfig.get_config_var("LIBDIR") or "",
     "library": sysconfig.get_config_var("INSTSONAME") or "",
     "prefix": sys.prefix,
-    "packages": [[name, version(name)] for name in sys.argv[1:] if version(name)],
+    "packages": [[name, found] for name in sys.argv[1:] if (found := version(name))],
 }))
 """
 #: What models import, as packages are called, that a start tells the versions of.

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 from serve.errors import shortened
-from serve.invoke.wrong_data import find_wrong_value
+from serve.invoke.wrong_data import Explanation, find_wrong_value
 
 #: Bodies up to here are read again, which takes some ms; most longer ones are translated.
 _LONGEST_BODY = 64 * 1024
@@ -27,14 +26,6 @@ _UNKNOWN = re.compile(r"unexpected inference input '")
 _OF_MODEL = "' for model '"
 
 
-@dataclass(frozen=True)
-class Explanation:
-    """said: the sentence for the caller. logged: the same without his values; empty for none."""
-
-    said: str
-    logged: str = ""
-
-
 def explain_refusal(
     message: str,
     said: Sequence[bytes],
@@ -49,8 +40,7 @@ def explain_refusal(
     streams, in words. find_outputs: the names of its outputs, likewise.
     """
     if message.startswith(_WRONG_DATA) and sum(map(len, said)) <= _LONGEST_BODY:
-        found = find_wrong_value(b"".join(said))
-        return Explanation(found.said, found.logged) if found else Explanation(message)
+        return find_wrong_value(b"".join(said)) or Explanation(message)
     if message == _DECOUPLED:
         return Explanation(
             "the model is decoupled: it answers in as many pieces as it likes, and an answer here "

@@ -19,14 +19,14 @@ _LONGEST_PLACE = 4
 
 
 @dataclass(frozen=True)
-class WrongValue:
-    """said: the sentence for the caller. logged: the same without what he wrote."""
+class Explanation:
+    """said: the sentence for the caller. logged: the same without his values; empty for none."""
 
     said: str
-    logged: str
+    logged: str = ""
 
 
-def find_wrong_value(body: bytes) -> WrongValue | None:
+def find_wrong_value(body: bytes) -> Explanation | None:
     """The first one; None where there is none to be found."""
     try:
         inputs = json.loads(body)["inputs"]
@@ -35,7 +35,7 @@ def find_wrong_value(body: bytes) -> WrongValue | None:
         return None
 
 
-def _describe(given: Mapping[str, Any]) -> WrongValue | None:
+def _describe(given: Mapping[str, Any]) -> Explanation | None:
     data_type = given["datatype"]
     fits = _FITS.get(data_type)
     found = _find(given.get("data", []), fits) if fits is not None else None
@@ -43,7 +43,7 @@ def _describe(given: Mapping[str, Any]) -> WrongValue | None:
         return None
     place, value = found
     where, expected = f"the input {shortened(given['name'])}", _EXPECTED[data_type]
-    return WrongValue(
+    return Explanation(
         f"{where}: found {_show(value)} at data{place}, expected {expected}",
         f"{where}: found another value at data{place}, expected {expected}",
     )
