@@ -11,7 +11,8 @@ from fastapi import FastAPI
 from starlette.routing import Mount
 
 from simulator.api.runtime_api import UnknownOperation, make_runtime_routes
-from simulator.endpoint import Endpoint
+from simulator.errors import EndpointNotFound
+from simulator.hosting.endpoint import Endpoint
 from simulator.watch.cloudwatch import CloudWatchMetrics, make_metrics_routes
 from simulator.watch.page_routes import make_page_routes
 
@@ -27,6 +28,19 @@ class Runner(Protocol):
 
     async def stop(self) -> None:
         """End what it started, in the time the platform gives it."""
+
+
+class OnlyEndpoint:
+    """The one endpoint that there is, by its name."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint, self.log = endpoint, endpoint.log
+
+    def find(self, endpoint_name: str) -> Endpoint:
+        """Raises EndpointNotFound for any other name."""
+        if endpoint_name != self._endpoint.endpoint_name:
+            raise EndpointNotFound(endpoint_name, self._endpoint.endpoint_name)
+        return self._endpoint
 
 
 def build_app(
@@ -65,7 +79,7 @@ def build_app(
         routes=[
             *make_page_routes(endpoint, endpoint.log, ending, endpoint.rules.memory_threshold),
             *make_metrics_routes(metrics),
-            *make_runtime_routes(endpoint, endpoint.rules, endpoint.log),
+            *make_runtime_routes(OnlyEndpoint(endpoint)),
             Mount("/", UnknownOperation()),
         ],
     )

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import shlex
 import socket
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from simulator.app import Runner
 from simulator.archives.model_disk import ModelDisk
 from simulator.archives.store import ArchiveStore
-from simulator.endpoint import Endpoint
+from simulator.hosting.endpoint import Endpoint, Share
+from simulator.hosting.variant import Variant
 from simulator.instance.container_client import ContainerClient
 from simulator.instance.docker_memory import DockerGauge
 from simulator.instance.holdings import Budget, Holdings
@@ -27,7 +28,10 @@ _SINGLE = "single-model"
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is to be played; attachments in the place of processes where there are any."""
+    """What is to be played; attachments in the place of processes where there are any.
+
+    environment: of the containers, beside this program's own.
+    """
 
     endpoint_name: str
     rules: Rules
@@ -38,6 +42,7 @@ class Wanted:
     single_model: str | None = None
     attachments: tuple[Attachment, ...] = ()
     docker_socket: str | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 def assemble(
@@ -48,21 +53,23 @@ def assemble(
     Blocks while a single model's archive is fetched; raises what that raises.
     """
     multi_model = wanted.single_model is None
-    endpoint = Endpoint(wanted.endpoint_name, multi_model, store.description, wanted.rules, log)
-    parts = _Parts(wanted, store, log)
+    name = wanted.endpoint_name
+    variant = Variant(name, multi_model, store.description, wanted.rules, log)
+    endpoint = Endpoint(name, [Share(variant)], log)
+    parts = Parts(wanted, store, log)
     if wanted.attachments:
         return endpoint, [
-            AttachedInstances(attachment, parts.attached, endpoint, wanted.rules)
+            AttachedInstances(attachment, parts.attached, variant, wanted.rules)
             for attachment in wanted.attachments
         ]
     runners = [parts.process(f"instance-{number + 1}") for number in range(wanted.instances)]
     for runner in runners:
-        endpoint.join(runner.instance)
+        variant.join(runner.instance)
     return endpoint, runners
 
 
 @dataclass(frozen=True)
-class _Parts:
+class Parts:
     """What instances are made of."""
 
     wanted: Wanted
@@ -90,6 +97,7 @@ class _Parts:
                 "SERVE_BIND_ADDRESS": "127.0.0.1",
                 "SERVE_MODEL_ROOT": str(root),
                 **self._mode(disk),
+                **wanted.environment,
             },
             CHECKOUT if wanted.container is None else None,
             wanted.work_dir / f"{name}.log",

@@ -28,12 +28,11 @@ class TargetModelRefused(InvalidRequest):
 
 
 class EndpointNotFound(SimulatorError):
-    """This simulator plays one endpoint, of another name."""
+    """There is no endpoint of that name, or none yet; played: the only one, where that is so."""
 
-    def __init__(self, asked: str, played: str) -> None:
-        super().__init__(
-            f"Endpoint {asked} of account {ACCOUNT} not found: this simulator plays {played}."
-        )
+    def __init__(self, asked: str, played: str | None = None) -> None:
+        only = f": this simulator plays {played}." if played else "."
+        super().__init__(f"Endpoint {asked} of account {ACCOUNT} not found{only}")
 
 
 class ArchiveUnavailable(SimulatorError):

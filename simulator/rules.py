@@ -25,6 +25,10 @@ class WithoutMemory(Enum):
     SERVICE_UNAVAILABLE = "service-unavailable"
 
 
+#: The name that the SageMaker SDK gives to an endpoint's only variant.
+VARIANT = "AllTraffic"
+
+
 @dataclass(frozen=True)
 class ExtractionLimits:
     """What an archive may bring; beyond it is refused before it is written."""

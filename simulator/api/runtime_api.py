@@ -17,10 +17,9 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Protocol
 
 from starlette.requests import ClientDisconnect, Request
@@ -31,7 +30,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from simulator.api.event_stream import MEDIA_TYPE, exception, payload_parts
 from simulator.api.runtime_request import (
     STREAM_FIELDS,
-    VARIANT,
     WHOLE_FIELDS,
     Field,
     Played,
@@ -61,7 +59,22 @@ class Endpoint(Protocol):
     """What is invoked. Both ways raise what errors.py says, and tell of it themselves."""
 
     endpoint_name: str
-    multi_model: bool
+    log: EventLog
+
+    @property
+    def multi_model(self) -> bool:
+        """Whether requests name a target model."""
+        ...
+
+    @property
+    def rules(self) -> Rules:
+        """What the platform lets a request be."""
+        ...
+
+    @property
+    def variant_names(self) -> Collection[str]:
+        """Of its production variants."""
+        ...
 
     async def invoke(self, invocation: Invocation) -> ContainerAnswer:
         """The whole answer."""
@@ -72,10 +85,20 @@ class Endpoint(Protocol):
         ...
 
 
-def make_runtime_routes(endpoint: Endpoint, rules: Rules, log: EventLog) -> list[Route]:
-    """Everything under /endpoints/; refused requests are told to the log."""
-    whole = _Operation(endpoint, rules, log, WHOLE_FIELDS, _whole)
-    stream = _Operation(endpoint, rules, log, STREAM_FIELDS, partial(_stream, rules))
+class Endpoints(Protocol):
+    """Every endpoint that can be invoked. log hears of requests for one that is not there."""
+
+    log: EventLog
+
+    def find(self, endpoint_name: str) -> Endpoint:
+        """Raises EndpointNotFound."""
+        ...
+
+
+def make_runtime_routes(endpoints: Endpoints) -> list[Route]:
+    """Everything under /endpoints/; refused requests are told to the endpoint's log."""
+    whole = _Operation(endpoints, WHOLE_FIELDS, _whole)
+    stream = _Operation(endpoints, STREAM_FIELDS, _stream)
     return [
         Route("/endpoints/{name}/invocations", whole, methods=["POST"]),
         Route("/endpoints/{name}/invocations-response-stream", stream, methods=["POST"]),
@@ -107,9 +130,7 @@ class _Call:
 class _Operation:
     """One operation as an ASGI application."""
 
-    endpoint: Endpoint
-    rules: Rules
-    log: EventLog
+    endpoints: Endpoints
     fields: Mapping[str, Field]
     answer: Callable[[Endpoint, Invocation], Awaitable[ASGIApp]]
 
@@ -121,41 +142,49 @@ class _Operation:
         await respond(scope, receive, send)
 
     async def _answered(self, call: _Call) -> ASGIApp:
+        named = call.request.path_params["name"]
         try:
-            invocation = await self._checked(call)
+            endpoint = self.endpoints.find(named)
+        except EndpointNotFound as error:
+            return _refused(call, error, named, self.endpoints.log)
+        try:
+            invocation = await self._checked(call, endpoint)
         except SimulatorError as error:
-            return self._refused(call, error)
+            return _refused(call, error, named, endpoint.log)
         try:
-            return await self.answer(self.endpoint, invocation)
+            return await self.answer(endpoint, invocation)
         except Exception as error:
             _log_unexpected(error)
-            return _error_response(self._wire(error), call.request_id)
+            return _error_response(wire_error(error, named), call.request_id)
 
-    async def _checked(self, call: _Call) -> Invocation:
-        request, played = call.request, self.endpoint.endpoint_name
-        if request.path_params["name"] != played:
-            raise EndpointNotFound(request.path_params["name"], played)
-        facts = Played(played, self.endpoint.multi_model, self.rules)
-        accepted = accept(self.fields, request.headers.items(), facts, call.request_id)
-        body = await _body(call, self.rules)
-        return Invocation(call.request_id, accepted.target_model, body, accepted.headers)
-
-    def _refused(self, call: _Call, error: SimulatorError) -> ASGIApp:
-        wire = self._wire(error)
-        self.log.tell(
-            "invocation_failed",
-            target_model=named_target_model(call.request.headers, self.rules),
-            status=wire.status,
-            seconds=time.monotonic() - call.start,
-            cold=False,
-            error=wire.name,
-            message=str(error),
-            request_id=call.request_id,
+    async def _checked(self, call: _Call, endpoint: Endpoint) -> Invocation:
+        facts = Played(
+            endpoint.endpoint_name, endpoint.multi_model, endpoint.rules, endpoint.variant_names
         )
-        return _error_response(wire, call.request_id)
+        accepted = accept(self.fields, call.request.headers.items(), facts, call.request_id)
+        body = await _body(call, endpoint.rules)
+        return Invocation(
+            call.request_id,
+            accepted.target_model,
+            body,
+            accepted.headers,
+            accepted.target_variant,
+        )
 
-    def _wire(self, error: Exception) -> WireError:
-        return wire_error(error, self.endpoint.endpoint_name)
+
+def _refused(call: _Call, error: SimulatorError, endpoint_name: str, log: EventLog) -> ASGIApp:
+    wire = wire_error(error, endpoint_name)
+    log.tell(
+        "invocation_failed",
+        target_model=named_target_model(call.request.headers),
+        status=wire.status,
+        seconds=time.monotonic() - call.start,
+        cold=False,
+        error=wire.name,
+        message=str(error),
+        request_id=call.request_id,
+    )
+    return _error_response(wire, call.request_id)
 
 
 # -- the body
@@ -197,26 +226,27 @@ def _too_large(call: _Call, rules: Rules) -> InvalidRequest:
 
 async def _whole(endpoint: Endpoint, invocation: Invocation) -> ASGIApp:
     answer = await endpoint.invoke(invocation)
-    headers = _answered_headers(answer.headers, _WHOLE_ANSWERED, invocation.request_id)
+    headers = _answered_headers(answer, _WHOLE_ANSWERED, invocation.request_id)
     headers["Content-Type"] = _content_type(answer.headers)
     return Response(answer.body, headers=headers)
 
 
-async def _stream(rules: Rules, endpoint: Endpoint, invocation: Invocation) -> ASGIApp:
+async def _stream(endpoint: Endpoint, invocation: Invocation) -> ASGIApp:
     answer = await endpoint.invoke_stream(invocation)
-    headers = _answered_headers(answer.headers, _STREAM_ANSWERED, invocation.request_id)
+    headers = _answered_headers(answer, _STREAM_ANSWERED, invocation.request_id)
     headers["Content-Type"] = MEDIA_TYPE
     headers["X-Amzn-SageMaker-Content-Type"] = _content_type(answer.headers)
-    return _EventStream(answer.parts, headers, rules.stream_stall_s)
+    return _EventStream(answer.parts, headers, endpoint.rules.stream_stall_s)
 
 
 def _answered_headers(
-    answered: Mapping[str, str], names: tuple[str, ...], request_id: str
+    answer: ContainerAnswer | StreamedAnswer, names: tuple[str, ...], request_id: str
 ) -> dict[str, str]:
+    answered = answer.headers
     passed = {name: answered[name.lower()] for name in names if name.lower() in answered}
     return {
         **{name: _sendable(value) for name, value in passed.items()},
-        "x-Amzn-Invoked-Production-Variant": VARIANT,
+        "x-Amzn-Invoked-Production-Variant": answer.variant,
         "x-amzn-RequestId": request_id,
     }
 

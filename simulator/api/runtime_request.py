@@ -8,15 +8,13 @@ dropped. No I/O.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from simulator.errors import InvalidRequest, TargetModelRefused
 from simulator.instance.target_model import check_target_model
-from simulator.rules import Rules
+from simulator.rules import VARIANT, Rules
 
-#: The name that the SageMaker SDK gives to an endpoint's only variant.
-VARIANT = "AllTraffic"
 #: What a container is told by a caller who names no type (aws/sagemaker-containers#142).
 _ANY_TYPE = "*/*"
 #: Of a refused value, so much is shown.
@@ -33,6 +31,7 @@ class Played:
     endpoint_name: str
     multi_model: bool
     rules: Rules
+    variants: Collection[str] = (VARIANT,)
 
 
 @dataclass(frozen=True)
@@ -41,6 +40,7 @@ class Accepted:
 
     target_model: str | None
     headers: Mapping[str, str]
+    target_variant: str | None = None
 
 
 @dataclass(frozen=True)
@@ -117,13 +117,13 @@ def accept(
     if target_model is not None:
         # As it is loaded and told of: without the slash that a caller may begin it with.
         passed[_PASSED_TARGET_MODEL] = target_model
-    return Accepted(target_model, passed)
+    return Accepted(target_model, passed, members.get("TargetVariant"))
 
 
-def named_target_model(headers: Mapping[str, str], rules: Rules) -> str | None:
+def named_target_model(headers: Mapping[str, str]) -> str | None:
     """What a request calls its target model, right or wrong: for what is told of a refusal."""
     named = headers.get(_TARGET_MODEL)
-    return None if named is None else named[: rules.target_model_characters]
+    return None if named is None else named[: Rules.target_model_characters]
 
 
 def _check_form(field: Field, value: str, members: Mapping[str, str]) -> None:
@@ -139,11 +139,12 @@ def _check_form(field: Field, value: str, members: Mapping[str, str]) -> None:
 def _check_routing(members: Mapping[str, str], played: Played) -> None:
     """The members that choose among what a multi-model endpoint does not have."""
     name = played.endpoint_name
-    variant = members.get("TargetVariant", VARIANT)
-    if variant != VARIANT:
-        raise InvalidRequest(
-            f"Variant {variant} does not exist on endpoint {name}: its only one is {VARIANT}."
-        )
+    variant = members.get("TargetVariant")
+    if variant is not None and variant not in played.variants:
+        there_are = f"it has {', '.join(sorted(played.variants))}"
+        if len(played.variants) == 1:
+            there_are = f"its only one is {min(played.variants)}"
+        raise InvalidRequest(f"Variant {variant} does not exist on endpoint {name}: {there_are}.")
     for member, lacking in _LACKING.items():
         if member in members:
             raise InvalidRequest(f"Endpoint {name} {lacking}: leave {member} out.")

@@ -6,8 +6,6 @@ Objects above 16 MiB lie in temporary files.
 
 from __future__ import annotations
 
-import contextlib
-import socket
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -21,18 +19,14 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from simulator.archives.folder import FolderArchives
+from simulator.archives.moto_server import forget, run_moto
 from simulator.errors import PlatformFailed
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
-    from werkzeug.serving import BaseWSGIServer
 
 #: 200 once the server is filled, 503 before. No bucket has this path: names have 3 characters.
 READY_PATH = "/-/ready"
-_ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-_BACKLOG = 128
-#: How often the server looks whether it shall stop, seconds.
-_POLL_S = 0.05
 _ALL = 1_000_000
 
 
@@ -45,18 +39,13 @@ def run_local_s3(
     READY_PATH answers 200 once filled is set, without one from the start. Raises PlatformFailed
     when the address cannot be had.
     """
-    with _listening(host, port) as listening:
-        server = _server(listening, filled)
-    # A daemon: a signal before the next line must not leave a thread that never ends.
-    thread = threading.Thread(target=server.serve_forever, args=(_POLL_S,), daemon=True)
-    thread.start()
+    from moto.moto_server.werkzeug_app import create_backend_app
+
     try:
-        yield _url(host, server.port)
+        with run_moto(_front(create_backend_app("s3"), filled), host, port) as url:
+            yield url
     finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-        _forget_buckets()
+        forget("s3")
 
 
 def fill(url: str, bucket: str, folder: Path, prefix: str = "") -> Iterator[tuple[str, int]]:
@@ -100,31 +89,6 @@ def make_local_client(url: str) -> Any:
     )
 
 
-@contextmanager
-def _listening(host: str, port: int) -> Iterator[socket.socket]:
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
-    except (OSError, OverflowError) as error:
-        raise PlatformFailed(
-            f"The local S3 cannot listen on {host}:{port} ({error}): name another port or host."
-        ) from error
-    with contextlib.closing(listening):
-        yield listening
-
-
-def _server(listening: socket.socket, filled: threading.Event | None) -> BaseWSGIServer:
-    """A server on its own copy of the socket; werkzeug would end the process on a taken port."""
-    from moto.moto_server.werkzeug_app import MotoRequestHandler, create_backend_app
-    from werkzeug.serving import make_server
-
-    # No line per request on stderr.
-    quiet = type("Quiet", (MotoRequestHandler,), {"log_request": lambda *_: None})
-    app = _front(create_backend_app("s3"), filled)
-    host, port = listening.getsockname()[:2]
-    return make_server(host, port, app, True, request_handler=quiet, fd=listening.fileno())
-
-
 def _front(s3: WSGIApplication, filled: threading.Event | None) -> WSGIApplication:
     """moto's S3 with the ready path before it; buckets are always in the path."""
 
@@ -144,16 +108,3 @@ def _readiness(ready: bool, start_response: StartResponse) -> Iterable[bytes]:
     status = "200 OK" if ready else "503 Service Unavailable"
     start_response(status, [("Content-Type", "text/plain")])
     return [b"ready\n" if ready else b"being filled\n"]
-
-
-def _url(host: str, port: int) -> str:
-    reached = _ANY_ADDRESS.get(host, host)
-    return f"http://[{reached}]:{port}" if ":" in reached else f"http://{reached}:{port}"
-
-
-def _forget_buckets() -> None:
-    from moto.backends import get_backend
-
-    for account in get_backend("s3").values():
-        for backend in account.values():
-            backend.reset()

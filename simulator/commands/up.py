@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
 import shutil
-import signal
 import socket
 import sys
 import tempfile
@@ -15,20 +13,17 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
-import uvicorn
-
 from simulator.app import Runner, build_app
 from simulator.archives.sources import open_archives
 from simulator.archives.store import SUFFIX, ArchiveStore
 from simulator.assembly import Wanted, assemble
+from simulator.commands.serving import Failures, listen, make_url, serve_app
 from simulator.commands.up_options import add_options, find_conflict, read_rules
-from simulator.endpoint import Endpoint
-from simulator.errors import PlatformFailed, SimulatorError
+from simulator.errors import SimulatorError
+from simulator.hosting.endpoint import Endpoint
 from simulator.instance.holdings import Budget
 from simulator.watch.console import make_console
 from simulator.watch.events import Event, EventLog
-
-_logger = logging.getLogger(__name__)
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -67,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         store = open_archives(options.models, options.s3_endpoint_url)
         with ExitStack() as stack:
-            listening = stack.enter_context(_listening(options.host, options.port))
+            listening = stack.enter_context(listen(options.host, options.port))
             log = EventLog()
             work_dir = _work_dir(options, stack, log)
             log.listen(make_console(partial(print, flush=True), options.verbose))
@@ -84,59 +79,11 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-class _Server(uvicorn.Server):
-    """Says that it stops before it waits for its open answers."""
-
-    def __init__(self, config: uvicorn.Config, ending: asyncio.Event, endpoint: Endpoint) -> None:
-        super().__init__(config)
-        self._ending, self._endpoint = ending, endpoint
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Event streams end, callers of models that are coming are told, then all else ends."""
-        print("ending: requests that are being answered, then the containers", flush=True)
-        self._ending.set()
-        await self._endpoint.stop()
-        await super().shutdown(sockets)
-
-
 def _serve(endpoint: Endpoint, runners: Sequence[Runner], listening: socket.socket) -> None:
     """Until a signal, or until a runner fails: then raises what it failed with."""
-    ending, failures = asyncio.Event(), list[BaseException]()
-
-    def failed(error: BaseException) -> None:
-        failures.append(error)
-        server.should_exit = True
-
-    config = uvicorn.Config(
-        build_app(endpoint, runners, ending, failed),
-        # asyncio's own loop: it starts processes without running Python in a forked child.
-        loop="asyncio",
-        http="httptools",
-        access_log=False,
-        log_level="warning",
-        server_header=False,
-        timeout_graceful_shutdown=5,
-    )
-    server = _Server(config, ending, endpoint)
-
-    def leave(*_: object) -> None:
-        server.should_exit = True
-
-    # Before uvicorn listens to signals itself, and after: it raises them again once it has stopped
-    # for them, and by then it has done its work.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, leave)
-    server.run(sockets=[listening])
-    if failures:
-        raise _translate(failures[0])
-
-
-def _translate(error: BaseException) -> Exception:
-    """An error as `run` tells it; the log says where one of the simulator's own is from."""
-    if isinstance(error, SimulatorError | OSError):
-        return error
-    _logger.error("the simulator failed", exc_info=error)
-    return PlatformFailed(f"it failed ({type(error).__name__}: {error}), by its own fault")
+    ending, failures = asyncio.Event(), Failures()
+    app = build_app(endpoint, runners, ending, failures.add)
+    serve_app(app, listening, ending, endpoint.stop, failures)
 
 
 def _wanted(options: argparse.Namespace, work_dir: Path) -> Wanted:
@@ -202,33 +149,8 @@ def _remove(folder: Path, kept: Sequence[Path]) -> None:
     print(f"the containers' logs are kept: {', '.join(map(str, kept))}", file=sys.stderr)
 
 
-def _listening(host: str, port: int) -> socket.socket:
-    """An answer is written as a head and a body, and both leave at once.
-
-    With Nagle's algorithm the body waits until the caller has acknowledged the head, which callers
-    put off for 40 ms. asyncio turns it off only for sockets that name their protocol, which those
-    of create_server do not.
-    """
-    try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listening = socket.create_server((host, port), family=family)
-        # Accepted connections have it from here.
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return listening
-    except OSError as error:
-        raise OSError(
-            f"port {port} of {host} cannot be listened at ({error.strerror}): choose another --port"
-        ) from error
-
-
 def _say_ready(options: argparse.Namespace, port: int) -> None:
-    url = (options.public_url or f"http://{_reached_at(options.host)}:{port}").rstrip("/")
+    url = (options.public_url or make_url(options.host, port)).rstrip("/")
     print(
         f"endpoint {options.endpoint_name} at {url} (the page: {url}/); Ctrl-C ends it", flush=True
     )
-
-
-def _reached_at(host: str) -> str:
-    """What callers on this machine say for an address that is listened at."""
-    host = {"0.0.0.0": "localhost", "": "localhost", "::": "::1"}.get(host, host)
-    return f"[{host}]" if ":" in host else host

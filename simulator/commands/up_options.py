@@ -22,7 +22,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     _add_instance_options(parser.add_argument_group("instances"))
     rules = parser.add_argument_group("the platform's rules")
     _add_room_options(rules)
-    _add_time_options(rules)
+    add_rules_options(rules)
 
 
 def _add_endpoint_options(group: argparse._ArgumentGroup) -> None:
@@ -95,13 +95,6 @@ def _add_room_options(group: argparse._ArgumentGroup) -> None:
         "--memory", type=_read_room, metavar="4GB", help="of each instance; default: not looked at"
     )
     group.add_argument(
-        "--memory-threshold",
-        type=_read_share,
-        default=_DEFAULTS.memory_threshold,
-        metavar="0.9",
-        help="part of --memory above which a load unloads other models first",
-    )
-    group.add_argument(
         "--disk", type=_read_room, metavar="20GB", help="of each instance, for extracted archives"
     )
     group.add_argument(
@@ -109,6 +102,17 @@ def _add_room_options(group: argparse._ArgumentGroup) -> None:
         choices=[setting.value for setting in CacheSetting],
         default=_DEFAULTS.cache.value,
         help="ModelCacheSetting; Disabled unloads and deletes after each invocation",
+    )
+
+
+def add_rules_options(group: argparse._ArgumentGroup) -> None:
+    """Those of any endpoint; see read_rules."""
+    group.add_argument(
+        "--memory-threshold",
+        type=_read_share,
+        default=_DEFAULTS.memory_threshold,
+        metavar="0.9",
+        help="part of --memory above which a load unloads other models first",
     )
     group.add_argument(
         "--evictions",
@@ -123,9 +127,6 @@ def _add_room_options(group: argparse._ArgumentGroup) -> None:
         default=_DEFAULTS.without_memory.value,
         help="what the caller gets when that made no room",
     )
-
-
-def _add_time_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--busy-at",
         type=_read_count,
@@ -197,7 +198,7 @@ def _find_shared_folder(attachments: Sequence[Attachment]) -> str | None:
 
 def read_rules(options: argparse.Namespace) -> Rules:
     """The platform's rules, as the options change them."""
-    return replace(
+    rules = replace(
         _DEFAULTS,
         invoke_timeout_s=options.invoke_timeout,
         load_timeout_s=options.load_timeout,
@@ -209,10 +210,10 @@ def read_rules(options: argparse.Namespace) -> Rules:
         memory_threshold=options.memory_threshold,
         evictions_per_call=options.evictions,
         without_memory=WithoutMemory(options.without_memory),
-        cache=CacheSetting(options.cache),
         busy_at=options.busy_at,
         loads_at_once=options.loads_at_once,
     )
+    return replace(rules, cache=CacheSetting(getattr(options, "cache", rules.cache.value)))
 
 
 def _read_port(text: str) -> int:

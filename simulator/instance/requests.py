@@ -6,24 +6,31 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from simulator.rules import VARIANT
+
 
 @dataclass(frozen=True)
 class Invocation:
-    """One InvokeEndpoint. headers are those that reach the container, by their wire names."""
+    """One InvokeEndpoint. headers are those that reach the container, by their wire names.
+
+    target_variant: the one that is to answer; None: any, by their weights.
+    """
 
     request_id: str
     target_model: str | None
     body: bytes
     headers: Mapping[str, str]
+    target_variant: str | None = None
 
 
 @dataclass(frozen=True)
 class ContainerAnswer:
-    """The container's 2xx answer: body whole, headers by lower-case name."""
+    """The container's 2xx answer: body whole, headers by lower-case name; whose variant's it is."""
 
     status: int
     body: bytes
     headers: Mapping[str, str]
+    variant: str = VARIANT
 
 
 class Parts(Protocol):
@@ -45,6 +52,7 @@ class StreamedAnswer:
     status: int
     parts: Parts
     headers: Mapping[str, str]
+    variant: str = VARIANT
 
 
 class ClosingParts:

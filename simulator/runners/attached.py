@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
-from simulator.endpoint import Endpoint
 from simulator.errors import ContainerFailed
+from simulator.hosting.variant import Variant
 from simulator.instance.container_client import ContainerClient, InstanceGone
 from simulator.instance.instance import Instance
 from simulator.rules import Rules
@@ -77,11 +77,11 @@ class AttachedInstances:
         self,
         attachment: Attachment,
         make_instance: Callable[[str, str, Attachment], Instance],
-        endpoint: Endpoint,
+        variant: Variant,
         rules: Rules,
     ) -> None:
         self._attachment, self._make_instance = attachment, make_instance
-        self._endpoint, self._rules = endpoint, rules
+        self._variant, self._rules = variant, rules
         self._watched: dict[str, asyncio.Task[None]] = {}
         self._instances: dict[str, Instance] = {}
         self._leaving: dict[str, asyncio.Task[None]] = {}
@@ -155,7 +155,7 @@ class AttachedInstances:
         await self._unload_left_over(name, url)
         instance = await asyncio.to_thread(self._make_instance, name, url, place)
         self._instances[name] = instance
-        self._endpoint.join(instance)
+        self._variant.join(instance)
         instance.tell("instance_starting", pid=None)
         self._watched[name] = asyncio.create_task(self._watch(instance))
 
@@ -186,7 +186,7 @@ class AttachedInstances:
             await client.close()
 
     async def _unload(self, name: str, client: ContainerClient, model_name: str) -> None:
-        tell, start = partial(self._endpoint.log.tell, instance=name), time.monotonic()
+        tell, start = partial(self._variant.log.tell, instance=name), time.monotonic()
         tell("unload_started", target_model=model_name, reason=_LEFT_OVER)
         try:
             await client.unload(model_name, model_name)
@@ -202,7 +202,7 @@ class AttachedInstances:
         self._watched.pop(name).cancel()
         instance.end("its address is gone", InstanceState.STOPPED)
         del self._instances[name]
-        self._endpoint.leave(name)
+        self._variant.leave(name)
         self._leaving[name] = asyncio.create_task(self._let_go(name, instance))
 
     async def _let_go(self, name: str, instance: Instance) -> None:

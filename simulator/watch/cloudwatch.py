@@ -24,14 +24,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from simulator.rules import VARIANT
 from simulator.watch.events import Event, EventLog, Value
 from simulator.watch.view import EndpointView, InstanceState, InstanceView, ModelState, Viewed
 
 #: The dimensions of AWS's metrics, and with InstanceName those of its enhanced ones.
 LABELS = ("EndpointName", "VariantName", "InstanceName")
-
-#: CreateEndpointConfig's usual variant, and what an InvokeEndpoint's answer names.
-VARIANT = "AllTraffic"
 
 MICROSECONDS = 1_000_000
 

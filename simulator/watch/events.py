@@ -39,6 +39,8 @@ same thing. Kinds and their fields:
                         original_status       the container's status, where it is the container's
                                               error; 0: it did not answer in time
 
+    (an event of a variant of several has variant, its name)
+
 A text of the container longer than TEXT_CHARACTERS is cut.
 """
 
@@ -102,6 +104,10 @@ class EventLog:
             listener(event)
         return event
 
+    def tagged(self, **fields: Value) -> EventLog:
+        """This log, for who tells what all has these fields; listened to, it is the whole log."""
+        return _TaggedLog(self, fields)
+
     def since(self, sequence: int) -> tuple[Event, ...]:
         """The kept events after that one, oldest first."""
         return tuple(event for event in self._kept if event.sequence > sequence)
@@ -133,6 +139,26 @@ class EventLog:
                 await news.wait()
         finally:
             stop()
+
+
+class _TaggedLog(EventLog):
+    """Tells another log."""
+
+    def __init__(self, whole: EventLog, fields: Mapping[str, Value]) -> None:
+        self._whole, self._fields = whole, fields
+
+    def tell(self, kind: str, instance: str | None = None, **fields: Value) -> Event:
+        return self._whole.tell(kind, instance, **{**self._fields, **fields})
+
+    def since(self, sequence: int) -> tuple[Event, ...]:
+        return self._whole.since(sequence)
+
+    def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
+        return self._whole.listen(listener)
+
+    @property
+    def last(self) -> int:
+        return self._whole.last
 
 
 def _cut(value: Value) -> Value:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from simulator.rules import VARIANT
+
 
 class ModelState(Enum):
     """Where a target model is on one instance."""
@@ -59,6 +61,7 @@ class InstanceView:
     in_flight: int
     models: tuple[ModelView, ...]
     cpu_percent: float | None = None
+    variant: str = VARIANT
 
 
 @dataclass(frozen=True)

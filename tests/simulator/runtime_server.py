@@ -14,6 +14,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from simulator.api.runtime_api import make_runtime_routes
+from simulator.errors import EndpointNotFound
 from simulator.instance.requests import ContainerAnswer, Invocation, StreamedAnswer
 from simulator.rules import Rules
 from simulator.watch.events import Event, EventLog
@@ -31,6 +32,9 @@ class FakeEndpoint:
 
     endpoint_name: str = "ranker"
     multi_model: bool = True
+    variant_names: tuple[str, ...] = ("AllTraffic",)
+    rules: Rules = field(default_factory=Rules)
+    log: EventLog = field(default_factory=EventLog)
     answer: ContainerAnswer | Exception = field(
         default_factory=lambda: ContainerAnswer(
             200, b'{"ok": true}', {"content-type": "application/json"}
@@ -45,6 +49,11 @@ class FakeEndpoint:
     let_go: threading.Event = field(default_factory=threading.Event)
     finished: threading.Event = field(default_factory=threading.Event)
     closed: threading.Event = field(default_factory=threading.Event)
+
+    def find(self, endpoint_name: str) -> FakeEndpoint:
+        if endpoint_name != self.endpoint_name:
+            raise EndpointNotFound(endpoint_name, self.endpoint_name)
+        return self
 
     async def invoke(self, invocation: Invocation) -> ContainerAnswer:
         self.asked.append(invocation)
@@ -123,8 +132,9 @@ class _Kept(logging.Handler):
 @contextlib.contextmanager
 def serving(endpoint: FakeEndpoint, rules: Rules | None = None) -> Iterator[Served]:
     """This endpoint's runtime API on a free port until the block ends; uvicorn as ours is run."""
-    events, records = EventLog(), list[logging.LogRecord]()
-    app = Starlette(routes=[*make_runtime_routes(endpoint, rules or Rules(), events)])
+    events, records = endpoint.log, list[logging.LogRecord]()
+    endpoint.rules = rules or endpoint.rules
+    app = Starlette(routes=[*make_runtime_routes(endpoint)])
     config = uvicorn.Config(
         app,
         http="httptools",

@@ -33,7 +33,7 @@ MOMENTS = [
     (UP, "import uvicorn.config.", 130),
     (UP, "import aiohttp.typedefs.", 130),
     (UP, "import fastapi.", 130),
-    (UP, "import simulator.endpoint.", 130),
+    (UP, "import simulator.hosting.", 130),
     (UP, "instance starting", 0),
     (UP, "instance in service", 0),
     (S3, "import simulator.interrupts.", 130),

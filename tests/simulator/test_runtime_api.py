@@ -20,7 +20,6 @@ from simulator.api.runtime_api import make_runtime_routes
 from simulator.errors import ContainerFailed
 from simulator.instance.requests import ContainerAnswer
 from simulator.rules import Rules
-from simulator.watch.events import EventLog
 from tests.simulator.runtime_server import WAIT_S, FakeEndpoint, Served, serving
 
 PATH = "/endpoints/ranker/invocations"
@@ -473,7 +472,7 @@ def test_a_caller_who_leaves_a_stream_closes_it(served: Served) -> None:
 async def test_a_caller_who_leaves_without_reading_closes_the_stream() -> None:
     """Also when it is the sending that waits, for a slow reader, and not the container."""
     endpoint, full = FakeEndpoint(multi_model=False), asyncio.Event()
-    app = Starlette(routes=[*make_runtime_routes(endpoint, Rules(), EventLog())])
+    app = Starlette(routes=[*make_runtime_routes(endpoint)])
 
     async def receive() -> Message:
         if endpoint.asked:

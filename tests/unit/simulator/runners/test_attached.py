@@ -19,7 +19,7 @@ import pytest
 
 from simulator.archives.sources import open_archives
 from simulator.assembly import Wanted, assemble
-from simulator.endpoint import Endpoint
+from simulator.hosting.endpoint import Endpoint
 from simulator.instance.holdings import Budget
 from simulator.instance.requests import Invocation
 from simulator.rules import Rules

@@ -1,4 +1,4 @@
-"""The endpoint: one invocation goes to the instance that should answer it, and is told of."""
+"""A production variant: each invocation goes to the instance that is to answer it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from simulator.instance.container_client import InstanceGone
 from simulator.instance.instance import Instance, Passage
 from simulator.instance.requests import ClosingParts, ContainerAnswer, Invocation, StreamedAnswer
 from simulator.routing import route
-from simulator.rules import Rules
+from simulator.rules import VARIANT, Rules
 from simulator.watch.events import EventLog, Value
 from simulator.watch.view import EndpointView, InstanceState
 
@@ -21,20 +21,24 @@ AnswerT = TypeVar("AnswerT", ContainerAnswer, StreamedAnswer)
 
 
 @dataclass
-class Endpoint:
-    """A multi-model endpoint, or a single-model one; instances come and go."""
+class Variant:
+    """Instances of one model or of many; they come and go. name: of the variant.
+
+    models: where the archives lie, for people.
+    """
 
     endpoint_name: str
     multi_model: bool
     models: str
     rules: Rules
     log: EventLog
+    name: str = VARIANT
 
     def __post_init__(self) -> None:
         self._instances: dict[str, Instance] = {}
 
     def join(self, instance: Instance) -> None:
-        """An instance belongs to the endpoint from now on."""
+        """An instance belongs to the variant from now on."""
         self._instances[instance.name] = instance
 
     def leave(self, name: str) -> None:
@@ -53,7 +57,7 @@ class Endpoint:
         return tuple(self._instances.values())
 
     def view(self) -> EndpointView:
-        """The endpoint as it stands now."""
+        """The variant as it stands now, as an endpoint of its own."""
         return EndpointView(
             self.endpoint_name,
             self.multi_model,
@@ -136,8 +140,8 @@ class Endpoint:
 class _Teller:
     """The one event that each invocation ends with."""
 
-    def __init__(self, endpoint: Endpoint, invocation: Invocation) -> None:
-        self._endpoint, self._invocation = endpoint, invocation
+    def __init__(self, variant: Variant, invocation: Invocation) -> None:
+        self._variant, self._invocation = variant, invocation
         self.passage = Passage()
 
     def answered(self, status: int) -> None:
@@ -146,7 +150,7 @@ class _Teller:
 
     def failed(self, error: Exception) -> None:
         """The caller got an error."""
-        wire = wire_error(error, self._endpoint.endpoint_name)
+        wire = wire_error(error, self._variant.endpoint_name)
         original = error.status if isinstance(error, ContainerFailed) else None
         self._tell(
             "invocation_failed",
@@ -159,7 +163,7 @@ class _Teller:
     def _tell(self, kind: str, status: int, **fields: Value) -> None:
         seconds = time.monotonic() - self.passage.start
         parts = self.passage.parts(seconds)
-        self._endpoint.log.tell(
+        self._variant.log.tell(
             kind,
             self.passage.instance,
             target_model=self._invocation.target_model,

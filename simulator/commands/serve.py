@@ -1,0 +1,177 @@
+"""python -m simulator serve: SageMaker's control plane on this machine, until Ctrl-C."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+import tempfile
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+from simulator.api.wire_errors import REGION
+from simulator.archives.local_s3 import make_local_client
+from simulator.archives.store import ArchiveStore
+from simulator.assembly import Parts, Wanted
+from simulator.commands.serving import Failures, listen, make_url, serve_app
+from simulator.commands.up_options import add_rules_options, read_rules
+from simulator.control.clock import Clock
+from simulator.control.moto import running
+from simulator.control.plane import Plane, Setup
+from simulator.control.production import Wish
+from simulator.errors import SimulatorError
+from simulator.hosting.fleet import Machine
+from simulator.sizes import read_room
+from simulator.watch.console import make_console
+from simulator.watch.events import EventLog
+
+_EXAMPLES = """examples:
+  python -m simulator serve --port 8090
+  python -m simulator serve --state ~/sagemaker --memory-of ml.c5.xlarge=4GB --time-scale 60
+
+  export AWS_ENDPOINT_URL=http://127.0.0.1:8090 AWS_DEFAULT_REGION=us-east-1
+  export AWS_ACCESS_KEY_ID=any AWS_SECRET_ACCESS_KEY=any
+  aws s3 cp dense.tar.gz s3://models/shop/     # and every script of boto3, unchanged
+"""
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """`serve` and its options."""
+    parser = commands.add_parser(
+        "serve",
+        help="start a whole SageMaker: models, endpoints, scaling, metrics, for AWS's clients",
+        description="Start SageMaker's control plane on this machine. Clients of AWS work with "
+        "AWS_ENDPOINT_URL set to it and nothing else changed: sagemaker, sagemaker-runtime, "
+        "application-autoscaling, cloudwatch, s3, ecr, iam, sts, logs. It ends with Ctrl-C.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(run=run)
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen at (127.0.0.1)")
+    parser.add_argument("--port", type=int, default=8090, help="default: 8090; 0: any free one")
+    parser.add_argument(
+        "--state",
+        type=Path,
+        metavar="FOLDER",
+        help="where everything is kept that survives a restart (default: nothing does)",
+    )
+    parser.add_argument(
+        "--region",
+        default=os.environ.get("AWS_DEFAULT_REGION", REGION),
+        help=f"of what is not signed (AWS_DEFAULT_REGION, or {REGION})",
+    )
+    parser.add_argument(
+        "--container",
+        metavar="COMMAND",
+        help="the containers' command, whatever Image says; {port} and {models} in it are filled "
+        "in (default: this project's own, python -m container serve)",
+    )
+    parser.add_argument(
+        "--memory-of",
+        action="append",
+        default=[],
+        type=_read_memory,
+        metavar="TYPE=SIZE",
+        help="memory of an instance type, such as ml.c5.xlarge=4GB (default: AWS's)",
+    )
+    parser.add_argument(
+        "--quota",
+        action="append",
+        default=[],
+        type=_read_quota,
+        metavar="TYPE=N",
+        help="instances of a type for all endpoints together (default: any number)",
+    )
+    parser.add_argument(
+        "--time-scale",
+        type=_read_scale,
+        default=1.0,
+        metavar="60",
+        help="how many seconds of the platform's metrics, alarms, cooldowns and schedules a "
+        "second takes (1)",
+    )
+    add_rules_options(parser.add_argument_group("the platform's rules"))
+
+
+def run(options: argparse.Namespace) -> int:
+    """Until Ctrl-C or SIGTERM; 1 with one sentence where it cannot start."""
+    try:
+        with ExitStack() as stack:
+            socket = stack.enter_context(listen(options.host, options.port))
+            work_dir = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="simulator-")))
+            url = make_url(options.host, socket.getsockname()[1])
+            moto_url = stack.enter_context(running())
+            log = EventLog()
+            log.listen(make_console(partial(print, flush=True), options.verbose))
+            setup = Setup(
+                state=options.state or work_dir / "state",
+                work_dir=work_dir / "instances",
+                region=options.region,
+                rules=read_rules(options),
+                memory=dict(options.memory_of),
+                quotas=dict(options.quota),
+                clock=Clock(options.time_scale),
+                make_machine=partial(_process, options.container),
+                s3=make_local_client(moto_url),
+                moto_url=moto_url,
+            )
+            plane, ending = Plane(setup, log), asyncio.Event()
+            print(f"SageMaker at {url}: AWS_ENDPOINT_URL={url}; Ctrl-C ends it", flush=True)
+            serve_app(plane.app(), socket, ending, _nothing, Failures())
+    except (SimulatorError, OSError) as error:
+        print(f"simulator: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+async def _nothing() -> None:
+    """The endpoints end with the application."""
+
+
+def _process(
+    container: str | None, wish: Wish, store: ArchiveStore, log: EventLog, name: str
+) -> Machine:
+    wanted = Wanted(
+        wish.endpoint_name,
+        wish.rules,
+        wish.budget,
+        wish.work_dir,
+        container=container,
+        single_model=wish.single_model,
+        environment=wish.environment,
+    )
+    return Parts(wanted, store, log).process(name)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.startswith("ml."):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected TYPE=VALUE, as ml.c5.xlarge=4")
+    return name, value
+
+
+def _read_memory(text: str) -> tuple[str, int]:
+    name, size = _pair(text)
+    try:
+        return name, read_room(size)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _read_quota(text: str) -> tuple[str, int]:
+    name, count = _pair(text)
+    if not count.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number of instances")
+    return name, int(count)
+
+
+def _read_scale(text: str) -> float:
+    try:
+        scale = float(text)
+    except ValueError:
+        scale = 0.0
+    if not 1 <= scale <= 10_000:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number from 1 to 10000")
+    return scale

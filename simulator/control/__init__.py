@@ -1,0 +1,1 @@
+"""The control plane: AWS's services for unmodified clients, on one port."""

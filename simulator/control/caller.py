@@ -1,0 +1,49 @@
+"""Who asks for what: service, region and operation, as a request's own head says it. No I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qs
+
+_SCOPE = re.compile(
+    r"Credential=[^/,\s]+/\d{8}/(?P<region>[\w-]+)/(?P<service>[\w-]+)/aws4_request"
+)
+#: Of X-Amz-Target, what stands before the operation, for the services that are carried out here.
+SAGEMAKER, AUTOSCALING, CLOUDWATCH = "sagemaker", "application-autoscaling", "monitoring"
+
+
+@dataclass(frozen=True)
+class Signed:
+    """What a signature says: the service's signing name, and the region."""
+
+    service: str
+    region: str
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a service: its operation and members, and the region it is signed for."""
+
+    operation: str
+    members: Mapping[str, Any]
+    region: str
+
+
+def signed(headers: Mapping[str, str], query: str) -> Signed | None:
+    """By signature version 4, in the header or in a presigned URL; None: it is not signed so.
+
+    headers: by lower-case name.
+    """
+    found = _SCOPE.search(headers.get("authorization", ""))
+    if found is None and "X-Amz-Credential" in query:
+        credential = parse_qs(query).get("X-Amz-Credential", [""])[0]
+        found = _SCOPE.search(f"Credential={credential}")
+    return None if found is None else Signed(found["service"], found["region"])
+
+
+def operation_of(headers: Mapping[str, str]) -> str:
+    """What X-Amz-Target names after its prefix; "" where there is none."""
+    return headers.get("x-amz-target", "").rpartition(".")[2]

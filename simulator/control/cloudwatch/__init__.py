@@ -1,0 +1,1 @@
+"""CloudWatch as far as endpoints need it: metrics, and what watches them."""

@@ -1,0 +1,127 @@
+"""The control plane's parts, joined: the only place where they are built."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from starlette.types import ASGIApp
+
+from simulator.api.runtime_api import UnknownOperation, make_runtime_routes
+from simulator.control.clock import Clock
+from simulator.control.front import Front
+from simulator.control.json_api import JsonApi, read_service_model
+from simulator.control.moto import Moto
+from simulator.control.production import MakeMachine, Productions
+from simulator.control.records import Records
+from simulator.control.sagemaker.endpoint_configs import EndpointConfigs
+from simulator.control.sagemaker.endpoints import Endpoints
+from simulator.control.sagemaker.models import Models
+from simulator.control.sagemaker.operations import make_operations
+from simulator.control.sagemaker.quotas import Quotas
+from simulator.control.sagemaker.tags import Tags
+from simulator.rules import Rules
+from simulator.watch.events import EventLog
+
+#: Between two looks at the memory of each instance: what the page draws.
+_GAUGE_EVERY_S = 1.0
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a control plane is started with.
+
+    s3: boto3's client of moto's buckets; moto_url: where moto answers. memory and quotas: by
+    instance type. work_dir: of instances; state: of what survives a restart.
+    """
+
+    state: Path
+    work_dir: Path
+    region: str
+    rules: Rules
+    memory: Mapping[str, int]
+    quotas: Mapping[str, int]
+    clock: Clock
+    make_machine: MakeMachine
+    s3: Any
+    moto_url: str
+
+
+class Plane:
+    """The control plane as an application; its endpoints run from its start to its end."""
+
+    def __init__(self, setup: Setup, log: EventLog) -> None:
+        self._setup, self.log = setup, log
+        kept, clock = setup.state / "sagemaker", setup.clock
+        records = {
+            kind: Records(kept / kind) for kind in ("models", "endpoint-configs", "endpoints")
+        }
+        self.tags = Tags(Records(kept / "tags"), self._exists)
+        self.models = Models(records["models"], self.tags, clock, self._check)
+        self.configs = EndpointConfigs(records["endpoint-configs"], self.tags, clock, self.models)
+        self.productions = Productions(
+            self.models, setup.s3, setup.make_machine, setup.work_dir, setup.rules, setup.memory
+        )
+        self.endpoints = Endpoints(
+            records["endpoints"],
+            self.tags,
+            clock,
+            self.configs,
+            self.productions.make,
+            Quotas(setup.quotas),
+            log,
+        )
+        self._records = records
+        self._moto = Moto(setup.moto_url)
+
+    def app(self) -> ASGIApp:
+        """Everything on one port."""
+        own = Starlette(
+            routes=[*make_runtime_routes(self.endpoints), Mount("/", UnknownOperation())],
+            lifespan=self._lifespan,
+        )
+        operations = make_operations(self.models, self.configs, self.endpoints, self.tags)
+        apis = {
+            "sagemaker": JsonApi(read_service_model("sagemaker"), operations, self._moto),
+        }
+        return Front(own, apis, self._moto, self._setup.region)
+
+    @asynccontextmanager
+    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        self.endpoints.restore()
+        gauging = asyncio.create_task(self._gauge())
+        try:
+            yield
+        finally:
+            await self.endpoints.stop()
+            gauging.cancel()
+            await asyncio.wait({gauging})
+            await self._moto.close()
+
+    async def _gauge(self) -> None:
+        while True:
+            instances = [
+                instance
+                for played in self.endpoints.played()
+                for one in played.deployment.productions.values()
+                for instance in one.fleet.variant.instances
+            ]
+            await asyncio.gather(*(i.holdings.memory.read() for i in instances))
+            await asyncio.sleep(_GAUGE_EVERY_S)
+
+    async def _check(self, container: Mapping[str, Any], role: str) -> None:
+        await self.productions.check(container, role)
+
+    def _exists(self, arn: str) -> bool:
+        members = ("ModelArn", "EndpointConfigArn", "EndpointArn")
+        return any(
+            record.get(member) == arn
+            for records, member in zip(self._records.values(), members, strict=True)
+            for record in records.values()
+        )

@@ -1,0 +1,156 @@
+"""What a variant of an endpoint configuration is deployed as: its archives, rules and instances."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from simulator.archives.s3 import S3Archives
+from simulator.archives.store import ArchiveStore
+from simulator.control.errors import ServiceError
+from simulator.control.instance_types import memory_of
+from simulator.control.sagemaker.deployment import Production
+from simulator.control.sagemaker.models import Models, container_of
+from simulator.errors import PlatformFailed
+from simulator.hosting.fleet import Fleet, Machine
+from simulator.hosting.variant import Variant
+from simulator.instance.holdings import Budget
+from simulator.rules import GIB, CacheSetting, Rules
+from simulator.watch.events import EventLog
+
+#: Environment of SageMaker's contract that is the platform's to set.
+_THE_PLATFORMS = ("SAGEMAKER_MULTI_MODEL", "SAGEMAKER_BIND_TO_PORT")
+#: AWS, "ProductionVariant": VolumeSizeInGB, where none is given.
+_DISK_GB = 30
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the instances of a variant are made by.
+
+    single_model: the key of the model's archive in the store; None: a multi-model endpoint.
+    work_dir: of all instances of the endpoint; each has a folder of its own in it.
+    """
+
+    endpoint_name: str
+    image: str
+    rules: Rules
+    budget: Budget
+    environment: Mapping[str, str]
+    single_model: str | None
+    work_dir: Path
+
+
+#: Makes the machine of an instance by what is wished, its archives, its log and its name; it may
+#: block, and raises SimulatorError.
+MakeMachine = Callable[[Wish, ArchiveStore, EventLog, str], Machine]
+
+
+@dataclass(frozen=True)
+class Productions:
+    """s3: boto3's client of the buckets. memory: bytes by instance type, above what is known.
+
+    rules: of all variants, but for what their configurations say.
+    """
+
+    models: Models
+    s3: Any
+    make_machine: MakeMachine
+    work_dir: Path
+    rules: Rules
+    memory: Mapping[str, int]
+
+    async def make(
+        self,
+        endpoint_name: str,
+        variant: Mapping[str, Any],
+        log: EventLog,
+        numbers: itertools.count[int],
+    ) -> Production:
+        """No instance yet. Raises PlatformFailed where the model is not there any more."""
+        model = self.models.find(variant["ModelName"])
+        if model is None:
+            raise PlatformFailed(f"The model {variant['ModelName']} is not there any more.")
+        container, name = container_of(model), variant["VariantName"]
+        tagged, rules = log.tagged(variant=name), _rules(self.rules, variant, container)
+        bucket, key = split_url(container.get("ModelDataUrl") or "")
+        multi_model = container.get("Mode") == "MultiModel"
+        folder, _, archive = key.rpartition("/")
+        store = S3Archives(bucket, key if multi_model else folder, self.s3)
+        wish = Wish(
+            endpoint_name,
+            container["Image"],
+            rules,
+            Budget(
+                self.memory.get(variant["InstanceType"], memory_of(variant["InstanceType"])),
+                variant.get("VolumeSizeInGB", _DISK_GB) * GIB,
+            ),
+            {
+                name: value
+                for name, value in container.get("Environment", {}).items()
+                if name not in _THE_PLATFORMS
+            },
+            None if multi_model else archive,
+            self.work_dir / endpoint_name,
+        )
+        played = Variant(endpoint_name, multi_model, store.description, rules, tagged, name)
+
+        def machine(instance: str) -> Machine:
+            return self.make_machine(wish, store, tagged, instance)
+
+        def forget(instance: str) -> None:
+            shutil.rmtree(wish.work_dir / instance, ignore_errors=True)
+
+        fleet = Fleet(played, machine, numbers, forget)
+        return Production(fleet, variant["InitialVariantWeight"], variant, container["Image"])
+
+    async def check(self, container: Mapping[str, Any], role: str) -> None:
+        """Whether a new model's archives are there. Raises ServiceError."""
+        url = container.get("ModelDataUrl")
+        if url is None:
+            if container.get("ModelDataSource"):
+                raise ServiceError(
+                    "ModelDataSource is given: this simulator plays ModelDataUrl, so name an "
+                    "archive's or a prefix's S3 URL there."
+                )
+            raise ServiceError("ModelDataUrl is missing: name the S3 URL of the model's archives.")
+        await asyncio.to_thread(self._check_url, url, container.get("Mode") == "MultiModel", role)
+
+    def _check_url(self, url: str, multi_model: bool, role: str) -> None:
+        from botocore.exceptions import ClientError
+
+        bucket, key = split_url(url)
+        try:
+            if multi_model:
+                self.s3.head_bucket(Bucket=bucket)
+            else:
+                self.s3.head_object(Bucket=bucket, Key=key)
+        except ClientError as error:
+            if error.response["ResponseMetadata"]["HTTPStatusCode"] == 404:
+                raise ServiceError(f"Could not find model data at {url}.") from error
+            raise ServiceError(
+                f'Could not access model data at {url}. Please ensure that the role "{role}" '
+                "exists and that its trust relationship policy allows the action "
+                '"sts:AssumeRole" for the service principal "sagemaker.amazonaws.com". Also '
+                'ensure that the role has "s3:GetObject" permissions and that the object is '
+                "located in the region of this call."
+            ) from error
+
+
+def split_url(url: str) -> tuple[str, str]:
+    """Bucket and key of s3://BUCKET/KEY. Raises ServiceError for anything else."""
+    bucket, _, key = url.removeprefix("s3://").partition("/")
+    if not url.startswith("s3://") or not bucket:
+        raise ServiceError(f"ModelDataUrl is {url!r}: expected s3://BUCKET/KEY.")
+    return bucket, key
+
+
+def _rules(rules: Rules, variant: Mapping[str, Any], container: Mapping[str, Any]) -> Rules:
+    cache = container.get("MultiModelConfig", {}).get("ModelCacheSetting", rules.cache.value)
+    startup_s = variant.get("ContainerStartupHealthCheckTimeoutInSeconds", rules.startup_s)
+    return replace(rules, cache=CacheSetting(cache), startup_s=float(startup_s))

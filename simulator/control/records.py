@@ -1,0 +1,87 @@
+"""What the control plane keeps: one JSON file for each resource, so that a restart finds them.
+
+A record is written whole beside its file and renamed, before the call that made it is answered.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import urllib.parse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from simulator.errors import PlatformFailed
+
+Record = dict[str, Any]
+_SUFFIX = ".json"
+
+
+class Records:
+    """Of one kind, by name, in the order in which they were made. folder: made where it lacks."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            found = [(path, _read(path)) for path in folder.glob(f"*{_SUFFIX}")]
+        except OSError as error:
+            raise PlatformFailed(
+                f"The state in {folder} cannot be read ({error.strerror}): name another --state."
+            ) from error
+        found.sort(key=lambda one: (one[1].get("CreationTime", 0), one[0].name))
+        self._records = {_name(path): record for path, record in found}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._records
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(tuple(self._records))
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def get(self, name: str) -> Record | None:
+        """The record itself: whoever changes it puts it again."""
+        return self._records.get(name)
+
+    def values(self) -> tuple[Record, ...]:
+        """All of them."""
+        return tuple(self._records.values())
+
+    def put(self, name: str, record: Record) -> None:
+        """Keep this under the name. Raises PlatformFailed where it cannot be written."""
+        path = self._path(name)
+        beside = path.with_name(f".{path.name}.new")
+        try:
+            beside.write_text(json.dumps(record, indent=1))
+            os.replace(beside, path)
+        except OSError as error:
+            beside.unlink(missing_ok=True)
+            raise PlatformFailed(f"{path} cannot be written: {error.strerror}.") from error
+        self._records[name] = record
+
+    def remove(self, name: str) -> None:
+        """Nothing of that name is kept any more."""
+        self._path(name).unlink(missing_ok=True)
+        self._records.pop(name, None)
+
+    def _path(self, name: str) -> Path:
+        return self._folder / (urllib.parse.quote(name, safe="") + _SUFFIX)
+
+
+def _name(path: Path) -> str:
+    return urllib.parse.unquote(path.name.removesuffix(_SUFFIX))
+
+
+def _read(path: Path) -> Record:
+    try:
+        record = json.loads(path.read_text())
+    except ValueError as error:
+        raise PlatformFailed(
+            f"{path} is no JSON ({error}): remove it, or name another --state."
+        ) from error
+    if not isinstance(record, dict):
+        raise PlatformFailed(f"{path} holds no record: remove it, or name another --state.")
+    return record

@@ -1,0 +1,1 @@
+"""SageMaker's own calls: models, endpoint configurations, endpoints, their tags."""

@@ -1,0 +1,193 @@
+"""The instances of one variant: as many as are wanted, while the wish changes.
+
+An instance that comes is asked once it is in service. One that leaves gets no more requests,
+answers those that it has, and is stopped then. One that is given up is replaced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol
+
+from simulator.errors import PlatformFailed, SimulatorError
+from simulator.hosting.variant import Variant
+from simulator.instance.instance import Instance
+from simulator.watch.view import InstanceState
+
+#: Between two looks at instances that come or leave.
+_LOOK_S = 0.05
+#: Before an instance that was given up is replaced, so that a container that always ends does not
+#: keep the machine busy.
+_REPLACED_AFTER_S = 2.0
+
+
+class Machine(Protocol):
+    """Keeps the container of one instance going; see runners."""
+
+    instance: Instance
+
+    async def run(self) -> None:
+        """Until stopped, or given up. Raises PlatformFailed where it was never in service."""
+
+    async def stop(self) -> None:
+        """The container ends, in the time the platform gives it."""
+
+
+@dataclass
+class _Place:
+    machine: Machine
+    running: asyncio.Task[None]
+
+
+class Fleet:
+    """Keeps a variant at a number of instances.
+
+    make: makes the machine of a new instance by its name; it may block, and may raise
+    SimulatorError. numbers: of instances, so that no name comes twice at an endpoint. forget:
+    removes what an instance that is gone has on the disk; it may block.
+    """
+
+    def __init__(
+        self,
+        variant: Variant,
+        make: Callable[[str], Machine],
+        numbers: itertools.count[int],
+        forget: Callable[[str], None],
+    ) -> None:
+        self.variant, self.wanted = variant, 0
+        self._make, self._numbers, self._forget = make, numbers, forget
+        self._places: dict[str, _Place] = {}
+        self._failure: SimulatorError | None = None
+        self._changing = asyncio.Lock()
+        self._leaving: set[asyncio.Task[None]] = set()
+        self._replacing: set[asyncio.Task[None]] = set()
+
+    @property
+    def in_service(self) -> int:
+        """Instances that take requests now."""
+        states = (place.machine.instance.state for place in self._places.values())
+        return sum(state is InstanceState.IN_SERVICE for state in states)
+
+    async def scale(self, wanted: int) -> None:
+        """Come to this many; returns once all of them are in service, and others are leaving.
+
+        Raises SimulatorError where one that came never was in service: those that came are taken
+        away then, and the wish is what it was before. So it is where this is cancelled.
+        """
+        async with self._changing:
+            before, came = self.wanted, list[str]()
+            self.wanted, self._failure = wanted, None
+            try:
+                while len(self._places) < wanted:
+                    came.append(await self._add())
+                self._shed(len(self._places) - wanted)
+                await self._ready()
+            except BaseException:
+                self.wanted = before
+                for name in came:
+                    self._leave(name)
+                raise
+
+    async def stop(self) -> None:
+        """No instance is left, nor is any of its processes."""
+        self.wanted = 0
+        for task in self._replacing:
+            task.cancel()
+        for name in list(self._places):
+            self._leave(name)
+        while self._leaving:
+            await asyncio.wait(set(self._leaving))
+
+    async def _ready(self) -> None:
+        while self.in_service < self.wanted:
+            if self._failure is not None:
+                raise self._failure
+            await asyncio.sleep(_LOOK_S)
+
+    async def _add(self) -> str:
+        name = f"{self.variant.name}-{next(self._numbers)}"
+        making = asyncio.ensure_future(asyncio.to_thread(self._make, name))
+        try:
+            machine = await asyncio.shield(making)
+        except asyncio.CancelledError:
+            # Its thread cannot be stopped: what it makes is let go of.
+            making.add_done_callback(_close_unused)
+            raise
+        self.variant.join(machine.instance)
+        running = asyncio.create_task(machine.run())
+        self._places[name] = _Place(machine, running)
+        running.add_done_callback(lambda task: self._ended(name, task))
+        return name
+
+    def _ended(self, name: str, task: asyncio.Task[None]) -> None:
+        """Its machine has given it up."""
+        if task.cancelled() or name not in self._places:
+            return
+        error = task.exception()
+        if isinstance(error, SimulatorError):
+            self._failure = error
+        elif error is not None:
+            self._failure = PlatformFailed(f"{type(error).__name__}: {error}")
+        if self._changing.locked():
+            return  # whoever changes the number sees to it
+        self._leave(name)
+        replacing = asyncio.create_task(self._replace())
+        self._replacing.add(replacing)
+        replacing.add_done_callback(self._replacing.discard)
+
+    async def _replace(self) -> None:
+        """Tries for ever: the variant is wanted with as many."""
+        while len(self._places) < self.wanted:
+            await asyncio.sleep(_REPLACED_AFTER_S)
+            with suppress(SimulatorError):
+                await self.scale(self.wanted)
+
+    def _shed(self, count: int) -> None:
+        """Those leave first that are not in service, then the youngest."""
+        names = sorted(
+            self._places,
+            key=lambda name: (
+                self._places[name].machine.instance.state is InstanceState.IN_SERVICE,
+                -list(self._places).index(name),
+            ),
+        )
+        for name in names[: max(0, count)]:
+            self._leave(name)
+
+    def _leave(self, name: str) -> None:
+        place = self._places.pop(name, None)
+        if place is None:
+            return
+        place.machine.instance.stop()
+        leaving = asyncio.create_task(self._let_go(place))
+        self._leaving.add(leaving)
+        leaving.add_done_callback(self._leaving.discard)
+
+    async def _let_go(self, place: _Place) -> None:
+        """Its requests end in their own time, then its container, then its connections."""
+        instance = place.machine.instance
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(_idle(instance), self.variant.rules.invoke_timeout_s)
+        await instance.holdings.stop()
+        await place.machine.stop()
+        place.running.cancel()
+        await asyncio.wait({place.running})
+        self.variant.leave(instance.name)
+        await instance.close()
+        await asyncio.to_thread(self._forget, instance.name)
+
+
+def _close_unused(making: asyncio.Future[Machine]) -> None:
+    """Of an instance that nobody wants any more; its container was never started."""
+    if not making.cancelled() and making.exception() is None:
+        closing = asyncio.ensure_future(making.result().instance.close())
+        closing.add_done_callback(lambda _: None)
+
+
+async def _idle(instance: Instance) -> None:
+    while instance.view().in_flight:  # noqa: ASYNC110 - it is looked at by the page as well
+        await asyncio.sleep(_LOOK_S)

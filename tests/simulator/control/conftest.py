@@ -1,0 +1,19 @@
+"""One control plane for all tests that share it; each takes names of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.control_plane import ControlPlane, control_plane
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """With fake containers, and archives a.tar.gz and b.tar.gz below s3://models/shop/."""
+    folder: Path = tmp_path_factory.mktemp("plane")
+    with control_plane(folder / "log") as running:
+        running.put_models(folder, "a.tar.gz", "b.tar.gz")
+        yield running
