@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import shutil
 import sys
 import tempfile
 from contextlib import ExitStack
@@ -25,7 +26,7 @@ from simulator.errors import SimulatorError
 from simulator.hosting.fleet import Machine
 from simulator.sizes import read_room
 from simulator.watch.console import make_console
-from simulator.watch.events import EventLog
+from simulator.watch.events import Event, EventLog
 
 _EXAMPLES = """examples:
   python -m simulator serve --port 8090
@@ -100,7 +101,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         with ExitStack() as stack:
             socket = stack.enter_context(listen(options.host, options.port))
-            work_dir = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="simulator-")))
+            work_dir = _work_dir(options.state, stack)
             url = make_url(options.host, socket.getsockname()[1])
             moto_url = stack.enter_context(running())
             log = EventLog()
@@ -118,16 +119,27 @@ def run(options: argparse.Namespace) -> int:
                 moto_url=moto_url,
             )
             plane, ending = Plane(setup, log), asyncio.Event()
+            plane.endpoints.listeners.event.append(partial(_tell, options.verbose))
             print(f"SageMaker at {url}: AWS_ENDPOINT_URL={url}; Ctrl-C ends it", flush=True)
-            serve_app(plane.app(), socket, ending, _nothing, Failures())
+            serve_app(plane.app(), socket, ending, plane.refuse, Failures())
     except (SimulatorError, OSError) as error:
         print(f"simulator: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-async def _nothing() -> None:
-    """The endpoints end with the application."""
+def _work_dir(state: Path | None, stack: ExitStack) -> Path:
+    """What is not kept; beside the state, where there is one: what a killed one left is removed."""
+    if state is None:
+        return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="simulator-")))
+    work_dir = state.absolute() / "work"
+    shutil.rmtree(work_dir, ignore_errors=True)
+    work_dir.mkdir(parents=True)
+    return work_dir
+
+
+def _tell(verbose: bool, endpoint_name: str, event: Event) -> None:
+    make_console(partial(print, flush=True), verbose, endpoint_name)(event)
 
 
 def _process(

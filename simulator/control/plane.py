@@ -66,13 +66,14 @@ class Plane:
         self.models = Models(records["models"], self.tags, clock, self._check)
         self.configs = EndpointConfigs(records["endpoint-configs"], self.tags, clock, self.models)
         self.productions = Productions(
-            self.models, setup.s3, setup.make_machine, setup.work_dir, setup.rules, setup.memory
+            setup.s3, setup.make_machine, setup.work_dir, setup.rules, setup.memory
         )
         self.endpoints = Endpoints(
             records["endpoints"],
             self.tags,
             clock,
             self.configs,
+            self.models,
             self.productions.make,
             Quotas(setup.quotas),
             log,
@@ -91,6 +92,12 @@ class Plane:
             "sagemaker": JsonApi(read_service_model("sagemaker"), operations, self._moto),
         }
         return Front(own, apis, self._moto, self._setup.region)
+
+    async def refuse(self) -> None:
+        """The end begins: instances get no more requests; who waits for a model is told."""
+        for played in self.endpoints.played():
+            if played.deployment.endpoint is not None:
+                await played.deployment.endpoint.stop()
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:

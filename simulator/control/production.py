@@ -15,8 +15,7 @@ from simulator.archives.store import ArchiveStore
 from simulator.control.errors import ServiceError
 from simulator.control.instance_types import memory_of
 from simulator.control.sagemaker.deployment import Production
-from simulator.control.sagemaker.models import Models, container_of
-from simulator.errors import PlatformFailed
+from simulator.control.sagemaker.models import container_of
 from simulator.hosting.fleet import Fleet, Machine
 from simulator.hosting.variant import Variant
 from simulator.instance.holdings import Budget
@@ -58,7 +57,6 @@ class Productions:
     rules: of all variants, but for what their configurations say.
     """
 
-    models: Models
     s3: Any
     make_machine: MakeMachine
     work_dir: Path
@@ -69,13 +67,11 @@ class Productions:
         self,
         endpoint_name: str,
         variant: Mapping[str, Any],
+        model: Mapping[str, Any],
         log: EventLog,
         numbers: itertools.count[int],
     ) -> Production:
-        """No instance yet. Raises PlatformFailed where the model is not there any more."""
-        model = self.models.find(variant["ModelName"])
-        if model is None:
-            raise PlatformFailed(f"The model {variant['ModelName']} is not there any more.")
+        """No instance yet. model: as it was created."""
         container, name = container_of(model), variant["VariantName"]
         tagged, rules = log.tagged(variant=name), _rules(self.rules, variant, container)
         bucket, key = split_url(container.get("ModelDataUrl") or "")

@@ -82,10 +82,8 @@ class Fleet:
             before, came = self.wanted, list[str]()
             self.wanted, self._failure = wanted, None
             try:
-                while len(self._places) < wanted:
-                    came.append(await self._add())
                 self._shed(len(self._places) - wanted)
-                await self._ready()
+                await self._filled(came)
             except BaseException:
                 self.wanted = before
                 for name in came:
@@ -102,11 +100,15 @@ class Fleet:
         while self._leaving:
             await asyncio.wait(set(self._leaving))
 
-    async def _ready(self) -> None:
-        while self.in_service < self.wanted:
-            if self._failure is not None:
-                raise self._failure
+    async def _filled(self, came: list[str]) -> None:
+        """Until all that are wanted are in service; came gets the names of those that are new."""
+        while self._failure is None:
+            while len(self._places) < self.wanted:
+                came.append(await self._add())
+            if self.in_service >= self.wanted:
+                return
             await asyncio.sleep(_LOOK_S)
+        raise self._failure
 
     async def _add(self) -> str:
         name = f"{self.variant.name}-{next(self._numbers)}"
@@ -115,7 +117,7 @@ class Fleet:
             machine = await asyncio.shield(making)
         except asyncio.CancelledError:
             # Its thread cannot be stopped: what it makes is let go of.
-            making.add_done_callback(_close_unused)
+            making.add_done_callback(self._drop)
             raise
         self.variant.join(machine.instance)
         running = asyncio.create_task(machine.run())
@@ -124,7 +126,7 @@ class Fleet:
         return name
 
     def _ended(self, name: str, task: asyncio.Task[None]) -> None:
-        """Its machine has given it up."""
+        """Its machine has given it up: it leaves, and whoever fills the places sees to another."""
         if task.cancelled() or name not in self._places:
             return
         error = task.exception()
@@ -132,12 +134,11 @@ class Fleet:
             self._failure = error
         elif error is not None:
             self._failure = PlatformFailed(f"{type(error).__name__}: {error}")
-        if self._changing.locked():
-            return  # whoever changes the number sees to it
         self._leave(name)
-        replacing = asyncio.create_task(self._replace())
-        self._replacing.add(replacing)
-        replacing.add_done_callback(self._replacing.discard)
+        if not self._changing.locked():
+            replacing = asyncio.create_task(self._replace())
+            self._replacing.add(replacing)
+            replacing.add_done_callback(self._replacing.discard)
 
     async def _replace(self) -> None:
         """Tries for ever: the variant is wanted with as many."""
@@ -158,6 +159,14 @@ class Fleet:
         for name in names[: max(0, count)]:
             self._leave(name)
 
+    def _drop(self, making: asyncio.Future[Machine]) -> None:
+        """An instance that nobody wants any more; its container was never started."""
+        if making.cancelled() or making.exception() is not None:
+            return
+        dropping = asyncio.create_task(self._closed(making.result().instance))
+        self._leaving.add(dropping)
+        dropping.add_done_callback(self._leaving.discard)
+
     def _leave(self, name: str) -> None:
         place = self._places.pop(name, None)
         if place is None:
@@ -177,15 +186,11 @@ class Fleet:
         place.running.cancel()
         await asyncio.wait({place.running})
         self.variant.leave(instance.name)
+        await self._closed(instance)
+
+    async def _closed(self, instance: Instance) -> None:
         await instance.close()
         await asyncio.to_thread(self._forget, instance.name)
-
-
-def _close_unused(making: asyncio.Future[Machine]) -> None:
-    """Of an instance that nobody wants any more; its container was never started."""
-    if not making.cancelled() and making.exception() is None:
-        closing = asyncio.ensure_future(making.result().instance.close())
-        closing.add_done_callback(lambda _: None)
 
 
 async def _idle(instance: Instance) -> None:

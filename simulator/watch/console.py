@@ -12,12 +12,14 @@ _MIB = 1024**2
 _PER_REQUEST = frozenset({"invoked"})
 
 
-def make_console(write: Callable[[str], None], verbose: bool) -> Callable[[Event], None]:
-    """A listener that writes one line per event."""
+def make_console(
+    write: Callable[[str], None], verbose: bool, endpoint_name: str = ""
+) -> Callable[[Event], None]:
+    """A listener that writes one line per event; with the endpoint's name, where it is given."""
 
     def told(event: Event) -> None:
         if verbose or event.kind not in _PER_REQUEST:
-            write(format_event(event))
+            write(f"{endpoint_name} {format_event(event)}".strip())
 
     return told
 
@@ -30,6 +32,8 @@ def format_event(event: Event) -> str:
         f"{event.instance or '-':<12}",
         event.kind.replace("_", " "),
     ]
+    if endpoint := fields.get("endpoint"):
+        words += [str(endpoint), str(fields.get("status", ""))]
     if target := fields.get("target_model"):
         words.append(str(target))
     if (reason := fields.get("reason")) is not None:

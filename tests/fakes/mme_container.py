@@ -7,8 +7,9 @@ A model is a directory with answer.json: {"answer": ..., "load_status": 200, "lo
 process kills itself in the middle)}. An invocation answers {"answer": ..., "echo": body}; with
 "parts": [text, ...] it answers them chunked, "part_seconds" before each one but the first, and the
 connection breaks after "breaks_after" of them.
-Knobs on the command line: --capacity models until 507. What happened is at GET /fake: the calls in
-order, and the faults that a platform must not make (loads at once of one model, loads of what is
+Knobs on the command line: --capacity models until 507. In the environment: FAKE_START=dies (it says
+why and ends), FAKE_START=silent (/ping is 503 for ever). What happened is at GET /fake: the calls
+in order, and the faults that a platform must not make (loads at once of one model, loads of what is
 loaded, directories that are not whole).
 """
 
@@ -19,6 +20,7 @@ import asyncio
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -48,7 +50,7 @@ class FakeContainer:
         self.faults: list[str] = []
 
     async def ping(self, _: Request) -> Response:
-        return Response()
+        return Response(status_code=503 if os.environ.get("FAKE_START") == "silent" else 200)
 
     async def list_models(self, _: Request) -> Response:
         listed = [{"modelName": name, "modelUrl": url} for name, (url, _) in self.models.items()]
@@ -164,6 +166,8 @@ def main() -> None:
     parser.add_argument("--capacity", type=int, default=1000)
     parser.add_argument("--goodbye", type=Path, help="written a second after the end was asked for")
     options = parser.parse_args()
+    if os.environ.get("FAKE_START") == "dies":
+        sys.exit("no CUDA-capable device is detected")
     fake = FakeContainer(options.capacity)
     app = Starlette(
         routes=[

@@ -58,14 +58,25 @@ class ControlPlane:
     ) -> None:
         """A model, a configuration and an endpoint of one name; multi-model, unless told else."""
         sagemaker = self.client("sagemaker")
-        definition = {"Image": IMAGE, "Mode": "MultiModel", "ModelDataUrl": url, **container}
-        sagemaker.create_model(ModelName=name, ExecutionRoleArn=ROLE, PrimaryContainer=definition)
+        self.create_model(name, url, **container)
         sagemaker.create_endpoint_config(
             EndpointConfigName=name, ProductionVariants=[make_variant(name, count)]
         )
         sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name)
         if wait:
             assert self.settled(name) == "InService", self.describe(name)
+
+    def create_model(self, name: str, url: str, **container: Any) -> None:
+        """A multi-model one, unless told else."""
+        definition = {"Image": IMAGE, "Mode": "MultiModel", "ModelDataUrl": url, **container}
+        self.client("sagemaker").create_model(
+            ModelName=name, ExecutionRoleArn=ROLE, PrimaryContainer=definition
+        )
+
+    def endpoint_names(self) -> list[str]:
+        """Of all endpoints."""
+        pages = self.client("sagemaker").get_paginator("list_endpoints").paginate()
+        return [one["EndpointName"] for page in pages for one in page["Endpoints"]]
 
     def describe(self, name: str) -> dict[str, Any]:
         """DescribeEndpoint."""

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from simulator.errors import SimulatorError
+from simulator.errors import ArchiveUnavailable, SimulatorError
 from simulator.hosting.endpoint import Endpoint, Share
 from simulator.hosting.fleet import Fleet
 from simulator.watch.events import EventLog
@@ -43,10 +43,11 @@ class MakeProduction(Protocol):
         self,
         endpoint_name: str,
         variant: Mapping[str, Any],
+        model: Mapping[str, Any],
         log: EventLog,
         numbers: itertools.count[int],
     ) -> Production:
-        """Raises SimulatorError, or ServiceError where what the variant names is gone."""
+        """model: as it was created. Raises SimulatorError."""
         ...
 
 
@@ -61,9 +62,14 @@ class Deployment:
         self._coming: list[Fleet] = []
 
     async def deploy(
-        self, variants: Sequence[Mapping[str, Any]], kept: Mapping[str, Mapping[str, Any]]
+        self,
+        variants: Sequence[Mapping[str, Any]],
+        models: Mapping[str, Mapping[str, Any]],
+        kept: Mapping[str, Mapping[str, Any]],
     ) -> None:
-        """Bring these variants up, and let them take over. kept: count and weight by variant.
+        """Bring these variants up, and let them take over.
+
+        models: as they were created, by name. kept: count and weight by variant.
 
         Raises DeploymentFailed, or asyncio.CancelledError; what came is gone then.
         """
@@ -71,7 +77,7 @@ class Deployment:
         try:
             for variant in variants:
                 name = variant["VariantName"]
-                coming[name] = await self._made(variant)
+                coming[name] = await self._made(variant, models)
                 self._coming.append(coming[name].fleet)
                 coming[name].weight = kept.get(name, {}).get("weight", coming[name].weight)
             await _all(
@@ -109,15 +115,20 @@ class Deployment:
         else:
             self.endpoint.switch(shares)
 
-    async def _made(self, variant: Mapping[str, Any]) -> Production:
+    async def _made(
+        self, variant: Mapping[str, Any], models: Mapping[str, Mapping[str, Any]]
+    ) -> Production:
+        model = models[variant["ModelName"]]
         try:
-            return await self._make(self.endpoint_name, variant, self.log, self._numbers)
+            return await self._make(self.endpoint_name, variant, model, self.log, self._numbers)
         except SimulatorError as error:
             raise DeploymentFailed(str(error)[:_REASON_CHARACTERS]) from error
 
     async def _scaled(self, production: Production, count: int) -> None:
         try:
             await production.fleet.scale(count)
+        except ArchiveUnavailable as error:
+            raise DeploymentFailed(str(error)[:_REASON_CHARACTERS]) from error
         except SimulatorError as error:
             name = production.fleet.variant.name
             # It begins and ends as SageMaker's.

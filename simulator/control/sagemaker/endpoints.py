@@ -17,6 +17,7 @@ from simulator.control.pages import filtered, page
 from simulator.control.records import Record, Records
 from simulator.control.sagemaker.deployment import Deployment, DeploymentFailed, MakeProduction
 from simulator.control.sagemaker.endpoint_configs import EndpointConfigs
+from simulator.control.sagemaker.models import Models
 from simulator.control.sagemaker.names import already_there, in_progress, make_arn, not_found
 from simulator.control.sagemaker.quotas import Quotas
 from simulator.control.sagemaker.tags import Tags
@@ -80,12 +81,13 @@ class Endpoints:
         tags: Tags,
         clock: Clock,
         configs: EndpointConfigs,
+        models: Models,
         make: MakeProduction,
         quotas: Quotas,
         log: EventLog,
     ) -> None:
         self._records, self._tags, self._clock, self._configs = records, tags, clock, configs
-        self._make, self._quotas, self.log = make, quotas, log
+        self._models, self._make, self._quotas, self.log = models, make, quotas, log
         self._played: dict[str, Played] = {}
         self.listeners = Listeners()
 
@@ -156,6 +158,7 @@ class Endpoints:
             "LastModifiedTime": now,
             "Region": call.region,
             "ProductionVariants": config["ProductionVariants"],
+            "Models": self._models_of(config, call.region),
             "Variants": {},
             **{key: config[key] for key in ("MetricsConfig",) if key in config},
         }
@@ -197,8 +200,8 @@ class Endpoints:
             )
         config = self._config(members["EndpointConfigName"], call.region)
         self._quotas.check(config["ProductionVariants"], self._in_use())
-        kept = _retained(played, members)
-        self._begin(played, "Updating", self._updated(played, config, kept))
+        models, kept = self._models_of(config, call.region), _retained(played, members)
+        self._begin(played, "Updating", self._updated(played, config, models, kept))
         return {"EndpointArn": played.record["EndpointArn"]}
 
     async def update_weights_and_capacities(self, call: Call) -> Mapping[str, Any]:
@@ -241,14 +244,19 @@ class Endpoints:
 
     async def _created(self, played: Played, kept: Mapping[str, Mapping[str, Any]]) -> None:
         try:
-            await played.deployment.deploy(played.record["ProductionVariants"], kept)
+            record = played.record
+            await played.deployment.deploy(record["ProductionVariants"], record["Models"], kept)
         except DeploymentFailed as error:
             self._settle(played, "Failed", str(error))
         else:
             self._settle(played, "InService")
 
     async def _updated(
-        self, played: Played, config: Record, kept: Mapping[str, Mapping[str, Any]]
+        self,
+        played: Played,
+        config: Record,
+        models: Mapping[str, Record],
+        kept: Mapping[str, Mapping[str, Any]],
     ) -> None:
         played.record["Pending"] = {
             "EndpointConfigName": config["EndpointConfigName"],
@@ -258,12 +266,13 @@ class Endpoints:
             ],
         }
         try:
-            await played.deployment.deploy(config["ProductionVariants"], kept)
+            await played.deployment.deploy(config["ProductionVariants"], models, kept)
         except DeploymentFailed as error:
             self._settle(played, "InService", str(error))
             return
         played.record["EndpointConfigName"] = config["EndpointConfigName"]
         played.record["ProductionVariants"] = config["ProductionVariants"]
+        played.record["Models"] = models
         self._settle(played, "InService")
 
     async def _scaled(
@@ -352,6 +361,17 @@ class Endpoints:
         if config is None:
             raise ServiceError(not_found("endpoint-config", name, region))
         return config
+
+    def _models_of(self, config: Record, region: str) -> dict[str, Record]:
+        """By name. An endpoint has them for itself: they may be deleted while it runs."""
+        models = dict[str, Record]()
+        for variant in config["ProductionVariants"]:
+            name = variant["ModelName"]
+            model = self._models.find(name)
+            if model is None:
+                raise ServiceError(not_found("model", name, region))
+            models[name] = model
+        return models
 
     def _in_use(self) -> Sequence[tuple[str, int]]:
         """Instance types and how many of each are wanted by what runs."""

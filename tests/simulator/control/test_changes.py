@@ -1,0 +1,209 @@
+"""Endpoints that change under traffic, fail, lose instances, or end in the middle of something."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from tests.support.container import until
+from tests.support.control_plane import ControlPlane, control_plane, make_variant
+
+URL = "s3://models/shop/"
+#: The least that CreateEndpointConfig takes is 60 s.
+SILENT: dict[str, Any] = {"Environment": {"FAKE_START": "silent"}}
+DIES: dict[str, Any] = {"Environment": {"FAKE_START": "dies"}}
+
+
+@dataclass
+class Traffic:
+    """What callers got, one after another on each of some connections."""
+
+    statuses: list[int] = field(default_factory=list)
+    ending: threading.Event = field(default_factory=threading.Event)
+
+    def ask(self, plane: ControlPlane, name: str) -> None:
+        """Until ending."""
+        headers = {"X-Amzn-SageMaker-Target-Model": "a.tar.gz", "Content-Type": "application/json"}
+        with httpx.Client(base_url=plane.url, timeout=60, trust_env=False) as client:
+            while not self.ending.is_set():
+                path = f"/endpoints/{name}/invocations"
+                answer = client.post(path, content=b"{}", headers=headers)
+                self.statuses.append(answer.status_code)
+
+    def failures(self) -> int:
+        """Answers that were not 200."""
+        return sum(status != 200 for status in self.statuses)
+
+
+@contextlib.contextmanager
+def traffic(plane: ControlPlane, name: str, callers: int = 4) -> Iterator[Traffic]:
+    """Requests one after another from some callers, until the block ends."""
+    sent = Traffic()
+    threads = [threading.Thread(target=sent.ask, args=(plane, name)) for _ in range(callers)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield sent
+    finally:
+        sent.ending.set()
+        for thread in threads:
+            thread.join()
+
+
+def _containers(plane: ControlPlane, name: str) -> list[psutil.Process]:
+    """The processes of an endpoint's containers."""
+    found = []
+    for one in psutil.Process(plane.process.pid).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            if f"/{name}/" in one.environ().get("SERVE_MODEL_ROOT", ""):
+                found.append(one)
+    return found
+
+
+def test_blue_green_under_traffic(plane: ControlPlane) -> None:
+    """The old instances answer until the new one is in service: no request fails."""
+    plane.create_endpoint("green", URL, count=2)
+    sagemaker = plane.client("sagemaker")
+    sagemaker.create_endpoint_config(
+        EndpointConfigName="green-2", ProductionVariants=[make_variant("green", 1)]
+    )
+    with traffic(plane, "green") as sent:
+        until(lambda: len(sent.statuses) > 20, "there is traffic")
+        sagemaker.update_endpoint(EndpointName="green", EndpointConfigName="green-2")
+        assert plane.describe("green")["EndpointStatus"] == "Updating"
+        assert plane.settled("green") == "InService"
+        after = len(sent.statuses)
+        until(lambda: len(sent.statuses) > after + 20, "the new one answers")
+    assert sent.failures() == 0
+    described = plane.describe("green")
+    assert described["EndpointConfigName"] == "green-2"
+    assert described["ProductionVariants"][0]["CurrentInstanceCount"] == 1
+
+
+def test_a_failed_update_rolls_back_under_traffic(plane: ControlPlane) -> None:
+    plane.create_endpoint("rolls", URL)
+    sagemaker = plane.client("sagemaker")
+    plane.create_model("broken", URL, **DIES)
+    sagemaker.create_endpoint_config(
+        EndpointConfigName="broken", ProductionVariants=[make_variant("broken")]
+    )
+    with traffic(plane, "rolls", callers=1) as sent:
+        sagemaker.update_endpoint(EndpointName="rolls", EndpointConfigName="broken")
+        assert plane.settled("rolls") == "InService"
+    assert sent.failures() == 0
+    described = plane.describe("rolls")
+    assert described["EndpointConfigName"] == "rolls"
+    assert "no CUDA-capable device is detected" in described["FailureReason"]
+
+
+def test_scaling_under_traffic(plane: ControlPlane) -> None:
+    plane.create_endpoint("scales", URL)
+    sagemaker = plane.client("sagemaker")
+    with traffic(plane, "scales", callers=8) as sent:
+        for count in (3, 1, 2, 1):
+            sagemaker.update_endpoint_weights_and_capacities(
+                EndpointName="scales",
+                DesiredWeightsAndCapacities=[
+                    {"VariantName": "AllTraffic", "DesiredInstanceCount": count}
+                ],
+            )
+            assert plane.settled("scales") == "InService"
+    assert sent.failures() == 0
+    assert len(sent.statuses) > 50
+
+
+def test_a_container_that_dies_at_its_start_fails_the_endpoint(plane: ControlPlane) -> None:
+    """FailureReason has the container's last words, and nothing of the endpoint runs."""
+    plane.create_endpoint("dies", URL, wait=False, **DIES)
+    assert plane.settled("dies") == "Failed"
+    reason = plane.describe("dies")["FailureReason"]
+    assert reason.startswith("The primary container for production variant AllTraffic did not pass")
+    assert "no CUDA-capable device is detected" in reason
+    assert _containers(plane, "dies") == []
+    plane.client("sagemaker").delete_endpoint(EndpointName="dies")
+
+
+def test_an_endpoint_is_deleted_in_the_middle_of_its_creation(plane: ControlPlane) -> None:
+    plane.create_endpoint("silent", URL, count=2, wait=False, **SILENT)
+    until(lambda: len(_containers(plane, "silent")) == 2, "its containers start")
+    plane.client("sagemaker").delete_endpoint(EndpointName="silent")
+    until(lambda: "silent" not in plane.endpoint_names(), "it is deleted")
+    assert _containers(plane, "silent") == []
+
+
+def test_an_instance_that_is_killed_comes_back(plane: ControlPlane) -> None:
+    plane.create_endpoint("killed", URL)
+    (container,) = _containers(plane, "killed")
+    container.send_signal(signal.SIGKILL)
+    until(lambda: not container.is_running() or container.status() == "zombie", "it is dead")
+
+    def answers() -> bool:
+        with contextlib.suppress(Exception):
+            return bool(plane.invoke("killed", "a.tar.gz")["Body"].read())
+        return False
+
+    until(answers, "another container answers")
+
+
+def test_a_container_that_never_answers_ping_fails_in_time(tmp_path: Path) -> None:
+    with control_plane(tmp_path / "log", "--startup-timeout", "2") as plane:
+        url = plane.put_models(tmp_path, "a.tar.gz")
+        began = time.monotonic()
+        plane.create_endpoint("silent", url, wait=False, **SILENT)
+        assert plane.settled("silent") == "Failed"
+        assert "GET /ping is not answered" in plane.describe("silent")["FailureReason"]
+        assert time.monotonic() - began < 40
+
+
+def test_endpoints_come_back_after_a_restart(tmp_path: Path) -> None:
+    """With what they had: configuration, tags, counts; the model they had may be gone since."""
+    state = ("--state", str(tmp_path / "state"))
+    with control_plane(tmp_path / "log", *state) as plane:
+        url = plane.put_models(tmp_path, "a.tar.gz")
+        plane.create_endpoint("kept", url)
+        sagemaker = plane.client("sagemaker")
+        sagemaker.update_endpoint_weights_and_capacities(
+            EndpointName="kept",
+            DesiredWeightsAndCapacities=[{"VariantName": "AllTraffic", "DesiredInstanceCount": 2}],
+        )
+        assert plane.settled("kept") == "InService"
+        arn = plane.describe("kept")["EndpointArn"]
+        sagemaker.add_tags(ResourceArn=arn, Tags=[{"Key": "team", "Value": "shop"}])
+        sagemaker.delete_model(ModelName="kept")
+        before = plane.describe("kept")
+    with control_plane(tmp_path / "log", *state) as plane:
+        assert plane.settled("kept") == "InService"
+        after = plane.describe("kept")
+        assert after["CreationTime"] == before["CreationTime"]
+        assert after["ProductionVariants"][0]["CurrentInstanceCount"] == 2
+        tags = plane.client("sagemaker").list_tags(ResourceArn=arn)["Tags"]
+        assert tags == [{"Key": "team", "Value": "shop"}]
+
+
+@pytest.mark.parametrize("moment", ["creating", "updating", "serving", "deleting"])
+def test_nothing_is_left_after_sigterm(tmp_path: Path, moment: str) -> None:
+    with control_plane(tmp_path / "log") as plane:
+        url = plane.put_models(tmp_path, "a.tar.gz")
+        more = SILENT if moment == "creating" else {}
+        plane.create_endpoint("one", url, wait=moment != "creating", **more)
+        sagemaker = plane.client("sagemaker")
+        if moment == "updating":
+            sagemaker.update_endpoint(EndpointName="one", EndpointConfigName="one")
+        elif moment == "deleting":
+            sagemaker.delete_endpoint(EndpointName="one")
+        containers = _containers(plane, "one")
+        began = time.monotonic()
+        assert plane.stop() == 0
+        assert time.monotonic() - began < 15
+    assert not [one for one in containers if one.is_running() and one.status() != "zombie"]
+    assert "Traceback" not in plane.log_path.read_text()
