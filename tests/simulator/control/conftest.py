@@ -14,6 +14,6 @@ from tests.support.control_plane import ControlPlane, control_plane
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """With fake containers, and archives a.tar.gz and b.tar.gz below s3://models/shop/."""
     folder: Path = tmp_path_factory.mktemp("plane")
-    with control_plane(folder / "log") as running:
+    with control_plane(folder / "log", "--quota", "ml.p4d.24xlarge=1") as running:
         running.put_models(folder, "a.tar.gz", "b.tar.gz")
         yield running
