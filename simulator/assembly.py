@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import shlex
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -13,6 +15,7 @@ from simulator.app import Runner
 from simulator.archives.model_disk import ModelDisk
 from simulator.archives.store import ArchiveStore
 from simulator.hosting.endpoint import Endpoint, Share
+from simulator.hosting.fleet import Fleet
 from simulator.hosting.variant import Variant
 from simulator.instance.container_client import ContainerClient
 from simulator.instance.docker_memory import DockerGauge
@@ -48,10 +51,7 @@ class Wanted:
 def assemble(
     wanted: Wanted, store: ArchiveStore, log: EventLog
 ) -> tuple[Endpoint, Sequence[Runner]]:
-    """The endpoint, and what keeps its instances going.
-
-    Blocks while a single model's archive is fetched; raises what that raises.
-    """
+    """The endpoint, and what keeps its instances going."""
     multi_model = wanted.single_model is None
     name = wanted.endpoint_name
     variant = Variant(name, multi_model, store.description, wanted.rules, log)
@@ -62,10 +62,33 @@ def assemble(
             AttachedInstances(attachment, parts.attached, variant, wanted.rules)
             for attachment in wanted.attachments
         ]
-    runners = [parts.process(f"instance-{number + 1}") for number in range(wanted.instances)]
-    for runner in runners:
-        variant.join(runner.instance)
-    return endpoint, runners
+    fleet = Fleet(variant, parts.process, _names(), _leave_there)
+    return endpoint, [KeptFleet(fleet, wanted.instances)]
+
+
+def _leave_there(_: str) -> None:
+    """The folder is the user's, or goes as a whole."""
+
+
+def _names() -> Iterator[str]:
+    return (f"instance-{number}" for number in itertools.count(1))
+
+
+@dataclass(frozen=True)
+class KeptFleet:
+    """A fleet that has one number of instances from its start to its end."""
+
+    fleet: Fleet
+    count: int
+
+    async def run(self) -> None:
+        """Until cancelled. Raises PlatformFailed where an instance never was in service."""
+        await self.fleet.scale(self.count)
+        await asyncio.Event().wait()
+
+    async def stop(self) -> None:
+        """No instance is left."""
+        await self.fleet.stop()
 
 
 @dataclass(frozen=True)

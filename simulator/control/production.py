@@ -102,7 +102,7 @@ class Productions:
         def forget(instance: str) -> None:
             shutil.rmtree(wish.work_dir / instance, ignore_errors=True)
 
-        fleet = Fleet(played, machine, numbers, forget)
+        fleet = Fleet(played, machine, (f"{name}-{number}" for number in numbers), forget)
         return Production(fleet, variant["InitialVariantWeight"], variant, container["Image"])
 
     async def check(self, container: Mapping[str, Any], role: str) -> None:

@@ -7,8 +7,7 @@ answers those that it has, and is stopped then. One that is given up is replaced
 from __future__ import annotations
 
 import asyncio
-import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
@@ -47,19 +46,19 @@ class Fleet:
     """Keeps a variant at a number of instances.
 
     make: makes the machine of a new instance by its name; it may block, and may raise
-    SimulatorError. numbers: of instances, so that no name comes twice at an endpoint. forget:
-    removes what an instance that is gone has on the disk; it may block.
+    SimulatorError. names: of instances; none comes twice at an endpoint. forget: removes what
+    an instance that is gone has on the disk; it may block.
     """
 
     def __init__(
         self,
         variant: Variant,
         make: Callable[[str], Machine],
-        numbers: itertools.count[int],
+        names: Iterator[str],
         forget: Callable[[str], None],
     ) -> None:
         self.variant, self.wanted = variant, 0
-        self._make, self._numbers, self._forget = make, numbers, forget
+        self._make, self._names, self._forget = make, names, forget
         self._places: dict[str, _Place] = {}
         self._failure: SimulatorError | None = None
         self._changing = asyncio.Lock()
@@ -111,7 +110,7 @@ class Fleet:
         raise self._failure
 
     async def _add(self) -> str:
-        name = f"{self.variant.name}-{next(self._numbers)}"
+        name = next(self._names)
         making = asyncio.ensure_future(asyncio.to_thread(self._make, name))
         try:
             machine = await asyncio.shield(making)
