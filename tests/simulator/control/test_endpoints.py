@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
 import pytest
 from botocore.exceptions import ClientError
 
+from tests.support.container import CALL_TIMEOUT_S, ROOT
 from tests.support.control_plane import ControlPlane, make_variant
+from tests.support.simulator import fake_model
 
 URL = "s3://models/shop/"
 
@@ -55,3 +64,44 @@ def test_two_variants_share_the_traffic(plane: ControlPlane) -> None:
     assert answer["InvokedProductionVariant"] == "other"
     with pytest.raises(ClientError, match="Variant third does not exist"):
         plane.invoke("both", "a.tar.gz", TargetVariant="third")
+
+
+def test_the_example_runs(plane: ControlPlane, tmp_path: Path) -> None:
+    """Unchanged: nothing but AWS_ENDPOINT_URL says that it is not AWS."""
+    (tmp_path / "request.json").write_text("{}")
+    archive = fake_model(tmp_path, "a.tar.gz")
+    said = subprocess.run(
+        [sys.executable, "examples/endpoint.py", str(archive), str(tmp_path / "request.json")],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "AWS_ENDPOINT_URL": plane.url,
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_ACCESS_KEY_ID": "a",
+            "AWS_SECRET_ACCESS_KEY": "b",
+        },
+        capture_output=True,
+        text=True,
+        timeout=CALL_TIMEOUT_S,
+        check=False,
+    )
+    assert said.returncode == 0, said.stderr
+    assert "instances: 2" in said.stdout and said.stdout.endswith("deleted\n")
+
+
+def test_calls_take_no_time(plane: ControlPlane) -> None:
+    """At most 50 ms in the middle, on a machine that does other things, too."""
+    sagemaker = plane.client("sagemaker")
+    plane.create_model("timed", URL)
+
+    def timed() -> float:
+        start = time.perf_counter()
+        sagemaker.create_endpoint_config(
+            EndpointConfigName="timed", ProductionVariants=[make_variant("timed")]
+        )
+        sagemaker.describe_endpoint_config(EndpointConfigName="timed")
+        sagemaker.list_endpoints()
+        sagemaker.delete_endpoint_config(EndpointConfigName="timed")
+        return (time.perf_counter() - start) / 4
+
+    assert statistics.median(timed() for _ in range(20)) <= 0.05
