@@ -86,7 +86,8 @@ def test_the_example_runs(plane: ControlPlane, tmp_path: Path) -> None:
         check=False,
     )
     assert said.returncode == 0, said.stderr
-    assert "instances: 2" in said.stdout and said.stdout.endswith("deleted\n")
+    assert "instances: 2" in said.stdout
+    assert said.stdout.endswith("deleted\n")
 
 
 def test_calls_take_no_time(plane: ControlPlane) -> None:
