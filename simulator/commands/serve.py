@@ -17,7 +17,7 @@ from simulator.archives.local_s3 import make_local_client
 from simulator.archives.store import ArchiveStore
 from simulator.assembly import Parts, Wanted
 from simulator.commands.serving import Failures, listen, make_url, serve_app
-from simulator.commands.up_options import add_rules_options, read_rules
+from simulator.commands.up_options import add_rules_options, read_port, read_rules
 from simulator.control.clock import Clock
 from simulator.control.moto import running
 from simulator.control.plane import Plane, Setup
@@ -51,7 +51,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.set_defaults(run=run)
     parser.add_argument("--host", default="127.0.0.1", help="address to listen at (127.0.0.1)")
-    parser.add_argument("--port", type=int, default=8090, help="default: 8090; 0: any free one")
+    parser.add_argument(
+        "--port", type=read_port, default=8090, help="default: 8090; 0: any free one"
+    )
     parser.add_argument(
         "--state",
         type=Path,
@@ -133,8 +135,13 @@ def _work_dir(state: Path | None, stack: ExitStack) -> Path:
     if state is None:
         return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="simulator-")))
     work_dir = state.absolute() / "work"
-    shutil.rmtree(work_dir, ignore_errors=True)
-    work_dir.mkdir(parents=True)
+    try:
+        shutil.rmtree(work_dir, ignore_errors=True)
+        work_dir.mkdir(parents=True)
+    except OSError as error:
+        raise OSError(
+            f"--state {state}: no folder can be made there ({error.strerror}): name another"
+        ) from error
     return work_dir
 
 

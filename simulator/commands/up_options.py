@@ -40,7 +40,7 @@ def _add_endpoint_options(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--host", default="127.0.0.1", help="address to listen at (127.0.0.1)")
     group.add_argument(
-        "--port", type=_read_port, default=8090, help="default: 8090; 0: any free one"
+        "--port", type=read_port, default=8090, help="default: 8090; 0: any free one"
     )
     group.add_argument(
         "--public-url",
@@ -216,7 +216,8 @@ def read_rules(options: argparse.Namespace) -> Rules:
     return replace(rules, cache=CacheSetting(getattr(options, "cache", rules.cache.value)))
 
 
-def _read_port(text: str) -> int:
+def read_port(text: str) -> int:
+    """0 to 65535."""
     if not text.isdecimal() or not 0 <= int(text) < 2**16:
         raise argparse.ArgumentTypeError(f"found {text!r}, expected 0 to 65535")
     return int(text)

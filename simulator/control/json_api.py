@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from simulator.control.caller import Call, operation_of
 from simulator.control.errors import ServiceError, Unserializable
 from simulator.control.validation import check_members
+from simulator.errors import SimulatorError
 
 _logger = logging.getLogger(__name__)
 
@@ -69,6 +70,8 @@ class JsonApi:
             output = await operation(Call(name, members, region))
         except ServiceError as error:
             return _respond(error.status, {"__type": error.code, "message": str(error)})
+        except SimulatorError as error:  # the disk's fault
+            return _respond(500, {"__type": "InternalFailure", "message": str(error)})
         except Exception as error:
             _logger.exception("%s failed by the simulator's fault", name)
             words = f"The simulator failed ({type(error).__name__}: {error}); its log says where."

@@ -63,8 +63,12 @@ class Records:
         self._records[name] = record
 
     def remove(self, name: str) -> None:
-        """Nothing of that name is kept any more."""
-        self._path(name).unlink(missing_ok=True)
+        """Nothing of that name is kept any more. Raises PlatformFailed where its file stays."""
+        path = self._path(name)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise PlatformFailed(f"{path} cannot be removed: {error.strerror}.") from error
         self._records.pop(name, None)
 
     def _path(self, name: str) -> Path:

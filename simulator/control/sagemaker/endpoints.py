@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -21,7 +22,7 @@ from simulator.control.sagemaker.models import Models
 from simulator.control.sagemaker.names import already_there, in_progress, make_arn, not_found
 from simulator.control.sagemaker.quotas import Quotas
 from simulator.control.sagemaker.tags import Tags
-from simulator.errors import EndpointNotFound
+from simulator.errors import EndpointNotFound, PlatformFailed
 from simulator.hosting.endpoint import Endpoint
 from simulator.watch.events import Event, EventLog
 
@@ -163,6 +164,7 @@ class Endpoints:
             **{key: config[key] for key in ("MetricsConfig",) if key in config},
         }
         self._tags.put(arn, members.get("Tags", ()))
+        self._records.put(name, record)
         played = self._add(record)
         self._begin(played, "Creating", self._created(played, {}))
         return {"EndpointArn": arn}
@@ -335,7 +337,8 @@ class Endpoints:
     def _note(self, played: Played, status: str) -> None:
         played.record["EndpointStatus"] = status
         played.record["LastModifiedTime"] = self._clock.now()
-        self._records.put(played.name, played.record)
+        with self._told(played.name):
+            self._records.put(played.name, played.record)
         reason = played.record.get("FailureReason")
         self.log.tell("endpoint_status", endpoint=played.name, status=status, message=reason)
 
@@ -347,8 +350,17 @@ class Endpoints:
             self._settle(played, status, words)
 
     def _forget(self, record: Record) -> None:
-        self._records.remove(record["EndpointName"])
-        self._tags.forget(record["EndpointArn"])
+        with self._told(record["EndpointName"]):
+            self._records.remove(record["EndpointName"])
+            self._tags.forget(record["EndpointArn"])
+
+    @contextmanager
+    def _told(self, endpoint_name: str) -> Iterator[None]:
+        """What cannot be kept is told, and the endpoint goes on: a restart knows it as it was."""
+        try:
+            yield
+        except PlatformFailed as error:
+            self.log.tell("state_not_kept", endpoint=endpoint_name, message=str(error))
 
     def _of(self, name: str, region: str) -> Played:
         played = self._played.get(name)
