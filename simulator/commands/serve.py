@@ -122,7 +122,10 @@ def run(options: argparse.Namespace) -> int:
             )
             plane, ending = Plane(setup, log), asyncio.Event()
             plane.endpoints.listeners.event.append(partial(_tell, options.verbose))
-            print(f"SageMaker at {url}: AWS_ENDPOINT_URL={url}; Ctrl-C ends it", flush=True)
+            print(
+                f"SageMaker at {url}: AWS_ENDPOINT_URL={url}; its page is {url}/; Ctrl-C ends it",
+                flush=True,
+            )
             serve_app(plane.app(), socket, ending, plane.refuse, Failures())
     except (SimulatorError, OSError) as error:
         print(f"simulator: {error}", file=sys.stderr)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,11 @@ from simulator.control.clock import Clock
 from simulator.control.front import Front
 from simulator.control.json_api import JsonApi, read_service_model
 from simulator.control.moto import Moto
+from simulator.control.overview.endpoint_pages import EndpointPages
+from simulator.control.overview.overview import Overview
+from simulator.control.overview.routes import make_overview_routes
+from simulator.control.overview.sources import Activities, Alarms, NoActivities, NoAlarms
+from simulator.control.overview.traffic import Traffic
 from simulator.control.production import MakeMachine, Productions
 from simulator.control.records import Records
 from simulator.control.sagemaker.endpoint_configs import EndpointConfigs
@@ -78,14 +84,31 @@ class Plane:
             Quotas(setup.quotas),
             log,
         )
+        self.activities: Activities = NoActivities()
+        self.alarms: Alarms = NoAlarms()
+        self.pages, self._traffic = EndpointPages(self.endpoints, setup.rules), Traffic(clock)
+        self.endpoints.listeners.event.append(self._traffic.hear)
+        self.endpoints.listeners.deleted += [self._traffic.forget, self.pages.forget]
         self._records = records
         self._moto = Moto(setup.moto_url)
 
     def app(self) -> ASGIApp:
         """Everything on one port."""
+        overview = Overview(
+            self.endpoints,
+            self._setup.clock,
+            self._traffic,
+            self.activities,
+            self.alarms,
+            self._setup.region,
+        )
         own = Starlette(
-            routes=[*make_runtime_routes(self.endpoints), Mount("/", UnknownOperation())],
-            lifespan=self._lifespan,
+            routes=[
+                *make_runtime_routes(self.endpoints),
+                *make_overview_routes(overview, self.pages),
+                Mount("/", UnknownOperation()),
+            ],
+            lifespan=partial(self._lifespan, overview),
         )
         operations = make_operations(self.models, self.configs, self.endpoints, self.tags)
         apis = {
@@ -95,20 +118,22 @@ class Plane:
 
     async def refuse(self) -> None:
         """The end begins: instances get no more requests; who waits for a model is told."""
+        self.pages.end()
         for played in self.endpoints.played():
             if played.deployment.endpoint is not None:
                 await played.deployment.endpoint.stop()
 
     @asynccontextmanager
-    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+    async def _lifespan(self, overview: Overview, _: Starlette) -> AsyncIterator[None]:
         self.endpoints.restore()
-        gauging = asyncio.create_task(self._gauge())
+        watching = {asyncio.create_task(one) for one in (self._gauge(), overview.run_sampling())}
         try:
             yield
         finally:
             await self.endpoints.stop()
-            gauging.cancel()
-            await asyncio.wait({gauging})
+            for task in watching:
+                task.cancel()
+            await asyncio.wait(watching)
             await self._moto.close()
 
     async def _gauge(self) -> None:
@@ -116,7 +141,7 @@ class Plane:
             instances = [
                 instance
                 for played in self.endpoints.played()
-                for one in played.deployment.productions.values()
+                for _, one in played.deployment.deployed()
                 for instance in one.fleet.variant.instances
             ]
             await asyncio.gather(*(i.holdings.memory.read() for i in instances))

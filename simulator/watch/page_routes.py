@@ -1,7 +1,7 @@
-"""The page's routes: the page itself, the endpoint's state, its events as they happen, its health.
+"""The page's routes: the page itself, an endpoint's state, its events as they happen, its health.
 
-The page is static files and nothing in it is put together here; what archives, models and
-containers say reaches the browser only as JSON.
+The page of the only endpoint is at /, its data below /simulator/. Of many endpoints each has its
+page, the same files, at /simulator/endpoints/NAME/, and its data below that.
 """
 
 from __future__ import annotations
@@ -11,22 +11,24 @@ import json
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from enum import Enum
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response, StreamingResponse
+from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from simulator.rules import Rules
 from simulator.watch.events import Event, EventLog
+from simulator.watch.page_answers import (
+    LIVE_HEADERS,
+    answer_json,
+    answer_page,
+    make_static_routes,
+)
 from simulator.watch.view import EndpointView, InstanceState, Viewed
-
-#: Where the page's files lie.
-PAGE = Path(__file__).parent / "page"
 
 #: What a comment is sent after when nothing happens: proxies cut connections at 60 s and more.
 HEARTBEAT_S = 15.0
@@ -37,33 +39,25 @@ BATCH = 500
 #: What EventSource waits before it tries again, milliseconds.
 RETRY_MS = 1000
 
-#: The files that may be asked for, so that no path is ever put together from a request.
-MEDIA_TYPES: Mapping[str, str] = {
-    ".js": "text/javascript",
-    ".css": "text/css",
-    ".svg": "image/svg+xml",
-}
+#: Where the page of one of many endpoints is, and below it its data.
+ONE_OF_MANY = "/simulator/endpoints/{name}"
 
-#: Everything from here, nothing inline, nobody's frame.
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
 
-#: no-cache asks back each time, and gets the file that belongs to this version.
-PAGE_HEADERS: Mapping[str, str] = {
-    "Content-Security-Policy": POLICY,
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-cache",
-}
+@dataclass(frozen=True)
+class Watched:
+    """An endpoint that a page shows.
 
-#: no-transform and X-Accel-Buffering keep proxies from holding events back.
-LIVE_HEADERS: Mapping[str, str] = {
-    "X-Content-Type-Options": "nosniff",
-    "Cache-Control": "no-store, no-transform",
-    "X-Accel-Buffering": "no",
-}
+    memory_threshold is drawn into the memory bars; None draws none. more: what else its state
+    says. run tells this endpoint's events from those of another one that had its name. Event
+    streams have no end of their own: they finish when ended is set.
+    """
+
+    endpoint: Viewed
+    log: EventLog
+    memory_threshold: float | None = Rules.memory_threshold
+    more: Callable[[], Mapping[str, Any]] = dict
+    run: str = field(default_factory=lambda: secrets.token_hex(4))
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 def make_page_routes(
@@ -73,40 +67,85 @@ def make_page_routes(
     memory_threshold: float | None = Rules.memory_threshold,
     heartbeat_s: float = HEARTBEAT_S,
 ) -> list[Route]:
-    """Every route that the page needs, all of them GET.
+    """Every route that the page of the only endpoint needs, all of them GET.
 
     Event streams have no end of their own, and a server that stops waits for its answers: whoever
     runs the server sets ending when it begins to stop, and the streams finish at once. A reader
     that takes nothing off its connection is left to the server's own time-out.
-    memory_threshold is drawn into the memory bars; None draws none.
     """
-    run, ended = secrets.token_hex(4), ending or asyncio.Event()
-
-    async def state(_: Request) -> Response:
-        more = {"run": run, "at": time.time(), "memory_threshold": memory_threshold}
-        return _json({**to_json(endpoint.view()), **more})
-
-    async def events(request: Request) -> Response:
-        position = _position(request, run, log.last)
-        frames = _frames(log, position, run, ended, heartbeat_s)
-        return StreamingResponse(frames, media_type="text/event-stream", headers=LIVE_HEADERS)
-
-    async def health(_: Request) -> Response:
-        answer = _health(endpoint.view())
-        served = answer["status"] == InstanceState.IN_SERVICE.value
-        return _json(answer, 200 if served else 503)
-
-    async def targets(_: Request) -> Response:
-        return _json(_targets(endpoint.view()))
-
+    watched = Watched(endpoint, log, memory_threshold, ended=ending or asyncio.Event())
     return [
         Route("/", _index),
-        *_static_routes(),
-        Route("/simulator/state", state),
-        Route("/simulator/events", events),
-        Route("/simulator/health", health),
-        Route("/simulator/targets", targets),
+        *make_static_routes(),
+        *_data_routes("/simulator", lambda _: watched, heartbeat_s),
     ]
+
+
+def make_endpoint_routes(
+    find: Callable[[str], Watched | None], heartbeat_s: float = HEARTBEAT_S
+) -> list[Route]:
+    """The pages of endpoints that come and go, without the static files; all of them GET.
+
+    find: an endpoint by its name, None where there is none: asked at each request.
+    """
+
+    def named(request: Request) -> Watched | None:
+        return find(request.path_params["name"])
+
+    async def page(request: Request) -> Response:
+        return await _index(request) if named(request) is not None else _missing(request)
+
+    async def redirect(request: Request) -> Response:
+        return RedirectResponse(f"{request.url.path}/")
+
+    return [
+        Route(ONE_OF_MANY, redirect),
+        Route(f"{ONE_OF_MANY}/", page),
+        *_data_routes(ONE_OF_MANY, named, heartbeat_s),
+    ]
+
+
+def _data_routes(
+    below: str, find: Callable[[Request], Watched | None], heartbeat_s: float
+) -> list[Route]:
+    async def state(_: Request, watched: Watched) -> Response:
+        more = {"run": watched.run, "at": time.time(), "memory_threshold": watched.memory_threshold}
+        return answer_json({**to_json(watched.endpoint.view()), **more, **watched.more()})
+
+    async def events(request: Request, watched: Watched) -> Response:
+        position = _position(request, watched.run, watched.log.last)
+        frames = _frames(watched.log, position, watched.run, watched.ended, heartbeat_s)
+        return StreamingResponse(frames, media_type="text/event-stream", headers=LIVE_HEADERS)
+
+    async def health(_: Request, watched: Watched) -> Response:
+        answer = _health(watched.endpoint.view())
+        served = answer["status"] == InstanceState.IN_SERVICE.value
+        return answer_json(answer, 200 if served else 503)
+
+    async def targets(_: Request, watched: Watched) -> Response:
+        return answer_json(make_targets(watched.endpoint.view()))
+
+    def route(name: str, answer: Callable[[Request, Watched], Awaitable[Response]]) -> Route:
+        async def found(request: Request) -> Response:
+            watched = find(request)
+            return _missing(request) if watched is None else await answer(request, watched)
+
+        return Route(f"{below}/{name}", found)
+
+    return [
+        route("state", state),
+        route("events", events),
+        route("health", health),
+        route("targets", targets),
+    ]
+
+
+def _missing(request: Request) -> Response:
+    name = request.path_params["name"]
+    words = (
+        f"There is no endpoint {name}: it was deleted, or never created. / shows those there are."
+    )
+    return PlainTextResponse(words, 404, headers=LIVE_HEADERS)
 
 
 def to_json(view: EndpointView) -> dict[str, Any]:
@@ -118,35 +157,20 @@ def _plain(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return {key: value.value if isinstance(value, Enum) else value for key, value in pairs}
 
 
-def _json(content: dict[str, Any] | list[Any], status: int = 200) -> Response:
-    """As ASCII: output of processes that is no UTF-8 comes as surrogates, which have no UTF-8."""
-    body = json.dumps(content)
-    return Response(body, status, headers=LIVE_HEADERS, media_type="application/json")
-
-
 async def _index(_: Request) -> Response:
-    return FileResponse(PAGE / "index.html", media_type="text/html", headers=PAGE_HEADERS)
+    return answer_page("index.html")
 
 
-def _static_routes() -> list[Route]:
-    files = sorted(path for path in PAGE.iterdir() if path.suffix in MEDIA_TYPES)
-    return [Route(f"/simulator/static/{path.name}", _file(path)) for path in files]
-
-
-def _file(path: Path) -> Callable[[Request], Awaitable[Response]]:
-    async def file(_: Request) -> Response:
-        media_type = MEDIA_TYPES[path.suffix]
-        return FileResponse(path, media_type=media_type, headers=PAGE_HEADERS)
-
-    return file
-
-
-def _targets(view: EndpointView) -> list[dict[str, Any]]:
+def make_targets(view: EndpointView) -> list[dict[str, Any]]:
     """What Prometheus' http_sd_configs read: where each container answers, and which it is."""
     return [
         {
             "targets": [urlsplit(instance.url).netloc],
-            "labels": {"instance": instance.name, "endpoint_name": view.endpoint_name},
+            "labels": {
+                "instance": instance.name,
+                "endpoint_name": view.endpoint_name,
+                "variant_name": instance.variant,
+            },
         }
         for instance in view.instances
     ]

@@ -29,6 +29,14 @@ class InstanceState(Enum):
     STOPPED = "stopped"
 
 
+class FleetPart(Enum):
+    """What the instances of a variant are to its endpoint's requests, during an update."""
+
+    SERVING = "serving"
+    COMING = "coming"  # of the new configuration: they take over when all are in service
+    LEAVING = "leaving"  # of the old one: they answer what they have
+
+
 @dataclass(frozen=True)
 class ModelView:
     """One target model on one instance. Bytes; seconds since the epoch; None where not known."""
@@ -62,6 +70,7 @@ class InstanceView:
     models: tuple[ModelView, ...]
     cpu_percent: float | None = None
     variant: str = VARIANT
+    fleet: FleetPart = FleetPart.SERVING
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -17,6 +17,7 @@ from simulator.errors import ArchiveUnavailable, SimulatorError
 from simulator.hosting.endpoint import Endpoint, Share
 from simulator.hosting.fleet import Fleet
 from simulator.watch.events import EventLog
+from simulator.watch.view import FleetPart
 
 #: Service model: FailureReason has at most 1024 characters.
 _REASON_CHARACTERS = 1024
@@ -59,7 +60,15 @@ class Deployment:
         self._make, self._numbers = make, itertools.count(1)
         self.productions: dict[str, Production] = {}
         self.endpoint: Endpoint | None = None
-        self._coming: list[Fleet] = []
+        #: Of an update, by variant: those that come up, and those that have been taken over from.
+        self._coming: dict[str, Production] = {}
+        self._leaving: dict[str, Production] = {}
+
+    def deployed(self) -> Iterator[tuple[FleetPart, Production]]:
+        """Everything that has instances, and what it is to the endpoint's requests."""
+        yield from ((FleetPart.SERVING, one) for one in self.productions.values())
+        yield from ((FleetPart.COMING, one) for one in self._coming.values())
+        yield from ((FleetPart.LEAVING, one) for one in self._leaving.values())
 
     async def deploy(
         self,
@@ -73,12 +82,11 @@ class Deployment:
 
         Raises DeploymentFailed, or asyncio.CancelledError; what came is gone then.
         """
-        coming = dict[str, Production]()
+        self._coming = coming = dict[str, Production]()
         try:
             for variant in variants:
                 name = variant["VariantName"]
                 coming[name] = await self._made(variant, models)
-                self._coming.append(coming[name].fleet)
                 coming[name].weight = kept.get(name, {}).get("weight", coming[name].weight)
             await _all(
                 self._scaled(
@@ -90,10 +98,14 @@ class Deployment:
             await _uninterrupted(asyncio.gather(*(one.fleet.stop() for one in coming.values())))
             raise
         finally:
-            self._coming.clear()
-        leaving, self.productions = self.productions, coming
+            self._coming = {}
+        self._leaving = leaving = self.productions
+        self.productions = coming
         self._switch()
-        await _uninterrupted(asyncio.gather(*(one.fleet.stop() for one in leaving.values())))
+        try:
+            await _uninterrupted(asyncio.gather(*(one.fleet.stop() for one in leaving.values())))
+        finally:
+            self._leaving = {}
 
     async def scale(self, counts: Mapping[str, int], weights: Mapping[str, float]) -> None:
         """Other counts and weights. Raises DeploymentFailed; then the counts are as before."""
@@ -104,8 +116,7 @@ class Deployment:
 
     async def stop(self) -> None:
         """Nothing is left: instances answer what they have, then their containers end."""
-        fleets = [production.fleet for production in self.productions.values()]
-        await asyncio.gather(*(fleet.stop() for fleet in [*fleets, *self._coming]))
+        await asyncio.gather(*(one.fleet.stop() for _, one in self.deployed()))
         self.productions, self.endpoint = {}, None
 
     def _switch(self) -> None:

@@ -105,6 +105,10 @@ class Endpoints:
         """Every endpoint, in the order of their creation."""
         return tuple(self._played.values())
 
+    def look(self, endpoint_name: str) -> Played | None:
+        """An endpoint, whatever its status; None: there is none."""
+        return self._played.get(endpoint_name)
+
     def find_variant(self, endpoint_name: str, variant_name: str) -> Mapping[str, Any] | None:
         """A variant's counts, weights and configuration as described; None: there is none."""
         played = self._played.get(endpoint_name)

@@ -33,3 +33,19 @@ export function arrange(parent, nodes) {
 export function nameOf(text) {
   return element("span", { class: "name" }, element("bdi", { dir: "ltr", text: text.replace(/\.tar\.gz$/, "") }));
 }
+
+// A list of terms, values and remarks; made once, then only its texts change.
+export function pairs(parent, rows) {
+  while (parent.children.length > rows.length) parent.lastElementChild.remove();
+  rows.forEach(([term, value, remark, bad], index) => {
+    parent.children[index] ?? parent.append(
+      element("div", {}, element("dt"), element("dd", { class: "value" }), element("dd", { class: "remark" })),
+    );
+    const [first, second, third] = parent.children[index].children;
+    say(first, term);
+    say(second, value);
+    if (second.title !== value) second.title = value;
+    say(third, remark ?? "");
+    mark(parent.children[index], "bad", Boolean(bad));
+  });
+}

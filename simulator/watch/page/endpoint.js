@@ -57,6 +57,7 @@ function instanceOf(state, event) {
   const made = {
     name: event.instance, url: "", state: "starting", message: "", memory_used: null,
     memory_limit: null, disk_used: 0, disk_budget: null, in_flight: 0, models: [],
+    variant: event.variant ?? "", fleet: "serving",
   };
   state.instances.push(made);
   return made;

@@ -1,17 +1,15 @@
 // How to invoke this endpoint, ready to be copied.
 
+import { copyButtons } from "./copying.js";
 import { say } from "./elements.js";
 
-const COPIED_MS = 1500;
 const NO_MODEL = "MODEL.tar.gz";
 
 export class Example {
   constructor(root) {
     this.root = root;
     this.model = null;
-    for (const button of root.querySelectorAll("[data-copies]")) {
-      button.addEventListener("click", () => copy(button, root.querySelector(`#${button.dataset.copies}`)));
-    }
+    copyButtons(root);
   }
 
   // The first model that is seen stays: an example that changes cannot be copied.
@@ -63,15 +61,4 @@ function boto3(origin, endpoint, target) {
 // As a shell takes it.
 function quoted(text) {
   return `'${text.replaceAll("'", "'\\''")}'`;
-}
-
-async function copy(button, code) {
-  try {
-    await navigator.clipboard.writeText(code.textContent);
-    say(button, "Copied");
-  } catch {
-    getSelection().selectAllChildren(code);
-    say(button, "Selected");
-  }
-  setTimeout(() => say(button, "Copy"), COPIED_MS);
 }

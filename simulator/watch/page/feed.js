@@ -1,5 +1,7 @@
 // The connection: events as they come, each once and in order, and the endpoint's state.
 
+import { dataAt } from "./address.js";
+
 const GATHER_MS = 100; // events are handed on together, ten times a second
 const STATE_AFTER_MS = 600; // how soon after an event the state is read again
 const STATE_EVERY_MS = 4000; // memory changes without events
@@ -14,6 +16,7 @@ export class Feed {
     this.waiting = [];
     this.reading = false;
     this.stateTimer = null;
+    this.missing = false;
   }
 
   start() {
@@ -22,20 +25,22 @@ export class Feed {
   }
 
   listen() {
-    this.source = new EventSource("/simulator/events");
+    this.source = new EventSource(dataAt("events"));
     this.source.onopen = () => this.opened();
     this.source.onmessage = (message) => this.receive(message);
     this.source.onerror = () => this.failed();
   }
 
   opened() {
+    this.missing = false;
     this.connection("live");
     this.readSoon(0);
   }
 
   // EventSource tries again by itself, except after an answer that was no stream.
   failed() {
-    this.connection("lost");
+    if (!this.missing) this.connection("lost");
+    this.readSoon(0);
     if (this.source.readyState !== EventSource.CLOSED) return;
     this.source.close();
     setTimeout(() => this.listen(), AGAIN_MS);
@@ -75,12 +80,19 @@ export class Feed {
     this.stateTimer = setTimeout(() => this.readState(), ms);
   }
 
+  // There is no such endpoint (any more); one of its name may come again.
+  gone() {
+    this.missing = true;
+    this.connection("gone");
+  }
+
   async readState() {
     this.soon = false;
     this.reading = true;
     try {
       const options = { signal: AbortSignal.timeout(STATE_WITHIN_MS), cache: "no-store" };
-      const answer = await fetch("/simulator/state", options);
+      const answer = await fetch(dataAt("state"), options);
+      if (answer.status === 404) return this.gone();
       if (!answer.ok) throw new Error(`status ${answer.status}`);
       this.seen(await answer.json());
       if (this.source.readyState === EventSource.OPEN) this.connection("live");

@@ -15,10 +15,11 @@ export class Instances {
   }
 
   draw(state, now) {
+    const many = new Set(state.instances.map((instance) => `${instance.variant} ${instance.fleet}`)).size > 1;
     const nodes = state.instances.map((instance) => {
       if (!this.cards.has(instance.name)) this.cards.set(instance.name, new Card(instance.name));
       const card = this.cards.get(instance.name);
-      card.draw(instance, state.memory_threshold, now);
+      card.draw(instance, state.memory_threshold, now, many);
       return card.node;
     });
     arrange(this.parent, nodes);
@@ -32,6 +33,7 @@ class Card {
   constructor(name) {
     const title = `instance-${name}`;
     this.state = element("span", { class: "state" });
+    this.variant = element("span", { class: "variant" });
     this.flight = element("span", { class: "flight" });
     this.numbers = element("a", { class: "numbers", rel: "noreferrer", text: "metrics" });
     this.message = element("p", { class: "message" });
@@ -43,7 +45,7 @@ class Card {
     this.chips = element("ul", { class: "chips", "aria-label": `Models on disk only of ${name}` });
     this.node = element(
       "article", { class: "instance", "aria-labelledby": title },
-      element("header", {}, element("h3", { id: title, text: name }), this.state, this.flight, this.numbers),
+      element("header", {}, element("h3", { id: title, text: name }), this.state, this.variant, this.flight, this.numbers),
       this.message, this.memory.node, this.disk.node, this.count, this.tiles, this.diskCount, this.chips,
     );
     this.models = new Map();
@@ -51,9 +53,10 @@ class Card {
     keysGoThrough(this.tiles);
   }
 
-  draw(instance, threshold, now) {
+  draw(instance, threshold, now, many) {
     say(this.state, instance.state);
     mark(this.node, "state", instance.state);
+    say(this.variant, many ? variantOf(instance) : "");
     say(this.flight, `${instance.in_flight} in flight`);
     this.drawNumbers(instance);
     say(this.message, instance.message);
@@ -123,6 +126,12 @@ class Card {
     say(this.rest, `and ${number(count)} more`);
     return this.rest;
   }
+}
+
+// Of which variant, and during an update of which of its fleets.
+function variantOf({ variant, fleet }) {
+  const part = { coming: ", of the new configuration", leaving: ", of the old configuration" }[fleet] ?? "";
+  return `variant ${variant}${part}`;
 }
 
 function isLoopback(host) {

@@ -1,6 +1,7 @@
 // Joins the parts: what the feed tells goes to who shows it, and everything is drawn at its own pace.
 
-import { element, mark, say } from "./elements.js";
+import { dataAt, ofMany } from "./address.js";
+import { element, mark, pairs, say } from "./elements.js";
 import { Endpoint } from "./endpoint.js";
 import { EventList } from "./list.js";
 import { Example } from "./example.js";
@@ -10,7 +11,10 @@ import { Instances } from "./instances.js";
 import { Timeline } from "./timeline.js";
 import { COLD_PARTS, duration, number } from "./words.js";
 
-const WORDS = { live: "Live", lost: "Connection lost, trying again" };
+const WORDS = { live: "Live", lost: "Connection lost, trying again", gone: "This endpoint is gone" };
+const AGAIN = ofMany
+  ? "The endpoint was created anew, or the simulator started again."
+  : "The simulator was started again.";
 const DRAW_MS = 250; // instances and figures; the timeline draws itself
 
 const by = (id) => document.getElementById(id);
@@ -46,7 +50,7 @@ const feed = new Feed({
   restarted() {
     endpoint.restart();
     history.restart();
-    list.note("The simulator was started again.", endpoint.now());
+    list.note(AGAIN, endpoint.now());
     feed.readSoon(0);
   },
   missed(count) {
@@ -77,11 +81,13 @@ function drawTop(state) {
   const title = `${state.endpoint_name} · SageMaker simulator`;
   if (document.title !== title) document.title = title;
   const facts = [
+    ...(state.status ? [["Status", state.status], ["Configuration", state.config]] : []),
     ["Serves", state.multi_model ? "many models" : "one model"],
     [state.multi_model ? "Archives" : "Model", state.models],
     ...(state.multi_model ? [["ModelCacheSetting", state.cache]] : []),
   ];
   pairs(by("facts"), facts);
+  say(by("reason"), state.failure_reason ?? "");
 }
 
 function drawFigures(figures) {
@@ -122,22 +128,6 @@ function failed(figures) {
   return `${number(figures.failed)} invocations, ${number(figures.loadFailures)} loads`;
 }
 
-// A list of terms, values and remarks; made once, then only its texts change.
-function pairs(parent, rows) {
-  while (parent.children.length > rows.length) parent.lastElementChild.remove();
-  rows.forEach(([term, value, remark, bad], index) => {
-    parent.children[index] ?? parent.append(
-      element("div", {}, element("dt"), element("dd", { class: "value" }), element("dd", { class: "remark" })),
-    );
-    const [first, second, third] = parent.children[index].children;
-    say(first, term);
-    say(second, value);
-    if (second.title !== value) second.title = value;
-    say(third, remark ?? "");
-    mark(parent.children[index], "bad", Boolean(bad));
-  });
-}
-
 // Again and again, at most a tenth of the time, and not while nobody looks.
 function every() {
   if (!document.hidden) requestAnimationFrame(draw);
@@ -151,6 +141,9 @@ function choices(name, chosen) {
   }
 }
 
+by("all").hidden = !ofMany;
+for (const link of document.querySelectorAll("[data-below]")) link.href = dataAt(link.dataset.below);
+by("metrics").hidden = ofMany;
 choices("window", (value) => {
   windowS = Number(value);
   timeline.window(windowS);
