@@ -560,7 +560,11 @@ async def test_targets_are_what_prometheus_reads(endpoint: PlayedEndpoint) -> No
     async with client_of(endpoint) as client:
         answer = await client.get("/simulator/targets")
     assert answer.headers["content-type"] == "application/json"
-    labels = {"instance": "instance-1", "endpoint_name": "shop"}
+    labels = {
+        "instance": "instance-1",
+        "endpoint_name": "shop",
+        "variant_name": "AllTraffic",
+    }
     assert answer.json() == [{"targets": ["127.0.0.1:1"], "labels": labels}]
 
 

@@ -8,13 +8,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from simulator.control.clock import Clock
 from simulator.control.overview.sources import Activities, Alarms, Described
 from simulator.control.overview.traffic import SAMPLE_S, Rates, Traffic
 from simulator.control.sagemaker.deployment import Production
-from simulator.control.sagemaker.endpoints import Endpoints, Played
+from simulator.control.sagemaker.endpoints import Played
 from simulator.instance.instance import Instance
 from simulator.watch.view import FleetPart, ModelState
 
@@ -24,11 +24,19 @@ _ACTIVITIES = 50
 _DIMENSION = "sagemaker:variant:DesiredInstanceCount"
 
 
+class Listed(Protocol):
+    """Where the endpoints are."""
+
+    def played(self) -> tuple[Played, ...]:
+        """All of them, in the order of their creation."""
+        ...
+
+
 @dataclass(frozen=True)
 class Overview:
     """The control plane as it stands. run: tells this one from the one before a restart."""
 
-    endpoints: Endpoints
+    endpoints: Listed
     clock: Clock
     traffic: Traffic
     activities: Activities

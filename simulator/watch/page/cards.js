@@ -9,7 +9,7 @@ const FLEETS = { serving: "", coming: "new configuration", leaving: "old configu
 
 export class Cards {
   constructor(parent, courses) {
-    Object.assign(this, { parent, courses, windowS: 900 });
+    Object.assign(this, { parent, courses, windowS: 300 });
     this.cards = new Map();
   }
 
@@ -45,6 +45,7 @@ class Card {
     this.variants = element("div", { class: "variants" });
     const canvas = element("canvas", { role: "img", "aria-label": `Requests per minute and instances of ${endpoint.name}` });
     this.chart = new Chart(canvas);
+    this.course = element("div", { class: "course" }, canvas);
     this.node = element(
       "article", { class: "card", "aria-labelledby": title },
       element(
@@ -52,7 +53,7 @@ class Card {
         element("h3", { id: title }, element("a", { href: endpoint.page, text: endpoint.name })),
         this.status, this.config, this.requests, this.errors,
       ),
-      this.reason, this.variants, element("div", { class: "course" }, canvas),
+      this.reason, this.variants, this.course,
     );
     this.rows = new Map();
   }
@@ -68,6 +69,7 @@ class Card {
     mark(this.errors, "bad", errors > 0);
     say(this.reason, endpoint.failure_reason ?? "");
     this.drawVariants(endpoint.variants);
+    this.course.hidden = !endpoint.variants.length && !points.some(([, instances, requests]) => instances || requests);
     const { now, scale } = overview.clock;
     this.chart.draw({ points, to: now, windowS: windowS * scale, sampleS: overview.sample_s });
   }
@@ -108,7 +110,7 @@ class Variant {
   draw(variant) {
     mark(this.node, "fleet", variant.fleet);
     say(this.fleet, FLEETS[variant.fleet]);
-    say(this.counts, `${number(variant.in_service)} of ${number(variant.desired)} instances`);
+    say(this.counts, `${number(variant.in_service)} of ${number(variant.desired)} ${variant.desired === 1 ? "instance" : "instances"}`);
     say(this.facts, facts(variant).join(" · "));
     const nodes = variant.instances.map((instance) => {
       if (!this.boxes.has(instance.name)) this.boxes.set(instance.name, new Box(instance.name));

@@ -3,12 +3,12 @@
 import { rates } from "./courses.js";
 import { number } from "./words.js";
 
-const HEIGHT = 132;
+const HEIGHT = 138;
 const LEFT = 46;
 const RIGHT = 6;
 const REQUESTS = { top: 8, bottom: 74 };
-const INSTANCES = { top: 88, bottom: 112 };
-const AXIS = 125;
+const INSTANCES = { top: 94, bottom: 118 };
+const AXIS = 131;
 const BIN_PX = 5; // of one rate, at least
 const BIN_SAMPLES = 5; // of one rate, at least: fewer would be noise
 const TICK_PX = 90; // between two times on the axis, at least

@@ -33,7 +33,7 @@ class Card {
   constructor(name) {
     const title = `instance-${name}`;
     this.state = element("span", { class: "state" });
-    this.variant = element("span", { class: "variant" });
+    this.variant = element("p", { class: "variant" });
     this.flight = element("span", { class: "flight" });
     this.numbers = element("a", { class: "numbers", rel: "noreferrer", text: "metrics" });
     this.message = element("p", { class: "message" });
@@ -45,7 +45,7 @@ class Card {
     this.chips = element("ul", { class: "chips", "aria-label": `Models on disk only of ${name}` });
     this.node = element(
       "article", { class: "instance", "aria-labelledby": title },
-      element("header", {}, element("h3", { id: title, text: name }), this.state, this.variant, this.flight, this.numbers),
+      element("header", {}, element("h3", { id: title, text: name }), this.state, this.flight, this.numbers), this.variant,
       this.message, this.memory.node, this.disk.node, this.count, this.tiles, this.diskCount, this.chips,
     );
     this.models = new Map();

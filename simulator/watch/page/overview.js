@@ -17,7 +17,7 @@ const courses = new Courses();
 const cards = new Cards(by("endpoints"), courses);
 const start = new Start(by("start"));
 
-let seen = null; // the last overview, and when it came
+let seen = null; // the last overview
 let timer = null;
 
 async function read() {
@@ -47,11 +47,11 @@ function take(overview) {
     by("note").hidden = false;
     say(by("note"), `The simulator was started again at ${clock(Date.now() / 1000)}.`);
     // Of the new one only what is newer than the old one's was asked for.
-    seen = { ...overview, came: Date.now() };
+    seen = overview;
     setTimeout(read, 0);
     return;
   }
-  seen = { ...overview, came: Date.now() };
+  seen = overview;
   courses.add(overview);
   requestAnimationFrame(draw);
 }

@@ -19,7 +19,7 @@ export function drawActivities(list, none, activities) {
     time: clock(activity.StartTime),
     name: resourceOf(activity.ResourceId),
     words: activity.Description,
-    why: [activity.Cause, activity.StatusMessage].filter(Boolean).join(" "),
+    why: activity.StatusCode === "Successful" ? activity.Cause : [activity.StatusMessage, activity.Cause].filter(Boolean).join(" "),
   }));
 }
 

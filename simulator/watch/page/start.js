@@ -52,7 +52,8 @@ function boto3(region) {
     'waiter.wait(EndpointName="shop", WaiterConfig={"Delay": 1})',
     'answer = boto3.client("sagemaker-runtime").invoke_endpoint(',
     '    EndpointName="shop", TargetModel="a.tar.gz",',
-    '    ContentType="application/json", Body=open("request.json", "rb").read(),',
+    '    ContentType="application/json",',
+    '    Body=open("request.json", "rb").read(),',
     ")",
     'print(answer["Body"].read())',
   ].join("\n");
