@@ -30,7 +30,8 @@ export class Courses {
   }
 }
 
-// Rates per minute of whole bins of so many seconds, by the time that their samples cover.
+// Rates per minute of whole bins of so many seconds, by the time that their samples cover; each at
+// its bin's end.
 export function rates(points, binS) {
   const found = [];
   for (let index = 1, first = 0; index < points.length; index += 1) {
@@ -50,5 +51,5 @@ function rate(points, first, last) {
     requests += points[index][2];
     errors += points[index][3];
   }
-  return { at: (points[first][0] + points[last][0]) / 2, requests: requests / minutes, errors: errors / minutes };
+  return { at: points[last][0], requests: requests / minutes, errors: errors / minutes };
 }

@@ -296,7 +296,7 @@ async def test_the_chart_draws_the_course(page: Page) -> None:
     async with served(told.app()) as url:
         await page.open(f"{url}/")
         await page.until(f"{STROKES}[0]?.every((count) => count > 20)")
-        assert (await page.evaluate(colours))[1] == [0, 0]
+        assert (await page.evaluate(STROKES))[1] == [0, 0]
 
 
 async def test_markup_is_text(page: Page) -> None:
