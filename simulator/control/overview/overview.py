@@ -82,8 +82,10 @@ class Overview:
             "window_s": self.traffic.window_s,
             "sample_s": SAMPLE_S * self.clock.scale,
             "endpoints": [self._endpoint(one, scaling, since) for one in self.endpoints.played()],
-            "activities": [_plain(one) for one in self.activities.activities()[:_ACTIVITIES]],
-            "alarms": [_plain(one) for one in self.alarms.alarms()],
+            "activities": [
+                _plain(one) for one in self.activities.scaling_activities()[:_ACTIVITIES]
+            ],
+            "alarms": [_plain(one) for one in self.alarms.metric_alarms()],
         }
 
     def counts(self) -> dict[str, int]:
@@ -179,14 +181,14 @@ def _in_service(played: Played) -> int:
 def _scaling(activities: Activities) -> dict[str, Described]:
     """What is registered for the instances of variants, by resource."""
     policies = defaultdict[str, list[Any]](list)
-    for policy in _of_counts(activities.policies()):
+    for policy in _of_counts(activities.scaling_policies()):
         policies[policy["ResourceId"]].append(_plain(policy))
     return {
         target["ResourceId"]: {
             "target": _plain(target),
             "policies": policies.get(target["ResourceId"], []),
         }
-        for target in _of_counts(activities.targets())
+        for target in _of_counts(activities.scalable_targets())
     }
 
 

@@ -15,15 +15,15 @@ Described = Mapping[str, Any]
 class Activities(Protocol):
     """Application Auto Scaling."""
 
-    def activities(self) -> Sequence[Described]:
+    def scaling_activities(self) -> Sequence[Described]:
         """ScalingActivities of DescribeScalingActivities, newest first."""
         ...
 
-    def targets(self) -> Sequence[Described]:
+    def scalable_targets(self) -> Sequence[Described]:
         """ScalableTargets of DescribeScalableTargets."""
         ...
 
-    def policies(self) -> Sequence[Described]:
+    def scaling_policies(self) -> Sequence[Described]:
         """ScalingPolicies of DescribeScalingPolicies."""
         ...
 
@@ -31,7 +31,7 @@ class Activities(Protocol):
 class Alarms(Protocol):
     """CloudWatch's alarms."""
 
-    def alarms(self) -> Sequence[Described]:
+    def metric_alarms(self) -> Sequence[Described]:
         """MetricAlarms of DescribeAlarms."""
         ...
 
@@ -39,15 +39,15 @@ class Alarms(Protocol):
 class NoActivities:
     """Nothing scales."""
 
-    def activities(self) -> Sequence[Described]:
+    def scaling_activities(self) -> Sequence[Described]:
         """None."""
         return ()
 
-    def targets(self) -> Sequence[Described]:
+    def scalable_targets(self) -> Sequence[Described]:
         """None."""
         return ()
 
-    def policies(self) -> Sequence[Described]:
+    def scaling_policies(self) -> Sequence[Described]:
         """None."""
         return ()
 
@@ -55,6 +55,6 @@ class NoActivities:
 class NoAlarms:
     """Nothing is watched."""
 
-    def alarms(self) -> Sequence[Described]:
+    def metric_alarms(self) -> Sequence[Described]:
         """None."""
         return ()

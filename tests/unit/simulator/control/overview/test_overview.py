@@ -35,12 +35,12 @@ class Listed:
 class Scaling:
     """One variant scales; so does something else of it that is no number of instances."""
 
-    def activities(self) -> list[Described]:
+    def scaling_activities(self) -> list[Described]:
         """More than are told."""
         moment = datetime(2026, 1, 1, tzinfo=timezone.utc)
         return [{"ActivityId": str(number), "StartTime": moment} for number in range(60)]
 
-    def targets(self) -> list[Described]:
+    def scalable_targets(self) -> list[Described]:
         """Of the variant, and of another endpoint's."""
         return [
             {"ResourceId": f"endpoint/{name}", "ScalableDimension": dimension, "MaxCapacity": most}
@@ -51,7 +51,7 @@ class Scaling:
             )
         ]
 
-    def policies(self) -> list[Described]:
+    def scaling_policies(self) -> list[Described]:
         """Two of the variant's."""
         return [
             {"ResourceId": f"endpoint/{name}", "ScalableDimension": COUNTS, "PolicyName": policy}
@@ -62,7 +62,7 @@ class Scaling:
 class Watching:
     """One alarm."""
 
-    def alarms(self) -> list[Described]:
+    def metric_alarms(self) -> list[Described]:
         """As DescribeAlarms has it."""
         return [{"AlarmName": "a", "StateValue": "OK"}]
 
@@ -91,7 +91,7 @@ async def endpoint_of_two_variants() -> Played:
         numbers: itertools.count[int],
     ) -> Production:
         played = Variant(endpoint_name, True, "s3://m/", Rules(), log, variant["VariantName"])
-        fleet = Fleet(played, never, numbers, lambda _: None)
+        fleet = Fleet(played, never, iter(()), lambda _: None)
         return Production(fleet, variant["InitialVariantWeight"], variant, "image")
 
     variants = [
