@@ -10,11 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
-from starlette.routing import Mount
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Mount, Route
 from starlette.types import ASGIApp
 
 from simulator.api.runtime_api import UnknownOperation, make_runtime_routes
+from simulator.control.autoscaling.room import Autoscaling
 from simulator.control.clock import Clock
+from simulator.control.cloudwatch.invocations import Invocations
+from simulator.control.cloudwatch.store import MetricStore
 from simulator.control.front import Front
 from simulator.control.json_api import JsonApi, read_service_model
 from simulator.control.moto import Moto
@@ -78,18 +83,32 @@ class Plane:
             Quotas(setup.quotas),
             log,
         )
+        self.metrics = MetricStore()
+        self._invocations = Invocations(self.endpoints, self.metrics, clock)
+        self.autoscaling = Autoscaling(
+            setup.state / "autoscaling", self.endpoints, self.metrics, clock, log
+        )
         self._records = records
         self._moto = Moto(setup.moto_url)
 
     def app(self) -> ASGIApp:
         """Everything on one port."""
         own = Starlette(
-            routes=[*make_runtime_routes(self.endpoints), Mount("/", UnknownOperation())],
+            routes=[
+                *make_runtime_routes(self.endpoints),
+                Route("/simulator/clock", self._tell_time),
+                Mount("/", UnknownOperation()),
+            ],
             lifespan=self._lifespan,
         )
         operations = make_operations(self.models, self.configs, self.endpoints, self.tags)
         apis = {
             "sagemaker": JsonApi(read_service_model("sagemaker"), operations, self._moto),
+            "application-autoscaling": JsonApi(
+                read_service_model("application-autoscaling"),
+                self.autoscaling.operations(),
+                self._moto,
+            ),
         }
         return Front(own, apis, self._moto, self._setup.region)
 
@@ -103,13 +122,21 @@ class Plane:
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
         self.endpoints.restore()
         gauging = asyncio.create_task(self._gauge())
+        counting = asyncio.create_task(self._invocations.run())
         try:
-            yield
+            async with self.autoscaling.running():
+                yield
         finally:
             await self.endpoints.stop()
             gauging.cancel()
-            await asyncio.wait({gauging})
+            counting.cancel()
+            await asyncio.wait({gauging, counting})
             await self._moto.close()
+
+    async def _tell_time(self, _: Request) -> Response:
+        """The platform's time, for who wants to know what its metrics and schedules go by."""
+        clock = self._setup.clock
+        return JSONResponse({"now": clock.now(), "scale": clock.scale})
 
     async def _gauge(self) -> None:
         while True:
