@@ -72,7 +72,9 @@ class Activities:
         ]
         return sorted(found, key=lambda one: -one["StartTime"])
 
-    def _add(self, resource: str, description: str, cause: str, status: str, **more: Any) -> Record:
+    def _keep(
+        self, resource: str, description: str, cause: str, status: str, **more: Any
+    ) -> Record:
         activity = {
             "ActivityId": make_id(),
             "ServiceNamespace": NAMESPACE,
