@@ -94,7 +94,7 @@ class Scaler:
         while True:
             await asyncio.sleep(max(_LOOK_S / self._clock.scale, _LOOK_AT_LEAST_S))
             try:
-                self._look(self._clock.now())
+                self.look(self._clock.now())
             except Exception:
                 _logger.exception("a look at what is to be scaled failed")
 
@@ -139,7 +139,8 @@ class Scaler:
 
     # -- what is looked at
 
-    def _look(self, now: float) -> None:
+    def look(self, now: float) -> None:
+        """What is due by now: scheduled actions, bounds, and policies once a minute is whole."""
         for action in self._actions.due(now):
             self._act(action)
         minute = int((now - _LATE_S) // RESOLUTION_S)
