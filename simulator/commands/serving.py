@@ -65,6 +65,9 @@ def serve_app(
         access_log=False,
         log_level="warning",
         server_header=False,
+        # A caller whose idle connection is closed as it sends gets an error: uvicorn's own 5 s are
+        # less than what clients think of. AWS does not say; load balancers there have 60 s.
+        timeout_keep_alive=75,
         timeout_graceful_shutdown=5,
     )
     server = _Server(config, ending, stop)

@@ -11,18 +11,23 @@ from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
-from starlette.routing import Mount
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Mount, Route
 from starlette.types import ASGIApp
 
 from simulator.api.runtime_api import UnknownOperation, make_runtime_routes
+from simulator.control.autoscaling.room import Autoscaling
 from simulator.control.clock import Clock
+from simulator.control.cloudwatch.invocations import Invocations
+from simulator.control.cloudwatch.store import MetricStore
 from simulator.control.front import Front
 from simulator.control.json_api import JsonApi, read_service_model
 from simulator.control.moto import Moto
 from simulator.control.overview.endpoint_pages import EndpointPages
 from simulator.control.overview.overview import Overview
 from simulator.control.overview.routes import make_overview_routes
-from simulator.control.overview.sources import Activities, Alarms, NoActivities, NoAlarms
+from simulator.control.overview.sources import Alarms, NoAlarms
 from simulator.control.overview.traffic import Traffic
 from simulator.control.production import MakeMachine, Productions
 from simulator.control.records import Records
@@ -84,11 +89,15 @@ class Plane:
             Quotas(setup.quotas),
             log,
         )
-        self.activities: Activities = NoActivities()
         self.alarms: Alarms = NoAlarms()
         self.pages, self._traffic = EndpointPages(self.endpoints, setup.rules), Traffic(clock)
         self.endpoints.listeners.event.append(self._traffic.hear)
         self.endpoints.listeners.deleted += [self._traffic.forget, self.pages.forget]
+        self.metrics = MetricStore()
+        self._invocations = Invocations(self.endpoints, self.metrics, clock)
+        self.autoscaling = Autoscaling(
+            setup.state / "autoscaling", self.endpoints, self.metrics, clock, log
+        )
         self._records = records
         self._moto = Moto(setup.moto_url)
 
@@ -98,7 +107,7 @@ class Plane:
             self.endpoints,
             self._setup.clock,
             self._traffic,
-            self.activities,
+            self.autoscaling,
             self.alarms,
             self._setup.region,
         )
@@ -106,6 +115,7 @@ class Plane:
             routes=[
                 *make_runtime_routes(self.endpoints),
                 *make_overview_routes(overview, self.pages),
+                Route("/simulator/clock", self._tell_time),
                 Mount("/", UnknownOperation()),
             ],
             lifespan=partial(self._lifespan, overview),
@@ -113,6 +123,11 @@ class Plane:
         operations = make_operations(self.models, self.configs, self.endpoints, self.tags)
         apis = {
             "sagemaker": JsonApi(read_service_model("sagemaker"), operations, self._moto),
+            "application-autoscaling": JsonApi(
+                read_service_model("application-autoscaling"),
+                self.autoscaling.operations(),
+                self._moto,
+            ),
         }
         return Front(own, apis, self._moto, self._setup.region)
 
@@ -126,15 +141,22 @@ class Plane:
     @asynccontextmanager
     async def _lifespan(self, overview: Overview, _: Starlette) -> AsyncIterator[None]:
         self.endpoints.restore()
-        watching = {asyncio.create_task(one) for one in (self._gauge(), overview.run_sampling())}
+        work = (self._gauge(), self._invocations.run(), overview.run_sampling())
+        watching = {asyncio.create_task(one) for one in work}
         try:
-            yield
+            async with self.autoscaling.running():
+                yield
         finally:
             await self.endpoints.stop()
             for task in watching:
                 task.cancel()
             await asyncio.wait(watching)
             await self._moto.close()
+
+    async def _tell_time(self, _: Request) -> Response:
+        """The platform's time, for who wants to know what its metrics and schedules go by."""
+        clock = self._setup.clock
+        return JSONResponse({"now": clock.now(), "scale": clock.scale})
 
     async def _gauge(self) -> None:
         while True:

@@ -120,14 +120,25 @@ def _below(path: str, name: str) -> str:
 @lru_cache
 def _pattern(pattern: str) -> Callable[[str], object]:
     """Java's, as service models have them; one that Python does not read lets everything pass."""
-    translated = _CLASS.sub(lambda found: _CLASSES[found[0]], pattern)
+    translated = "".join(_translated(pattern))
     try:
         return re.compile(translated, re.DOTALL).fullmatch
     except re.error:
         return lambda _: True
 
 
-_CLASS = re.compile(r"\\p\{(?:L|N|Z|Print|ASCII|Alnum)\}")
+def _translated(pattern: str) -> Iterator[str]:
+    """Unicode's classes as Python writes them, within brackets and without."""
+    within = False
+    for part in _PARTS.findall(pattern):
+        if part in _CLASSES:
+            yield _CLASSES[part] if within else f"[{_CLASSES[part]}]"
+            continue
+        within = {"[": True, "]": False}.get(part, within)
+        yield part
+
+
+_PARTS = re.compile(r"\\p\{(?:L|N|Z|Print|ASCII|Alnum)\}|\\.|.", re.DOTALL)
 _CLASSES: Mapping[str, str] = {
     r"\p{L}": r"A-Za-z\u00aa-\uffff",
     r"\p{N}": r"\d",

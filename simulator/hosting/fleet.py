@@ -177,9 +177,11 @@ class Fleet:
 
     async def _let_go(self, place: _Place) -> None:
         """Its requests end in their own time, then its container, then its connections."""
-        instance = place.machine.instance
+        instance, rules = place.machine.instance, self.variant.rules
+        # The last request may wait for its model before it waits for its answer.
+        longest_s = rules.cold_wait_s + rules.invoke_timeout_s
         with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(_idle(instance), self.variant.rules.invoke_timeout_s)
+            await asyncio.wait_for(_idle(instance), longest_s)
         await instance.holdings.stop()
         await place.machine.stop()
         place.running.cancel()

@@ -118,10 +118,12 @@ class Endpoints:
     async def scale(self, endpoint_name: str, variant_name: str, count: int) -> None:
         """Change a variant's number of instances, and wait until it is so.
 
-        Raises ServiceError where the endpoint is in another change, and DeploymentFailed.
+        Raises ServiceError where the endpoint is in another change, or may not have as many, and
+        DeploymentFailed.
         """
         played = self._of(endpoint_name, REGION)
         _check_idle(played, played.record["Region"])
+        self._check_count(played, variant_name, count)
         self._begin(played, "Updating", self._scaled(played, {variant_name: count}, {}))
         assert played.work is not None
         await asyncio.shield(played.work)
@@ -217,22 +219,12 @@ class Endpoints:
         counts, weights = dict[str, int](), dict[str, float]()
         for desired in call.members["DesiredWeightsAndCapacities"]:
             name = desired["VariantName"]
-            production = played.deployment.productions.get(name)
-            if production is None:
+            if name not in played.deployment.productions:
                 raise ServiceError(
                     f'Could not find variant "{name}" of endpoint "{played.record["EndpointArn"]}".'
                 )
             if (count := desired.get("DesiredInstanceCount")) is not None:
-                if count < 1:
-                    raise ServiceError(
-                        f"DesiredInstanceCount of variant {name} is {count}: expected at least 1."
-                    )
-                more = count - production.fleet.wanted
-                asked = {
-                    **production.config,
-                    "InitialInstanceCount": more,
-                }
-                self._quotas.check([asked], self._in_use())
+                self._check_count(played, name, count)
                 counts[name] = count
             if (weight := desired.get("DesiredWeight")) is not None:
                 weights[name] = weight
@@ -388,6 +380,16 @@ class Endpoints:
                 raise ServiceError(not_found("model", name, region))
             models[name] = model
         return models
+
+    def _check_count(self, played: Played, variant_name: str, count: int) -> None:
+        """Raises ServiceError for a number of instances that a variant cannot have."""
+        if count < 1:
+            raise ServiceError(
+                f"DesiredInstanceCount of variant {variant_name} is {count}: expected at least 1."
+            )
+        production = played.deployment.productions[variant_name]
+        more = {**production.config, "InitialInstanceCount": count - production.fleet.wanted}
+        self._quotas.check([more], self._in_use())
 
     def _in_use(self) -> Sequence[tuple[str, int]]:
         """Instance types and how many of each are wanted by what runs."""

@@ -4,60 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import threading
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import httpx
 import psutil
 import pytest
 
 from tests.support.container import until
 from tests.support.control_plane import ControlPlane, control_plane, make_variant
+from tests.support.endpoint_traffic import traffic
 
 URL = "s3://models/shop/"
 #: The least that CreateEndpointConfig takes is 60 s.
 SILENT: dict[str, Any] = {"Environment": {"FAKE_START": "silent"}}
 DIES: dict[str, Any] = {"Environment": {"FAKE_START": "dies"}}
-
-
-@dataclass
-class Traffic:
-    """What callers got, one after another on each of some connections."""
-
-    statuses: list[int] = field(default_factory=list)
-    ending: threading.Event = field(default_factory=threading.Event)
-
-    def ask(self, plane: ControlPlane, name: str) -> None:
-        """Until ending."""
-        headers = {"X-Amzn-SageMaker-Target-Model": "a.tar.gz", "Content-Type": "application/json"}
-        with httpx.Client(base_url=plane.url, timeout=60, trust_env=False) as client:
-            while not self.ending.is_set():
-                path = f"/endpoints/{name}/invocations"
-                answer = client.post(path, content=b"{}", headers=headers)
-                self.statuses.append(answer.status_code)
-
-    def failures(self) -> int:
-        """Answers that were not 200."""
-        return sum(status != 200 for status in self.statuses)
-
-
-@contextlib.contextmanager
-def traffic(plane: ControlPlane, name: str, callers: int = 4) -> Iterator[Traffic]:
-    """Requests one after another from some callers, until the block ends."""
-    sent = Traffic()
-    threads = [threading.Thread(target=sent.ask, args=(plane, name)) for _ in range(callers)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield sent
-    finally:
-        sent.ending.set()
-        for thread in threads:
-            thread.join()
 
 
 def _containers(plane: ControlPlane, name: str) -> list[psutil.Process]:

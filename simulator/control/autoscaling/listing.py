@@ -1,0 +1,44 @@
+"""Pages of Describe* as Application Auto Scaling gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from simulator.control.autoscaling.names import DIMENSION, NAMESPACE, InvalidNextToken
+from simulator.control.errors import ServiceError
+from simulator.control.pages import page
+from simulator.control.records import Record
+
+#: AWS: at most 50 on a page, which is the default, too.
+_ON_A_PAGE = 50
+
+
+def about_variants(members: Mapping[str, Any]) -> bool:
+    """Whether what is asked for can be found here: nothing else is registered.
+
+    Raises ServiceError for a dimension without a resource.
+    """
+    dimension = members.get("ScalableDimension")
+    if dimension and not (members.get("ResourceId") or members.get("ResourceIds")):
+        # AWS, "DescribeScalingPolicies": the one needs the other.
+        raise ServiceError(
+            "If you specify a scalable dimension, you must also specify a resource ID"
+        )
+    return members["ServiceNamespace"] == NAMESPACE and dimension in (None, DIMENSION)
+
+
+def answer(
+    kind: str, found: Sequence[Record], members: Mapping[str, Any], left_out: Sequence[str] = ()
+) -> Mapping[str, Any]:
+    """One page. kind: the output's member; left_out: members of records that are ours alone."""
+    most = members.get("MaxResults")
+    most = _ON_A_PAGE if most is None else most
+    if not 1 <= most <= _ON_A_PAGE:
+        raise ServiceError(f"MaxResults is {most}: expected 1 to {_ON_A_PAGE}.")
+    try:
+        shown, token = page(found, members.get("NextToken"), most)
+    except ServiceError as error:
+        raise InvalidNextToken(str(error)) from error
+    listed = [{key: one[key] for key in one if key not in left_out} for one in shown]
+    return {kind: listed, **({"NextToken": token} if token else {})}

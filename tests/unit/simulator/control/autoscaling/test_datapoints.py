@@ -1,0 +1,116 @@
+"""Metrics of policies, read from the store minute by minute."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from simulator.control.autoscaling.datapoints import check_metric, read_datapoints
+from simulator.control.autoscaling.metric_math import Expression, NotMath
+from simulator.control.autoscaling.names import VariantId
+from simulator.control.cloudwatch.store import MetricStore, make_metric
+from simulator.control.errors import ServiceError
+
+VARIANT = VariantId("shop", "all")
+PREDEFINED = {
+    "PredefinedMetricSpecification": {
+        "PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"
+    }
+}
+
+
+def customized(**spec: Any) -> dict[str, Any]:
+    return {"CustomizedMetricSpecification": spec}
+
+
+def query(name: str, metric: str, **more: Any) -> dict[str, Any]:
+    stat = {"Metric": {"Namespace": "Mine", "MetricName": metric}, "Stat": "Average"}
+    return {"Id": name, "MetricStat": stat, **more}
+
+
+def test_the_predefined_metric_is_the_sum_of_each_whole_minute() -> None:
+    store = MetricStore()
+    dimensions = {"EndpointName": "shop", "VariantName": "all"}
+    metric = make_metric("AWS/SageMaker", "InvocationsPerInstance", dimensions)
+    for at in (0, 30, 125, 180):
+        store.add(metric, 0.5, at)
+    assert read_datapoints(PREDEFINED, VARIANT, store, 181, 4) == [None, 1.0, None, 0.5]
+
+
+def test_a_customized_metric_by_its_dimensions_statistic_and_unit() -> None:
+    store = MetricStore()
+    for value in (10, 30):
+        store.add(make_metric("Mine", "Queue", {"Name": "a"}), value, 10, "Count")
+    store.add(make_metric("Mine", "Queue", {"Name": "b"}), 99, 10, "Count")
+    spec = {
+        "Namespace": "Mine",
+        "MetricName": "Queue",
+        "Dimensions": [{"Name": "Name", "Value": "a"}],
+        "Statistic": "Maximum",
+    }
+    for unit, expected in (({}, 30), ({"Unit": "Count"}, 30), ({"Unit": "Seconds"}, None)):
+        config = customized(**spec, **unit)
+        check_metric(config)
+        assert read_datapoints(config, VARIANT, store, 60, 1) == [expected]
+
+
+def test_metric_math_over_metrics() -> None:
+    store = MetricStore()
+    for minute, (waiting, running) in enumerate([(10, 2), (9, 0), (8, 4)]):
+        store.add(make_metric("Mine", "Waiting", {}), waiting, minute * 60)
+        store.add(make_metric("Mine", "Running", {}), running, minute * 60)
+    config = customized(
+        Metrics=[
+            query("m1", "Waiting", ReturnData=False),
+            query("m2", "Running", ReturnData=False),
+            query("m3", "Absent", ReturnData=False),
+            {"Id": "e1", "Expression": "m1 / m2 + FILL(m3, 1)"},
+        ]
+    )
+    check_metric(config)
+    assert read_datapoints(config, VARIANT, store, 180, 3) == [6.0, None, 3.0]
+
+
+@pytest.mark.parametrize(
+    ("expression", "values"),
+    [
+        ("(a - b) * 2", [-2.0, None]),
+        ("-a", [-1.0, -3.0]),
+        ("SUM([a, b])", [3.0, 3.0]),
+        ("AVG([a, b])", [1.5, 3.0]),
+        ("MAX([a, b, 2])", [2.0, 3.0]),
+        ("MIN([b])", [2.0, None]),
+    ],
+)
+def test_what_is_calculated(expression: str, values: list[float | None]) -> None:
+    series: dict[str, list[float | None]] = {"a": [1.0, 3.0], "b": [2.0, None]}
+    assert Expression(expression).value(series, 2) == values
+
+
+@pytest.mark.parametrize("text", ["a +", "__import__('os')", "a ** b", "SUM(a)", "'a'", "a.b", ""])
+def test_what_is_not_calculated(text: str) -> None:
+    with pytest.raises(NotMath):
+        Expression(text)
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({}, "Exactly one of"),
+        ({**PREDEFINED, **customized(MetricName="a")}, "Exactly one of"),
+        (
+            {"PredefinedMetricSpecification": {"PredefinedMetricType": "ALBRequestCountPerTarget"}},
+            "here SageMakerVariantInvocationsPerInstance is carried out",
+        ),
+        (customized(MetricName="a", Namespace="b"), "needs MetricName, Namespace and Statistic"),
+        (customized(Metrics=[query("a", "A"), query("b", "B")]), "expected exactly one"),
+        (customized(Metrics=[query("a", "A"), query("a", "B")]), "an Id twice"),
+        (customized(Metrics=[{"Id": "e", "Expression": "a"}]), "names a"),
+        (customized(Metrics=[{"Id": "e", "Expression": "a b"}]), "cannot be read"),
+        (customized(Metrics=[{"Id": "e"}]), "one of Expression and MetricStat"),
+    ],
+)
+def test_a_policy_that_does_not_say_which_metric(config: dict[str, Any], words: str) -> None:
+    with pytest.raises(ServiceError, match=words):
+        check_metric(config)
