@@ -7,7 +7,7 @@ from typing import Any
 
 from simulator.control.autoscaling.datapoints import check_metric
 from simulator.control.autoscaling.decision import COOLDOWN_S, Side, Tracking
-from simulator.control.autoscaling.listing import about_variants, answer
+from simulator.control.autoscaling.listing import about_variants, answer, described
 from simulator.control.autoscaling.names import (
     DIMENSION,
     NAMESPACE,
@@ -45,6 +45,10 @@ class Policies:
     def of(self, resource: str, kind: str) -> list[Record]:
         """Those of a target; kind: a PolicyType."""
         return [one for one in self._of(resource) if one["PolicyType"] == kind]
+
+    def described(self) -> list[Record]:
+        """As DescribeScalingPolicies has them."""
+        return described(self._records.values(), _OURS)
 
     def tracking(self) -> list[Record]:
         """Every target-tracking policy."""
