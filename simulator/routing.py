@@ -1,4 +1,4 @@
-"""Which instance answers: a pure decision over what each of them holds.
+"""Which instance answers: a decision over what each of them holds.
 
 AWS ("How multi-model endpoints work"): later requests for a model go to an instance that has it;
 where that one is busy, another instance loads a copy; where an instance is gone, so do the others.
@@ -6,6 +6,7 @@ where that one is busy, another instance loads a copy; where an instance is gone
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -49,6 +50,17 @@ def route(candidates: Sequence[Candidate], busy_at: int) -> Route | None:
     if others and not coming and least_busy.model_in_flight >= busy_at:
         return Route(least_busy.name, copy_to=min(others, key=_emptiness).name)
     return Route(least_busy.name)
+
+
+def route_alike(candidates: Sequence[Candidate]) -> Route | None:
+    """Where a request goes at a single-model endpoint, whose instances have all the same.
+
+    The least busy one, and any of those: AWS takes any by default ("RoutingStrategy").
+    """
+    if not candidates:
+        return None
+    least = min(candidate.in_flight for candidate in candidates)
+    return Route(random.choice([one for one in candidates if one.in_flight == least]).name)
 
 
 def _emptiness(candidate: Candidate) -> tuple[float, int, int, str]:

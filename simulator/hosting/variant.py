@@ -12,7 +12,7 @@ from simulator.errors import ContainerFailed, NoInstance
 from simulator.instance.container_client import InstanceGone
 from simulator.instance.instance import Instance, Passage
 from simulator.instance.requests import ClosingParts, ContainerAnswer, Invocation, StreamedAnswer
-from simulator.routing import route
+from simulator.routing import route, route_alike
 from simulator.rules import VARIANT, Rules
 from simulator.watch.events import EventLog, Value
 from simulator.watch.view import EndpointView, InstanceState
@@ -121,10 +121,12 @@ class Variant:
             for instance in self._instances.values()
             if instance.state is InstanceState.IN_SERVICE and instance.name not in gone
         ]
-        chosen = route(candidates, self.rules.busy_at)
+        chosen = (
+            route(candidates, self.rules.busy_at) if self.multi_model else route_alike(candidates)
+        )
         if chosen is None:
             raise NoInstance(self._why_none(gone))
-        if chosen.copy_to is not None and self.multi_model:
+        if chosen.copy_to is not None:
             await self._instances[chosen.copy_to].prepare(target_model)
         return self._instances[chosen.name]
 

@@ -39,6 +39,9 @@ same thing. Kinds and their fields:
                         original_status       the container's status, where it is the container's
                                               error; 0: it did not answer in time
 
+    scaling_activity    endpoint variant status description cause message    of the control plane,
+                                              by Application Auto Scaling; status: a StatusCode
+
     (an event of a variant of several has variant, its name)
 
 A text of the container longer than TEXT_CHARACTERS is cut.

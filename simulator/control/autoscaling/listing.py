@@ -40,5 +40,9 @@ def answer(
         shown, token = page(found, members.get("NextToken"), most)
     except ServiceError as error:
         raise InvalidNextToken(str(error)) from error
-    listed = [{key: one[key] for key in one if key not in left_out} for one in shown]
-    return {kind: listed, **({"NextToken": token} if token else {})}
+    return {kind: described(shown, left_out), **({"NextToken": token} if token else {})}
+
+
+def described(found: Sequence[Record], left_out: Sequence[str]) -> list[Record]:
+    """Records as they are shown: without members that are ours alone."""
+    return [{key: one[key] for key in one if key not in left_out} for one in found]

@@ -7,7 +7,7 @@ from typing import Any
 
 from simulator.control.autoscaling.datapoints import check_metric
 from simulator.control.autoscaling.decision import COOLDOWN_S, Side, Tracking
-from simulator.control.autoscaling.listing import about_variants, answer
+from simulator.control.autoscaling.listing import about_variants, answer, described
 from simulator.control.autoscaling.names import (
     DIMENSION,
     NAMESPACE,
@@ -46,6 +46,10 @@ class Policies:
         """Those of a target; kind: a PolicyType."""
         return [one for one in self._of(resource) if one["PolicyType"] == kind]
 
+    def described(self) -> list[Record]:
+        """As DescribeScalingPolicies has them."""
+        return described(self._records.values(), _OURS)
+
     def tracking(self) -> list[Record]:
         """Every target-tracking policy."""
         return [one for one in self._records.values() if one["PolicyType"] == TRACKING]
@@ -77,10 +81,6 @@ class Policies:
         }
         self._records.put(policy["PolicyId"], policy)
         return {"PolicyARN": policy["PolicyARN"], "Alarms": policy["Alarms"]}
-
-    def all(self) -> tuple[Record, ...]:
-        """Every policy."""
-        return self._records.values()
 
     async def describe(self, call: Call) -> Mapping[str, Any]:
         """DescribeScalingPolicies."""

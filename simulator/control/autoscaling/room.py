@@ -19,7 +19,7 @@ from simulator.control.caller import Call
 from simulator.control.clock import Clock
 from simulator.control.cloudwatch.store import MetricStore
 from simulator.control.json_api import Operation
-from simulator.control.records import Record, Records
+from simulator.control.records import Records
 from simulator.control.sagemaker.endpoints import Endpoints
 from simulator.watch.events import EventLog
 
@@ -31,50 +31,52 @@ class Autoscaling:
         self, kept: Path, endpoints: Endpoints, store: MetricStore, clock: Clock, log: EventLog
     ) -> None:
         variants = EndpointVariants(endpoints)
-        self.targets = Targets(Records(kept / "targets"), clock, variants)
-        self.policies = Policies(Records(kept / "policies"), clock, self.targets)
-        self.actions = ScheduledActions(Records(kept / "scheduled-actions"), clock, self.targets)
-        self.activities = Activities(Records(kept / "activities"), clock, log)
+        self._targets = Targets(Records(kept / "targets"), clock, variants)
+        self._policies = Policies(Records(kept / "policies"), clock, self._targets)
+        self._actions = ScheduledActions(Records(kept / "scheduled-actions"), clock, self._targets)
+        self._activities = Activities(Records(kept / "activities"), clock, log)
         self.scaler = Scaler(
-            self.targets, self.policies, self.actions, self.activities, variants, store, clock
+            self._targets, self._policies, self._actions, self._activities, variants, store, clock
         )
-        endpoints.listeners.deleted.append(self.targets.forget_endpoint)
+        endpoints.listeners.deleted.append(self._targets.forget_endpoint)
 
     def operations(self) -> Mapping[str, Operation]:
         """By their names in the service model."""
         return {
-            "RegisterScalableTarget": self.targets.register,
-            "DescribeScalableTargets": self.targets.describe,
-            "DeregisterScalableTarget": self.targets.deregister,
-            "TagResource": self.targets.tag,
-            "UntagResource": self.targets.untag,
-            "ListTagsForResource": self.targets.list_tags,
-            "PutScalingPolicy": self.policies.put,
-            "DescribeScalingPolicies": self.policies.describe,
-            "DeleteScalingPolicy": self.policies.delete,
-            "PutScheduledAction": self.actions.put,
-            "DescribeScheduledActions": self.actions.describe,
-            "DeleteScheduledAction": self.actions.delete,
+            "RegisterScalableTarget": self._targets.register,
+            "DescribeScalableTargets": self._targets.describe,
+            "DeregisterScalableTarget": self._targets.deregister,
+            "TagResource": self._targets.tag,
+            "UntagResource": self._targets.untag,
+            "ListTagsForResource": self._targets.list_tags,
+            "PutScalingPolicy": self._policies.put,
+            "DescribeScalingPolicies": self._policies.describe,
+            "DeleteScalingPolicy": self._policies.delete,
+            "PutScheduledAction": self._actions.put,
+            "DescribeScheduledActions": self._actions.describe,
+            "DeleteScheduledAction": self._actions.delete,
             "DescribeScalingActivities": self._describe_activities,
         }
 
-    def scaling_activities(self) -> Sequence[Record]:
-        """Of all targets, newest first, those that did something."""
-        return self.activities.of(None, not_scaled=False)
+    # -- for who shows it: as the service's own answers have it
 
-    def scalable_targets(self) -> Sequence[Record]:
-        """All of them."""
-        return self.targets.all()
+    def scalable_targets(self) -> Sequence[Mapping[str, Any]]:
+        """ScalableTargets of DescribeScalableTargets."""
+        return self._targets.described()
 
-    def scaling_policies(self) -> Sequence[Record]:
-        """All of them."""
-        return self.policies.all()
+    def scaling_policies(self) -> Sequence[Mapping[str, Any]]:
+        """ScalingPolicies of DescribeScalingPolicies."""
+        return self._policies.described()
+
+    def scaling_activities(self) -> Sequence[Mapping[str, Any]]:
+        """ScalingActivities of DescribeScalingActivities, newest first."""
+        return self._activities.of(None, not_scaled=False)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Carried out within the block."""
-        self.activities.restore()
-        self.actions.restore()
+        self._activities.restore()
+        self._actions.restore()
         loop = asyncio.create_task(self.scaler.run())
         try:
             yield
@@ -87,5 +89,5 @@ class Autoscaling:
         """DescribeScalingActivities: newest first."""
         members = call.members
         not_scaled = bool(members.get("IncludeNotScaledActivities"))
-        found = self.activities.of(members.get("ResourceId"), not_scaled)
+        found = self._activities.of(members.get("ResourceId"), not_scaled)
         return answer("ScalingActivities", found if about_variants(members) else [], members)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from simulator.control.autoscaling.listing import about_variants, answer
+from simulator.control.autoscaling.listing import about_variants, answer, described
 from simulator.control.autoscaling.names import (
     DIMENSION,
     NAMESPACE,
@@ -66,6 +66,10 @@ class Targets:
     def all(self) -> tuple[Record, ...]:
         """In the order of their registration."""
         return self._records.values()
+
+    def described(self) -> list[Record]:
+        """As DescribeScalableTargets has them."""
+        return described(self.all(), _OURS)
 
     def put(self, target: Record) -> None:
         """Keep what changed in it."""

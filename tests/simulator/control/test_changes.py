@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from tests.support.container import until
 from tests.support.control_plane import ControlPlane, control_plane, make_variant
 from tests.support.endpoint_traffic import traffic
+from tests.support.simulator import fake_model
 
 URL = "s3://models/shop/"
 #: The least that CreateEndpointConfig takes is 60 s.
@@ -69,18 +71,39 @@ def test_a_failed_update_rolls_back_under_traffic(plane: ControlPlane) -> None:
 
 def test_scaling_under_traffic(plane: ControlPlane) -> None:
     plane.create_endpoint("scales", URL)
-    sagemaker = plane.client("sagemaker")
     with traffic(plane, "scales", callers=8) as sent:
         for count in (3, 1, 2, 1):
-            sagemaker.update_endpoint_weights_and_capacities(
-                EndpointName="scales",
-                DesiredWeightsAndCapacities=[
-                    {"VariantName": "AllTraffic", "DesiredInstanceCount": count}
-                ],
-            )
-            assert plane.settled("scales") == "InService"
+            _scale(plane, "scales", count)
     assert sent.failures() == 0
     assert len(sent.statuses) > 50
+
+
+def test_an_instance_that_leaves_answers_who_waited_for_a_cold_model(tmp_path: Path) -> None:
+    """A request may wait for its model, and then as long again for its answer."""
+    waits = ("--invoke-timeout", "3", "--cold-wait", "3")
+    with control_plane(tmp_path / "log", *waits) as plane:
+        plane.put_models(tmp_path, "a.tar.gz", mebibytes=64)
+        slow = fake_model(tmp_path, "slow.tar.gz", load_seconds=2.2, invoke_seconds=2.2)
+        plane.client("s3").upload_file(str(slow), "models", "shop/slow.tar.gz")
+        plane.create_endpoint("waits", URL)
+        plane.invoke("waits", "a.tar.gz")
+        _scale(plane, "waits", 2)
+        with ThreadPoolExecutor() as callers:
+            answer = callers.submit(plane.invoke, "waits", "slow.tar.gz")
+            # The new instance has all its memory free, and is the one that leaves.
+            told = "AllTraffic-2 load started slow.tar.gz"
+            until(lambda: told in plane.log_path.read_text(), "it is loaded there")
+            _scale(plane, "waits", 1)
+            assert b"slow.tar.gz" in answer.result()["Body"].read()
+
+
+def _scale(plane: ControlPlane, name: str, count: int) -> None:
+    """To that many instances, which are in service then."""
+    desired = {"VariantName": "AllTraffic", "DesiredInstanceCount": count}
+    plane.client("sagemaker").update_endpoint_weights_and_capacities(
+        EndpointName=name, DesiredWeightsAndCapacities=[desired]
+    )
+    assert plane.settled(name) == "InService"
 
 
 def test_a_container_that_dies_at_its_start_fails_the_endpoint(plane: ControlPlane) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.routing import Candidate, Route, route
+from simulator.routing import Candidate, Route, route, route_alike
 
 
 def _candidate(name: str, **facts: object) -> Candidate:
@@ -90,3 +90,12 @@ def test_a_route_keeps_its_promises(candidates: list[Candidate], busy_at: int) -
         assert by_name[chosen.name].model_in_flight >= busy_at
         assert not by_name[chosen.copy_to].loaded
         assert not any(c.coming and not c.loaded for c in candidates)
+
+
+def test_instances_of_one_model_share_its_requests() -> None:
+    """However full they are: the least busy are asked, each of them at some time."""
+    busy = _candidate("a", in_flight=2)
+    idle = [_candidate("b", memory=0.9), _candidate("c", memory=0.1)]
+    asked = {route_alike([busy, *idle]) for _ in range(200)}
+    assert asked == {Route("b"), Route("c")}
+    assert route_alike([]) is None
