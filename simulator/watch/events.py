@@ -39,6 +39,8 @@ same thing. Kinds and their fields:
                         original_status       the container's status, where it is the container's
                                               error; 0: it did not answer in time
 
+    alarm_state         alarm state before message    of CloudWatch: OK, ALARM, INSUFFICIENT_DATA
+
     (an event of a variant of several has variant, its name)
 
 A text of the container longer than TEXT_CHARACTERS is cut.
