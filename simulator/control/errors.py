@@ -42,3 +42,10 @@ class Unserializable(ServiceError):
     """The body is no JSON object, or a member has another type than the service model says."""
 
     code = "SerializationException"
+
+
+class SimulatorFailed(ServiceError):
+    """The simulator's own fault, or its machine's."""
+
+    status = 500
+    code = "InternalFailure"

@@ -8,27 +8,36 @@ curl's at the runtime API, a browser's at the page, or S3's.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Protocol
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from simulator.control.caller import signed
-from simulator.control.json_api import JsonApi
 
 #: What X-Amz-Target begins with, for the services that are carried out here.
 _TARGETS = {
     "SageMaker": "sagemaker",
     "AnyScaleFrontendService": "application-autoscaling",
+    "GraniteServiceVersion20100801": "monitoring",
 }
+#: Services whose older clients send no target: they are known by the signature.
+_BY_SIGNATURE = frozenset({"monitoring"})
 _PAGES = ("/simulator", "/metrics")
+
+
+class Api(Protocol):
+    """A service that is carried out here."""
+
+    async def answer(self, scope: Scope, receive: Receive, send: Send, region: str) -> None:
+        """Answer one request of this service."""
+        ...
 
 
 class Front:
     """apis: the services carried out here, by signing name; own: runtime API and page."""
 
-    def __init__(
-        self, own: ASGIApp, apis: Mapping[str, JsonApi], moto: ASGIApp, region: str
-    ) -> None:
+    def __init__(self, own: ASGIApp, apis: Mapping[str, Api], moto: ASGIApp, region: str) -> None:
         self._own, self._apis, self._moto, self._region = own, apis, moto, region
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -38,6 +47,8 @@ class Front:
         headers = Headers(scope=scope)
         caller = signed(headers, scope["query_string"].decode("latin-1"))
         service = _TARGETS.get(headers.get("x-amz-target", "").rpartition(".")[0], "")
+        if not service and caller is not None and caller.service in _BY_SIGNATURE:
+            service = caller.service
         if service in self._apis:
             region = caller.region if caller else self._region
             await self._apis[service].answer(scope, receive, send, region)

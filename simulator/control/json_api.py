@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import logging
 import uuid
+import zlib
 from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from botocore.model import ServiceModel
@@ -19,7 +21,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from simulator.control.caller import Call, operation_of
-from simulator.control.errors import ServiceError, Unserializable
+from simulator.control.errors import ServiceError, SimulatorFailed, Unserializable
 from simulator.control.validation import check_members
 from simulator.errors import SimulatorError
 
@@ -28,9 +30,9 @@ _logger = logging.getLogger(__name__)
 #: What carries an operation out: its output's members, None for an empty answer.
 Operation = Callable[[Call], Awaitable[Mapping[str, Any] | None]]
 
-_MEDIA_TYPE = "application/x-amz-json-1.1"
 #: More than any call of these services needs, bytes.
 _LONGEST = 4 * 1024 * 1024
+_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 def read_service_model(name: str) -> ServiceModel:
@@ -45,6 +47,9 @@ class JsonApi:
         self, model: ServiceModel, operations: Mapping[str, Operation], others: ASGIApp
     ) -> None:
         self._model, self._operations, self._others = model, operations, others
+        self._media_type = f"application/x-amz-json-{model.metadata.get('jsonVersion', '1.1')}"
+        self._was_query = "awsQueryCompatible" in model.metadata
+        self._shapes = {shape.error_code: shape.name for shape in model.error_shapes}
 
     async def answer(self, scope: Scope, receive: Receive, send: Send, region: str) -> None:
         """Answer one request of this service."""
@@ -55,37 +60,75 @@ class JsonApi:
             await self._others(scope, receive, send)
             return
         try:
-            body = await _body(request)
+            body = await read_body(request)
         except ClientDisconnect:
             return
-        response = await self._carried_out(name, operation, body, region)
+        try:
+            output = await self.carry_out(name, _read(body), region)
+        except ServiceError as error:
+            response = self._refusal(error)
+        else:
+            response = self._respond(200, output)
         await response(scope, receive, send)
 
-    async def _carried_out(
-        self, name: str, operation: Operation, body: bytes, region: str
-    ) -> Response:
+    def carries_out(self, name: str) -> bool:
+        """Whether an operation has a function."""
+        return name in self._operations
+
+    async def carry_out(
+        self, name: str, members: Mapping[str, Any], region: str
+    ) -> Mapping[str, Any] | None:
+        """One call whose operation has a function. Raises ServiceError and nothing else."""
         try:
-            members = _read(body)
             check_members(self._model.operation_model(name).input_shape, members)
-            output = await operation(Call(name, members, region))
-        except ServiceError as error:
-            return _respond(error.status, {"__type": error.code, "message": str(error)})
+            return await self._operations[name](Call(name, members, region))
+        except ServiceError:
+            raise
         except SimulatorError as error:  # the disk's fault
-            return _respond(500, {"__type": "InternalFailure", "message": str(error)})
+            raise SimulatorFailed(str(error)) from error
         except Exception as error:
             _logger.exception("%s failed by the simulator's fault", name)
             words = f"The simulator failed ({type(error).__name__}: {error}); its log says where."
-            return _respond(500, {"__type": "InternalFailure", "message": words})
-        return _respond(200, output)
+            raise SimulatorFailed(words) from error
+
+    def _refusal(self, error: ServiceError) -> Response:
+        """A service that once spoke the query protocol has its codes in a header, too."""
+        output = {"__type": self._shapes.get(error.code, error.code), "message": str(error)}
+        if not self._was_query:
+            return self._respond(error.status, output)
+        fault = "Sender" if error.status < 500 else "Receiver"
+        headers = {"x-amzn-query-error": f"{query_code(error)};{fault}"}
+        return self._respond(error.status, output, headers)
+
+    def _respond(
+        self, status: int, output: Mapping[str, Any] | None, more: Mapping[str, str] = _NO_HEADERS
+    ) -> Response:
+        content = b"" if output is None else json.dumps(output).encode()
+        headers = {"x-amzn-RequestId": str(uuid.uuid4()), **more}
+        return Response(content, status, headers, media_type=self._media_type)
 
 
-async def _body(request: Request) -> bytes:
+def query_code(error: ServiceError) -> str:
+    """An error's code as the query protocol has it."""
+    return {"ValidationException": "ValidationError"}.get(error.code, error.code)
+
+
+async def read_body(request: Request) -> bytes:
+    """A request's body, of which no more is read than any call needs; unpacked where it is packed.
+
+    Raises ClientDisconnect.
+    """
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
         if len(body) > _LONGEST:
             break  # it is cut, and no JSON then
-    return bytes(body)
+    if request.headers.get("content-encoding") != "gzip":
+        return bytes(body)
+    try:
+        return zlib.decompressobj(wbits=16 + zlib.MAX_WBITS).decompress(bytes(body), _LONGEST)
+    except zlib.error:
+        return b"no gzip"
 
 
 def _read(body: bytes) -> Mapping[str, Any]:
@@ -96,9 +139,3 @@ def _read(body: bytes) -> Mapping[str, Any]:
     if not isinstance(members, dict):
         raise Unserializable("The request's body is no JSON object.")
     return members
-
-
-def _respond(status: int, output: Mapping[str, Any] | None) -> Response:
-    content = b"" if output is None else json.dumps(output).encode()
-    headers = {"x-amzn-RequestId": str(uuid.uuid4())}
-    return Response(content, status, headers, media_type=_MEDIA_TYPE)

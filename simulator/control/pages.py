@@ -21,16 +21,18 @@ def page(
     found: Sequence[_T], token: str | None, most: int | None, default: int = _DEFAULT
 ) -> tuple[Sequence[_T], str | None]:
     """The page after the token, and the next one's token; None at the end."""
-    start = _read_token(token)
+    start = read_start(token)
     end = start + (most or default)
-    return found[start:end], _make_token(end) if end < len(found) else None
+    return found[start:end], make_token(end) if end < len(found) else None
 
 
-def _make_token(start: int) -> str:
+def make_token(start: int) -> str:
+    """A token that names where the next page starts."""
     return base64.b64encode(json.dumps({"start": start}).encode()).decode()
 
 
-def _read_token(token: str | None) -> int:
+def read_start(token: str | None) -> int:
+    """Where the page of a token starts; 0 without one. Raises ServiceError."""
     if token is None:
         return 0
     try:

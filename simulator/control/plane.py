@@ -19,15 +19,14 @@ from starlette.types import ASGIApp
 from simulator.api.runtime_api import UnknownOperation, make_runtime_routes
 from simulator.control.autoscaling.room import Autoscaling
 from simulator.control.clock import Clock
-from simulator.control.cloudwatch.invocations import Invocations
+from simulator.control.cloudwatch.service import CloudWatch
 from simulator.control.cloudwatch.store import MetricStore
-from simulator.control.front import Front
+from simulator.control.front import Api, Front
 from simulator.control.json_api import JsonApi, read_service_model
 from simulator.control.moto import Moto
 from simulator.control.overview.endpoint_pages import EndpointPages
 from simulator.control.overview.overview import Overview
 from simulator.control.overview.routes import make_overview_routes
-from simulator.control.overview.sources import Alarms, NoAlarms
 from simulator.control.overview.traffic import Traffic
 from simulator.control.production import MakeMachine, Productions
 from simulator.control.records import Records
@@ -37,6 +36,7 @@ from simulator.control.sagemaker.models import Models
 from simulator.control.sagemaker.operations import make_operations
 from simulator.control.sagemaker.quotas import Quotas
 from simulator.control.sagemaker.tags import Tags
+from simulator.control.watched import WatchedEndpoints
 from simulator.rules import Rules
 from simulator.watch.events import EventLog
 
@@ -89,12 +89,17 @@ class Plane:
             Quotas(setup.quotas),
             log,
         )
-        self.alarms: Alarms = NoAlarms()
         self.pages, self._traffic = EndpointPages(self.endpoints, setup.rules), Traffic(clock)
-        self.endpoints.listeners.event.append(self._traffic.hear)
-        self.endpoints.listeners.deleted += [self._traffic.forget, self.pages.forget]
         self.metrics = MetricStore()
-        self._invocations = Invocations(self.endpoints, self.metrics, clock)
+        self.cloudwatch = CloudWatch(
+            setup.state / "cloudwatch", self.metrics, clock, log, WatchedEndpoints(self.endpoints)
+        )
+        self.endpoints.listeners.event += [self._traffic.hear, self.cloudwatch.hear]
+        self.endpoints.listeners.deleted += [
+            self._traffic.forget,
+            self.pages.forget,
+            self.cloudwatch.forget,
+        ]
         self.autoscaling = Autoscaling(
             setup.state / "autoscaling", self.endpoints, self.metrics, clock, log
         )
@@ -108,26 +113,28 @@ class Plane:
             self._setup.clock,
             self._traffic,
             self.autoscaling,
-            self.alarms,
+            self.cloudwatch.alarms,
             self._setup.region,
         )
         own = Starlette(
             routes=[
                 *make_runtime_routes(self.endpoints),
                 *make_overview_routes(overview, self.pages),
+                *self.cloudwatch.routes(),
                 Route("/simulator/clock", self._tell_time),
                 Mount("/", UnknownOperation()),
             ],
             lifespan=partial(self._lifespan, overview),
         )
         operations = make_operations(self.models, self.configs, self.endpoints, self.tags)
-        apis = {
+        apis: dict[str, Api] = {
             "sagemaker": JsonApi(read_service_model("sagemaker"), operations, self._moto),
             "application-autoscaling": JsonApi(
                 read_service_model("application-autoscaling"),
                 self.autoscaling.operations(),
                 self._moto,
             ),
+            "monitoring": self.cloudwatch.api(self._moto),
         }
         return Front(own, apis, self._moto, self._setup.region)
 
@@ -141,7 +148,7 @@ class Plane:
     @asynccontextmanager
     async def _lifespan(self, overview: Overview, _: Starlette) -> AsyncIterator[None]:
         self.endpoints.restore()
-        work = (self._gauge(), self._invocations.run(), overview.run_sampling())
+        work = (self._gauge(), self.cloudwatch.run(), overview.run_sampling())
         watching = {asyncio.create_task(one) for one in work}
         try:
             async with self.autoscaling.running():

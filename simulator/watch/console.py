@@ -34,6 +34,8 @@ def format_event(event: Event) -> str:
     ]
     if endpoint := fields.get("endpoint"):
         words += [str(endpoint), str(fields.get("status", ""))]
+    if alarm := fields.get("alarm"):
+        words += [str(alarm), str(fields.get("state", ""))]
     if target := fields.get("target_model"):
         words.append(str(target))
     if (reason := fields.get("reason")) is not None:

@@ -41,6 +41,7 @@ same thing. Kinds and their fields:
 
     scaling_activity    endpoint variant status description cause message    of the control plane,
                                               by Application Auto Scaling; status: a StatusCode
+    alarm_state         alarm state before message    of CloudWatch: OK, ALARM, INSUFFICIENT_DATA
 
     (an event of a variant of several has variant, its name)
 

@@ -48,6 +48,7 @@ class FakeContainer:
         self.asked: dict[str, int] = {}
         self.calls: list[list[Any]] = []
         self.faults: list[str] = []
+        self.invocations = 0
 
     async def ping(self, _: Request) -> Response:
         return Response(status_code=503 if os.environ.get("FAKE_START") == "silent" else 200)
@@ -124,6 +125,7 @@ class FakeContainer:
             return JSONResponse({"error": "the model failed: it says so"}, status)
         answer = {"answer": model["answer"], "echo": (await request.body()).decode("latin-1")}
         answer["pid"] = str(os.getpid())
+        self.invocations += 1
         return JSONResponse(answer, headers={"X-Amzn-SageMaker-Custom-Attributes": "seen"})
 
     async def _parts(self, name: str, model: dict[str, Any]) -> AsyncIterator[bytes]:
@@ -147,6 +149,14 @@ class FakeContainer:
                 "most_loading": self.most_loading,
                 "pid": os.getpid(),
             }
+        )
+
+    async def metrics(self, _: Request) -> Response:
+        """Prometheus' text."""
+        return Response(
+            "# TYPE fake_invocations counter\n"
+            f'fake_invocations_total{{code="200"}} {self.invocations}\n'
+            f"# TYPE fake_models gauge\nfake_models {len(self.models)}\n"
         )
 
     async def forget(self, _: Request) -> Response:
@@ -176,6 +186,8 @@ def main() -> None:
             Route("/models", fake.load, methods=["POST"]),
             Route("/models/{name}", fake.unload, methods=["DELETE"]),
             Route("/models/{name}/invoke", fake.invoke, methods=["POST"]),
+            Route("/metrics", fake.metrics),
+            Route("/server/metrics", fake.metrics),
             Route("/fake", fake.report),
             Route("/fake/forget", fake.forget, methods=["POST"]),
         ]

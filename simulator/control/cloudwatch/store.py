@@ -1,19 +1,21 @@
 """Metrics as CloudWatch keeps them: statistic sets by minute, for each name and set of dimensions.
 
-A minute's values are kept, too, a bounded number of them, for percentiles. Times are seconds since
-the epoch on the platform's clock. No I/O.
+A minute's values are kept, too, for percentiles: how often each came. Where there are many, they
+are told apart by three digits and fewer. Times are seconds since the epoch on the platform's clock.
+No I/O.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 #: The finest period that is kept, seconds.
 RESOLUTION_S = 60
-#: Values of a minute that are kept for percentiles.
-_VALUES = 1000
+#: Different values of a minute that are kept for percentiles, and of one that is not among the
+#: newest three hours.
+_VALUES, _OLD_VALUES, _NEWEST = 1000, 50, 180
 #: Minutes of one metric that are kept: CloudWatch has them for 15 days.
 _MINUTES = 15 * 24 * 60
 
@@ -29,55 +31,93 @@ class Metric:
     dimensions: Dimensions
 
 
-@dataclass
+@dataclass(slots=True)
 class Statistics:
-    """A statistic set. values: some of those it is made of, for percentiles."""
+    """A statistic set. values: how often each value came that it is made of.
+
+    values is None where all are the same, and where a set was published whose values nobody knows.
+    """
 
     count: float = 0.0
     total: float = 0.0
     least: float = math.inf
     most: float = -math.inf
-    values: list[float] = field(default_factory=list)
+    values: dict[float, float] | None = None
     unit: str | None = None
+
+    def spread(self) -> Mapping[float, float]:
+        """How often each value came, as far as that is known."""
+        if self.values is not None:
+            return self.values
+        return {self.least: self.count} if self.least == self.most else {}
 
     def add(self, value: float, count: float = 1.0) -> None:
         """A value that came that often."""
-        self.count += count
-        self.total += value * count
-        self.least, self.most = min(self.least, value), max(self.most, value)
-        if len(self.values) < _VALUES:
-            self.values.append(value)
+        if self.values is not None or (self.count and not self.least == self.most == value):
+            self._spread_out({value: count})
+        self._add_up(count, value * count, value, value)
 
-    def merge(self, other: Statistics) -> None:
-        """Both together."""
-        self.count += other.count
-        self.total += other.total
-        self.least, self.most = min(self.least, other.least), max(self.most, other.most)
-        self.values = [*self.values, *other.values][:_VALUES]
+    def merge(self, other: Statistics, with_values: bool = True) -> None:
+        """Both together. with_values: percentiles will be read, too."""
+        alike = self.least == self.most == other.least == other.most
+        if with_values and self.count and (self.values is not None or not alike):
+            self._spread_out(other.spread())
+        elif with_values and not self.count and other.values is not None:
+            self.values = dict(other.values)
+        self._add_up(other.count, other.total, other.least, other.most)
         self.unit = self.unit or other.unit
+
+    def thin(self) -> None:
+        """It is old: fewer of its values are kept."""
+        if self.values is not None and len(self.values) > _OLD_VALUES:
+            self.values = _coarser(self.values, _OLD_VALUES)
 
     def read(self, statistic: str) -> float | None:
         """Sum, SampleCount, Average, Minimum, Maximum or pNN; None for one that there is not."""
         if not self.count:
             return None
-        whole = {
-            "Sum": self.total,
-            "SampleCount": self.count,
-            "Average": self.total / self.count,
-            "Minimum": self.least,
-            "Maximum": self.most,
-        }.get(statistic)
-        return whole if whole is not None else self._percentile(statistic)
+        if statistic == "Sum":
+            return self.total
+        if statistic == "Average":
+            return self.total / self.count
+        if statistic == "SampleCount":
+            return self.count
+        if statistic == "Minimum":
+            return self.least
+        return self.most if statistic == "Maximum" else self._percentile(statistic)
+
+    def _spread_out(self, more: Mapping[float, float]) -> None:
+        values = dict(self.spread()) if self.values is None else self.values
+        for value, count in more.items():
+            values[value] = values.get(value, 0.0) + count
+        self.values = values if len(values) <= _VALUES else _coarser(values, _VALUES)
+
+    def _add_up(self, count: float, total: float, least: float, most: float) -> None:
+        self.count += count
+        self.total += total
+        if least < self.least:
+            self.least = least
+        if most > self.most:
+            self.most = most
 
     def _percentile(self, statistic: str) -> float | None:
+        """Nearest rank; None also where a set was published, whose values nobody knows."""
         try:
             share = float(statistic.removeprefix("p")) / 100
         except ValueError:
             return None
-        ordered = sorted(self.values)
-        if not ordered or not statistic.startswith("p") or not 0 <= share <= 1:
+        values = self.spread()
+        whole = sum(values.values())
+        if not whole or not statistic.startswith("p") or not 0 <= share <= 1:
             return None
-        return ordered[min(len(ordered) - 1, math.ceil(share * len(ordered)) - 1 if share else 0)]
+        # What is added up in another order differs in its last digits.
+        rank, seen, found = (share - 1e-9) * whole, 0.0, self.most
+        for value in sorted(values):
+            seen += values[value]
+            if seen >= rank:
+                found = value
+                break
+        return min(max(found, self.least), self.most)
 
 
 class MetricStore:
@@ -90,29 +130,44 @@ class MetricStore:
         self, metric: Metric, value: float, at: float, unit: str | None = None, count: float = 1.0
     ) -> None:
         """A value that was published."""
-        minute = int(at // RESOLUTION_S)
-        kept = self._minutes.setdefault(metric, {})
-        statistics = kept.setdefault(minute, Statistics(unit=unit))
-        statistics.add(value, count)
-        if len(kept) > _MINUTES:
-            del kept[min(kept)]
+        self._at(metric, at, unit).add(value, count)
+
+    def add_set(self, metric: Metric, published: Statistics, at: float) -> None:
+        """A statistic set that was published."""
+        self._at(metric, at, published.unit).merge(published)
 
     def metrics(self) -> Iterator[Metric]:
         """Every metric that was ever published."""
         return iter(tuple(self._minutes))
 
+    def last_at(self, metric: Metric) -> float | None:
+        """When the newest minute with values begins; None: there is none."""
+        kept = self._minutes.get(metric)
+        return max(kept) * float(RESOLUTION_S) if kept else None
+
     def read(
-        self, metric: Metric, start: float, end: float, period_s: int = RESOLUTION_S
+        self,
+        metric: Metric,
+        start: float,
+        end: float,
+        period_s: int = RESOLUTION_S,
+        with_values: bool = True,
     ) -> list[tuple[float, Statistics]]:
         """Statistic sets of the periods that begin from start on and before end, oldest first.
 
-        Periods begin at multiples of their length since the epoch. Those without values lack.
+        Periods begin at multiples of their length since the epoch. Those without values lack. The
+        sets are the store's own: they are looked at, not changed. with_values: percentiles will be
+        read, too.
         """
-        kept, periods = self._minutes.get(metric, {}), dict[float, Statistics]()
-        for minute in _between(kept, start, end, period_s):
-            begin = minute * RESOLUTION_S // period_s * period_s
-            periods.setdefault(begin, Statistics()).merge(kept[minute])
-        return sorted(periods.items())
+        kept = self._minutes.get(metric, {})
+        minutes = _between(kept, start, end, period_s)
+        if period_s == RESOLUTION_S:
+            return [(minute * float(RESOLUTION_S), kept[minute]) for minute in minutes]
+        periods = dict[float, Statistics]()
+        for minute in minutes:
+            begin = float(minute * RESOLUTION_S // period_s * period_s)
+            periods.setdefault(begin, Statistics()).merge(kept[minute], with_values)
+        return list(periods.items())
 
     def forget(self, namespace: str, dimensions: Mapping[str, str]) -> None:
         """Metrics with these among their dimensions."""
@@ -120,6 +175,19 @@ class MetricStore:
         for metric in tuple(self._minutes):
             if metric.namespace == namespace and gone <= metric.dimensions:
                 del self._minutes[metric]
+
+    def _at(self, metric: Metric, at: float, unit: str | None) -> Statistics:
+        """The minute's statistic set, made where there is none."""
+        minute = int(at // RESOLUTION_S)
+        kept = self._minutes.setdefault(metric, {})
+        found = kept.get(minute)
+        if found is None:
+            found = kept[minute] = Statistics(unit=unit)
+            if (old := kept.get(minute - _NEWEST)) is not None:
+                old.thin()
+            if len(kept) > _MINUTES:
+                del kept[min(kept)]
+        return found
 
 
 def make_metric(namespace: str, name: str, dimensions: Mapping[str, str]) -> Metric:
@@ -130,8 +198,21 @@ def make_metric(namespace: str, name: str, dimensions: Mapping[str, str]) -> Met
 def _between(
     kept: Mapping[int, Statistics], start: float, end: float, period_s: int
 ) -> Iterable[int]:
+    """Minutes that are kept, in their order."""
     first = math.floor(start / period_s) * period_s // RESOLUTION_S
     last = math.ceil(end / RESOLUTION_S)
     if last - first < len(kept):
         return [minute for minute in range(int(first), int(last)) if minute in kept]
-    return [minute for minute in kept if first <= minute < last]
+    return sorted(minute for minute in kept if first <= minute < last)
+
+
+def _coarser(values: Mapping[float, float], most: int) -> dict[float, float]:
+    """The same values told apart by fewer digits, so that at most so many are left."""
+    for digits in (3, 2, 1):
+        rounded = dict[float, float]()
+        for value, count in values.items():
+            near = float(f"{value:.{digits - 1}e}")
+            rounded[near] = rounded.get(near, 0.0) + count
+        if len(rounded) <= most:
+            return rounded
+    return dict(list(rounded.items())[:most])

@@ -1,0 +1,92 @@
+"""CloudWatch's parts, joined."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from simulator.control.clock import Clock
+from simulator.control.cloudwatch.alarm_calls import AlarmCalls
+from simulator.control.cloudwatch.alarm_watch import AlarmWatch
+from simulator.control.cloudwatch.alarms import Alarms
+from simulator.control.cloudwatch.container_metrics import ContainerMetrics, Page
+from simulator.control.cloudwatch.endpoint_metrics import EndpointMetrics
+from simulator.control.cloudwatch.metric_calls import MetricCalls
+from simulator.control.cloudwatch.operations import MOTOS, make_operations, refusals
+from simulator.control.cloudwatch.store import MetricStore
+from simulator.control.json_api import JsonApi, read_service_model
+from simulator.control.query_api import QueryApi
+from simulator.control.records import Records
+from simulator.watch.cloudwatch import EndpointsMetrics, make_metrics_routes
+from simulator.watch.events import Event, EventLog
+from simulator.watch.view import EndpointView
+
+_logger = logging.getLogger(__name__)
+
+_SERVICE = "cloudwatch"
+
+
+class Watched(Protocol):
+    """What there is to measure."""
+
+    def views(self) -> Iterable[EndpointView]:
+        """The endpoints as they stand now."""
+        ...
+
+    def in_service(self, endpoint_name: str, variant: str) -> int:
+        """How many instances a variant has in service."""
+        ...
+
+    def pages(self) -> Iterable[Page]:
+        """Where the instances in service have their own metrics."""
+        ...
+
+
+class CloudWatch:
+    """state: where alarms are kept. store: of metrics. log: hears of alarms."""
+
+    def __init__(
+        self, state: Path, store: MetricStore, clock: Clock, log: EventLog, watched: Watched
+    ) -> None:
+        self.alarms = Alarms(Records(state / "alarms"), clock, log)
+        self._calls = MetricCalls(store, clock)
+        self._published = EndpointMetrics(store, clock, watched.views, watched.in_service)
+        self._scraped = EndpointsMetrics(watched.views, watched.in_service)
+        self._containers = ContainerMetrics(store, clock, watched.pages)
+        self._watch = AlarmWatch(self.alarms, store, clock)
+
+    def hear(self, endpoint_name: str, event: Event) -> None:
+        """An event of an endpoint."""
+        self._published.hear(endpoint_name, event)
+        self._scraped.hear(endpoint_name, event)
+
+    def forget(self, endpoint_name: str) -> None:
+        """An endpoint is gone; what was published of it stays, as on AWS."""
+        self._scraped.forget(endpoint_name)
+
+    def routes(self) -> Sequence[Route]:
+        """/metrics."""
+        return make_metrics_routes(self._scraped)
+
+    def api(self, moto: ASGIApp) -> QueryApi:
+        """The service by both of its protocols. moto: has dashboards and insight rules."""
+        model = read_service_model(_SERVICE)
+        operations = {
+            **refusals([name for name in model.operation_names if name not in MOTOS]),
+            **make_operations(self._calls, AlarmCalls(self.alarms)),
+        }
+        return QueryApi(_SERVICE, JsonApi(model, operations, moto), moto)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        try:
+            await asyncio.gather(self._published.run(), self._containers.run(), self._watch.run())
+        except Exception:
+            _logger.exception("CloudWatch stopped: no more metrics and alarms")
+            raise

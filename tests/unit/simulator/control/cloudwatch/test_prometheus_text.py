@@ -1,0 +1,55 @@
+"""A container's page as it is published."""
+
+from __future__ import annotations
+
+import pytest
+
+from simulator.control.cloudwatch.prometheus_text import Deltas, samples_of
+
+PAGE = """# HELP serve_invocations_total Invocations.
+# TYPE serve_invocations_total counter
+serve_invocations_total{code="200",step=""} %d
+# TYPE serve_models_loaded gauge
+serve_models_loaded 3
+# TYPE serve_load_seconds histogram
+serve_load_seconds_bucket{le="1"} 1
+serve_load_seconds_bucket{le="+Inf"} 2
+serve_load_seconds_sum %s
+serve_load_seconds_count 2
+serve_load_seconds_created 1.7e9
+# TYPE rate gauge
+rate NaN
+untyped_things 7
+"""
+
+
+def read(page: str, deltas: Deltas) -> dict[str, float]:
+    return {sample.name: sample.value for sample in deltas.of(samples_of(page))}
+
+
+def test_totals_are_published_as_what_came_since() -> None:
+    deltas = Deltas()
+    assert read(PAGE % (5, "1.5"), deltas) == {"serve_models_loaded": 3, "untyped_things": 7}
+    assert read(PAGE % (9, "2.0"), deltas) == {
+        "serve_invocations_total": 4,
+        "serve_models_loaded": 3,
+        "serve_load_seconds_sum": 0.5,
+        "serve_load_seconds_count": 0,
+        "untyped_things": 7,
+    }
+
+
+def test_a_total_that_began_again_is_what_it_is() -> None:
+    deltas = Deltas()
+    read(PAGE % (100, "9.0"), deltas)
+    assert read(PAGE % (2, "0.5"), deltas)["serve_invocations_total"] == 2
+
+
+def test_labels_without_a_value_are_no_dimensions() -> None:
+    (sample,) = [one for one in samples_of(PAGE % (1, "1")) if one.name.endswith("ns_total")]
+    assert sample.labels == {("code", "200")}
+
+
+def test_what_is_no_page_is_an_error() -> None:
+    with pytest.raises(ValueError, match="could not convert"):
+        samples_of("<html>no metrics</html> {")
