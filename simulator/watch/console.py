@@ -34,8 +34,7 @@ def format_event(event: Event) -> str:
     ]
     if endpoint := fields.get("endpoint"):
         words += [str(endpoint), str(fields.get("status", ""))]
-    if target := fields.get("target_model"):
-        words.append(str(target))
+    words += [str(fields[name]) for name in ("target_model", "image") if fields.get(name)]
     if (reason := fields.get("reason")) is not None:
         words.append(f"({reason})")
     if isinstance(seconds := fields.get("seconds"), float):
