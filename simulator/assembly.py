@@ -18,15 +18,21 @@ from simulator.hosting.endpoint import Endpoint, Share
 from simulator.hosting.fleet import Fleet
 from simulator.hosting.variant import Variant
 from simulator.instance.container_client import ContainerClient
-from simulator.instance.docker_memory import DockerGauge
+from simulator.instance.docker_memory import ByAddress, DockerGauge
 from simulator.instance.holdings import Budget, Holdings
 from simulator.instance.instance import Instance
 from simulator.rules import Rules
 from simulator.runners.attached import AttachedInstances, Attachment
-from simulator.runners.processes import CHECKOUT, OUR_CONTAINER, Launch, ProcessInstance
+from simulator.runners.containers import ContainerLives, Place
+from simulator.runners.images import Asked, Images
+from simulator.runners.kept import KeptInstance
+from simulator.runners.processes import CHECKOUT, OUR_CONTAINER, ProcessLives
 from simulator.watch.events import EventLog
 
+#: Where a container finds its models, and its only one: AWS, "Use your own inference code".
+MULTI_MODEL_ROOT, SINGLE_MODEL_ROOT = Path("/opt/ml/models"), Path("/opt/ml/model")
 _SINGLE = "single-model"
+_MULTI_MODEL: Mapping[str, str] = {"SAGEMAKER_MULTI_MODEL": "true"}
 
 
 @dataclass(frozen=True)
@@ -103,17 +109,17 @@ class Parts:
         """A container that runs already."""
         instance = self._instance(name, url, ModelDisk(attachment.root, attachment.seen_as))
         if self.wanted.docker_socket is not None:
-            address = urlsplit(url).hostname or ""
-            instance.holdings.memory.gauge = DockerGauge(self.wanted.docker_socket, address)
+            find = ByAddress(self.wanted.docker_socket, urlsplit(url).hostname or "")
+            instance.holdings.memory.gauge = DockerGauge(find)
         return instance
 
-    def process(self, name: str) -> ProcessInstance:
+    def process(self, name: str) -> KeptInstance:
         """A container that is a process of this machine."""
         wanted, port = self.wanted, _free_port()
         root = wanted.work_dir / name / "models"
         disk = ModelDisk(root)
         instance = self._instance(name, f"http://127.0.0.1:{port}", disk)
-        launch = Launch(
+        lives = ProcessLives(
             _command(wanted.container, port, root),
             {
                 "SAGEMAKER_BIND_TO_PORT": str(port),
@@ -125,16 +131,44 @@ class Parts:
             CHECKOUT if wanted.container is None else None,
             wanted.work_dir / f"{name}.log",
         )
-        return ProcessInstance(instance, launch, wanted.rules, wanted.single_model is None)
+        return KeptInstance(instance, lives, wanted.rules, wanted.single_model is None)
 
-    def _mode(self, disk: ModelDisk) -> dict[str, str]:
+    def contained(
+        self, name: str, images: Images, asked: Asked, instance_type: str
+    ) -> KeptInstance:
+        """A container of a Docker engine; it listens where SageMaker's do."""
+        wanted, root = self.wanted, (self.wanted.work_dir / name / "models").absolute()
+        multi_model = wanted.single_model is None
+        disk = ModelDisk(root, MULTI_MODEL_ROOT)
+        # Its address is known once it has started.
+        instance = self._instance(name, "http://127.0.0.1:0", disk)
+        if multi_model:
+            folders, mode = {str(MULTI_MODEL_ROOT): root}, _MULTI_MODEL
+        else:
+            folders, mode = {str(SINGLE_MODEL_ROOT): self._single_model(disk)}, {}
+        place = Place(
+            wanted.endpoint_name,
+            instance_type,
+            wanted.budget.memory,
+            {**mode, **wanted.environment},
+            folders,
+        )
+        lives = ContainerLives(images, asked, place, (wanted.work_dir / f"{name}.log").absolute())
+        return KeptInstance(instance, lives, wanted.rules, multi_model)
+
+    def _mode(self, disk: ModelDisk) -> Mapping[str, str]:
         """The environment of multi-model mode, or of a model that lies there from the start."""
         if self.wanted.single_model is None:
-            return {"SAGEMAKER_MULTI_MODEL": "true"}
+            return _MULTI_MODEL
+        return {"SERVE_SINGLE_MODEL_DIR": str(self._single_model(disk))}
+
+    def _single_model(self, disk: ModelDisk) -> Path:
+        """The folder of the endpoint's only model, which is fetched. Raises what that raises."""
+        assert self.wanted.single_model is not None
         limits, unheard = self.wanted.rules.extraction, lambda kind, fields: None
         disk.remove(_SINGLE)  # of an earlier run in the same --work-dir
         disk.fetch(self.wanted.single_model, _SINGLE, self.store, limits, bool, unheard)
-        return {"SERVE_SINGLE_MODEL_DIR": str(disk.directory(_SINGLE))}
+        return disk.directory(_SINGLE)
 
     def _instance(self, name: str, url: str, disk: ModelDisk) -> Instance:
         rules, multi_model = self.wanted.rules, self.wanted.single_model is None

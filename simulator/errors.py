@@ -6,6 +6,7 @@ SimulatorError
 ├── EndpointNotFound           another endpoint's name
 ├── ArchiveUnavailable         the archive's fault: it is not there, or may not be read
 │   └── ArchiveUnusable        it is there, and is no archive that may be extracted
+├── ImageUnavailable           the container's image: it is not there, or cannot be pulled
 ├── ModelNotReady              the model is still being downloaded or loaded
 ├── ContainerFailed            the container answered with an error, or not at all
 ├── NoInstance                 no instance is in service
@@ -51,6 +52,10 @@ class ArchiveUnusable(ArchiveUnavailable):
             self, f"Failed to extract model data (bucket: {bucket}, key: {key}). {reason}"
         )
         self.bucket, self.key = bucket, key
+
+
+class ImageUnavailable(SimulatorError):
+    """No container can be made: its image is not there, or cannot be pulled. A FailureReason."""
 
 
 class ModelNotReady(SimulatorError):

@@ -14,16 +14,13 @@ from pathlib import Path
 
 from simulator.api.wire_errors import REGION
 from simulator.archives.local_s3 import make_local_client
-from simulator.archives.store import ArchiveStore
-from simulator.assembly import Parts, Wanted
+from simulator.commands.machines import add_machine_options, machines
 from simulator.commands.serving import Failures, listen, make_url, serve_app
 from simulator.commands.up_options import add_rules_options, read_port, read_rules
 from simulator.control.clock import Clock
 from simulator.control.moto import running
 from simulator.control.plane import Plane, Setup
-from simulator.control.production import Wish
 from simulator.errors import SimulatorError
-from simulator.hosting.fleet import Machine
 from simulator.sizes import read_room
 from simulator.watch.console import make_console
 from simulator.watch.events import Event, EventLog
@@ -66,12 +63,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help=f"of what is not signed (AWS_DEFAULT_REGION, or {REGION})",
     )
     parser.add_argument(
-        "--container",
-        metavar="COMMAND",
-        help="the containers' command, whatever Image says; {port} and {models} in it are filled "
-        "in (default: this project's own, python -m container serve)",
-    )
-    parser.add_argument(
         "--memory-of",
         action="append",
         default=[],
@@ -95,6 +86,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="how many seconds of the platform's metrics, alarms, cooldowns and schedules a "
         "second takes (1)",
     )
+    add_machine_options(parser.add_argument_group("instances"))
     add_rules_options(parser.add_argument_group("the platform's rules"))
 
 
@@ -105,6 +97,7 @@ def run(options: argparse.Namespace) -> int:
             socket = stack.enter_context(listen(options.host, options.port))
             work_dir = _work_dir(options.state, stack)
             url = make_url(options.host, socket.getsockname()[1])
+            make_machine = stack.enter_context(machines(options))
             moto_url = stack.enter_context(running())
             log = EventLog()
             log.listen(make_console(partial(print, flush=True), options.verbose))
@@ -116,7 +109,7 @@ def run(options: argparse.Namespace) -> int:
                 memory=dict(options.memory_of),
                 quotas=dict(options.quota),
                 clock=Clock(options.time_scale),
-                make_machine=partial(_process, options.container),
+                make_machine=make_machine,
                 s3=make_local_client(moto_url),
                 moto_url=moto_url,
             )
@@ -150,21 +143,6 @@ def _work_dir(state: Path | None, stack: ExitStack) -> Path:
 
 def _tell(verbose: bool, endpoint_name: str, event: Event) -> None:
     make_console(partial(print, flush=True), verbose, endpoint_name)(event)
-
-
-def _process(
-    container: str | None, wish: Wish, store: ArchiveStore, log: EventLog, name: str
-) -> Machine:
-    wanted = Wanted(
-        wish.endpoint_name,
-        wish.rules,
-        wish.budget,
-        wish.work_dir,
-        container=container,
-        single_model=wish.single_model,
-        environment=wish.environment,
-    )
-    return Parts(wanted, store, log).process(name)
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -33,10 +33,14 @@ class Wish:
     """What the instances of a variant are made by.
 
     single_model: the key of the model's archive in the store; None: a multi-model endpoint.
-    work_dir: of all instances of the endpoint; each has a folder of its own in it.
+    work_dir: of all instances of the endpoint; each has a folder of its own in it. role: the
+    model's, an ARN.
     """
 
     endpoint_name: str
+    variant_name: str
+    instance_type: str
+    role: str
     image: str
     rules: Rules
     budget: Budget
@@ -80,6 +84,9 @@ class Productions:
         store = S3Archives(bucket, key if multi_model else folder, self.s3)
         wish = Wish(
             endpoint_name,
+            name,
+            variant["InstanceType"],
+            model["ExecutionRoleArn"],
             container["Image"],
             rules,
             Budget(

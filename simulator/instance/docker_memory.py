@@ -24,19 +24,10 @@ _TROUBLE = (DockerException, OSError, LookupError, TypeError, ValueError, Attrib
 
 
 class DockerGauge:
-    """The container that has an address in one of the engine's networks.
+    """A container. find: the SDK's object of it, or None. It may block, and raise."""
 
-    connect makes the engine's client of a base_url, once, when the engine is first asked.
-    """
-
-    def __init__(
-        self,
-        socket: str,
-        address: str,
-        connect: Callable[..., docker.DockerClient] = docker.DockerClient,
-    ) -> None:
-        self._socket, self._address, self._connect = socket, address, connect
-        self._client: docker.DockerClient | None = None
+    def __init__(self, find: Callable[[], Container | None]) -> None:
+        self._find = find
         self._container: Container | None = None
         self._cpu = CpuMeter()
 
@@ -46,7 +37,7 @@ class DockerGauge:
 
     def _read(self, model_names: frozenset[str]) -> Reading:
         try:
-            container = self._container = self._container or self._found()
+            container = self._container = self._container or self._find()
             return Reading() if container is None else self._seen(container, model_names)
         except _TROUBLE:
             self._container = None  # it may have been made anew
@@ -61,7 +52,24 @@ class DockerGauge:
         by_model = share_out(seen, model_names).by_model
         return Reading(_used(stats), by_model, self._cpu.percent(cpu))
 
-    def _found(self) -> Container | None:
+
+class ByAddress:
+    """Finds the container that has an address in one of the engine's networks.
+
+    connect makes the engine's client of a base_url, once, when the engine is first asked.
+    """
+
+    def __init__(
+        self,
+        socket: str,
+        address: str,
+        connect: Callable[..., docker.DockerClient] = docker.DockerClient,
+    ) -> None:
+        self._socket, self._address, self._connect = socket, address, connect
+        self._client: docker.DockerClient | None = None
+
+    def __call__(self) -> Container | None:
+        """None where no container has the address now. Blocks."""
         if self._client is None:
             self._client = self._connect(base_url=self._socket)
         for container in self._client.containers.list():

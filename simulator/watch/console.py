@@ -36,8 +36,7 @@ def format_event(event: Event) -> str:
         words += [str(endpoint), str(fields.get("status", ""))]
     if alarm := fields.get("alarm"):
         words += [str(alarm), str(fields.get("state", ""))]
-    if target := fields.get("target_model"):
-        words.append(str(target))
+    words += [str(fields[name]) for name in ("target_model", "image") if fields.get(name)]
     if (reason := fields.get("reason")) is not None:
         words.append(f"({reason})")
     if isinstance(seconds := fields.get("seconds"), float):

@@ -8,6 +8,10 @@ same thing. Kinds and their fields:
                                                     or again
     instance_unhealthy  message                     it gets no requests until it answers again
     instance_ended      message                     its process ended, or it left
+    image_pull_started  image                       where instances are an engine's containers
+    image_pulling       image bytes total           of its layers, every two seconds
+    image_pulled        image seconds
+    image_pull_failed   image message
     download_started    target_model
     download_finished   target_model seconds bytes
     download_failed     target_model message

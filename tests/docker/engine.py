@@ -49,7 +49,7 @@ _BRIDGED = (
 
 REMEDY = (
     "start Docker, or set DOCKER_HOST, or run as root with dockerd installed "
-    "(apt-get install docker.io docker-compose debootstrap)"
+    "(apt-get install docker.io docker-compose docker-registry debootstrap)"
 )
 
 

@@ -7,10 +7,11 @@ A model is a directory with answer.json: {"answer": ..., "load_status": 200, "lo
 process kills itself in the middle)}. An invocation answers {"answer": ..., "echo": body}; with
 "parts": [text, ...] it answers them chunked, "part_seconds" before each one but the first, and the
 connection breaks after "breaks_after" of them.
-Knobs on the command line: --capacity models until 507. In the environment: FAKE_START=dies (it says
-why and ends), FAKE_START=silent (/ping is 503 for ever). What happened is at GET /fake: the calls
-in order, and the faults that a platform must not make (loads at once of one model, loads of what is
-loaded, directories that are not whole).
+A single-model endpoint's model is asked at /invocations. Knobs on the command line: --capacity
+models until 507. In the environment: FAKE_START=dies (it says why and ends), FAKE_START=silent
+(/ping is 503 for ever). What happened is at GET /fake: the calls in order, and the faults that a
+platform must not make (loads at once of one model, loads of what is loaded, directories that are
+not whole).
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ class FakeContainer:
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
+        self.single_model = Path(os.environ.get("SERVE_SINGLE_MODEL_DIR", "/opt/ml/model"))
         self.models: dict[str, tuple[str, dict[str, Any]]] = {}
         self.loading: set[str] = set()
         self.most_loading = 0
@@ -128,6 +130,11 @@ class FakeContainer:
         self.invocations += 1
         return JSONResponse(answer, headers={"X-Amzn-SageMaker-Custom-Attributes": "seen"})
 
+    async def invoke_single(self, request: Request) -> Response:
+        model = json.loads((self.single_model / "answer.json").read_text())
+        body = (await request.body()).decode("latin-1")
+        return JSONResponse({"answer": model["answer"], "echo": body})
+
     async def _parts(self, name: str, model: dict[str, Any]) -> AsyncIterator[bytes]:
         self.asked[name] = self.asked.get(name, 0) + 1
         try:
@@ -172,7 +179,9 @@ def _die() -> None:
 def main() -> None:
     """Serve until SIGTERM."""
     parser = argparse.ArgumentParser()
+    parser.add_argument("command", nargs="?", help="serve, as images are started")
     parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--capacity", type=int, default=1000)
     parser.add_argument("--goodbye", type=Path, help="written a second after the end was asked for")
     options = parser.parse_args()
@@ -188,13 +197,20 @@ def main() -> None:
             Route("/models/{name}/invoke", fake.invoke, methods=["POST"]),
             Route("/metrics", fake.metrics),
             Route("/server/metrics", fake.metrics),
+            Route("/invocations", fake.invoke_single, methods=["POST"]),
             Route("/fake", fake.report),
             Route("/fake/forget", fake.forget, methods=["POST"]),
         ]
     )
     # uvicorn raises the signal again when it has stopped for it.
     signal.signal(signal.SIGTERM, lambda *_: None)
-    uvicorn.run(app, port=options.port, log_level="warning", timeout_graceful_shutdown=1)
+    uvicorn.run(
+        app,
+        host=options.host,
+        port=options.port,
+        log_level="warning",
+        timeout_graceful_shutdown=1,
+    )
     if options.goodbye is not None:
         time.sleep(1)
         options.goodbye.write_text("goodbye")

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from simulator.errors import ArchiveUnavailable, SimulatorError
+from simulator.errors import ArchiveUnavailable, ImageUnavailable, SimulatorError
 from simulator.hosting.endpoint import Endpoint, Share
 from simulator.hosting.fleet import Fleet
 from simulator.watch.events import EventLog
@@ -138,7 +138,7 @@ class Deployment:
     async def _scaled(self, production: Production, count: int) -> None:
         try:
             await production.fleet.scale(count)
-        except ArchiveUnavailable as error:
+        except (ArchiveUnavailable, ImageUnavailable) as error:
             raise DeploymentFailed(str(error)[:_REASON_CHARACTERS]) from error
         except SimulatorError as error:
             name = production.fleet.variant.name

@@ -9,7 +9,7 @@ from typing import Any
 import docker
 import pytest
 
-from simulator.instance.docker_memory import DockerGauge
+from simulator.instance.docker_memory import ByAddress, DockerGauge
 from simulator.instance.memory import Reading
 from tests.unit.simulator.plain_http import Answering, plain_http
 
@@ -45,7 +45,7 @@ async def _read(answering: Answering) -> Reading:
         def connect(base_url: str) -> docker.DockerClient:
             return clients.enter_context(closing(docker.DockerClient(base_url=base_url)))
 
-        gauge = DockerGauge(f"tcp://127.0.0.1:{port}", ADDRESS, connect)
+        gauge = DockerGauge(ByAddress(f"tcp://127.0.0.1:{port}", ADDRESS, connect))
         return await gauge.read({"abc"})
 
 
@@ -79,5 +79,5 @@ async def test_without_an_engine_there_is_no_reading() -> None:
     """Nobody listens there."""
     with plain_http(lambda *_: b"") as port:
         gone = port
-    assert await DockerGauge(f"tcp://127.0.0.1:{gone}", ADDRESS).read(()) == Reading()
-    assert await DockerGauge("what is this", ADDRESS).read(()) == Reading()
+    assert await DockerGauge(ByAddress(f"tcp://127.0.0.1:{gone}", ADDRESS)).read(()) == Reading()
+    assert await DockerGauge(ByAddress("what is this", ADDRESS)).read(()) == Reading()
