@@ -36,6 +36,7 @@ from simulator.control.sagemaker.models import Models
 from simulator.control.sagemaker.operations import make_operations
 from simulator.control.sagemaker.quotas import Quotas
 from simulator.control.sagemaker.tags import Tags
+from simulator.control.scaling_alarms import ScalingAlarms
 from simulator.control.watched import WatchedEndpoints
 from simulator.rules import Rules
 from simulator.watch.events import EventLog
@@ -103,6 +104,9 @@ class Plane:
         self.autoscaling = Autoscaling(
             setup.state / "autoscaling", self.endpoints, self.metrics, clock, log
         )
+        self._scaling_alarms = ScalingAlarms(self.autoscaling, self.cloudwatch.alarms)
+        self.cloudwatch.acting.append(self._scaling_alarms.act)
+        self.endpoints.listeners.deleted.append(self._scaling_alarms.follow)
         self._records = records
         self._moto = Moto(setup.moto_url)
 
@@ -131,7 +135,7 @@ class Plane:
             "sagemaker": JsonApi(read_service_model("sagemaker"), operations, self._moto),
             "application-autoscaling": JsonApi(
                 read_service_model("application-autoscaling"),
-                self.autoscaling.operations(),
+                self._scaling_alarms.operations(),
                 self._moto,
             ),
             "monitoring": self.cloudwatch.api(self._moto),
@@ -148,6 +152,7 @@ class Plane:
     @asynccontextmanager
     async def _lifespan(self, overview: Overview, _: Starlette) -> AsyncIterator[None]:
         self.endpoints.restore()
+        self._scaling_alarms.follow()
         work = (self._gauge(), self.cloudwatch.run(), overview.run_sampling())
         watching = {asyncio.create_task(one) for one in work}
         try:

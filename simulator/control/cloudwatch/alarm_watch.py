@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from simulator.control.clock import Clock
@@ -26,10 +26,15 @@ _MADE_UP = 60
 
 
 class AlarmWatch:
-    """Decides by the minutes that are over."""
+    """Decides by the minutes that are over.
+
+    acting: who hears of each alarm that is in ALARM, at each evaluation, by its record and its
+    newest data point.
+    """
 
     def __init__(self, alarms: Alarms, store: MetricStore, clock: Clock) -> None:
         self._alarms, self._store, self._clock = alarms, store, clock
+        self.acting: list[Callable[[Record, float], None]] = []
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -56,6 +61,10 @@ class AlarmWatch:
             words = reason(decision, condition)
             data = reason_data(decision, condition, self._clock.now(), _measure(record))
             self._change(record, decision.state, words, data)
+        newest = next((point.value for point in reversed(decision.used)), None)
+        if newest is not None and record["StateValue"] == State.ALARM.value:
+            for act in self.acting:
+                act(record, newest)
 
     def _try(self, record: Record, end: float) -> None:
         try:

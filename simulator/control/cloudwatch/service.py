@@ -49,7 +49,10 @@ class Watched(Protocol):
 
 
 class CloudWatch:
-    """state: where alarms are kept. store: of metrics. log: hears of alarms."""
+    """state: where alarms are kept. store: of metrics. log: hears of alarms.
+
+    acting: who else hears of each alarm that is in ALARM; see AlarmWatch.
+    """
 
     def __init__(
         self, state: Path, store: MetricStore, clock: Clock, log: EventLog, watched: Watched
@@ -60,6 +63,7 @@ class CloudWatch:
         self._scraped = EndpointsMetrics(watched.views, watched.in_service)
         self._containers = ContainerMetrics(store, clock, watched.pages)
         self._watch = AlarmWatch(self.alarms, store, clock)
+        self.acting = self._watch.acting
 
     def hear(self, endpoint_name: str, event: Event) -> None:
         """An event of an endpoint."""
