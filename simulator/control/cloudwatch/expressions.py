@@ -16,6 +16,7 @@ from simulator.control.cloudwatch.series_math import (
     between,
     combined,
     each,
+    filled,
     joined,
 )
 
