@@ -58,6 +58,7 @@ def page_of(
 class _Reader:
     deltas: Deltas = field(default_factory=Deltas)
     due: float = 0.0
+    warned: bool = False
 
 
 class ContainerMetrics:
@@ -97,7 +98,12 @@ class ContainerMetrics:
         except (aiohttp.ClientError, asyncio.TimeoutError, ValueError) as error:
             _logger.debug("%s: no metrics (%s: %s)", page.url, type(error).__name__, error)
             return
-        self._publish(page, reader.deltas.of(samples)[:_MOST])
+        if len(samples) > _MOST and not reader.warned:
+            reader.warned = True
+            _logger.warning(
+                "%s has %s samples: the first %s are published", page.url, len(samples), _MOST
+            )
+        self._publish(page, reader.deltas.of(samples[:_MOST]))
 
     def _publish(self, page: Page, samples: Iterable[Sample]) -> None:
         at = self._clock.now()

@@ -47,18 +47,22 @@ class Deltas:
     """Remembers totals from one scrape to the next."""
 
     def __init__(self) -> None:
-        self._before: Mapping[tuple[str, frozenset[tuple[str, str]]], float] = {}
+        self._before: Mapping[tuple[str, frozenset[tuple[str, str]]], float] | None = None
 
     def of(self, samples: Iterable[Sample]) -> list[Sample]:
-        """The samples as they are published; totals that come for the first time lack."""
+        """The samples as they are published: of the first page no totals.
+
+        One that comes later for the first time was 0 before.
+        """
         now, published = dict[tuple[str, frozenset[tuple[str, str]]], float](), list[Sample]()
         for sample in samples:
             if not sample.grows:
                 published.append(sample)
                 continue
             key = (sample.name, sample.labels)
-            now[key], before = sample.value, self._before.get(key)
-            if before is not None:
+            now[key] = sample.value
+            if self._before is not None:
+                before = self._before.get(key, 0.0)
                 # A total that shrank began again: the container is another one.
                 more = sample.value - before if sample.value >= before else sample.value
                 published.append(Sample(sample.name, sample.labels, more, True))

@@ -7,14 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from simulator.control.cloudwatch.asked import check_statistic, is_percentile, metric_of
-from simulator.control.cloudwatch.expressions import (
-    Given,
-    Series,
-    Value,
-    WrongExpression,
-    evaluate,
-    names_in,
-)
+from simulator.control.cloudwatch.expressions import Given, evaluate, names_in
+from simulator.control.cloudwatch.series_math import Series, Value, WrongExpression
 from simulator.control.cloudwatch.store import Metric, Statistics
 from simulator.control.errors import ServiceError
 

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from simulator.control.cloudwatch.expressions import (
-    Given,
-    Value,
-    WrongExpression,
-    evaluate,
-    names_in,
-)
+from simulator.control.cloudwatch.expressions import Given, evaluate, names_in
+from simulator.control.cloudwatch.series_math import Value, WrongExpression
 
 M1 = {0.0: 10.0, 60.0: 20.0, 120.0: 30.0}
 M2 = {0.0: 2.0, 60.0: 0.0, 180.0: 5.0}

@@ -39,6 +39,14 @@ def test_totals_are_published_as_what_came_since() -> None:
     }
 
 
+def test_a_total_that_comes_later_was_nothing_before() -> None:
+    """A model's, as soon as it is asked."""
+    deltas = Deltas()
+    read("# TYPE a counter\na_total 5\n", deltas)
+    page = "# TYPE a counter\na_total 6\n# TYPE b counter\nb_total 3\n"
+    assert read(page, deltas) == {"a_total": 1, "b_total": 3}
+
+
 def test_a_total_that_began_again_is_what_it_is() -> None:
     deltas = Deltas()
     read(PAGE % (100, "9.0"), deltas)
