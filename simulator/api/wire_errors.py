@@ -14,6 +14,7 @@ from simulator.errors import (
     ArchiveUnavailable,
     ContainerFailed,
     EndpointNotFound,
+    ImageUnavailable,
     InvalidRequest,
     ModelNotReady,
     NoInstance,
@@ -69,6 +70,8 @@ _TABLE: Mapping[type, _Kind] = {
     ModelNotReady: _Kind(429, "ModelNotReadyException"),
     ContainerFailed: _MODEL_ERROR,
     NoInstance: _Kind(503, "ServiceUnavailable"),
+    # Callers of the runtime API never see it: an endpoint without its image is not in service.
+    ImageUnavailable: _UNEXPECTED,
     PlatformFailed: _UNEXPECTED,
 }
 

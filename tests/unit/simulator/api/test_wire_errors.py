@@ -18,6 +18,7 @@ from simulator.errors import (
     ArchiveUnusable,
     ContainerFailed,
     EndpointNotFound,
+    ImageUnavailable,
     InvalidRequest,
     ModelNotReady,
     NoInstance,
@@ -36,6 +37,7 @@ EXPECTED: list[tuple[Exception, int, str]] = [
     (ModelNotReady("a.tar.gz", 60.0), 429, "ModelNotReadyException"),
     (ContainerFailed("invoke", 400, "bad"), 424, "ModelError"),
     (NoInstance("none"), 503, "ServiceUnavailable"),
+    (ImageUnavailable("its registry is down"), 500, "InternalFailure"),
     (PlatformFailed("S3 is down"), 500, "InternalFailure"),
 ]
 _SUBCLASSES = {
