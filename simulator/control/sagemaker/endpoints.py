@@ -167,7 +167,7 @@ class Endpoints:
             "ProductionVariants": config["ProductionVariants"],
             "Models": self._models_of(config, call.region),
             "Variants": {},
-            **{key: config[key] for key in ("MetricsConfig",) if key in config},
+            **_metrics_config(config),
         }
         self._tags.put(arn, members.get("Tags", ()))
         self._records.put(name, record)
@@ -271,6 +271,8 @@ class Endpoints:
         played.record["EndpointConfigName"] = config["EndpointConfigName"]
         played.record["ProductionVariants"] = config["ProductionVariants"]
         played.record["Models"] = models
+        played.record.pop("MetricsConfig", None)
+        played.record |= _metrics_config(config)
         self._settle(played, "InService")
 
     async def _scaled(
@@ -398,6 +400,10 @@ class Endpoints:
             for played in self._played.values()
             for one in played.deployment.productions.values()
         ]
+
+
+def _metrics_config(config: Record) -> Record:
+    return {key: config[key] for key in ("MetricsConfig",) if key in config}
 
 
 def _check_idle(played: Played, region: str) -> None:
