@@ -37,16 +37,20 @@ Event = Mapping[str, Any]
 #: What an answer without it is not: an endpoint's state.
 _STATE = frozenset({"sequence", "instances"})
 _EXPECTED = (
-    "expected an endpoint that `python -m simulator up` plays; "
+    "expected an endpoint that `python -m simulator up` or `serve` plays; "
     "start one, or correct --endpoint-url."
 )
 
 
 class Observer:
-    """Events and looks since begin(). One event loop."""
+    """Events and looks since begin(). One event loop.
 
-    def __init__(self, url: str) -> None:
-        self._url = url.rstrip("/")
+    endpoint_name: which of many, where `python -m simulator serve` answers at the url.
+    """
+
+    def __init__(self, url: str, endpoint_name: str | None = None) -> None:
+        self._base, self._name = url.rstrip("/"), endpoint_name
+        self._url = f"{self._base}/simulator"
         self.events: list[Event] = []
         self.looks: list[Look] = []
         self.missed = 0
@@ -65,8 +69,19 @@ class Observer:
 
     async def state(self) -> Mapping[str, Any] | None:
         """The endpoint's state now; None without an answer, and then trouble says why."""
+        found = await self._state()
+        one_of_many = f"{self._base}/simulator/endpoints/{self._name}"
+        if found is None and self._name is not None and self._url != one_of_many:
+            alone, trouble = self._url, self.trouble
+            self._url = one_of_many
+            found = await self._state()
+            if found is None:
+                self._url, self.trouble = alone, trouble
+        return found
+
+    async def _state(self) -> Mapping[str, Any] | None:
         try:
-            async with self._http.get(f"{self._url}/simulator/state") as response:
+            async with self._http.get(f"{self._url}/state") as response:
                 answer = await response.json(content_type=None) if response.status == 200 else None
         except _TROUBLE as error:
             self.trouble = f"no answer ({str(error) or type(error).__name__})"
@@ -89,13 +104,13 @@ class Observer:
     def not_there(self, seconds: float) -> EndpointTrouble:
         """What is raised where it did not answer as an endpoint does for so long."""
         found = f"found {self.trouble} within {seconds:g} s"
-        return EndpointTrouble(f"{self._url}/simulator/state: {found}, {_EXPECTED}")
+        return EndpointTrouble(f"{self._url}/state: {found}, {_EXPECTED}")
 
     async def begin(self) -> None:
         """From now on everything is noted. Raises EndpointTrouble where nothing is to be seen."""
         first = await self.state()
         if first is None:
-            raise EndpointTrouble(f"{self._url}/simulator/state: found {self.trouble}, {_EXPECTED}")
+            raise EndpointTrouble(f"{self._url}/state: found {self.trouble}, {_EXPECTED}")
         self._last, self._started = int(first["sequence"]), time.monotonic()
         self.looks.append(Look(0.0, first))
         self._tasks = [asyncio.create_task(self._follow()), asyncio.create_task(self._look())]
@@ -140,7 +155,7 @@ class Observer:
     async def _follow_once(self) -> None:
         headers = {"Accept": "text/event-stream", "Last-Event-ID": str(self._last)}
         timeout = aiohttp.ClientTimeout(sock_connect=_ANSWER_S, sock_read=_QUIET_S)
-        events = self._http.get(f"{self._url}/simulator/events", headers=headers, timeout=timeout)
+        events = self._http.get(f"{self._url}/events", headers=headers, timeout=timeout)
         async with events as response:
             async for line in response.content:
                 if line.startswith(b"data:"):

@@ -211,7 +211,7 @@ async def _record(
     arrivals = plan(settings.rps, settings.duration_s, shares, settings.seed)
     runtime = Runtime(url, settings.endpoint_name)
     load = Load(runtime, asking, [name + SUFFIX for name in names], settings.outstanding)
-    observer = Observer(url)
+    observer = Observer(url, settings.endpoint_name)
     if not settings.endpoint:
         _say(f"endpoint {settings.endpoint_name} starts; its page: {url}/")
     try:
