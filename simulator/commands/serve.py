@@ -96,10 +96,10 @@ def run(options: argparse.Namespace) -> int:
     try:
         with ExitStack() as stack:
             socket = stack.enter_context(listen(options.host, options.port))
-            work_dir = _work_dir(options.state, stack)
-            url = make_url(options.host, socket.getsockname()[1])
             if options.state is not None:
                 stack.enter_context(held(options.state))
+            work_dir = _work_dir(options.state, stack)
+            url = make_url(options.host, socket.getsockname()[1])
             make_machine = stack.enter_context(machines(options))
             moto_url = stack.enter_context(running(work_dir / "moto", options.state))
             log = EventLog()

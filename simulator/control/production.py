@@ -12,8 +12,10 @@ from typing import Any
 
 from simulator.archives.s3 import S3Archives
 from simulator.archives.store import ArchiveStore
+from simulator.control.container_logs import ContainerLogs
 from simulator.control.errors import ServiceError
 from simulator.control.instance_types import memory_of
+from simulator.control.roles import check_role
 from simulator.control.sagemaker.deployment import Production
 from simulator.control.sagemaker.models import container_of
 from simulator.hosting.fleet import Fleet, Machine
@@ -48,6 +50,10 @@ class Wish:
     single_model: str | None
     work_dir: Path
 
+    def log_of(self, instance: str) -> Path:
+        """Where the container's output of an instance is written; see assembly.Parts."""
+        return self.work_dir / f"{instance}.log"
+
 
 #: Makes the machine of an instance by what is wished, its archives, its log and its name; it may
 #: block, and raises SimulatorError.
@@ -58,7 +64,7 @@ MakeMachine = Callable[[Wish, ArchiveStore, EventLog, str], Machine]
 class Productions:
     """s3: boto3's client of the buckets. memory: bytes by instance type, above what is known.
 
-    rules: of all variants, but for what their configurations say.
+    rules: of all variants, but for what their configurations say. logs: shows their output.
     """
 
     s3: Any
@@ -66,6 +72,7 @@ class Productions:
     work_dir: Path
     rules: Rules
     memory: Mapping[str, int]
+    logs: ContainerLogs
 
     async def make(
         self,
@@ -103,17 +110,22 @@ class Productions:
         )
         played = Variant(endpoint_name, multi_model, store.description, rules, tagged, name)
 
+        region = str(model["ModelArn"]).split(":")[3]
+
         def machine(instance: str) -> Machine:
+            self.logs.follow(region, endpoint_name, f"{name}/{instance}", wish.log_of(instance))
             return self.make_machine(wish, store, tagged, instance)
 
         def forget(instance: str) -> None:
+            self.logs.leave(wish.log_of(instance))
             shutil.rmtree(wish.work_dir / instance, ignore_errors=True)
 
         fleet = Fleet(played, machine, (f"{name}-{number}" for number in numbers), forget)
         return Production(fleet, variant["InitialVariantWeight"], variant, container["Image"])
 
     async def check(self, container: Mapping[str, Any], role: str) -> None:
-        """Whether a new model's archives are there. Raises ServiceError."""
+        """Whether a new model's role and archives are there. Raises ServiceError."""
+        check_role(role)
         url = container.get("ModelDataUrl")
         if url is None:
             if container.get("ModelDataSource"):
