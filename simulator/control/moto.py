@@ -126,8 +126,8 @@ class Moto:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request, started = Request(scope, receive), _Started(send)
         try:
-            if scope["path"].startswith(_MOTOS_OWN):
-                await _refuse(request, send, 403, "AccessDenied", "This path is not served here.")
+            if (refusal := _refusal(request)) is not None:
+                await _refuse(request, send, *refusal)
             else:
                 await self._pass_on(request, started)
         except ClientDisconnect:
@@ -173,6 +173,21 @@ class Moto:
                 max_field_size=64 * 1024,
             )
         return self._session
+
+
+def _refusal(request: Request) -> tuple[int, str, str] | None:
+    """Status, code and message for what moto is not asked."""
+    headers, path = request.headers, request.scope["path"]
+    if path.startswith(_MOTOS_OWN):
+        return 403, "AccessDenied", "This path is not served here."
+    authorization = headers.get("authorization")
+    if authorization is not None and len(authorization.split()) < 2:
+        return 400, "InvalidArgument", "Unsupported Authorization Type"
+    caller = signed(headers, request.scope["query_string"].decode("latin-1"))
+    if caller is None and request.method == "POST" and path == "/":
+        words = "The request is not signed, so that it names no service: sign it with any key."
+        return 403, "MissingAuthenticationToken", words
+    return None
 
 
 class _Started:

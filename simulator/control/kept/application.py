@@ -21,6 +21,7 @@ from simulator.control.caller import operation_of, signed
 from simulator.control.kept.buckets import BucketCall, Buckets
 from simulator.control.kept.calls import CallJournal, KeptCall, is_kept
 from simulator.control.kept.shelf import PIECE, Shelf
+from simulator.control.roles import callers_arn
 from simulator.errors import PlatformFailed
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ _logger = logging.getLogger(__name__)
 _LONGEST = 4 * 1024 * 1024
 #: From so many bytes on a body is taken to a file first, and is one of few in moto's hands.
 _LARGE, _AT_ONCE = PIECE, 3
+_NOBODY = b"arn:aws:sts::123456789012:user/moto"
 _KEPT_SERVICES = ("iam", "ecr", "logs")
 
 
@@ -76,6 +78,8 @@ class Application:
                 note()
         except Exception as error:
             return _failed(error, headers, service, start_response)
+        if service == "sts":
+            return _with_role(begun[-1], answer, start_response)
         start_response(*begun[-1])
         return answer
 
@@ -152,6 +156,17 @@ class Application:
                 f"{type(error).__name__}: {error}): name another --state."
             ) from error
         return int(status.split()[0])
+
+
+def _with_role(
+    begun: tuple[Any, ...], answer: Iterable[bytes], start: StartResponse
+) -> Iterable[bytes]:
+    """moto's caller without an identity of its own is a user; in a notebook it is a role."""
+    status, headers = begun[:2]
+    body = b"".join(answer).replace(_NOBODY, callers_arn().encode())
+    kept = [(name, value) for name, value in headers if name.lower() != "content-length"]
+    start(status, [*kept, ("Content-Length", str(len(body)))])
+    return [body]
 
 
 def _headers(environ: WSGIEnvironment) -> dict[str, str]:

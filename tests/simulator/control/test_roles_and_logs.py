@@ -111,3 +111,20 @@ def test_output_is_shown_while_it_comes(tmp_path: Path) -> None:
         logs = plane.client("logs")
         until(lambda: _messages(logs, "slow") == ["it starts"], "the output is shown")
         assert plane.describe("slow")["EndpointStatus"] == "Creating"
+
+
+def test_of_much_output_the_end_is_kept(tmp_path: Path) -> None:
+    """A container that writes 12 MB: its last words are there, and no more than 8 MB."""
+    script = tmp_path / "container.sh"
+    line = "x" * 10_000
+    script.write_text(
+        f"i=0; while [ $i -lt 1200 ]; do echo {line}; i=$((i+1)); done\necho the end; sleep 600\n"
+    )
+    with control_plane(tmp_path / "log", container=f"sh {script}") as plane:
+        plane.put_models(tmp_path, "a.tar.gz")
+        plane.create_endpoint("much", URL, wait=False)
+        logs = plane.client("logs")
+        until(lambda: "the end" in _messages(logs, "much")[-1:], "the end is shown")
+        shown = _messages(logs, "much")
+        assert len(shown) < 900
+        assert sum(map(len, shown)) >= 4_000_000
