@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl
 from moto.s3.models import s3_backends
 
 from simulator.control.kept.objects import ACCOUNT, make_key, make_record
-from simulator.control.kept.shelf import Shelf
+from simulator.control.kept.shelf import Shelf, no_object
 from simulator.errors import PlatformFailed
 
 _PARTITION = "aws"
@@ -82,7 +82,11 @@ class Buckets:
                     )
             backend = s3_backends[ACCOUNT][_PARTITION]
             for record, kept_bytes in self._shelf.restore(bucket):
-                make_key(backend, backend.get_bucket(bucket), record, kept_bytes)
+                try:
+                    make_key(backend, backend.get_bucket(bucket), record, kept_bytes)
+                except Exception as error:  # moto's as well: its record may say anything
+                    path = self._shelf.path_of(bucket, record["key"])
+                    raise no_object(path, error) from error
         self._shelf.sweep()
 
     def note(self, call: BucketCall) -> None:

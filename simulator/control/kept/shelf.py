@@ -25,6 +25,14 @@ _RECORD = ".json"
 _LONGEST_NAME = 200
 
 
+def no_object(path: Path, error: Exception) -> PlatformFailed:
+    """What is said of a file that is no record."""
+    return PlatformFailed(
+        f"{path} holds no object of this simulator ({type(error).__name__}: {error}): "
+        "remove it, or name another --state."
+    )
+
+
 class Fresh:
     """Bytes that were just written to a file: whoever is given them may keep it."""
 
@@ -112,7 +120,7 @@ class Shelf:
         """Keep what is known of an object; its member "bytes" names a file of this shelf."""
         if not self._keeps:
             return
-        path = self._path(bucket, key)
+        path = self.path_of(bucket, key)
         path.parent.mkdir(exist_ok=True)
         beside = path.with_name(f".{uuid.uuid4().hex}.new")
         beside.write_text(json.dumps({**record, "bucket": bucket, "key": key}))
@@ -124,7 +132,7 @@ class Shelf:
         """There is no such object any more."""
         if not self._keeps:
             return
-        path = self._path(bucket, key)
+        path = self.path_of(bucket, key)
         with self._lock:
             path.unlink(missing_ok=True)
             self._name(bucket, key, None)
@@ -146,15 +154,12 @@ class Shelf:
                 record = json.loads(path.read_text())
                 kept = self._bytes / Path(record["bytes"]).name
                 size, known = kept.stat().st_size, record["size"]
-                if path != self._path(record["bucket"], record["key"]):
+                if path != self.path_of(record["bucket"], record["key"]):
                     raise ValueError("its name is not that of its key")
                 if size != known:
                     raise ValueError(f"{kept} has {size} bytes instead of {known}")
             except (OSError, ValueError, KeyError, TypeError) as error:
-                raise PlatformFailed(
-                    f"{path} holds no object of this simulator ({type(error).__name__}: {error}): "
-                    "remove it, or name another --state."
-                ) from error
+                raise no_object(path, error) from error
             self._name(bucket, record["key"], kept.name)
             yield record, Fresh(kept)
 
@@ -185,7 +190,8 @@ class Shelf:
         self._waiting.discard(name)
         (self._bytes / name).unlink(missing_ok=True)
 
-    def _path(self, bucket: str, key: str) -> Path:
+    def path_of(self, bucket: str, key: str) -> Path:
+        """Where the record of an object is."""
         quoted = urllib.parse.quote(key, safe="")
         if len(quoted) > _LONGEST_NAME:
             digest = uuid.uuid5(uuid.NAMESPACE_URL, key).hex
