@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -26,6 +27,9 @@ from simulator.watch.events import EventLog
 
 #: Environment of SageMaker's contract that is the platform's to set.
 _THE_PLATFORMS = ("SAGEMAKER_MULTI_MODEL", "SAGEMAKER_BIND_TO_PORT")
+#: Where S3's URLs have the bucket; the second part of AWS's older hosts begins with a hyphen.
+_IN_PATH = re.compile(r"s3://|https://s3[.-](?:[a-z0-9-]+\.)?amazonaws\.com/")
+_IN_HOST = re.compile(r"https://(?P<bucket>[^/]+)\.s3[.-](?:[a-z0-9-]+\.)?amazonaws\.com/")
 #: AWS, "ProductionVariant": VolumeSizeInGB, where none is given.
 _DISK_GB = 30
 
@@ -158,9 +162,13 @@ class Productions:
 
 
 def split_url(url: str) -> tuple[str, str]:
-    """Bucket and key of s3://BUCKET/KEY. Raises ServiceError for anything else."""
-    bucket, _, key = url.removeprefix("s3://").partition("/")
-    if not url.startswith("s3://") or not bucket:
+    """Bucket and key of s3://BUCKET/KEY, or of S3's own addresses; else raises ServiceError."""
+    in_path, in_host = _IN_PATH.match(url), _IN_HOST.match(url)
+    path = url[in_path.end() :] if in_path else ""
+    if in_host:
+        path = f"{in_host['bucket']}/{url[in_host.end() :]}"
+    bucket, _, key = path.partition("/")
+    if not bucket:
         raise ServiceError(f"ModelDataUrl is {url!r}: expected s3://BUCKET/KEY.")
     return bucket, key
 
