@@ -20,6 +20,7 @@ from simulator.commands.up_options import add_rules_options, read_port, read_rul
 from simulator.control.clock import Clock
 from simulator.control.moto import running
 from simulator.control.plane import Plane, Setup
+from simulator.control.records import held
 from simulator.errors import SimulatorError
 from simulator.sizes import read_room
 from simulator.watch.console import make_console
@@ -95,10 +96,12 @@ def run(options: argparse.Namespace) -> int:
     try:
         with ExitStack() as stack:
             socket = stack.enter_context(listen(options.host, options.port))
+            if options.state is not None:
+                stack.enter_context(held(options.state))
             work_dir = _work_dir(options.state, stack)
             url = make_url(options.host, socket.getsockname()[1])
             make_machine = stack.enter_context(machines(options))
-            moto_url = stack.enter_context(running())
+            moto_url = stack.enter_context(running(work_dir / "moto", options.state))
             log = EventLog()
             log.listen(make_console(partial(print, flush=True), options.verbose))
             setup = Setup(

@@ -21,6 +21,7 @@ from simulator.control.autoscaling.room import Autoscaling
 from simulator.control.clock import Clock
 from simulator.control.cloudwatch.service import CloudWatch
 from simulator.control.cloudwatch.store import MetricStore
+from simulator.control.container_logs import ContainerLogs, make_logs_client
 from simulator.control.front import Api, Front
 from simulator.control.json_api import JsonApi, read_service_model
 from simulator.control.moto import Moto
@@ -77,8 +78,14 @@ class Plane:
         self.tags = Tags(Records(kept / "tags"), self._exists)
         self.models = Models(records["models"], self.tags, clock, self._check)
         self.configs = EndpointConfigs(records["endpoint-configs"], self.tags, clock, self.models)
+        self.logs = ContainerLogs(partial(make_logs_client, setup.moto_url))
         self.productions = Productions(
-            setup.s3, setup.make_machine, setup.work_dir, setup.rules, setup.memory
+            setup.s3,
+            setup.make_machine,
+            setup.work_dir,
+            setup.rules,
+            setup.memory,
+            self.logs,
         )
         self.endpoints = Endpoints(
             records["endpoints"],
@@ -153,7 +160,12 @@ class Plane:
     async def _lifespan(self, overview: Overview, _: Starlette) -> AsyncIterator[None]:
         self.endpoints.restore()
         self._scaling_alarms.follow()
-        work = (self._gauge(), self.cloudwatch.run(), overview.run_sampling())
+        work = (
+            self._gauge(),
+            self.cloudwatch.run(),
+            overview.run_sampling(),
+            self.logs.run(),
+        )
         watching = {asyncio.create_task(one) for one in work}
         try:
             async with self.autoscaling.running():

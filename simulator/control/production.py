@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -12,8 +13,10 @@ from typing import Any
 
 from simulator.archives.s3 import S3Archives
 from simulator.archives.store import ArchiveStore
+from simulator.control.container_logs import ContainerLogs
 from simulator.control.errors import ServiceError
 from simulator.control.instance_types import memory_of
+from simulator.control.roles import check_role
 from simulator.control.sagemaker.deployment import Production
 from simulator.control.sagemaker.models import container_of
 from simulator.hosting.fleet import Fleet, Machine
@@ -24,6 +27,9 @@ from simulator.watch.events import EventLog
 
 #: Environment of SageMaker's contract that is the platform's to set.
 _THE_PLATFORMS = ("SAGEMAKER_MULTI_MODEL", "SAGEMAKER_BIND_TO_PORT")
+#: Where S3's URLs have the bucket; the second part of AWS's older hosts begins with a hyphen.
+_IN_PATH = re.compile(r"s3://|https://s3[.-](?:[a-z0-9-]+\.)?amazonaws\.com/")
+_IN_HOST = re.compile(r"https://(?P<bucket>[^/]+)\.s3[.-](?:[a-z0-9-]+\.)?amazonaws\.com/")
 #: AWS, "ProductionVariant": VolumeSizeInGB, where none is given.
 _DISK_GB = 30
 
@@ -48,6 +54,10 @@ class Wish:
     single_model: str | None
     work_dir: Path
 
+    def log_of(self, instance: str) -> Path:
+        """Where the container's output of an instance is written; see assembly.Parts."""
+        return self.work_dir / f"{instance}.log"
+
 
 #: Makes the machine of an instance by what is wished, its archives, its log and its name; it may
 #: block, and raises SimulatorError.
@@ -58,7 +68,7 @@ MakeMachine = Callable[[Wish, ArchiveStore, EventLog, str], Machine]
 class Productions:
     """s3: boto3's client of the buckets. memory: bytes by instance type, above what is known.
 
-    rules: of all variants, but for what their configurations say.
+    rules: of all variants, but for what their configurations say. logs: shows their output.
     """
 
     s3: Any
@@ -66,6 +76,7 @@ class Productions:
     work_dir: Path
     rules: Rules
     memory: Mapping[str, int]
+    logs: ContainerLogs
 
     async def make(
         self,
@@ -103,17 +114,22 @@ class Productions:
         )
         played = Variant(endpoint_name, multi_model, store.description, rules, tagged, name)
 
+        region = str(model["ModelArn"]).split(":")[3]
+
         def machine(instance: str) -> Machine:
+            self.logs.follow(region, endpoint_name, f"{name}/{instance}", wish.log_of(instance))
             return self.make_machine(wish, store, tagged, instance)
 
         def forget(instance: str) -> None:
+            self.logs.leave(wish.log_of(instance))
             shutil.rmtree(wish.work_dir / instance, ignore_errors=True)
 
         fleet = Fleet(played, machine, (f"{name}-{number}" for number in numbers), forget)
         return Production(fleet, variant["InitialVariantWeight"], variant, container["Image"])
 
     async def check(self, container: Mapping[str, Any], role: str) -> None:
-        """Whether a new model's archives are there. Raises ServiceError."""
+        """Whether a new model's role and archives are there. Raises ServiceError."""
+        check_role(role)
         url = container.get("ModelDataUrl")
         if url is None:
             if container.get("ModelDataSource"):
@@ -146,9 +162,13 @@ class Productions:
 
 
 def split_url(url: str) -> tuple[str, str]:
-    """Bucket and key of s3://BUCKET/KEY. Raises ServiceError for anything else."""
-    bucket, _, key = url.removeprefix("s3://").partition("/")
-    if not url.startswith("s3://") or not bucket:
+    """Bucket and key of s3://BUCKET/KEY, or of S3's own addresses; else raises ServiceError."""
+    in_path, in_host = _IN_PATH.match(url), _IN_HOST.match(url)
+    path = url[in_path.end() :] if in_path else ""
+    if in_host:
+        path = f"{in_host['bucket']}/{url[in_host.end() :]}"
+    bucket, _, key = path.partition("/")
+    if not bucket:
         raise ServiceError(f"ModelDataUrl is {url!r}: expected s3://BUCKET/KEY.")
     return bucket, key
 

@@ -5,10 +5,12 @@ A record is written whole beside its file and renamed, before the call that made
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import urllib.parse
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,32 @@ from simulator.errors import PlatformFailed
 
 Record = dict[str, Any]
 _SUFFIX = ".json"
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """A state's folder is this process's alone until the end of the block.
+
+    Raises PlatformFailed where another process has it, or it cannot be written. The lock is the
+    system's: a process that is killed holds it no more.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / "lock").open("w")
+    except OSError as error:
+        raise PlatformFailed(
+            f"The state's folder {folder} cannot be written ({error.strerror}): name another "
+            "--state."
+        ) from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise PlatformFailed(
+                f"The state in {folder} is in use by another simulator: end that one, or name "
+                "another --state."
+            ) from error
+        yield
 
 
 class Records:
