@@ -50,10 +50,6 @@ class Policies:
         """As DescribeScalingPolicies has them."""
         return described(self._records.values(), _OURS)
 
-    def tracking(self) -> list[Record]:
-        """Every target-tracking policy."""
-        return [one for one in self._records.values() if one["PolicyType"] == TRACKING]
-
     def by_arn(self, arn: str) -> Record | None:
         """The policy that an alarm's action names."""
         return next((one for one in self._records.values() if one["PolicyARN"] == arn), None)

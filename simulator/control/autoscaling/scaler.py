@@ -19,7 +19,6 @@ from simulator.control.autoscaling.decision import (
     Bounds,
     Past,
     Reading,
-    Side,
     Situation,
     Stay,
     Suspended,
@@ -123,16 +122,6 @@ class Scaler:
         name = policy["PolicyName"]
         found = step(situation, name, config_of(policy), metric_value, threshold)
         self._follow(target, found, {name: alarm})
-
-    def alarm_states(self) -> Mapping[str, tuple[Mapping[str, Any], Side, str]]:
-        """By name, the alarms of all target-tracking policies: policy, side and StateValue."""
-        found = {}
-        for policy in self._policies.tracking():
-            reading = self._reading(policy, self._clock.now())
-            for side in Side:
-                if name := alarm_name(policy, side):
-                    found[name] = (policy, side, reading.alarm(side).value)
-        return found
 
     def _forget(self, resource: str) -> None:
         self._not_before.pop(resource, None)
