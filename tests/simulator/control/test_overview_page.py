@@ -92,19 +92,20 @@ def _run(folder: Path, shell: str, program: str) -> str:
 
 
 async def _its_own_page(page: Page, plane: ControlPlane) -> None:
-    await page.evaluate("document.querySelector('.card h3 a').click()")
-    await page.until("location.pathname === '/simulator/endpoints/shop/'")
+    below = f"{plane.url}/simulator/endpoints/shop"
+    assert await page.evaluate("document.querySelector('.card h3 a').href") == f"{below}/"
+    await page.open(f"{below}/")
     await page.until(f"{LIVE} && {text_of('#endpoint')} === 'shop'")
     await page.until(f"{texts_of('.instance h3')}.join() === 'AllTraffic-1'")
     assert "InService" in await page.evaluate(text_of("#facts"))
     assert not await page.evaluate("document.querySelector('#all').hidden")
     links = await page.evaluate("[...document.querySelectorAll('[data-below]')].map((a) => a.href)")
-    below = f"{plane.url}/simulator/endpoints/shop"
     assert links == [f"{below}/state", f"{below}/events", f"{below}/health"]
     plane.client("sagemaker").delete_endpoint(EndpointName="shop")
     await page.until(f"{text_of('#connection')} === 'This endpoint is gone'")
-    await page.evaluate("document.querySelector('#all').click()")
-    await page.until("location.pathname === '/' && !document.querySelector('#empty').hidden")
+    assert await page.evaluate("document.querySelector('#all').href") == f"{plane.url}/"
+    await page.open(f"{plane.url}/")
+    await page.until("!document.querySelector('#empty').hidden")
 
 
 # What a test tells
