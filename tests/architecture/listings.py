@@ -23,6 +23,7 @@ from container.telemetry.machine_gauges import MachineGauges
 from container.telemetry.outside import OutsideCounts
 from serve.telemetry.exposition import FAMILIES
 from serve.telemetry.metrics import Metrics
+from tests.architecture.aws_calls import aws_calls
 
 ROOT = Path(__file__).parents[2]
 #: The packages that are read first, in this order; the others follow.
@@ -78,6 +79,7 @@ LISTINGS = {
     ROOT / "docs/settings.md": lambda: settings_table().strip(),
     ROOT / "docs/metrics.md": metrics,
     ROOT / "docs/decisions/README.md": decisions,
+    ROOT / "docs/aws-calls.md": aws_calls,
 }
 
 
