@@ -4,7 +4,9 @@ AWS, "How target tracking scaling works" and "Step scaling policies": a policy w
 two alarms. AlarmHigh is in ALARM when 3 datapoints of a minute in a row are above the target,
 AlarmLow when 15 are below 90 % of it. Several policies: the largest capacity wins to scale out, and
 all of them must agree to scale in. How the new capacity is calculated AWS says in words only
-("proportional"): the current one times the newest datapoint over the target, rounded up.
+("proportional", and never so that a scale-in calls for a scale-out at once, its "anticipated
+flapping"). Here it is the current one times a datapoint over the target, rounded up: the newest to
+scale out; to scale in the highest of those that AlarmLow saw, so that all of them would have fit.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ MINUTES = IN_DATAPOINTS + LATE_DATAPOINTS
 COOLDOWN_S = 300.0
 #: A product of floats that ought to be whole is not rounded up.
 _NOISE = 1e-9
+_FLAPPING = "AutoScalingAnticipatedFlapping"
 
 
 class AlarmState(Enum):
@@ -91,6 +94,11 @@ class Reading:
     def newest(self) -> float:
         """The last value that came."""
         return next(value for value in reversed(self.datapoints) if value is not None)
+
+    @property
+    def highest(self) -> float:
+        """Of the values that AlarmLow looks at."""
+        return max([value for value in self.datapoints if value is not None][-IN_DATAPOINTS:])
 
     def _state(self, count: int, breaches: Callable[[float], bool]) -> AlarmState:
         window = self.datapoints[-(count + LATE_DATAPOINTS) :]
@@ -175,7 +183,8 @@ def _out(situation: Situation, above: Sequence[Reading]) -> Wish | Stay:
     cooling = past.cooling_out(situation.now)
     base = past.before if cooling else current
     wanted, leader = max(
-        ((_proportional(base, one), one) for one in above), key=lambda found: found[0]
+        ((_proportional(base, one.newest, one.rule), one) for one in above),
+        key=lambda found: found[0],
     )
     name = leader.rule.policy
     why = f"{leader.newest:g} is above {leader.rule.target:g} with {base} instances"
@@ -193,7 +202,8 @@ def _in(situation: Situation, below: Sequence[Reading]) -> Wish | Stay:
     """As many as the one that wants most."""
     current = situation.current
     wanted, leader = max(
-        ((_proportional(current, one), one) for one in below), key=lambda found: found[0]
+        ((_proportional(current, one.highest, one.rule), one) for one in below),
+        key=lambda found: found[0],
     )
     name = leader.rule.policy
     if situation.suspended.scale_in:
@@ -202,15 +212,17 @@ def _in(situation: Situation, below: Sequence[Reading]) -> Wish | Stay:
     if count >= current:
         if current <= situation.bounds.least:
             return Stay("at the minimum", "AlreadyAtMinCapacity", name, Side.LOW)
+        if _proportional(current, leader.newest, leader.rule) < current:
+            return Stay("it would scale out again", _FLAPPING, name, Side.LOW)
         return Stay("all are needed")
     if situation.past.cooling_in(situation.now):
         return Stay("the scale-in cooldown")
-    why = f"{leader.newest:g} is below {IN_SHARE:.0%} of {leader.rule.target:g}"
+    why = f"{leader.highest:g} is below {IN_SHARE:.0%} of {leader.rule.target:g}"
     return Wish(count, name, Side.LOW, leader.rule.in_cooldown_s, why)
 
 
-def _proportional(base: int, reading: Reading) -> int:
-    return math.ceil(base * reading.newest / reading.rule.target - _NOISE)
+def _proportional(base: int, value: float, rule: Tracking) -> int:
+    return math.ceil(base * value / rule.target - _NOISE)
 
 
 def _within(at: float | None, cooldown_s: float, now: float) -> bool:

@@ -66,7 +66,10 @@ def test_an_alarm_goes_by_its_last_datapoints(values: Values, high: str, low: st
         (2, [500] * 3, 5),
         (4, [150, 150, 101], 5),
         (4, [50] * 15, 2),
-        (4, [*[89] * 14, 51], 3),
+        (4, [*[60] * 14, 51], 3),
+        (4, [*[89] * 14, 51], None),
+        (2, [51, *[40] * 14], None),
+        (2, [51, *[40] * 15], 1),
         (4, [0] * 15, 1),
         (3, [70] * 15, None),
         (4, [50] * 14, None),
@@ -136,6 +139,7 @@ def test_what_is_suspended_stays() -> None:
         (5, [200] * 3, "AlreadyAtMaxCapacity"),
         (1, [10] * 15, "AlreadyAtMinCapacity"),
         (3, [70] * 15, None),
+        (3, [*[70] * 14, 60], "AutoScalingAnticipatedFlapping"),
     ],
 )
 def test_why_an_alarm_changes_nothing(current: int, values: Values, code: str | None) -> None:
