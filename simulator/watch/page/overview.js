@@ -5,7 +5,7 @@ import { Cards } from "./cards.js";
 import { Courses } from "./courses.js";
 import { drawActivities, drawAlarms } from "./scaling.js";
 import { Start } from "./start.js";
-import { clock, duration, number } from "./words.js";
+import { clock, number } from "./words.js";
 
 const WORDS = { live: "Live", lost: "Connection lost, trying again" };
 const EVERY_MS = 1000;
@@ -76,8 +76,9 @@ function drawTop(overview) {
   pairs(by("figures"), figures(overview));
 }
 
-// As 5 min, 15 h or 2.5 days.
+// As 60 s, 5 min, 15 h or 2.5 days.
 function length(seconds) {
+  if (seconds < 300) return `${number(seconds)} s`;
   const [unit, words] = seconds < 7200 ? [60, "min"] : seconds < 172800 ? [3600, "h"] : [86400, "days"];
   return `${number(Math.round((10 * seconds) / unit) / 10)} ${words}`;
 }
@@ -96,7 +97,7 @@ function figures(overview) {
   return [
     ["Endpoints", number(endpoints.length), failed ? `${number(failed)} failed` : `${number(serving)} in service`, failed > 0],
     ["Instances in service", number(inService), `${number(desired)} desired`],
-    ["Requests per minute", number(Math.round(sum(endpoints, (one) => one.requests_per_minute))), `of the last ${duration(overview.window_s)}`],
+    ["Requests per minute", number(Math.round(sum(endpoints, (one) => one.requests_per_minute))), `of the last ${length(overview.window_s)}`],
     ["Errors per minute", number(Math.round(errors)), `${number(sum(endpoints, (one) => one.errors))} since it began`, errors > 0],
     ["Alarms", number(fires), `of ${number(alarms.length)} in ALARM`],
     ["Platform clock", clock(now), DAY.format(now * 1000)],

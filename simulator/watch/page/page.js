@@ -143,7 +143,6 @@ function choices(name, chosen) {
 
 by("all").hidden = !ofMany;
 for (const link of document.querySelectorAll("[data-below]")) link.href = dataAt(link.dataset.below);
-by("metrics").hidden = ofMany;
 choices("window", (value) => {
   windowS = Number(value);
   timeline.window(windowS);
