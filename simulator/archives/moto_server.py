@@ -47,8 +47,9 @@ def forget(service: str) -> None:
     """All that moto has of a service."""
     from moto.backends import get_backend
 
-    for account in get_backend(service).values():
-        for backend in account.values():
+    # Copies: a call that is still being answered may make another account or region.
+    for account in list(get_backend(service).values()):
+        for backend in list(account.values()):
             backend.reset()
 
 
