@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, timedelta, timezone, tzinfo
 from typing import Protocol
 from zoneinfo import ZoneInfo
 
@@ -58,7 +58,7 @@ class Times:
     """By the calendar of a time zone."""
 
     cron: Cron
-    zone: ZoneInfo
+    zone: tzinfo
 
     def after(self, moment: float) -> float | None:
         first = datetime.fromtimestamp(moment, self.zone).date()
@@ -83,9 +83,9 @@ class Times:
             day += timedelta(days=1)
 
 
-def read_schedule(text: str, timezone: str | None, anchor: float) -> Schedule:
+def read_schedule(text: str, zone_name: str | None, anchor: float) -> Schedule:
     """anchor: what a rate counts from, platform seconds. Raises ServiceError."""
-    zone = _zone(timezone or "UTC")
+    zone = _zone(zone_name or "UTC")
     if found := _AT.fullmatch(text):
         try:
             return At(datetime.fromisoformat(found[1]).replace(tzinfo=zone).timestamp())
@@ -111,7 +111,9 @@ def _refused(text: str, why: str) -> ServiceError:
     )
 
 
-def _zone(name: str) -> ZoneInfo:
+def _zone(name: str) -> tzinfo:
+    if name == "UTC":  # also where the system has no database
+        return timezone.utc
     try:
         return ZoneInfo(name)
     except (ValueError, OSError, LookupError) as error:
