@@ -76,12 +76,17 @@ def running(scratch: Path, state: Path | None = None) -> Iterator[str]:
     shelf = Shelf((scratch if state is None else state) / "s3", keeps=state is not None)
     application = Application(DomainDispatcherApplication(_make_app), state, shelf)
     with stored_on(shelf):
+        ending = threading.Event()
+        warming = threading.Thread(target=_warm, args=(application, ending), daemon=True)
         try:
             application.restore()
             with run_moto(application) as url:
-                threading.Thread(target=_warm, args=(application,), daemon=True).start()
+                warming.start()
                 yield url
         finally:
+            ending.set()
+            if warming.ident is not None:
+                warming.join()
             shelf.close()
             for service in SERVICES:
                 forget(service)
@@ -96,10 +101,12 @@ def _make_app(service: str) -> object:
     return app
 
 
-def _warm(application: object) -> None:
+def _warm(application: object, ending: threading.Event) -> None:
     from werkzeug.test import EnvironBuilder, run_wsgi_app
 
     for service in _WARMED:
+        if ending.is_set():
+            return
         head = f"Credential=warm/20260101/us-east-1/{service}/aws4_request, Signature=0"
         headers = {"Authorization": f"AWS4-HMAC-SHA256 {head}"}
         environ = EnvironBuilder(
