@@ -34,7 +34,7 @@ async def test_a_long_page_is_read_to_its_end() -> None:
     assert numbers == {str(number) for number in range(1500)}
 
 
-@pytest.mark.parametrize("bad", ["<html>", 'asked{="x"} 1\n', "x" * (9 * 1024 * 1024)])
+@pytest.mark.parametrize("bad", ["<html>", 'asked{code="200", ="x"} 1\n', "x" * (9 * 1024 * 1024)])
 async def test_a_page_that_is_none_leaves_those_of_others(bad: str) -> None:
     store = await published([bad, "things 7\n"])
     (metric,) = store.metrics()
