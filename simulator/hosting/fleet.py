@@ -7,10 +7,10 @@ answers those that it has, and is stopped then. One that is given up is replaced
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from simulator.errors import PlatformFailed, SimulatorError
 from simulator.hosting.variant import Variant
@@ -77,11 +77,32 @@ class Fleet:
         Raises SimulatorError where one that came never was in service: those that came are taken
         away then, and the wish is what it was before. So it is where this is cancelled.
         """
+        # A replacement that does not come up is not waited for: it is a part of this now.
+        self._end_replacing()
+        try:
+            await self._come_to(wanted)
+        except BaseException:
+            self._see_to_lacking()
+            raise
+
+    async def stop(self) -> None:
+        """No instance is left, nor is any of its processes."""
+        while self._replacing:
+            self._end_replacing()
+            await asyncio.wait(set(self._replacing))
+        self.wanted = 0
+        for name in list(self._places):
+            self._leave(name)
+        while self._leaving:
+            await asyncio.wait(set(self._leaving))
+
+    async def _come_to(self, wanted: int | None) -> None:
+        """As scale does; None: the number that is wanted once it is this one's turn."""
         async with self._changing:
             before, came = self.wanted, list[str]()
-            self.wanted, self._failure = wanted, None
+            self.wanted, self._failure = before if wanted is None else wanted, None
             try:
-                self._shed(len(self._places) - wanted)
+                self._shed(len(self._places) - self.wanted)
                 await self._filled(came)
             except BaseException:
                 self.wanted = before
@@ -89,24 +110,15 @@ class Fleet:
                     self._leave(name)
                 raise
 
-    async def stop(self) -> None:
-        """No instance is left, nor is any of its processes."""
-        self.wanted = 0
-        for task in self._replacing:
-            task.cancel()
-        for name in list(self._places):
-            self._leave(name)
-        while self._leaving:
-            await asyncio.wait(set(self._leaving))
-
     async def _filled(self, came: list[str]) -> None:
         """Until all that are wanted are in service; came gets the names of those that are new."""
         while self._failure is None:
-            while len(self._places) < self.wanted:
+            if len(self._places) < self.wanted:
                 came.append(await self._add())
-            if self.in_service >= self.wanted:
+            elif self.in_service >= self.wanted:
                 return
-            await asyncio.sleep(_LOOK_S)
+            else:
+                await asyncio.sleep(_LOOK_S)
         raise self._failure
 
     async def _add(self) -> str:
@@ -116,7 +128,7 @@ class Fleet:
             machine = await asyncio.shield(making)
         except asyncio.CancelledError:
             # Its thread cannot be stopped: what it makes is let go of.
-            making.add_done_callback(self._drop)
+            self._wait_for(self._dropped(making))
             raise
         self.variant.join(machine.instance)
         running = asyncio.create_task(machine.run())
@@ -126,25 +138,34 @@ class Fleet:
 
     def _ended(self, name: str, task: asyncio.Task[None]) -> None:
         """Its machine has given it up: it leaves, and whoever fills the places sees to another."""
+        error = None if task.cancelled() else task.exception()
         if task.cancelled() or name not in self._places:
             return
-        error = task.exception()
         if isinstance(error, SimulatorError):
             self._failure = error
         elif error is not None:
             self._failure = PlatformFailed(f"{type(error).__name__}: {error}")
         self._leave(name)
         if not self._changing.locked():
+            self._see_to_lacking()
+
+    def _see_to_lacking(self) -> None:
+        """Where instances lack, others come."""
+        if len(self._places) < self.wanted:
             replacing = asyncio.create_task(self._replace())
             self._replacing.add(replacing)
             replacing.add_done_callback(self._replacing.discard)
+
+    def _end_replacing(self) -> None:
+        for task in self._replacing:
+            task.cancel()
 
     async def _replace(self) -> None:
         """Tries for ever: the variant is wanted with as many."""
         while len(self._places) < self.wanted:
             await asyncio.sleep(_REPLACED_AFTER_S)
             with suppress(SimulatorError):
-                await self.scale(self.wanted)
+                await self._come_to(None)
 
     def _shed(self, count: int) -> None:
         """Those leave first that are not in service, then the youngest."""
@@ -158,22 +179,24 @@ class Fleet:
         for name in names[: max(0, count)]:
             self._leave(name)
 
-    def _drop(self, making: asyncio.Future[Machine]) -> None:
+    async def _dropped(self, making: asyncio.Future[Machine]) -> None:
         """An instance that nobody wants any more; its container was never started."""
-        if making.cancelled() or making.exception() is not None:
-            return
-        dropping = asyncio.create_task(self._closed(making.result().instance))
-        self._leaving.add(dropping)
-        dropping.add_done_callback(self._leaving.discard)
+        await asyncio.wait({making})
+        if not making.cancelled() and making.exception() is None:
+            await self._closed(making.result().instance)
+
+    def _wait_for(self, work: Coroutine[Any, Any, None]) -> None:
+        """It goes on in the background; stop waits for it."""
+        leaving = asyncio.create_task(work)
+        self._leaving.add(leaving)
+        leaving.add_done_callback(self._leaving.discard)
 
     def _leave(self, name: str) -> None:
         place = self._places.pop(name, None)
         if place is None:
             return
         place.machine.instance.stop()
-        leaving = asyncio.create_task(self._let_go(place))
-        self._leaving.add(leaving)
-        leaving.add_done_callback(self._leaving.discard)
+        self._wait_for(self._let_go(place))
 
     async def _let_go(self, place: _Place) -> None:
         """Its requests end in their own time, then its container, then its connections."""

@@ -84,7 +84,5 @@ def check_period(period_s: int, member: str = "Period") -> None:
 
 
 def times_between(start: float, end: float, period_s: int) -> Sequence[float]:
-    """When the periods begin from the one that start is in on, before end."""
-    first = math.floor(start / period_s)
-    count = max(0, math.ceil((end - first * period_s) / period_s))
-    return [float((first + number) * period_s) for number in range(count)]
+    """When the periods begin from the one that start is in on, before end; not made until read."""
+    return range(math.floor(start / period_s) * period_s, math.ceil(end), period_s)

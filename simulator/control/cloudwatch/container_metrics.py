@@ -93,7 +93,7 @@ class ContainerMetrics:
             async with http.get(page.url, headers={"Accept": "text/plain"}) as answer:
                 if answer.status != 200:
                     return
-                text = (await answer.content.read(_LONGEST)).decode(errors="replace")
+                text = (await _whole(answer.content)).decode(errors="replace")
             samples = await asyncio.to_thread(samples_of, text)
         except (aiohttp.ClientError, asyncio.TimeoutError, ValueError) as error:
             _logger.debug("%s: no metrics (%s: %s)", page.url, type(error).__name__, error)
@@ -116,3 +116,13 @@ class ContainerMetrics:
             }
             metric = make_metric(CONTAINERS, sample.name, dimensions)
             self._store.add(metric, sample.value, at, "Count" if sample.grows else "None")
+
+
+async def _whole(content: aiohttp.StreamReader) -> bytes:
+    """A page to its end: of half a one, totals would shrink. Raises ValueError for one too long."""
+    page = bytearray()
+    async for part in content.iter_any():
+        page += part
+        if len(page) > _LONGEST:
+            raise ValueError(f"it has more than {_LONGEST} bytes")
+    return bytes(page)

@@ -21,7 +21,7 @@ from simulator.control.cloudwatch.asked import (
     times_between,
 )
 from simulator.control.cloudwatch.queries import Answered, answer, reading_of
-from simulator.control.cloudwatch.store import Metric, MetricStore, Statistics, make_metric
+from simulator.control.cloudwatch.store import KEPT_S, Metric, MetricStore, Statistics, make_metric
 from simulator.control.errors import ServiceError
 from simulator.control.pages import make_token, page, read_start
 
@@ -120,7 +120,7 @@ class MetricCalls:
     async def data(self, call: Call) -> Mapping[str, Any]:
         """GetMetricData."""
         members = call.members
-        start, end = span(members)
+        start, end = self._kept(*span(members))
         for query in members["MetricDataQueries"]:
             if (period_s := query.get("MetricStat", query).get("Period")) is not None:
                 check_period(period_s)
@@ -133,6 +133,11 @@ class MetricCalls:
         descending = members.get("ScanBy", "TimestampDescending") == "TimestampDescending"
         most = min(members.get("MaxDatapoints") or _MOST_DATA, _MOST_DATA)
         return _data_page(found, descending, members.get("NextToken"), most)
+
+    def _kept(self, start: float, end: float) -> tuple[float, float]:
+        """Of a span, what may have values: an expression may have one for each of its minutes."""
+        now = self._clock.now()
+        return max(start, now - KEPT_S), min(end, now + _AHEAD_S)
 
     async def _read(
         self, queries: Sequence[Mapping[str, Any]], start: float, end: float

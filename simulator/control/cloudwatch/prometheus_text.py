@@ -7,8 +7,12 @@ a total that is summed up again by CloudWatch says nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
 
 #: Of a histogram or summary, what is published: how many there were, and their sum.
 _GROWING = ("_total", "_count", "_sum")
@@ -29,10 +33,8 @@ def samples_of(text: str) -> list[Sample]:
 
     Raises ValueError for what is no Prometheus text.
     """
-    from prometheus_client.parser import text_string_to_metric_families
-
     found = list[Sample]()
-    for family in text_string_to_metric_families(text):
+    for family in _families(text):
         for sample in family.samples:
             grows = family.type != "gauge" and sample.name.endswith(_GROWING)
             if not grows and family.type in ("counter", "histogram", "summary"):
@@ -41,6 +43,15 @@ def samples_of(text: str) -> list[Sample]:
                 labels = frozenset((name, value) for name, value in sample.labels.items() if value)
                 found.append(Sample(sample.name, labels, float(sample.value), grows))
     return found
+
+
+def _families(text: str) -> Iterator[Metric]:
+    from prometheus_client.parser import text_string_to_metric_families
+
+    try:
+        yield from text_string_to_metric_families(text)
+    except IndexError as error:  # the parser's
+        raise ValueError("a label has no name") from error
 
 
 class Deltas:

@@ -7,6 +7,7 @@ time.
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -120,11 +121,13 @@ def between(series: Series, times: Sequence[float], way: str) -> Series:
     """REPEAT the value before; LINEAR: on the line from the value before to the one after."""
     known, filled = sorted(series), dict[float, float]()
     for time in sorted({*times, *series}):
-        before = max((one for one in known if one <= time), default=None)
-        after = min((one for one in known if one >= time), default=None)
         if time in series:
             filled[time] = series[time]
-        elif way == "REPEAT" and before is not None:
+            continue
+        place = bisect.bisect(known, time)
+        before = known[place - 1] if place else None
+        after = known[place] if place < len(known) else None
+        if way == "REPEAT" and before is not None:
             filled[time] = series[before]
         elif way == "LINEAR" and before is not None and after is not None:
             share = (time - before) / (after - before)

@@ -18,6 +18,8 @@ RESOLUTION_S = 60
 _VALUES, _OLD_VALUES, _NEWEST = 1000, 50, 180
 #: Minutes of one metric that are kept: CloudWatch has them for 15 days.
 _MINUTES = 15 * 24 * 60
+#: The same in seconds.
+KEPT_S = _MINUTES * RESOLUTION_S
 
 Dimensions = frozenset[tuple[str, str]]
 

@@ -123,7 +123,7 @@ class Endpoints:
         """
         played = self._of(endpoint_name, REGION)
         _check_idle(played, played.record["Region"])
-        self._check_count(played, variant_name, count)
+        self._check_counts(played, {variant_name: count})
         self._begin(played, "Updating", self._scaled(played, {variant_name: count}, {}))
         assert played.work is not None
         await asyncio.shield(played.work)
@@ -224,10 +224,10 @@ class Endpoints:
                     f'Could not find variant "{name}" of endpoint "{played.record["EndpointArn"]}".'
                 )
             if (count := desired.get("DesiredInstanceCount")) is not None:
-                self._check_count(played, name, count)
                 counts[name] = count
             if (weight := desired.get("DesiredWeight")) is not None:
                 weights[name] = weight
+        self._check_counts(played, counts)
         self._begin(played, "Updating", self._scaled(played, counts, weights))
         return {"EndpointArn": played.record["EndpointArn"]}
 
@@ -383,22 +383,24 @@ class Endpoints:
             models[name] = model
         return models
 
-    def _check_count(self, played: Played, variant_name: str, count: int) -> None:
-        """Raises ServiceError for a number of instances that a variant cannot have."""
-        if count < 1:
-            raise ServiceError(
-                f"DesiredInstanceCount of variant {variant_name} is {count}: expected at least 1."
-            )
-        production = played.deployment.productions[variant_name]
-        more = {**production.config, "InitialInstanceCount": count - production.fleet.wanted}
-        self._quotas.check([more], self._in_use())
+    def _check_counts(self, played: Played, counts: Mapping[str, int]) -> None:
+        """Raises ServiceError for numbers of instances that variants cannot have."""
+        more = list[Mapping[str, Any]]()
+        for name, count in counts.items():
+            if count < 1:
+                raise ServiceError(
+                    f"DesiredInstanceCount of variant {name} is {count}: expected at least 1."
+                )
+            one = played.deployment.productions[name]
+            more.append({**one.config, "InitialInstanceCount": count - one.fleet.wanted})
+        self._quotas.check(more, self._in_use())
 
     def _in_use(self) -> Sequence[tuple[str, int]]:
-        """Instance types and how many of each are wanted by what runs."""
+        """Instance types and how many of each are wanted by what runs, or comes up."""
         return [
             (one.config["InstanceType"], one.fleet.wanted)
             for played in self._played.values()
-            for one in played.deployment.productions.values()
+            for _, one in played.deployment.deployed()
         ]
 
 

@@ -18,7 +18,10 @@ class Quotas:
     def check(
         self, variants: Sequence[Mapping[str, Any]], in_use: Sequence[tuple[str, int]]
     ) -> None:
-        """Raises ResourceLimitExceeded where these would be too many beside those in use."""
+        """Raises ResourceLimitExceeded where these would be too many beside those in use.
+
+        Fewer than before are never too many.
+        """
         asked, used = Counter[str](), Counter[str]()
         for variant in variants:
             asked[variant["InstanceType"]] += variant["InitialInstanceCount"]
@@ -26,7 +29,7 @@ class Quotas:
             used[instance_type] += count
         for instance_type, count in asked.items():
             most = self._most.get(instance_type)
-            if most is not None and used[instance_type] + count > most:
+            if most is not None and count > 0 and used[instance_type] + count > most:
                 # SageMaker's own words.
                 raise ResourceLimitExceeded(
                     f"The account-level service limit '{instance_type} for endpoint usage' is "

@@ -125,6 +125,19 @@ def test_an_endpoint_is_deleted_in_the_middle_of_its_creation(plane: ControlPlan
     assert _containers(plane, "silent") == []
 
 
+def test_instances_that_come_up_count_for_the_quota(plane: ControlPlane) -> None:
+    sagemaker, scarce = plane.client("sagemaker"), {"InstanceType": "ml.p4d.24xlarge"}
+    plane.create_model("scarce", URL, **SILENT)
+    sagemaker.create_endpoint_config(
+        EndpointConfigName="scarce", ProductionVariants=[make_variant("scarce", 1, **scarce)]
+    )
+    sagemaker.create_endpoint(EndpointName="scarce", EndpointConfigName="scarce")
+    with pytest.raises(sagemaker.exceptions.ResourceLimitExceeded, match="utilization of 1 Inst"):
+        sagemaker.create_endpoint(EndpointName="scarce-2", EndpointConfigName="scarce")
+    sagemaker.delete_endpoint(EndpointName="scarce")
+    until(lambda: "scarce" not in plane.endpoint_names(), "it is deleted")
+
+
 def test_an_instance_that_is_killed_comes_back(plane: ControlPlane) -> None:
     plane.create_endpoint("killed", URL)
     (container,) = _containers(plane, "killed")

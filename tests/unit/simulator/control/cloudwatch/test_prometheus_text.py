@@ -58,6 +58,13 @@ def test_labels_without_a_value_are_no_dimensions() -> None:
     assert sample.labels == {("code", "200")}
 
 
-def test_what_is_no_page_is_an_error() -> None:
-    with pytest.raises(ValueError, match="could not convert"):
-        samples_of("<html>no metrics</html> {")
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("<html>no metrics</html> {", "could not convert"),
+        ('asked{code="200", ="x"} 5\n', "a label has no name"),
+    ],
+)
+def test_what_is_no_page_is_an_error(text: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        samples_of(text)

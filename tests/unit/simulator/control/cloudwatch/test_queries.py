@@ -191,3 +191,29 @@ async def test_too_many_points_at_once(calls: MetricCalls) -> None:
     }
     with pytest.raises(ServiceError, match=r"up to 2,880 datapoints, .* limit of 1,440"):
         await calls.statistics(Call("GetMetricStatistics", asked, "us-east-1"))
+
+
+async def test_what_is_asked_of_all_times_is_answered_of_those_that_are_kept(
+    calls: MetricCalls,
+) -> None:
+    filling = (
+        {"Id": f"e{way.lower()}", "Expression": f"FILL(m, {way})"} for way in ("0", "REPEAT")
+    )
+    queries = [metric("m", "Asked", ReturnData=False), *filling]
+    span = {"StartTime": 0.0, "EndTime": START * 2}
+    zeros, repeated = (await ask(calls, *queries, **span))["MetricDataResults"]
+    assert len(zeros["Values"]) <= (15 * 24 + 2) * 60 + 1
+    assert (sum(zeros["Values"]), repeated["Values"][0]) == (550.0, 100.0)
+
+
+async def test_too_many_points_are_counted_and_not_made(calls: MetricCalls) -> None:
+    asked = {
+        "Namespace": "Shop",
+        "MetricName": "Asked",
+        "StartTime": 0.0,
+        "EndTime": 60.0 * 10**12,
+        "Period": 60,
+        "Statistics": ["Sum"],
+    }
+    with pytest.raises(ServiceError, match="up to 1,000,000,000,000 datapoints"):
+        await calls.statistics(Call("GetMetricStatistics", asked, "us-east-1"))
