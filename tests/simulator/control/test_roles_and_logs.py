@@ -99,6 +99,13 @@ def test_a_containers_output_is_in_its_stream(tmp_path: Path) -> None:
         )["events"]
         assert events[0]["message"].startswith("port ")
         assert events[1]["message"] == "it cannot go on"
+        written = len(_messages(logs, "talks"))
+        sagemaker = plane.client("sagemaker")
+        sagemaker.delete_endpoint(EndpointName="talks")
+        until(lambda: plane.endpoint_names() == [], "it is deleted")
+        sagemaker.create_endpoint(EndpointName="talks", EndpointConfigName="talks")
+        assert plane.settled("talks") == "Failed"
+        assert len(_messages(logs, "talks")) == 2 * written
 
 
 def test_output_is_shown_while_it_comes(tmp_path: Path) -> None:
