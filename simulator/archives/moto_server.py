@@ -47,9 +47,9 @@ def forget(service: str) -> None:
     """All that moto has of a service."""
     from moto.backends import get_backend
 
-    # Copies: a call that is still being answered may make another account or region.
-    for account in list(get_backend(service).values()):
-        for backend in list(account.values()):
+    # To reset one may make another: of its region, or for a request that is still answered.
+    for account in tuple(get_backend(service).values()):
+        for backend in tuple(account.values()):
             backend.reset()
 
 

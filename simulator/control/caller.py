@@ -11,8 +11,6 @@ from urllib.parse import parse_qs
 _SCOPE = re.compile(
     r"Credential=[^/,\s]+/\d{8}/(?P<region>[\w-]+)/(?P<service>[\w-]+)/aws4_request"
 )
-#: Of X-Amz-Target, what stands before the operation, for the services that are carried out here.
-SAGEMAKER, AUTOSCALING, CLOUDWATCH = "sagemaker", "application-autoscaling", "monitoring"
 
 
 @dataclass(frozen=True)

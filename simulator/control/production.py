@@ -117,6 +117,8 @@ class Productions:
         region = str(model["ModelArn"]).split(":")[3]
 
         def machine(instance: str) -> Machine:
+            # An endpoint before this one may have had the same name.
+            wish.log_of(instance).unlink(missing_ok=True)
             self.logs.follow(region, endpoint_name, f"{name}/{instance}", wish.log_of(instance))
             return self.make_machine(wish, store, tagged, instance)
 

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from simulator.control.autoscaling.datapoints import by_the_minute
 from simulator.control.autoscaling.decision import IN_DATAPOINTS, IN_SHARE, OUT_DATAPOINTS, Side
 from simulator.control.autoscaling.names import split_resource
 from simulator.control.autoscaling.room import Autoscaling
@@ -108,7 +109,7 @@ def _metric(resource: str, config: Mapping[str, Any]) -> dict[str, Any]:
             ],
         }
     if "Metrics" in spec:
-        return {"Metrics": [_query(query) for query in spec["Metrics"]]}
+        return {"Metrics": by_the_minute(spec["Metrics"])}
     return {
         "Namespace": spec["Namespace"],
         "MetricName": spec["MetricName"],
@@ -116,11 +117,3 @@ def _metric(resource: str, config: Mapping[str, Any]) -> dict[str, Any]:
         "Period": 60,
         "Dimensions": list(spec.get("Dimensions", ())),
     }
-
-
-def _query(query: Mapping[str, Any]) -> dict[str, Any]:
-    """A scaling policy's metrics have no period: it is a minute."""
-    stat = query.get("MetricStat")
-    if stat is None:
-        return {**query, "Period": 60}
-    return {**query, "MetricStat": {**stat, "Period": 60}}

@@ -24,11 +24,9 @@ class WatchedEndpoints:
 
     def in_service(self, endpoint_name: str, variant: str) -> int:
         """How many instances a variant has in service."""
-        for played in self._endpoints.played():
-            if played.name == endpoint_name:
-                production = played.deployment.productions.get(variant)
-                return 0 if production is None else production.fleet.in_service
-        return 0
+        played = self._endpoints.look(endpoint_name)
+        production = None if played is None else played.deployment.productions.get(variant)
+        return 0 if production is None else production.fleet.in_service
 
     def pages(self) -> Iterator[Page]:
         """Where the instances in service have their own metrics."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from simulator.control.autoscaling.metric_math import Expression, NotMath, Series
 from simulator.control.autoscaling.names import VariantId
+from simulator.control.cloudwatch.queries import answer
 from simulator.control.cloudwatch.store import RESOLUTION_S, MetricStore, make_metric
 from simulator.control.errors import ServiceError
 
+#: A value for each minute, the newest last.
+Series = Sequence[float | None]
 #: AWS, "PredefinedMetricSpecification": those of a variant of instances that are kept here.
 PREDEFINED = "SageMakerVariantInvocationsPerInstance"
 
@@ -27,7 +29,7 @@ def read_datapoints(
         return window.read("AWS/SageMaker", "InvocationsPerInstance", dimensions, "Sum", None)
     spec = config["CustomizedMetricSpecification"]
     if "Metrics" in spec:
-        return _calculated(spec["Metrics"], window)
+        return window.reckon(spec["Metrics"])
     dimensions = _dimensions(spec)
     return window.read(
         spec["Namespace"], spec["MetricName"], dimensions, spec["Statistic"], spec.get("Unit")
@@ -65,53 +67,32 @@ def _check_customized(spec: Mapping[str, Any]) -> None:
 
 
 def _check_queries(queries: Sequence[Mapping[str, Any]]) -> None:
-    ids = [query["Id"] for query in queries]
-    if len(set(ids)) < len(ids):
-        raise ServiceError("Metrics have an Id twice: each must have its own.")
     returned = [query for query in queries if query.get("ReturnData", True)]
     if len(returned) != 1:
         raise ServiceError(
             f"{len(returned)} of the Metrics have ReturnData true, which is the default: "
             "expected exactly one."
         )
-    before = set[str]()
     for query in queries:
-        if ("Expression" in query) == ("MetricStat" in query):
-            raise ServiceError(f"{query['Id']} needs one of Expression and MetricStat.")
-        if "Expression" in query:
-            _check_expression(query, before)
-        before.add(query["Id"])
-
-
-def _check_expression(query: Mapping[str, Any], before: set[str]) -> None:
+        metric = query.get("MetricStat", {}).get("Metric")
+        if metric is not None and not (metric.get("Namespace") and metric.get("MetricName")):
+            raise ServiceError(f"The metric of {query['Id']} needs Namespace and MetricName.")
     try:
-        unknown = sorted(Expression(query["Expression"]).names - before)
-    except NotMath as error:
-        raise ServiceError(f"Expression {query['Expression']!r}: {error}.") from error
-    if unknown:
-        raise ServiceError(
-            f"Expression {query['Expression']!r} names {', '.join(unknown)}: "
-            "expected Ids of Metrics before it."
-        )
+        found = answer(by_the_minute(queries), lambda *_: (), lambda _: ())
+    except ServiceError as error:
+        raise ServiceError(str(error)) from error  # by this service's own code
+    if len(found) != 1:
+        raise ServiceError(f"The Metrics are {len(found)} time series: expected one.")
 
 
-def _calculated(queries: Sequence[Mapping[str, Any]], window: _Window) -> Series:
-    series = dict[str, Series]()
-    returned: Series = ()
-    for query in queries:
-        if "Expression" in query:
-            found = Expression(query["Expression"]).value(series, window.minutes)
-        else:
-            stat = query["MetricStat"]
-            metric, unit = stat["Metric"], stat.get("Unit")
-            name = metric.get("MetricName", "")
-            found = window.read(
-                metric.get("Namespace", ""), name, _dimensions(metric), stat["Stat"], unit
-            )
-        series[query["Id"]] = found
-        if query.get("ReturnData", True):
-            returned = found
-    return returned
+def by_the_minute(queries: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """A policy's metrics as CloudWatch's queries, which have a period."""
+    return [
+        {**query, "MetricStat": {**query["MetricStat"], "Period": RESOLUTION_S}}
+        if "MetricStat" in query
+        else {**query, "Period": RESOLUTION_S}
+        for query in queries
+    ]
 
 
 def _dimensions(spec: Mapping[str, Any]) -> dict[str, str]:
@@ -122,7 +103,7 @@ class _Window:
     """The last whole minutes before now."""
 
     def __init__(self, store: MetricStore, now: float, minutes: int) -> None:
-        self._store, self.minutes = store, minutes
+        self._store = store
         end = int(now // RESOLUTION_S)
         self._begins = [minute * RESOLUTION_S for minute in range(end - minutes, end)]
 
@@ -137,3 +118,16 @@ class _Window:
             if unit is None or statistics.unit == unit
         }
         return [found.get(begin) for begin in self._begins]
+
+    def reckon(self, queries: Sequence[Mapping[str, Any]]) -> Series:
+        """By metric math; nothing came where these values have no result."""
+        first, end = self._begins[0], self._begins[-1] + RESOLUTION_S
+        try:
+            (found,) = answer(
+                by_the_minute(queries),
+                lambda metric, *how: self._store.read(metric, first, end, *how),
+                lambda _: self._begins,
+            )
+        except ServiceError:
+            return [None] * len(self._begins)
+        return [found.values.get(begin) for begin in self._begins]

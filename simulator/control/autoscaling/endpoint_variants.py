@@ -7,7 +7,7 @@ import asyncio
 from simulator.control.autoscaling.scaler import ScalingFailed
 from simulator.control.errors import ServiceError
 from simulator.control.sagemaker.deployment import DeploymentFailed
-from simulator.control.sagemaker.endpoints import Endpoints, Played
+from simulator.control.sagemaker.endpoints import Endpoints
 
 
 class EndpointVariants:
@@ -18,18 +18,18 @@ class EndpointVariants:
 
     def exists(self, endpoint_name: str) -> bool:
         """Whether there is an endpoint of that name, in service or not."""
-        return self._played(endpoint_name) is not None
+        return self._endpoints.look(endpoint_name) is not None
 
     def instance_type(self, endpoint_name: str, variant_name: str) -> str | None:
         """Of a variant; None: there is none. While it is created its configuration counts."""
-        played = self._played(endpoint_name)
+        played = self._endpoints.look(endpoint_name)
         variants = [] if played is None else played.record["ProductionVariants"]
         found = (one["InstanceType"] for one in variants if one["VariantName"] == variant_name)
         return next(found, None)
 
     def count(self, endpoint_name: str, variant_name: str) -> int | None:
         """DesiredInstanceCount; None while the endpoint is in no state to be changed."""
-        played = self._played(endpoint_name)
+        played = self._endpoints.look(endpoint_name)
         if played is None or played.status != "InService":
             return None
         variant = self._endpoints.find_variant(endpoint_name, variant_name)
@@ -52,6 +52,3 @@ class EndpointVariants:
             raise ScalingFailed(str(error), accepted=True) from error
         if error is not None:
             raise error
-
-    def _played(self, endpoint_name: str) -> Played | None:
-        return next((one for one in self._endpoints.played() if one.name == endpoint_name), None)

@@ -11,7 +11,7 @@ from simulator.control.clock import Clock
 from simulator.control.cloudwatch.alarm_state import Condition, Point, State, decide
 from simulator.control.cloudwatch.alarm_words import reason, reason_data
 from simulator.control.cloudwatch.alarms import Alarms, condition_of
-from simulator.control.cloudwatch.asked import metric_of
+from simulator.control.cloudwatch.asked import is_percentile, metric_of
 from simulator.control.cloudwatch.queries import answer, period_of
 from simulator.control.cloudwatch.store import RESOLUTION_S, Metric, MetricStore, Statistics
 from simulator.control.errors import ServiceError
@@ -82,7 +82,9 @@ class AlarmWatch:
             return self._reckoned(record["Metrics"], condition, end)
         period_s, unit = record["Period"], record.get("Unit")
         statistic = record.get("Statistic") or record["ExtendedStatistic"]
-        found = dict(windows(self._store, metric_of(record), end, period_s, condition.range))
+        exactly = is_percentile(statistic)
+        read = windows(self._store, metric_of(record), end, period_s, condition.range, exactly)
+        found = dict(read)
         points = list[Point]()
         for begin in _begins(end, period_s, condition.range):
             statistics = found.get(begin)
@@ -99,7 +101,9 @@ class AlarmWatch:
         count = condition.range
         (answered, *_) = answer(
             queries,
-            lambda metric, period_s, _: windows(self._store, metric, end, period_s, count),
+            lambda metric, period_s, exactly: windows(
+                self._store, metric, end, period_s, count, exactly
+            ),
             lambda period_s: _begins(end, period_s, count),
         )
         begins = _begins(end, period_of(queries), count)
@@ -107,13 +111,16 @@ class AlarmWatch:
 
 
 def windows(
-    store: MetricStore, metric: Metric, end: float, period_s: int, count: int
+    store: MetricStore, metric: Metric, end: float, period_s: int, count: int, exactly: bool
 ) -> list[tuple[float, Statistics]]:
-    """The last periods before end, which is a whole minute, by when they begin."""
+    """The last periods before end, which is a whole minute, by when they begin.
+
+    exactly: percentiles will be read, too.
+    """
     start, sets = end - count * period_s, dict[float, Statistics]()
     for minute, statistics in store.read(metric, start, end):
         begin = start + (minute - start) // period_s * period_s
-        sets.setdefault(begin, Statistics()).merge(statistics)
+        sets.setdefault(begin, Statistics()).merge(statistics, exactly)
     return list(sets.items())
 
 

@@ -11,7 +11,7 @@ from simulator.control.errors import ServiceError
 from simulator.control.pages import filtered, page
 from simulator.control.records import Record, Records
 from simulator.control.sagemaker.models import Models
-from simulator.control.sagemaker.names import already_there, make_arn, not_found
+from simulator.control.sagemaker.names import already_there, is_taken, make_arn, not_found
 from simulator.control.sagemaker.tags import Tags
 
 #: What a configuration may ask for that this simulator does not play.
@@ -27,7 +27,6 @@ _VARIANT_NOT_PLAYED = {
     "ManagedInstanceScaling": "managed instance scaling",
 }
 _SORTS = {"Name": "EndpointConfigName", "CreationTime": "CreationTime"}
-#: AWS, "CreateEndpointConfig": ProductionVariants has at most ten.
 _LISTED = ("EndpointConfigName", "EndpointConfigArn", "CreationTime")
 
 
@@ -49,7 +48,7 @@ class EndpointConfigs:
             raise ServiceError("DataCaptureConfig is given: data capture is not played here.")
         self._tags.check(members.get("Tags", ()))
         self._check_variants(members["ProductionVariants"], call.region)
-        if name in self._records:
+        if is_taken(name, self._records):
             raise ServiceError(already_there("endpoint-config", name, call.region))
         arn = make_arn("endpoint-config", name, call.region)
         kept = {key: value for key, value in members.items() if key != "Tags"}

@@ -19,7 +19,13 @@ from simulator.control.records import Record, Records
 from simulator.control.sagemaker.deployment import Deployment, DeploymentFailed, MakeProduction
 from simulator.control.sagemaker.endpoint_configs import EndpointConfigs
 from simulator.control.sagemaker.models import Models
-from simulator.control.sagemaker.names import already_there, in_progress, make_arn, not_found
+from simulator.control.sagemaker.names import (
+    already_there,
+    in_progress,
+    is_taken,
+    make_arn,
+    not_found,
+)
 from simulator.control.sagemaker.quotas import Quotas
 from simulator.control.sagemaker.tags import Tags
 from simulator.errors import EndpointNotFound, PlatformFailed
@@ -150,7 +156,7 @@ class Endpoints:
     async def create(self, call: Call) -> Mapping[str, Any]:
         """CreateEndpoint: answered at once, while the endpoint is Creating."""
         members, name = call.members, call.members["EndpointName"]
-        if name in self._records:
+        if is_taken(name, self._records):
             raise ServiceError(already_there("endpoint", name, call.region))
         config = self._config(members["EndpointConfigName"], call.region)
         self._tags.check(members.get("Tags", ()))
@@ -297,7 +303,7 @@ class Endpoints:
             gone(played.name)
 
     async def _stopped(self, played: Played) -> None:
-        """What is kept stays as it is: a change that is cut off is made at the next start."""
+        """What is kept stays as it was before a change that is cut off; it comes back so."""
         if played.work is not None and not played.work.done():
             played.work.cancel()
             await asyncio.wait({played.work})

@@ -10,7 +10,7 @@ from simulator.control.clock import Clock
 from simulator.control.errors import ServiceError
 from simulator.control.pages import filtered, page
 from simulator.control.records import Record, Records
-from simulator.control.sagemaker.names import already_there, make_arn, not_found
+from simulator.control.sagemaker.names import already_there, is_taken, make_arn, not_found
 from simulator.control.sagemaker.tags import Tags
 
 #: What CreateModel may ask for that no simulator's endpoint does.
@@ -47,7 +47,7 @@ class Models:
         container = _only_container(members)
         self._tags.check(members.get("Tags", ()))
         await self._check(container, members["ExecutionRoleArn"])
-        if name in self._records:
+        if is_taken(name, self._records):
             raise ServiceError(already_there("model", name, call.region))
         arn = make_arn("model", name, call.region)
         kept = {key: value for key, value in members.items() if key != "Tags"}

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from simulator.errors import ACCOUNT
 
 
 def make_arn(kind: str, name: str, region: str) -> str:
     """kind: "model", "endpoint-config", "endpoint"; AWS has names in small letters in an ARN."""
     return f"arn:aws:sagemaker:{region}:{ACCOUNT}:{kind}/{name.lower()}"
+
+
+def is_taken(name: str, kept: Iterable[str]) -> bool:
+    """AWS, "CreateEndpoint": names do not differ by their case alone: ARNs have none."""
+    return any(name.lower() == one.lower() for one in kept)
 
 
 #: How errors call each kind.

@@ -147,6 +147,12 @@ CALLS: list[tuple[str, dict[str, Any], str, str]] = [
     ),
     (
         "create_endpoint",
+        {"EndpointName": "There", "EndpointConfigName": "there"},
+        "ValidationException",
+        f'Cannot create already existing endpoint "{ARN}:endpoint/there".',
+    ),
+    (
+        "create_endpoint",
         {"EndpointName": "e", "EndpointConfigName": "many"},
         "ResourceLimitExceeded",
         "The account-level service limit 'ml.p4d.24xlarge for endpoint usage' is 1 Instances, "

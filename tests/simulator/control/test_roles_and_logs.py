@@ -99,6 +99,15 @@ def test_a_containers_output_is_in_its_stream(tmp_path: Path) -> None:
         )["events"]
         assert events[0]["message"].startswith("port ")
         assert events[1]["message"] == "it cannot go on"
+        port, written = events[0]["message"], _messages(logs, "talks")
+        sagemaker = plane.client("sagemaker")
+        sagemaker.delete_endpoint(EndpointName="talks")
+        until(lambda: plane.endpoint_names() == [], "it is deleted")
+        sagemaker.create_endpoint(EndpointName="talks", EndpointConfigName="talks")
+        assert plane.settled("talks") == "Failed"
+        both = _messages(logs, "talks")
+        assert len(both) > len(written)
+        assert both.count(port) == written.count(port)
 
 
 def test_output_is_shown_while_it_comes(tmp_path: Path) -> None:

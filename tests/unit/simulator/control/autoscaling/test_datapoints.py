@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from simulator.control.autoscaling.datapoints import check_metric, read_datapoints
-from simulator.control.autoscaling.metric_math import Expression, NotMath
 from simulator.control.autoscaling.names import VariantId
 from simulator.control.cloudwatch.store import MetricStore, make_metric
 from simulator.control.errors import ServiceError
@@ -72,26 +71,18 @@ def test_metric_math_over_metrics() -> None:
     assert read_datapoints(config, VARIANT, store, 180, 3) == [6.0, None, 3.0]
 
 
-@pytest.mark.parametrize(
-    ("expression", "values"),
-    [
-        ("(a - b) * 2", [-2.0, None]),
-        ("-a", [-1.0, -3.0]),
-        ("SUM([a, b])", [3.0, 3.0]),
-        ("AVG([a, b])", [1.5, 3.0]),
-        ("MAX([a, b, 2])", [2.0, 3.0]),
-        ("MIN([b])", [2.0, None]),
-    ],
-)
-def test_what_is_calculated(expression: str, values: list[float | None]) -> None:
-    series: dict[str, list[float | None]] = {"a": [1.0, 3.0], "b": [2.0, None]}
-    assert Expression(expression).value(series, 2) == values
-
-
-@pytest.mark.parametrize("text", ["a +", "__import__('os')", "a ** b", "SUM(a)", "'a'", "a.b", ""])
-def test_what_is_not_calculated(text: str) -> None:
-    with pytest.raises(NotMath):
-        Expression(text)
+def test_metric_math_without_a_result_is_no_datapoint() -> None:
+    """All of AVG(m1) is a number: it cannot be divided by another that is 0."""
+    store = MetricStore()
+    store.add(make_metric("Mine", "Waiting", {}), 0.0, 0)
+    config = customized(
+        Metrics=[
+            query("m1", "Waiting", ReturnData=False),
+            {"Id": "e1", "Expression": "1 / AVG(m1)"},
+        ]
+    )
+    check_metric(config)
+    assert read_datapoints(config, VARIANT, store, 120, 2) == [None, None]
 
 
 @pytest.mark.parametrize(
@@ -105,10 +96,21 @@ def test_what_is_not_calculated(text: str) -> None:
         ),
         (customized(MetricName="a", Namespace="b"), "needs MetricName, Namespace and Statistic"),
         (customized(Metrics=[query("a", "A"), query("b", "B")]), "expected exactly one"),
-        (customized(Metrics=[query("a", "A"), query("a", "B")]), "an Id twice"),
-        (customized(Metrics=[{"Id": "e", "Expression": "a"}]), "names a"),
-        (customized(Metrics=[{"Id": "e", "Expression": "a b"}]), "cannot be read"),
-        (customized(Metrics=[{"Id": "e"}]), "one of Expression and MetricStat"),
+        (customized(Metrics=[query("a", "A"), query("a", "B", ReturnData=False)]), "not unique"),
+        (customized(Metrics=[{"Id": "e", "Expression": "a"}]), "names 'a'"),
+        (customized(Metrics=[{"Id": "e", "Expression": "a b"}]), "names 'a'"),
+        (
+            customized(
+                Metrics=[
+                    query("a", "A", ReturnData=False),
+                    query("b", "B", ReturnData=False),
+                    {"Id": "e", "Expression": "METRICS()"},
+                ]
+            ),
+            "2 time series",
+        ),
+        (customized(Metrics=[query("a", "")]), "needs Namespace and MetricName"),
+        (customized(Metrics=[{"Id": "e"}]), "either MetricStat or Expression"),
     ],
 )
 def test_a_policy_that_does_not_say_which_metric(config: dict[str, Any], words: str) -> None:
