@@ -87,4 +87,6 @@ def wait(sagemaker: Any, what: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("expected an archive and a request: python examples/endpoint.py ARCHIVE REQUEST")
     main(Path(sys.argv[1]), Path(sys.argv[2]))

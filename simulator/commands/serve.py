@@ -148,15 +148,15 @@ def _tell(verbose: bool, endpoint_name: str, event: Event) -> None:
     make_console(partial(print, flush=True), verbose, endpoint_name)(event)
 
 
-def _pair(text: str) -> tuple[str, str]:
+def _pair(text: str, example: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name.startswith("ml."):
-        raise argparse.ArgumentTypeError(f"{text!r}: expected TYPE=VALUE, as ml.c5.xlarge=4")
+        raise argparse.ArgumentTypeError(f"{text!r}: expected {example}")
     return name, value
 
 
 def _read_memory(text: str) -> tuple[str, int]:
-    name, size = _pair(text)
+    name, size = _pair(text, "TYPE=SIZE, as ml.c5.xlarge=4GB")
     try:
         return name, read_room(size)
     except ValueError as error:
@@ -164,7 +164,7 @@ def _read_memory(text: str) -> tuple[str, int]:
 
 
 def _read_quota(text: str) -> tuple[str, int]:
-    name, count = _pair(text)
+    name, count = _pair(text, "TYPE=N, as ml.c5.xlarge=4")
     if not count.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r}: expected a number of instances")
     return name, int(count)

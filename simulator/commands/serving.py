@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import signal
 import socket
@@ -107,8 +108,11 @@ def listen(host: str, port: int) -> socket.socket:
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listening
     except OSError as error:
+        # create_server says the address again.
+        why = (error.strerror or str(error)).partition(" (while")[0]
+        other = "--port" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "--host"
         raise OSError(
-            f"port {port} of {host} cannot be listened at ({error.strerror}): choose another --port"
+            f"port {port} of {host} cannot be listened at ({why}): choose another {other}"
         ) from error
 
 

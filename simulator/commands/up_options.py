@@ -112,7 +112,7 @@ def add_rules_options(group: argparse._ArgumentGroup) -> None:
         type=_read_share,
         default=_DEFAULTS.memory_threshold,
         metavar="0.9",
-        help="part of --memory above which a load unloads other models first",
+        help="part of an instance's memory above which a load unloads other models first",
     )
     group.add_argument(
         "--evictions",
