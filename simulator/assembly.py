@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import shlex
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -113,8 +113,8 @@ class Parts:
             instance.holdings.memory.gauge = DockerGauge(find)
         return instance
 
-    def process(self, name: str) -> KeptInstance:
-        """A container that is a process of this machine."""
+    def process(self, name: str, given_up: Callable[[], bool]) -> KeptInstance:
+        """A container that is a process of this machine. given_up: whether nobody wants it."""
         wanted, port = self.wanted, _free_port()
         root = wanted.work_dir / name / "models"
         disk = ModelDisk(root)
@@ -125,7 +125,7 @@ class Parts:
                 "SAGEMAKER_BIND_TO_PORT": str(port),
                 "SERVE_BIND_ADDRESS": "127.0.0.1",
                 "SERVE_MODEL_ROOT": str(root),
-                **self._mode(disk),
+                **self._mode(disk, given_up),
                 **wanted.environment,
             },
             CHECKOUT if wanted.container is None else None,
@@ -134,7 +134,12 @@ class Parts:
         return KeptInstance(instance, lives, wanted.rules, wanted.single_model is None)
 
     def contained(
-        self, name: str, images: Images, asked: Asked, instance_type: str
+        self,
+        name: str,
+        images: Images,
+        asked: Asked,
+        instance_type: str,
+        given_up: Callable[[], bool],
     ) -> KeptInstance:
         """A container of a Docker engine; it listens where SageMaker's do."""
         wanted, root = self.wanted, (self.wanted.work_dir / name / "models").absolute()
@@ -145,7 +150,7 @@ class Parts:
         if multi_model:
             folders, mode = {str(MULTI_MODEL_ROOT): root}, _MULTI_MODEL
         else:
-            folders, mode = {str(SINGLE_MODEL_ROOT): self._single_model(disk)}, {}
+            folders, mode = {str(SINGLE_MODEL_ROOT): self._single_model(disk, given_up)}, {}
         place = Place(
             wanted.endpoint_name,
             instance_type,
@@ -156,18 +161,18 @@ class Parts:
         lives = ContainerLives(images, asked, place, (wanted.work_dir / f"{name}.log").absolute())
         return KeptInstance(instance, lives, wanted.rules, multi_model)
 
-    def _mode(self, disk: ModelDisk) -> Mapping[str, str]:
+    def _mode(self, disk: ModelDisk, given_up: Callable[[], bool]) -> Mapping[str, str]:
         """The environment of multi-model mode, or of a model that lies there from the start."""
         if self.wanted.single_model is None:
             return _MULTI_MODEL
-        return {"SERVE_SINGLE_MODEL_DIR": str(self._single_model(disk))}
+        return {"SERVE_SINGLE_MODEL_DIR": str(self._single_model(disk, given_up))}
 
-    def _single_model(self, disk: ModelDisk) -> Path:
+    def _single_model(self, disk: ModelDisk, given_up: Callable[[], bool]) -> Path:
         """The folder of the endpoint's only model, which is fetched. Raises what that raises."""
         assert self.wanted.single_model is not None
         limits, unheard = self.wanted.rules.extraction, lambda kind, fields: None
         disk.remove(_SINGLE)  # of an earlier run in the same --work-dir
-        disk.fetch(self.wanted.single_model, _SINGLE, self.store, limits, bool, unheard)
+        disk.fetch(self.wanted.single_model, _SINGLE, self.store, limits, given_up, unheard)
         return disk.directory(_SINGLE)
 
     def _instance(self, name: str, url: str, disk: ModelDisk) -> Instance:

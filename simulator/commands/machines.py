@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 
@@ -89,16 +89,27 @@ def _clear(engine: Engine) -> None:
 
 
 def _process(
-    container: str | None, wish: Wish, store: ArchiveStore, log: EventLog, name: str
+    container: str | None,
+    wish: Wish,
+    store: ArchiveStore,
+    log: EventLog,
+    name: str,
+    given_up: Callable[[], bool],
 ) -> Machine:
-    return Parts(_wanted(wish, container), store, log).process(name)
+    return Parts(_wanted(wish, container), store, log).process(name, given_up)
 
 
 def _contained(
-    images: Images, wish: Wish, store: ArchiveStore, log: EventLog, name: str
+    images: Images,
+    wish: Wish,
+    store: ArchiveStore,
+    log: EventLog,
+    name: str,
+    given_up: Callable[[], bool],
 ) -> Machine:
     asked = Asked(wish.image, wish.variant_name, wish.role)
-    return Parts(_wanted(wish), store, log).contained(name, images, asked, wish.instance_type)
+    parts = Parts(_wanted(wish), store, log)
+    return parts.contained(name, images, asked, wish.instance_type, given_up)
 
 
 def _wanted(wish: Wish, container: str | None = None) -> Wanted:

@@ -107,6 +107,7 @@ class Plane:
             self._traffic.forget,
             self.pages.forget,
             self.cloudwatch.forget,
+            self.productions.forget,
         ]
         self.autoscaling = Autoscaling(
             setup.state / "autoscaling", self.endpoints, self.metrics, clock, log

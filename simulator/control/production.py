@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import re
 import shutil
@@ -23,6 +22,7 @@ from simulator.hosting.fleet import Fleet, Machine
 from simulator.hosting.variant import Variant
 from simulator.instance.holdings import Budget
 from simulator.rules import GIB, CacheSetting, Rules
+from simulator.threads import run_in_thread
 from simulator.watch.events import EventLog
 
 #: Environment of SageMaker's contract that is the platform's to set.
@@ -59,9 +59,9 @@ class Wish:
         return self.work_dir / f"{instance}.log"
 
 
-#: Makes the machine of an instance by what is wished, its archives, its log and its name; it may
-#: block, and raises SimulatorError.
-MakeMachine = Callable[[Wish, ArchiveStore, EventLog, str], Machine]
+#: Makes the machine of an instance by what is wished, its archives, its log, its name, and whether
+#: nobody wants it any more; it may block, and raises SimulatorError.
+MakeMachine = Callable[[Wish, ArchiveStore, EventLog, str, Callable[[], bool]], Machine]
 
 
 @dataclass(frozen=True)
@@ -116,11 +116,11 @@ class Productions:
 
         region = str(model["ModelArn"]).split(":")[3]
 
-        def machine(instance: str) -> Machine:
+        def machine(instance: str, given_up: Callable[[], bool]) -> Machine:
             # An endpoint before this one may have had the same name.
             wish.log_of(instance).unlink(missing_ok=True)
             self.logs.follow(region, endpoint_name, f"{name}/{instance}", wish.log_of(instance))
-            return self.make_machine(wish, store, tagged, instance)
+            return self.make_machine(wish, store, tagged, instance, given_up)
 
         def forget(instance: str) -> None:
             self.logs.leave(wish.log_of(instance))
@@ -128,6 +128,10 @@ class Productions:
 
         fleet = Fleet(played, machine, (f"{name}-{number}" for number in numbers), forget)
         return Production(fleet, variant["InitialVariantWeight"], variant, container["Image"])
+
+    def forget(self, endpoint_name: str) -> None:
+        """Nothing of a deleted endpoint is left on the disk: its containers' logs go."""
+        shutil.rmtree(self.work_dir / endpoint_name, ignore_errors=True)
 
     async def check(self, container: Mapping[str, Any], role: str) -> None:
         """Whether a new model's role and archives are there. Raises ServiceError."""
@@ -140,10 +144,11 @@ class Productions:
                     "archive's or a prefix's S3 URL there."
                 )
             raise ServiceError("ModelDataUrl is missing: name the S3 URL of the model's archives.")
-        await asyncio.to_thread(self._check_url, url, container.get("Mode") == "MultiModel", role)
+        multi_model = container.get("Mode") == "MultiModel"
+        await run_in_thread(lambda: self._check_url(url, multi_model, role))
 
     def _check_url(self, url: str, multi_model: bool, role: str) -> None:
-        from botocore.exceptions import ClientError
+        from botocore.exceptions import ClientError, ParamValidationError
 
         bucket, key = split_url(url)
         try:
@@ -151,6 +156,8 @@ class Productions:
                 self.s3.head_bucket(Bucket=bucket)
             else:
                 self.s3.head_object(Bucket=bucket, Key=key)
+        except ParamValidationError as error:  # no bucket's name, or no key
+            raise ServiceError(f"Could not find model data at {url}.") from error
         except ClientError as error:
             if error.response["ResponseMetadata"]["HTTPStatusCode"] == 404:
                 raise ServiceError(f"Could not find model data at {url}.") from error

@@ -7,6 +7,7 @@ answers those that it has, and is stopped then. One that is given up is replaced
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import Any, Protocol
 from simulator.errors import PlatformFailed, SimulatorError
 from simulator.hosting.variant import Variant
 from simulator.instance.instance import Instance
+from simulator.threads import run_in_thread
 from simulator.watch.view import InstanceState
 
 #: Between two looks at instances that come or leave.
@@ -46,14 +48,15 @@ class Fleet:
     """Keeps a variant at a number of instances.
 
     make: makes the machine of a new instance by its name; it may block, and may raise
-    SimulatorError. names: of instances; none comes twice at an endpoint. forget: removes what
-    an instance that is gone has on the disk; it may block.
+    SimulatorError, as it does soon once the other argument says that nobody wants it any more.
+    names: of instances; none comes twice at an endpoint. forget: removes what an instance that is
+    gone has on the disk; it may block.
     """
 
     def __init__(
         self,
         variant: Variant,
-        make: Callable[[str], Machine],
+        make: Callable[[str, Callable[[], bool]], Machine],
         names: Iterator[str],
         forget: Callable[[str], None],
     ) -> None:
@@ -123,12 +126,14 @@ class Fleet:
 
     async def _add(self) -> str:
         name = next(self._names)
-        making = asyncio.ensure_future(asyncio.to_thread(self._make, name))
+        given_up = threading.Event()
+        making = asyncio.ensure_future(run_in_thread(lambda: self._make(name, given_up.is_set)))
         try:
             machine = await asyncio.shield(making)
-        except asyncio.CancelledError:
-            # Its thread cannot be stopped: what it makes is let go of.
-            self._wait_for(self._dropped(making))
+        except BaseException:
+            # Its thread ends soon, and until then it may write to the instance's folder.
+            given_up.set()
+            self._wait_for(self._dropped(name, making))
             raise
         self.variant.join(machine.instance)
         running = asyncio.create_task(machine.run())
@@ -179,11 +184,12 @@ class Fleet:
         for name in names[: max(0, count)]:
             self._leave(name)
 
-    async def _dropped(self, making: asyncio.Future[Machine]) -> None:
-        """An instance that nobody wants any more; its container was never started."""
+    async def _dropped(self, name: str, making: asyncio.Future[Machine]) -> None:
+        """An instance that nobody wants any more, or that was not made; it never started."""
         await asyncio.wait({making})
-        if not making.cancelled() and making.exception() is None:
-            await self._closed(making.result().instance)
+        if making.exception() is None:
+            await making.result().instance.close()
+        await run_in_thread(lambda: self._forget(name))
 
     def _wait_for(self, work: Coroutine[Any, Any, None]) -> None:
         """It goes on in the background; stop waits for it."""
@@ -210,11 +216,8 @@ class Fleet:
         place.running.cancel()
         await asyncio.wait({place.running})
         self.variant.leave(instance.name)
-        await self._closed(instance)
-
-    async def _closed(self, instance: Instance) -> None:
         await instance.close()
-        await asyncio.to_thread(self._forget, instance.name)
+        await run_in_thread(lambda: self._forget(instance.name))
 
 
 async def _idle(instance: Instance) -> None:

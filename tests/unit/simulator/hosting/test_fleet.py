@@ -66,7 +66,7 @@ class Machines:
         variant = Variant("shop", True, "", RULES, log)
         self.fleet = Fleet(variant, self._make, names, self.forgotten.append)
 
-    def _make(self, name: str) -> Machine:
+    def _make(self, name: str, _: Callable[[], bool]) -> Machine:
         assert self.gate.wait(WAIT_S)
         instance = self._parts.attached(name, "http://127.0.0.1:9", self._attachment)
         machine = Machine(instance, fails=self.failing)

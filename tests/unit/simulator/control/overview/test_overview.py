@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
@@ -110,7 +110,7 @@ async def endpoint_of_two_variants() -> Played:
     return Played({**record, "CreationTime": 1.0, "LastModifiedTime": 2.0}, deployment)
 
 
-def never(_: str) -> Machine:
+def never(_: str, given_up: Callable[[], bool]) -> Machine:
     raise AssertionError("no instance is wanted")
 
 
