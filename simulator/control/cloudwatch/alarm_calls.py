@@ -80,7 +80,7 @@ class AlarmCalls:
         members, record = call.members, self._found(call.members["AlarmName"])
         try:
             data = json.loads(members.get("StateReasonData") or "{}")
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ServiceError(
                 "The parameter StateReasonData must be valid JSON.", "InvalidFormat"
             ) from error

@@ -24,6 +24,8 @@ _TOKEN = re.compile(
     r"\s*(?:(?P<number>\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+)|(?P<name>[A-Za-z_]\w*)"
     r"|(?P<text>\"[^\"]*\"|'[^']*')|(?P<sign><=|>=|==|!=|&&|\|\||[-+*/^(),<>\[\]]))"
 )
+#: Of an expression that is too long to be shown.
+_SHOWN_CHARACTERS = 80
 #: Operators from the loosest on; those of a row bind alike, from left to right.
 _ROWS: Sequence[Sequence[str]] = (
     ("||", "OR"),
@@ -50,7 +52,11 @@ class Given:
 def evaluate(expression: str, given: Given) -> Value:
     """Raises WrongExpression."""
     reader = _Reader(expression, given)
-    value = reader.read(0)
+    try:
+        value = reader.read(0)
+    except RecursionError as error:
+        shown = expression[:_SHOWN_CHARACTERS]
+        raise WrongExpression(f"The expression {shown!r}... is nested too deeply.") from error
     reader.end()
     return value
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -31,6 +30,7 @@ _METRICS_LISTED, _RECENT_S = 500, 3 * 3600
 _MOST_STATISTICS, _MOST_DATA = 1440, 100_800
 #: AWS, "PutMetricData": as old, and as far ahead.
 _OLDEST_S, _AHEAD_S = 14 * 24 * 3600, 2 * 3600
+_LARGEST = 2.0**360
 
 
 class MetricCalls:
@@ -216,9 +216,9 @@ def _set(values: Mapping[str, float], unit: str | None, member: str) -> Statisti
 
 
 def _number(value: float | str, member: str) -> float:
-    """AWS, "PutMetricData": no NaN, no infinity."""
+    """AWS, "MetricDatum": from -2^360 to 2^360, no NaN."""
     number = float(value)
-    if not math.isfinite(number):
+    if not abs(number) <= _LARGEST:
         raise ServiceError(
             f"The value {value} for parameter {member}.Value is invalid.", "InvalidParameterValue"
         )

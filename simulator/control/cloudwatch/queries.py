@@ -88,8 +88,13 @@ def _ordered(by_id: Mapping[str, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         # METRICS() reads all that are metrics.
         if "MetricStat" in query:
             ordered[name] = query
-    for name in by_id:
-        visit(name)
+    try:
+        for name in by_id:
+            visit(name)
+    except RecursionError as error:
+        raise ServiceError(
+            "Too many expressions read one another in a row.", "ValidationError"
+        ) from error
     return list(ordered.values())
 
 

@@ -64,6 +64,8 @@ _OPERATORS: Mapping[str, Callable[[float, float], float]] = {
 
 def combined(operator: str, left: Value, right: Value) -> Value:
     """An operator's value. Raises WrongExpression where two numbers have none."""
+    if isinstance(left, tuple) and isinstance(right, tuple):
+        raise WrongExpression(f"{operator} is between several time series and several others.")
     if isinstance(left, tuple):
         return tuple(_series(combined(operator, one, right)) for one in left)
     if isinstance(right, tuple):
@@ -156,6 +158,8 @@ def _changed(change: Callable[[float], float]) -> Callable[[Value], Value]:
 
     def call(value: Value) -> Value:
         if not isinstance(value, Mapping | tuple):
+            if not math.isfinite(value):
+                raise WrongExpression("A function was given a number that is too large.")
             return change(value)
         return each(value, lambda series: {time: change(one) for time, one in series.items()})
 

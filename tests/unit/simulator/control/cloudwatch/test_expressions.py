@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from simulator.control.cloudwatch.expressions import Given, evaluate, names_in
@@ -63,6 +65,10 @@ def test_several_series_at_once() -> None:
         ("1 / 0", "is no number"),
         ("RATE(3)", "was given a number"),
         ("IF(METRICS(), 1, 2)", "not several at once"),
+        ("METRICS() + METRICS()", "several time series and several others"),
+        ("CEIL(1e999)", "too large"),
+        ("(" * 2000 + "m1" + ")" * 2000, "nested too deeply"),
+        ("-" * 2000 + "n", "nested too deeply"),
     ],
 )
 def test_a_wrong_expression_is_told_in_a_sentence(expression: str, words: str) -> None:
@@ -73,3 +79,13 @@ def test_a_wrong_expression_is_told_in_a_sentence(expression: str, words: str) -
 
 def test_what_an_expression_reads() -> None:
     assert names_in("IF(m1 > 3, errors_2, SUM(METRICS()))") == {"m1", "errors_2"}
+
+
+def test_lines_over_many_times_are_drawn_at_once() -> None:
+    """15 days of minutes, every second of which has a value: looked for one by one, it is hours."""
+    times = [60.0 * number for number in range(21_600)]
+    given = Given({"m1": {one: one for one in times[::2]}}, ["m1"], times, 60)
+    start = time.monotonic()
+    value = evaluate("FILL(m1, LINEAR)", given)
+    assert time.monotonic() - start < 5
+    assert value == pytest.approx({one: one for one in times[:-1]})
