@@ -18,6 +18,7 @@ import aiohttp
 from simulator.control.clock import Clock
 from simulator.control.cloudwatch.prometheus_text import Deltas, Sample, samples_of
 from simulator.control.cloudwatch.store import MetricStore, make_metric
+from simulator.threads import run_in_thread
 
 _logger = logging.getLogger(__name__)
 
@@ -94,7 +95,7 @@ class ContainerMetrics:
                 if answer.status != 200:
                     return
                 text = (await _whole(answer.content)).decode(errors="replace")
-            samples = await asyncio.to_thread(samples_of, text)
+            samples = await run_in_thread(lambda: samples_of(text))
         except (aiohttp.ClientError, asyncio.TimeoutError, ValueError) as error:
             _logger.debug("%s: no metrics (%s: %s)", page.url, type(error).__name__, error)
             return

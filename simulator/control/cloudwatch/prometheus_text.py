@@ -7,12 +7,12 @@ a total that is summed up again by CloudWatch says nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from prometheus_client import Metric
+    from prometheus_client.metrics_core import Metric
 
 #: Of a histogram or summary, what is published: how many there were, and their sum.
 _GROWING = ("_total", "_count", "_sum")
@@ -45,13 +45,14 @@ def samples_of(text: str) -> list[Sample]:
     return found
 
 
-def _families(text: str) -> Iterator[Metric]:
+def _families(text: str) -> list[Metric]:
+    """The parser's own; it fails by other errors, too, on what it does not expect."""
     from prometheus_client.parser import text_string_to_metric_families
 
     try:
-        yield from text_string_to_metric_families(text)
-    except IndexError as error:  # the parser's
-        raise ValueError("a label has no name") from error
+        return list(text_string_to_metric_families(text))
+    except (ValueError, LookupError, AttributeError, TypeError, RecursionError) as error:
+        raise ValueError(f"no Prometheus text: {error}") from error
 
 
 class Deltas:
