@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from simulator.control.caller import Call, operation_of
 from simulator.control.errors import ServiceError, SimulatorFailed, Unserializable
+from simulator.control.members import known_members
 from simulator.control.validation import check_members
 from simulator.errors import SimulatorError
 
@@ -80,8 +81,9 @@ class JsonApi:
     ) -> Mapping[str, Any] | None:
         """One call whose operation has a function. Raises ServiceError and nothing else."""
         try:
-            check_members(self._model.operation_model(name).input_shape, members)
-            return await self._operations[name](Call(name, members, region))
+            shape = self._model.operation_model(name).input_shape
+            check_members(shape, members)
+            return await self._operations[name](Call(name, known_members(shape, members), region))
         except ServiceError:
             raise
         except SimulatorError as error:  # the disk's fault
@@ -131,9 +133,14 @@ async def read_body(request: Request) -> bytes:
         return b"no gzip"
 
 
+def _refuse_constant(text: str) -> None:
+    """Python's reader takes NaN and Infinity, which are no JSON."""
+    raise ValueError(f"{text} is no JSON")
+
+
 def _read(body: bytes) -> Mapping[str, Any]:
     try:
-        members = json.loads(body or b"{}")
+        members = json.loads(body or b"{}", parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         members = None
     if not isinstance(members, dict):

@@ -37,9 +37,9 @@ def read_start(token: str | None) -> int:
         return 0
     try:
         start = json.loads(base64.b64decode(token, validate=True))["start"]
-        if isinstance(start, int) and start >= 0:
+        if type(start) is int and start >= 0:
             return start
-    except (binascii.Error, ValueError, KeyError, TypeError):
+    except (binascii.Error, ValueError, KeyError, TypeError, RecursionError):
         pass
     raise ServiceError("Invalid pagination token: send the NextToken of the page before this one.")
 

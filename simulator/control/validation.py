@@ -8,6 +8,7 @@ pattern. No I/O.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
@@ -15,11 +16,17 @@ from typing import Any
 from botocore.model import ListShape, MapShape, Shape, StructureShape
 
 from simulator.control.errors import ServiceError, Unserializable
+from simulator.control.members import read_time
 
 #: Of a refused value, so much is shown.
 _SHOWN_CHARACTERS = 200
 #: How many breaches a message lists at most.
 _LISTED = 10
+
+#: Smithy, "Simple types": bits beside the sign; the largest number, which NaN is not below.
+_WHOLE_BITS = {"integer": 31, "long": 63}
+_LARGEST = {"float": 3.4028234663852886e38, "double": sys.float_info.max}
+_SURROGATES = re.compile(r"[\ud800-\udfff]")
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "string": (str,),
@@ -78,11 +85,30 @@ def _member(shape: Shape, value: Any, path: str) -> Iterator[str]:
 def _check_type(shape: Shape, value: Any, path: str) -> None:
     expected = _TYPES.get(shape.type_name)
     is_boolean = isinstance(value, bool) and shape.type_name != "boolean"
-    if expected is not None and (is_boolean or not isinstance(value, expected)):
+    if expected is not None and (
+        is_boolean or not isinstance(value, expected) or not _fits(shape.type_name, value)
+    ):
         raise Unserializable(
             f"{path} is {type(value).__name__} ({str(value)[:_SHOWN_CHARACTERS]!r}): "
             f"expected {shape.type_name}."
         )
+
+
+def _fits(type_name: str, value: Any) -> bool:
+    """Whether a value of a fitting kind can be one of that type."""
+    if type_name in _WHOLE_BITS:
+        return bool(-(2 ** _WHOLE_BITS[type_name]) <= value < 2 ** _WHOLE_BITS[type_name])
+    if type_name in _LARGEST:
+        return bool(-_LARGEST[type_name] <= value <= _LARGEST[type_name])
+    if type_name == "string":
+        # Half of a surrogate pair is no text.
+        return value.isascii() or not _SURROGATES.search(value)
+    if type_name == "timestamp":
+        try:
+            read_time(value)
+        except ValueError:
+            return False
+    return True
 
 
 def _string(shape: Shape, value: str, path: str) -> Iterator[str]:
