@@ -29,6 +29,8 @@ COOLDOWN_S = 300.0
 #: A product of floats that ought to be whole is not rounded up.
 _NOISE = 1e-9
 _FLAPPING = "AutoScalingAnticipatedFlapping"
+#: More instances than any bounds have: a target may be so small that the product has no end.
+_MANY = 2.0**31
 
 
 class AlarmState(Enum):
@@ -222,7 +224,8 @@ def _in(situation: Situation, below: Sequence[Reading]) -> Wish | Stay:
 
 
 def _proportional(base: int, value: float, rule: Tracking) -> int:
-    return math.ceil(base * value / rule.target - _NOISE)
+    exact = base * value / rule.target
+    return math.ceil(max(-_MANY, min(exact, _MANY)) - _NOISE)
 
 
 def _within(at: float | None, cooldown_s: float, now: float) -> bool:

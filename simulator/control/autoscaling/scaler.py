@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import Any, Protocol
 
 from simulator.control.autoscaling.activities import Activities
@@ -35,6 +36,7 @@ from simulator.control.clock import Clock
 from simulator.control.cloudwatch.store import RESOLUTION_S, MetricStore
 from simulator.control.errors import ServiceError
 from simulator.control.records import Record
+from simulator.errors import PlatformFailed
 
 _logger = logging.getLogger(__name__)
 
@@ -131,13 +133,21 @@ class Scaler:
     def look(self, now: float) -> None:
         """What is due by now: scheduled actions, bounds, and policies once a minute is whole."""
         for action in self._actions.due(now):
-            self._act(action)
+            self._try(action["ResourceId"], partial(self._act, action))
         minute = int((now - _LATE_S) // RESOLUTION_S)
         whole, self._minute = minute > self._minute, minute
         for target in self._targets.all():
-            self._bound(target["ResourceId"])
+            resource = target["ResourceId"]
+            self._try(resource, partial(self._bound, resource))
             if whole:
-                self._track(target, now)
+                self._try(resource, partial(self._track, target, now))
+
+    def _try(self, resource: str, look: Callable[[], None]) -> None:
+        """What one target fails with is told: all others are looked at."""
+        try:
+            look()
+        except Exception:
+            _logger.exception("a look at %s failed", resource)
 
     def _act(self, action: Record) -> None:
         """A scheduled action changes its target's bounds; scaling into them is another activity."""
@@ -253,7 +263,12 @@ class Scaler:
         self, resource: str, count: int, cause: str, done: Callable[[float], None]
     ) -> None:
         variant, words = split_resource(resource), f"desired instance count to {count}."
-        activity = self._activities.begin(resource, f"Setting {words}", cause)
+        try:
+            activity = self._activities.begin(resource, f"Setting {words}", cause)
+        except PlatformFailed as error:
+            _logger.error("%s is not scaled: %s", resource, error)
+            self._changing.pop(resource, None)
+            return
         try:
             await self._scaled.scale(variant.endpoint, variant.variant, count)
         except ScalingFailed as error:

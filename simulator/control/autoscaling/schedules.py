@@ -21,6 +21,8 @@ _CRON = re.compile(r"cron\((.*)\)")
 _SECONDS = {"minute": 60, "hour": 3600, "day": 86400}
 #: How far ahead a cron expression is looked for: 29 February comes within eight years.
 _DAYS = 9 * 366
+#: Of what a rate counts; the last year of the calendar.
+_LONGEST_RATE, _LAST_YEAR = 10_000_000, 9999
 
 
 class Schedule(Protocol):
@@ -61,13 +63,17 @@ class Times:
     zone: tzinfo
 
     def after(self, moment: float) -> float | None:
-        first = datetime.fromtimestamp(moment, self.zone).date()
+        try:
+            first = datetime.fromtimestamp(moment, self.zone).date()
+        except (OverflowError, ValueError, OSError):
+            return None
         found = (time for time in self._from(first) if time > moment)
         return next(found, None)
 
     def _from(self, first: date) -> Iterator[float]:
-        day, last = first, first + timedelta(days=_DAYS)
-        while day <= last:
+        day = first
+        last = first + timedelta(days=_DAYS) if first.year < _LAST_YEAR - 9 else date.max
+        while day < last:
             if (years := self.cron.years) and day.year not in years:
                 later = [year for year in years if year > day.year]
                 if not later:
@@ -92,8 +98,8 @@ def read_schedule(text: str, zone_name: str | None, anchor: float) -> Schedule:
         except ValueError as error:
             raise _refused(text, str(error)) from error
     if found := _RATE.fullmatch(text):
-        if not int(found[1]):
-            raise _refused(text, "the rate is 0")
+        if not 1 <= int(found[1]) <= _LONGEST_RATE:
+            raise _refused(text, f"the rate is not 1 to {_LONGEST_RATE}")
         return Rate(int(found[1]) * _SECONDS[found[2]], anchor)
     if found := _CRON.fullmatch(text):
         try:

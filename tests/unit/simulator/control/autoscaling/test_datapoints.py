@@ -116,3 +116,20 @@ def test_metric_math_without_a_result_is_no_datapoint() -> None:
 def test_a_policy_that_does_not_say_which_metric(config: dict[str, Any], words: str) -> None:
     with pytest.raises(ServiceError, match=words):
         check_metric(config)
+
+
+@pytest.mark.parametrize("text", ["(" * 1000 + "m1" + ")" * 1000, "-" * 2000 + "m1"])
+def test_what_is_too_deep_is_refused_when_it_is_put(text: str) -> None:
+    """Calculated later, it would fail at each look."""
+    queries = [query("m1", "Waiting", ReturnData=False), {"Id": "e1", "Expression": text}]
+    with pytest.raises(ServiceError, match="nested too deeply"):
+        check_metric(customized(Metrics=queries))
+
+
+def test_what_grows_out_of_all_numbers_is_no_datapoint() -> None:
+    store = MetricStore()
+    for minute, waiting in enumerate((1e200, 2.0)):
+        store.add(make_metric("Mine", "Waiting", {}), waiting, minute * 60)
+    queries = [query("m1", "Waiting", ReturnData=False), {"Id": "e1", "Expression": "m1 * m1"}]
+    config = customized(Metrics=queries)
+    assert read_datapoints(config, VARIANT, store, 120, 2) == [None, 4.0]

@@ -146,3 +146,10 @@ def test_why_an_alarm_changes_nothing(current: int, values: Values, code: str | 
     found = decide(situation(current), [reading(values)])
     assert isinstance(found, Stay)
     assert found.code == code
+
+
+@pytest.mark.parametrize("target", [1e-9, 5e-324])
+def test_a_target_next_to_nothing_wants_as_many_as_the_bounds_have(target: float) -> None:
+    found = decide(situation(1), [Reading(Tracking("p", target), [1e9] * 3)])
+    assert isinstance(found, Wish)
+    assert found.count == 5

@@ -259,3 +259,30 @@ async def test_all_is_there_again_after_a_restart(tmp_path: Path) -> None:
     assert room.variant.counts == [], "the cooldown goes on"
     await room.pass_minutes(6, 360)
     assert room.variant.counts == [4]
+
+
+async def test_a_target_that_cannot_be_looked_at_keeps_no_other_waiting(tmp_path: Path) -> None:
+    room = Room(tmp_path)
+    await room.register()
+    await room.track()
+    broken = {**room.targets.get(RESOURCE), "ResourceId": "endpoint/old/variant/all"}
+    del broken["SuspendedState"]
+    Records(tmp_path / "targets").put("endpoint/old/variant/all", broken)
+    again = Room(tmp_path)
+    assert next(iter(again.targets.all()))["ResourceId"] != RESOURCE
+    await again.pass_minutes(3, 250)
+    assert again.variant.counts == [3]
+
+
+async def test_a_change_that_cannot_be_kept_is_tried_again(tmp_path: Path) -> None:
+    """As on a full disk: scaling goes on once there is room."""
+    room = Room(tmp_path)
+    await room.register()
+    await room.track()
+    kept = tmp_path / "activities"
+    kept.rename(tmp_path / "away")
+    await room.pass_minutes(3, 250)
+    assert room.variant.counts == []
+    (tmp_path / "away").rename(kept)
+    await room.pass_minutes(1, 250)
+    assert room.variant.counts == [3]

@@ -52,7 +52,7 @@ def test_the_next_time(
     ("expression", "words"),
     [
         ("every day", "none of the three"),
-        ("rate(0 minutes)", "the rate is 0"),
+        ("rate(0 minutes)", "the rate is not 1 to"),
         ("rate(5 weeks)", "none of the three"),
         ("at(2026-02-30T00:00:00)", "day is out of range|day .* must be in range"),
         ("cron(0 8 * * ?)", "5 fields, not 6"),
@@ -69,3 +69,14 @@ def test_a_schedule_that_is_none(expression: str, words: str) -> None:
 def test_a_zone_that_is_none() -> None:
     with pytest.raises(ServiceError, match="Timezone is 'Mars/Base'"):
         read_schedule("rate(1 day)", "Mars/Base", 0)
+
+
+@pytest.mark.parametrize("rate", ["0", "9" * 20, "9" * 1000])
+def test_a_rate_that_no_clock_has(rate: str) -> None:
+    with pytest.raises(ServiceError, match="the rate is not 1 to 10000000"):
+        read_schedule(f"rate({rate} minutes)", None, 0.0)
+
+
+@pytest.mark.parametrize("moment", [seconds("9999-12-30T23:00:00"), 1e18])
+def test_nothing_is_due_after_the_end_of_the_calendar(moment: float) -> None:
+    assert read_schedule("cron(0 0 31 12 ? *)", None, 0.0).after(moment) is None
