@@ -232,7 +232,7 @@ def _listing(page: _Whole) -> tuple[list[str | None], str | None]:
         if not isinstance(token, str | None):
             raise TypeError
         return [_name(model.get("modelName")) for model in answer["models"]], token
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         text = page.body.decode(errors="replace")
         raise ContainerFailed("list", page.status, text) from None
 

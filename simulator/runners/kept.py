@@ -129,6 +129,8 @@ class KeptInstance:
         over = asyncio.create_task(life.over())
         try:
             await asyncio.wait({watch, over}, return_when=asyncio.FIRST_COMPLETED)
+            if watch.done() and (error := watch.exception()) is not None:
+                instance.fail(f"it cannot be watched ({type(error).__name__}: {error})")
             served = instance.state in (InstanceState.IN_SERVICE, InstanceState.UNHEALTHY)
             late = instance.state is InstanceState.FAILED
             if late:

@@ -98,3 +98,9 @@ async def test_a_model_of_any_name_can_be_unloaded() -> None:
     async with _client(answering) as client:
         await client.unload("a b/../c?d", "left over")
     assert asked == [("DELETE", "/models/a%20b%2F..%2Fc%3Fd")]
+
+
+async def test_a_listing_that_is_too_deep_is_none() -> None:
+    async with _client(lambda _, __: b"[" * 100_000) as client:
+        with pytest.raises(ContainerFailed):
+            await client.loaded()
