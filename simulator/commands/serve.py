@@ -21,6 +21,7 @@ from simulator.control.clock import Clock
 from simulator.control.moto import running
 from simulator.control.plane import Plane, Setup
 from simulator.control.records import held
+from simulator.control.sagemaker.quotas import DEFAULT_MOST
 from simulator.errors import SimulatorError
 from simulator.sizes import read_room
 from simulator.watch.console import make_console
@@ -77,7 +78,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         default=[],
         type=_read_quota,
         metavar="TYPE=N",
-        help="instances of a type for all endpoints together (default: any number)",
+        help=f"instances of a type for all endpoints together (default: {DEFAULT_MOST})",
     )
     parser.add_argument(
         "--time-scale",

@@ -8,9 +8,12 @@ from typing import Any
 
 from simulator.control.errors import ResourceLimitExceeded
 
+#: Of each type. Chosen: far more than one machine has, so that a slip of the pen does not end it.
+DEFAULT_MOST = 100
+
 
 class Quotas:
-    """most: instances at the same time for endpoints, by type; types that it lacks: any number."""
+    """most: instances at the same time for endpoints, by type; of others DEFAULT_MOST."""
 
     def __init__(self, most: Mapping[str, int]) -> None:
         self._most = most
@@ -28,8 +31,8 @@ class Quotas:
         for instance_type, count in in_use:
             used[instance_type] += count
         for instance_type, count in asked.items():
-            most = self._most.get(instance_type)
-            if most is not None and count > 0 and used[instance_type] + count > most:
+            most = self._most.get(instance_type, DEFAULT_MOST)
+            if count > 0 and used[instance_type] + count > most:
                 # SageMaker's own words.
                 raise ResourceLimitExceeded(
                     f"The account-level service limit '{instance_type} for endpoint usage' is "
