@@ -231,7 +231,8 @@ def test_a_call_that_is_refused(
         (b'{"EndpointName": "' + b"a" * 100_000 + b'"}', "ValidationException"),
         (b" " * (5 * 1024 * 1024), "SerializationException"),
     ],
-    ids=str,
+    # What a test is called is in the environment of the processes that it starts.
+    ids=lambda value: str(value)[:40],
 )
 def test_a_body_that_no_client_sends(plane: ControlPlane, body: bytes, code: str) -> None:
     headers = {

@@ -1,0 +1,146 @@
+"""Callers who send what no client of AWS sends: refused in a sentence, and nobody else waits."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from tests.support.container import until
+from tests.support.control_plane import IMAGE, ROLE, ControlPlane, control_plane, make_variant
+
+SAGEMAKER, CLOUDWATCH = "SageMaker", "GraniteServiceVersion20100801"
+#: As S3's callers are known.
+SIGNED = "Authorization: AWS4-HMAC-SHA256 Credential=a/20260101/us-east-1/s3/aws4_request"
+DEEP = "[" * 100_000
+
+
+def ask(plane: ControlPlane, service: str, operation: str, members: Any) -> httpx.Response:
+    """A call as it is on the wire. members: a text as it stands, or JSON."""
+    content = members if isinstance(members, str) else json.dumps(members)
+    headers = {"X-Amz-Target": f"{service}.{operation}"}
+    return httpx.post(plane.url, content=content, headers=headers, timeout=20)
+
+
+def connect(plane: ControlPlane, text: str) -> socket.socket:
+    """A connection that has sent this and nothing else."""
+    address = urlsplit(plane.url)
+    assert address.port is not None
+    connection = socket.create_connection((address.hostname, address.port), timeout=10)
+    connection.sendall(text.encode())
+    return connection
+
+
+def model(name: str, **container: Any) -> dict[str, Any]:
+    definition = {"Image": IMAGE, "Mode": "MultiModel", "ModelDataUrl": "s3://models/shop/"}
+    return {
+        "ModelName": name,
+        "ExecutionRoleArn": ROLE,
+        "PrimaryContainer": {**definition, **container},
+    }
+
+
+STATISTICS = {"Namespace": "Shop", "MetricName": "m", "Period": 60, "Statistics": ["Sum"]}
+QUERY = {"Id": "e1", "Expression": "FILL(m1, 0)"}
+METRIC = {
+    "Id": "m1",
+    "MetricStat": {"Metric": {"Namespace": "Shop", "MetricName": "m"}, "Period": 60, "Stat": "Sum"},
+}
+
+
+@pytest.mark.parametrize(
+    ("service", "operation", "members", "code"),
+    [
+        (SAGEMAKER, "CreateModel", DEEP, "SerializationException"),
+        (SAGEMAKER, "CreateModel", '{"ModelName": NaN}', "SerializationException"),
+        (SAGEMAKER, "CreateModel", model("x", ModelDataUrl="s3://No_bucket!/x"), "Val"),
+        (
+            SAGEMAKER,
+            "CreateModel",
+            model("x", ModelDataUrl="s3://models/", Mode="SingleModel"),
+            "ValidationException",
+        ),
+        (SAGEMAKER, "ListModels", {"CreationTimeAfter": "never"}, "SerializationException"),
+        (SAGEMAKER, "ListModels", {"NextToken": "W1tb" * 1500}, "ValidationException"),
+        (CLOUDWATCH, "GetMetricStatistics", {**STATISTICS, "StartTime": 0, "EndTime": 1e18}, ""),
+        (CLOUDWATCH, "GetMetricStatistics", {**STATISTICS, "StartTime": 0, "EndTime": 2e11}, ""),
+        (
+            CLOUDWATCH,
+            "PutMetricData",
+            {"Namespace": "Shop", "MetricData": [{"MetricName": "m", "Value": 1e300}]},
+            "InvalidParameterValueException",
+        ),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_what_is_refused_in_a_moment(
+    plane: ControlPlane, service: str, operation: str, members: Any, code: str
+) -> None:
+    start = time.monotonic()
+    answer = ask(plane, service, operation, members)
+    assert time.monotonic() - start < 5
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["message"].endswith("."), answer.text
+    assert code in answer.json()["__type"]
+
+
+def test_a_time_range_from_the_beginning_of_time(plane: ControlPlane) -> None:
+    """There is nothing before what is kept, and nobody waits for nothing."""
+    members = {"StartTime": 0, "EndTime": 2e11, "MetricDataQueries": [METRIC, QUERY]}
+    start = time.monotonic()
+    assert ask(plane, CLOUDWATCH, "GetMetricData", members).status_code == 200
+    assert time.monotonic() - start < 5
+
+
+def test_null_is_not_there_and_strangers_are_dropped(plane: ControlPlane) -> None:
+    made = {**model("nulls", Environment=None, MultiModelConfig=None), "Tags": None, "My": 1}
+    assert ask(plane, SAGEMAKER, "CreateModel", made).status_code == 200
+    described = ask(plane, SAGEMAKER, "DescribeModel", {"ModelName": "nulls"}).json()
+    assert "My" not in described
+    assert "Environment" not in described["PrimaryContainer"]
+    listed = ask(plane, SAGEMAKER, "ListModels", {"NameContains": None, "SortBy": None})
+    assert listed.status_code == 200
+
+
+def test_a_slip_of_the_pen_starts_no_million_instances(plane: ControlPlane) -> None:
+    ask(plane, SAGEMAKER, "CreateModel", model("many"))
+    wanted = {"EndpointConfigName": "many", "ProductionVariants": [make_variant("many", 10**6)]}
+    assert ask(plane, SAGEMAKER, "CreateEndpointConfig", wanted).status_code == 200
+    names = {"EndpointName": "many", "EndpointConfigName": "many"}
+    answer = ask(plane, SAGEMAKER, "CreateEndpoint", names)
+    assert answer.json()["__type"] == "ResourceLimitExceeded"
+
+
+def test_a_request_without_a_path(plane: ControlPlane) -> None:
+    asked = f"OPTIONS * HTTP/1.1\r\nHost: x\r\n{SIGNED}\r\nConnection: close\r\n\r\n"
+    with connect(plane, asked) as connection:
+        assert connection.recv(100).startswith(b"HTTP/1.1 400 ")
+
+
+def test_uploads_that_never_end_keep_no_other_caller_waiting(plane: ControlPlane) -> None:
+    half = f"PUT /models/half HTTP/1.1\r\nHost: x\r\n{SIGNED}\r\nContent-Length: 9\r\n\r\nabc"
+    with contextlib.ExitStack() as stack:
+        for _ in range(120):
+            stack.enter_context(connect(plane, half))
+        s3 = plane.client("s3")
+        assert "Contents" in s3.list_objects_v2(Bucket="models")
+    assert "Traceback" not in plane.log_path.read_text()
+
+
+def test_nothing_of_a_deleted_endpoint_is_on_the_disk(tmp_path: Path) -> None:
+    """A container's log is there as long as its endpoint is: the next of the name has its own."""
+    folder = tmp_path / "state" / "work" / "instances"
+    with control_plane(tmp_path / "log", "--state", str(tmp_path / "state")) as plane:
+        url = plane.put_models(tmp_path, "a.tar.gz")
+        plane.create_endpoint("gone", url)
+        assert list(folder.glob("gone/*.log"))
+        plane.client("sagemaker").delete_endpoint(EndpointName="gone")
+        until(lambda: not plane.endpoint_names(), "the endpoint is gone")
+        assert list(folder.iterdir()) == []
