@@ -187,6 +187,8 @@ def _refusal(request: Request) -> tuple[int, str, str] | None:
     headers, path = request.headers, request.scope["path"]
     if path.startswith(_MOTOS_OWN):
         return 403, "AccessDenied", "This path is not served here."
+    if not path.startswith("/"):  # OPTIONS *
+        return 400, "InvalidRequest", "The request names no path."
     authorization = headers.get("authorization")
     if authorization is not None and len(authorization.split()) < 2:
         return 400, "InvalidArgument", "Unsupported Authorization Type"
