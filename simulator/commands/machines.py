@@ -10,6 +10,7 @@ from functools import partial
 
 from simulator.archives.store import ArchiveStore
 from simulator.assembly import Parts, Wanted
+from simulator.commands.up_options import read_duration
 from simulator.control.production import MakeMachine, Wish
 from simulator.errors import InvalidRequest
 from simulator.hosting.fleet import Machine
@@ -50,7 +51,7 @@ def add_machine_options(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--pull-timeout",
-        type=_read_seconds,
+        type=read_duration,
         default=_PULL_S,
         metavar="SECONDS",
         help=f"with {DOCKER}: how long an image may be pulled ({_PULL_S:g})",
@@ -128,13 +129,3 @@ def _read_registry(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9.-]+(:\d{1,5})?|\[[0-9a-f:]+\]:\d{1,5}", text):
         raise argparse.ArgumentTypeError(f"{text!r}: expected HOST:PORT, as 127.0.0.1:5000")
     return text
-
-
-def _read_seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a number of seconds above 0")
-    return seconds

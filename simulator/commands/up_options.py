@@ -163,7 +163,7 @@ def add_rules_options(group: argparse._ArgumentGroup) -> None:
 def _add_seconds(group: argparse._ArgumentGroup, name: str, default: float, what: str) -> None:
     group.add_argument(
         name,
-        type=_read_duration,
+        type=read_duration,
         default=default,
         metavar="S",
         help=f"seconds {what} ({default:g})",
@@ -230,7 +230,8 @@ def _read_share(text: str) -> float:
     return share
 
 
-def _read_duration(text: str) -> float:
+def read_duration(text: str) -> float:
+    """Seconds, more than 0 and not without end."""
     seconds = _read_number(text)
     if not 0 < seconds < math.inf:
         raise argparse.ArgumentTypeError(f"found {text!r}, expected seconds, more than 0")
