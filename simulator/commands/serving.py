@@ -79,9 +79,12 @@ def serve_app(
     failures.end = leave
     # Before uvicorn listens to signals itself, and after: it raises them again once it has stopped
     # for them, and by then it has done its work.
-    for number in (signal.SIGINT, signal.SIGTERM):
+    # SIGHUP comes when the terminal is closed.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, leave)
     server.run(sockets=[listening])
+    if not server.started:
+        raise PlatformFailed("it did not start: what was logged above says why")
     if failures:
         raise _translate(failures[0])
 

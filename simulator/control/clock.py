@@ -12,16 +12,21 @@ from collections.abc import Callable
 
 
 class Clock:
-    """scale: of the platform's seconds for one of this machine's."""
+    """scale: of the platform's seconds for one of this machine's.
+
+    earliest: seconds since the epoch before which it does not begin: what is kept is older.
+    """
 
     def __init__(
         self,
         scale: float = 1.0,
         wall: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
+        *,
+        earliest: float = 0.0,
     ) -> None:
         self.scale = scale
-        self._began, self._monotonic = wall(), monotonic
+        self._began, self._monotonic = max(wall(), earliest), monotonic
         self._since = monotonic()
 
     def now(self) -> float:

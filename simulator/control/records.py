@@ -10,7 +10,7 @@ import json
 import os
 import urllib.parse
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,9 @@ from simulator.errors import PlatformFailed
 
 Record = dict[str, Any]
 _SUFFIX = ".json"
+#: Whose records have times of the platform, and what tells when one was changed last.
+_SERVICES = ("sagemaker", "cloudwatch", "autoscaling")
+_TIMES = ("CreationTime", "LastModifiedTime", "StateUpdatedTimestamp")
 
 
 @contextmanager
@@ -101,6 +104,17 @@ class Records:
 
     def _path(self, name: str) -> Path:
         return self._folder / (urllib.parse.quote(name, safe="") + _SUFFIX)
+
+
+def newest_time(state: Path) -> float:
+    """The newest time in a state's records, seconds since the epoch; 0.0: none."""
+    newest = 0.0
+    for path in state.glob(f"*/*/*{_SUFFIX}"):
+        with suppress(PlatformFailed, OSError):
+            record = _read(path) if path.parts[-3] in _SERVICES else {}
+            times = [record.get(name, 0.0) for name in _TIMES]
+            newest = max(newest, *(at for at in times if isinstance(at, int | float)))
+    return newest
 
 
 def _name(path: Path) -> str:

@@ -7,6 +7,7 @@ answers those that it has, and is stopped then. One that is given up is replaced
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
@@ -18,6 +19,8 @@ from simulator.hosting.variant import Variant
 from simulator.instance.instance import Instance
 from simulator.threads import run_in_thread
 from simulator.watch.view import InstanceState
+
+_logger = logging.getLogger(__name__)
 
 #: Between two looks at instances that come or leave.
 _LOOK_S = 0.05
@@ -211,13 +214,17 @@ class Fleet:
         longest_s = rules.cold_wait_s + rules.invoke_timeout_s
         with suppress(asyncio.TimeoutError):
             await asyncio.wait_for(_idle(instance), longest_s)
-        await instance.holdings.stop()
-        await place.machine.stop()
-        place.running.cancel()
-        await asyncio.wait({place.running})
-        self.variant.leave(instance.name)
-        await instance.close()
-        await run_in_thread(lambda: self._forget(instance.name))
+        try:
+            await instance.holdings.stop()
+            await place.machine.stop()
+        except Exception:
+            _logger.exception("the container of %s did not end as it should", instance.name)
+        finally:
+            place.running.cancel()
+            await asyncio.wait({place.running})
+            self.variant.leave(instance.name)
+            await instance.close()
+            await run_in_thread(lambda: self._forget(instance.name))
 
 
 async def _idle(instance: Instance) -> None:

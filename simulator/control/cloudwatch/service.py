@@ -30,6 +30,8 @@ from simulator.watch.view import EndpointView
 _logger = logging.getLogger(__name__)
 
 _SERVICE = "cloudwatch"
+#: Before a loop that failed begins again.
+_AGAIN_S = 1.0
 
 
 class Watched(Protocol):
@@ -89,8 +91,21 @@ class CloudWatch:
 
     async def run(self) -> None:
         """Until cancelled."""
+        await asyncio.gather(
+            *(_kept_up(loop) for loop in (self._published, self._containers, self._watch))
+        )
+
+
+class _Loop(Protocol):
+    async def run(self) -> None:
+        """Until cancelled."""
+
+
+async def _kept_up(loop: _Loop) -> None:
+    """What fails in one of them is told, and it goes on."""
+    while True:
         try:
-            await asyncio.gather(self._published.run(), self._containers.run(), self._watch.run())
+            await loop.run()
         except Exception:
-            _logger.exception("CloudWatch stopped: no more metrics and alarms")
-            raise
+            _logger.exception("%s failed, and begins again", type(loop).__name__)
+        await asyncio.sleep(_AGAIN_S)

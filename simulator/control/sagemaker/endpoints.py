@@ -213,8 +213,18 @@ class Endpoints:
                 "Delete it and create it anew."
             )
         config = self._config(members["EndpointConfigName"], call.region)
-        self._quotas.check(config["ProductionVariants"], self._in_use())
         models, kept = self._models_of(config, call.region), _retained(played, members)
+        wanted = [
+            {**variant, "InitialInstanceCount": kept.get(variant["VariantName"], {}).get("count")}
+            if "count" in kept.get(variant["VariantName"], {})
+            else variant
+            for variant in config["ProductionVariants"]
+        ]
+        self._quotas.check(wanted, self._in_use())
+        if not members.get("RetainDeploymentConfig"):
+            played.record.pop("LastDeploymentConfig", None)
+            if "DeploymentConfig" in members:
+                played.record["LastDeploymentConfig"] = members["DeploymentConfig"]
         self._begin(played, "Updating", self._updated(played, config, models, kept))
         return {"EndpointArn": played.record["EndpointArn"]}
 

@@ -204,3 +204,27 @@ def test_nothing_is_left_after_sigterm(tmp_path: Path, moment: str) -> None:
         assert time.monotonic() - began < 15
     assert not [one for one in containers if one.is_running() and one.status() != "zombie"]
     assert "Traceback" not in plane.log_path.read_text()
+
+
+def test_containers_of_a_killed_simulator_are_ended_by_the_next(tmp_path: Path) -> None:
+    state = ("--state", str(tmp_path / "state"))
+    with control_plane(tmp_path / "log", *state) as plane:
+        url = plane.put_models(tmp_path, "a.tar.gz")
+        plane.create_endpoint("left", url)
+        (left,) = _containers(plane, "left")
+        plane.process.kill()
+        plane.process.wait()
+    assert left.is_running()
+    with control_plane(tmp_path / "log", *state) as plane:
+        until(lambda: not left.is_running() or left.status() == "zombie", "it is ended")
+        assert plane.settled("left") == "InService"
+
+
+def test_a_closed_terminal_ends_all(tmp_path: Path) -> None:
+    with control_plane(tmp_path / "log") as plane:
+        url = plane.put_models(tmp_path, "a.tar.gz")
+        plane.create_endpoint("one", url)
+        (container,) = _containers(plane, "one")
+        plane.process.send_signal(signal.SIGHUP)
+        assert plane.process.wait(30) == 0
+    assert not container.is_running() or container.status() == "zombie"
