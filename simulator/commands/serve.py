@@ -7,6 +7,7 @@ import asyncio
 import difflib
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -102,6 +103,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(options: argparse.Namespace) -> int:
     """Until Ctrl-C or SIGTERM; 1 with one sentence where it cannot start."""
+    # Until it serves: whatever was made goes, as it does later.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         with ExitStack() as stack:
             socket = stack.enter_context(listen(options.host, options.port))

@@ -19,7 +19,7 @@ from simulator.control.cloudwatch.asked import (
     span,
     times_between,
 )
-from simulator.control.cloudwatch.queries import Answered, answer, reading_of
+from simulator.control.cloudwatch.queries import Answered, answer_in_steps, reading_of
 from simulator.control.cloudwatch.store import KEPT_S, Metric, MetricStore, Statistics, make_metric
 from simulator.control.errors import ServiceError
 from simulator.control.pages import make_token, page, read_start
@@ -125,11 +125,14 @@ class MetricCalls:
             if (period_s := query.get("MetricStat", query).get("Period")) is not None:
                 check_period(period_s)
         read = await self._read(members["MetricDataQueries"], start, end)
-        found = answer(
+        found = list[Answered]()
+        for step in answer_in_steps(
             members["MetricDataQueries"],
             lambda *reading: read[reading],
             lambda period_s: times_between(start, end, period_s),
-        )
+        ):
+            found = step or found
+            await asyncio.sleep(0)
         descending = members.get("ScanBy", "TimestampDescending") == "TimestampDescending"
         most = min(members.get("MaxDatapoints") or _MOST_DATA, _MOST_DATA)
         return _data_page(found, descending, members.get("NextToken"), most)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +45,13 @@ def answer(
 
     times: when the periods of that length begin that are asked for. Raises ServiceError.
     """
+    return next(found for found in answer_in_steps(queries, read, times) if found is not None)
+
+
+def answer_in_steps(
+    queries: Sequence[Mapping[str, Any]], read: Read, times: Callable[[int], Sequence[float]]
+) -> Iterator[list[Answered] | None]:
+    """The same, for who does something else between two queries: None after each, then all."""
     by_id = {query["Id"]: query for query in queries}
     if len(by_id) < len(queries):
         raise ServiceError(
@@ -57,7 +64,8 @@ def answer(
             if "MetricStat" in query
             else _reckoned(query, queries, values, times)
         )
-    return [
+        yield None
+    yield [
         answered
         for query in queries
         if query.get("ReturnData", True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import json
 import socket
@@ -144,3 +145,22 @@ def test_nothing_of_a_deleted_endpoint_is_on_the_disk(tmp_path: Path) -> None:
         plane.client("sagemaker").delete_endpoint(EndpointName="gone")
         until(lambda: not plane.endpoint_names(), "the endpoint is gone")
         assert list(folder.iterdir()) == []
+
+
+def test_sigterm_as_soon_as_it_has_told_its_address_leaves_nothing(tmp_path: Path) -> None:
+    with control_plane(tmp_path / "log", environment={"TMPDIR": str(tmp_path)}) as plane:
+        assert plane.stop() == 0
+    assert list(tmp_path.glob("simulator-*")) == []
+
+
+def test_many_expressions_over_all_there_is_keep_nobody_waiting(plane: ControlPlane) -> None:
+    queries = [METRIC, *({**QUERY, "Id": f"e{number}"} for number in range(60))]
+    members = {"StartTime": 0, "EndTime": 2e11, "MetricDataQueries": queries}
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        reckoned, waited = pool.submit(ask, plane, CLOUDWATCH, "GetMetricData", members), []
+        while not reckoned.done():
+            start = time.monotonic()
+            assert ask(plane, SAGEMAKER, "ListEndpoints", {}).status_code == 200
+            waited.append(time.monotonic() - start)
+        assert reckoned.result().status_code == 200
+    assert len(waited) > 3, "others are answered while it is reckoned"
