@@ -45,6 +45,13 @@ from simulator.watch.events import EventLog
 #: Between two looks at the memory of each instance: what the page draws.
 _GAUGE_EVERY_S = 1.0
 
+#: Kinds of records, and what one of them has in any case.
+_NEEDED = {
+    "models": ("ModelName", "ModelArn", "CreationTime", "ExecutionRoleArn"),
+    "endpoint-configs": ("EndpointConfigName", "EndpointConfigArn", "ProductionVariants"),
+    "endpoints": ("EndpointName", "EndpointArn", "EndpointStatus", "Models", "Variants", "Region"),
+}
+
 
 @dataclass(frozen=True)
 class Setup:
@@ -72,10 +79,8 @@ class Plane:
     def __init__(self, setup: Setup, log: EventLog) -> None:
         self._setup, self.log = setup, log
         kept, clock = setup.state / "sagemaker", setup.clock
-        records = {
-            kind: Records(kept / kind) for kind in ("models", "endpoint-configs", "endpoints")
-        }
-        self.tags = Tags(Records(kept / "tags"), self._exists)
+        records = {kind: Records(kept / kind, *needed) for kind, needed in _NEEDED.items()}
+        self.tags = Tags(Records(kept / "tags", "Tags"), self._exists)
         self.models = Models(records["models"], self.tags, clock, self._check)
         self.configs = EndpointConfigs(records["endpoint-configs"], self.tags, clock, self.models)
         self.logs = ContainerLogs(partial(make_logs_client, setup.moto_url))

@@ -9,7 +9,7 @@ import fcntl
 import json
 import os
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -50,13 +50,16 @@ def held(folder: Path) -> Iterator[None]:
 
 
 class Records:
-    """Of one kind, by name, in the order in which they were made. folder: made where it lacks."""
+    """Of one kind, by name, in the order in which they were made. folder: made where it lacks.
 
-    def __init__(self, folder: Path) -> None:
+    needed: members without which a file there is none of ours.
+    """
+
+    def __init__(self, folder: Path, *needed: str) -> None:
         self._folder = folder
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            found = [(path, _read(path)) for path in folder.glob(f"*{_SUFFIX}")]
+            found = [(path, _read(path, needed)) for path in folder.glob(f"*{_SUFFIX}")]
         except OSError as error:
             raise PlatformFailed(
                 f"The state in {folder} cannot be read ({error.strerror}): name another --state."
@@ -111,7 +114,7 @@ def newest_time(state: Path) -> float:
     newest = 0.0
     for path in state.glob(f"*/*/*{_SUFFIX}"):
         with suppress(PlatformFailed, OSError):
-            record = _read(path) if path.parts[-3] in _SERVICES else {}
+            record = _read(path, ()) if path.parts[-3] in _SERVICES else {}
             times = [record.get(name, 0.0) for name in _TIMES]
             newest = max(newest, *(at for at in times if isinstance(at, int | float)))
     return newest
@@ -121,13 +124,19 @@ def _name(path: Path) -> str:
     return urllib.parse.unquote(path.name.removesuffix(_SUFFIX))
 
 
-def _read(path: Path) -> Record:
+def _read(path: Path, needed: Collection[str]) -> Record:
     try:
         record = json.loads(path.read_text())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise PlatformFailed(
             f"{path} is no JSON ({error}): remove it, or name another --state."
         ) from error
     if not isinstance(record, dict):
         raise PlatformFailed(f"{path} holds no record: remove it, or name another --state.")
+    lacking = [name for name in needed if name not in record]
+    if lacking or not isinstance(record.get("CreationTime", 0), int | float):
+        found = f"lacks {', '.join(lacking)}" if lacking else "has another CreationTime"
+        raise PlatformFailed(
+            f"{path} {found}, so it is none of ours: remove it, or name another --state."
+        )
     return record

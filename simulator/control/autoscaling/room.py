@@ -23,6 +23,9 @@ from simulator.control.records import Records
 from simulator.control.sagemaker.endpoints import Endpoints
 from simulator.watch.events import EventLog
 
+#: What each of its records has.
+_NEEDED = ("ResourceId", "CreationTime")
+
 
 class Autoscaling:
     """kept: the folder of its records; log: hears of its activities."""
@@ -31,10 +34,18 @@ class Autoscaling:
         self, kept: Path, endpoints: Endpoints, store: MetricStore, clock: Clock, log: EventLog
     ) -> None:
         variants = EndpointVariants(endpoints)
-        self._targets = Targets(Records(kept / "targets"), clock, variants)
-        self._policies = Policies(Records(kept / "policies"), clock, self._targets)
-        self._actions = ScheduledActions(Records(kept / "scheduled-actions"), clock, self._targets)
-        self._activities = Activities(Records(kept / "activities"), clock, log)
+        self._targets = Targets(
+            Records(kept / "targets", *_NEEDED, "MinCapacity", "Past"), clock, variants
+        )
+        self._policies = Policies(
+            Records(kept / "policies", *_NEEDED, "PolicyId"), clock, self._targets
+        )
+        self._actions = ScheduledActions(
+            Records(kept / "scheduled-actions", *_NEEDED, "ActionId"), clock, self._targets
+        )
+        self._activities = Activities(
+            Records(kept / "activities", *_NEEDED, "Activities"), clock, log
+        )
         self.scaler = Scaler(
             self._targets, self._policies, self._actions, self._activities, variants, store, clock
         )

@@ -59,7 +59,9 @@ class CloudWatch:
     def __init__(
         self, state: Path, store: MetricStore, clock: Clock, log: EventLog, watched: Watched
     ) -> None:
-        self.alarms = Alarms(Records(state / "alarms"), clock, log)
+        self.alarms = Alarms(
+            Records(state / "alarms", "AlarmName", "StateValue", "History", "Tags"), clock, log
+        )
         self._calls = MetricCalls(store, clock)
         self._published = EndpointMetrics(store, clock, watched.views, watched.in_service)
         self._scraped = EndpointsMetrics(watched.views, watched.in_service)
