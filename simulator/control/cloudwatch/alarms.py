@@ -67,8 +67,8 @@ class Alarms:
             record["Tags"] = tags
         what = "updated" if before else "created"
         self._note(record, "ConfigurationUpdate", f'Alarm "{name}" {what}', {"type": what.title()})
-        self._by_name[name] = record
         self.keep(record)
+        self._by_name[name] = record
         return record
 
     def keep(self, record: Record) -> None:

@@ -14,6 +14,7 @@ from simulator.control.cloudwatch.alarms import Alarms
 from simulator.control.cloudwatch.store import MetricStore, make_metric
 from simulator.control.errors import ServiceError
 from simulator.control.records import Records
+from simulator.errors import PlatformFailed
 from simulator.watch.events import Event, EventLog
 
 #: A whole hour of 2026.
@@ -199,3 +200,13 @@ def test_alarms_that_are_refused(kept: Set, members: dict[str, Any], words: str)
     with pytest.raises(ServiceError, match=words):
         kept.put(**members)
     assert kept.alarms.values() == ()
+
+
+def test_an_alarm_that_cannot_be_kept_is_none(tmp_path: Path) -> None:
+    """As on a full disk: the call fails, and leaves nothing."""
+    folder = tmp_path / "alarms"
+    alarms = Alarms(Records(folder), Clock(), EventLog())
+    folder.rmdir()
+    with pytest.raises(PlatformFailed):
+        alarms.put(ALARM, "us-east-1")
+    assert alarms.values() == ()
