@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 _SCOPE = re.compile(
-    r"Credential=[^/,\s]+/\d{8}/(?P<region>[\w-]+)/(?P<service>[\w-]+)/aws4_request"
+    r"Credential=[^/,\s]+/\d{8}/(?P<region>[\w-]{1,32})/(?P<service>[\w-]+)/aws4_request"
 )
 
 

@@ -23,6 +23,10 @@ _SERVICES = ("sagemaker", "cloudwatch", "autoscaling")
 _TIMES = ("CreationTime", "LastModifiedTime", "StateUpdatedTimestamp")
 
 
+#: The year 9000: no clock goes on behind it.
+_LATEST = 221_845_392_000.0
+
+
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
     """A state's folder is this process's alone until the end of the block.
@@ -116,7 +120,8 @@ def newest_time(state: Path) -> float:
         with suppress(PlatformFailed, OSError):
             record = _read(path, ()) if path.parts[-3] in _SERVICES else {}
             times = [record.get(name, 0.0) for name in _TIMES]
-            newest = max(newest, *(at for at in times if isinstance(at, int | float)))
+            given = (at for at in times if isinstance(at, int | float) and at < _LATEST)
+            newest = max([newest, *given])
     return newest
 
 
