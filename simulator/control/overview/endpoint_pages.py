@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from simulator.control.sagemaker.endpoints import Endpoints, Played
+from simulator.control.sagemaker.endpoints import Endpoints
 from simulator.control.sagemaker.models import container_of
+from simulator.control.sagemaker.played import Played
 from simulator.rules import Rules
 from simulator.watch.page_routes import Watched
 from simulator.watch.view import EndpointView

@@ -14,7 +14,7 @@ from simulator.control.clock import Clock
 from simulator.control.overview.sources import Activities, Alarms, Described
 from simulator.control.overview.traffic import SAMPLE_S, Rates, Traffic
 from simulator.control.sagemaker.deployment import Production
-from simulator.control.sagemaker.endpoints import Played
+from simulator.control.sagemaker.played import Played
 from simulator.instance.instance import Instance
 from simulator.watch.view import FleetPart, ModelState
 

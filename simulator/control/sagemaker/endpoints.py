@@ -21,10 +21,17 @@ from simulator.control.sagemaker.endpoint_configs import EndpointConfigs
 from simulator.control.sagemaker.models import Models
 from simulator.control.sagemaker.names import (
     already_there,
-    in_progress,
     is_taken,
     make_arn,
     not_found,
+)
+from simulator.control.sagemaker.played import (
+    DESCRIBED,
+    Played,
+    check_idle,
+    describe_variants,
+    find_retained,
+    metrics_config,
 )
 from simulator.control.sagemaker.quotas import Quotas
 from simulator.control.sagemaker.tags import Tags
@@ -36,39 +43,6 @@ _logger = logging.getLogger(__name__)
 
 _SORTS = {"Name": "EndpointName", "CreationTime": "CreationTime", "Status": "EndpointStatus"}
 _LISTED = ("EndpointName", "EndpointArn", "CreationTime", "LastModifiedTime", "EndpointStatus")
-#: What of its record an endpoint is described by.
-_DESCRIBED = (
-    "EndpointName",
-    "EndpointArn",
-    "EndpointConfigName",
-    "EndpointStatus",
-    "FailureReason",
-    "CreationTime",
-    "LastModifiedTime",
-    "LastDeploymentConfig",
-    "MetricsConfig",
-    "DataCaptureConfig",
-)
-_CHANGING = ("Creating", "Updating", "RollingBack", "Deleting")
-
-
-@dataclass
-class Played:
-    """An endpoint: what is kept of it, what is deployed of it, and the change it is in."""
-
-    record: Record
-    deployment: Deployment
-    work: asyncio.Task[None] | None = None
-
-    @property
-    def name(self) -> str:
-        """The endpoint's."""
-        return str(self.record["EndpointName"])
-
-    @property
-    def status(self) -> str:
-        """EndpointStatus."""
-        return str(self.record["EndpointStatus"])
 
 
 @dataclass
@@ -118,7 +92,7 @@ class Endpoints:
     def find_variant(self, endpoint_name: str, variant_name: str) -> Mapping[str, Any] | None:
         """A variant's counts, weights and configuration as described; None: there is none."""
         played = self._played.get(endpoint_name)
-        described = [] if played is None else _variants(played)
+        described = [] if played is None else describe_variants(played)
         return next((one for one in described if one["VariantName"] == variant_name), None)
 
     async def scale(self, endpoint_name: str, variant_name: str, count: int) -> None:
@@ -128,7 +102,7 @@ class Endpoints:
         DeploymentFailed.
         """
         played = self._of(endpoint_name, REGION)
-        _check_idle(played, played.record["Region"])
+        check_idle(played, played.record["Region"])
         self._check_counts(played, {variant_name: count})
         self._begin(played, "Updating", self._scaled(played, {variant_name: count}, {}))
         assert played.work is not None
@@ -173,7 +147,7 @@ class Endpoints:
             "ProductionVariants": config["ProductionVariants"],
             "Models": self._models_of(config, call.region),
             "Variants": {},
-            **_metrics_config(config),
+            **metrics_config(config),
         }
         self._tags.put(arn, members.get("Tags", ()))
         self._records.put(name, record)
@@ -185,8 +159,8 @@ class Endpoints:
         """DescribeEndpoint."""
         played = self._of(call.members["EndpointName"], call.region)
         record = played.record
-        described = {key: record[key] for key in _DESCRIBED if key in record}
-        if variants := _variants(played):
+        described = {key: record[key] for key in DESCRIBED if key in record}
+        if variants := describe_variants(played):
             described["ProductionVariants"] = variants
         if "Pending" in record:
             described["PendingDeploymentSummary"] = record["Pending"]
@@ -206,14 +180,14 @@ class Endpoints:
         """UpdateEndpoint: answered at once, while the endpoint is Updating."""
         members = call.members
         played = self._of(members["EndpointName"], call.region)
-        _check_idle(played, call.region)
+        check_idle(played, call.region)
         if played.deployment.endpoint is None:
             raise ServiceError(
                 f'Cannot update endpoint "{played.record["EndpointArn"]}": it is {played.status}. '
                 "Delete it and create it anew."
             )
         config = self._config(members["EndpointConfigName"], call.region)
-        models, kept = self._models_of(config, call.region), _retained(played, members)
+        models, kept = self._models_of(config, call.region), find_retained(played, members)
         wanted = [
             {**variant, "InitialInstanceCount": kept.get(variant["VariantName"], {}).get("count")}
             if "count" in kept.get(variant["VariantName"], {})
@@ -231,7 +205,7 @@ class Endpoints:
     async def update_weights_and_capacities(self, call: Call) -> Mapping[str, Any]:
         """UpdateEndpointWeightsAndCapacities: answered at once."""
         played = self._of(call.members["EndpointName"], call.region)
-        _check_idle(played, call.region)
+        check_idle(played, call.region)
         counts, weights = dict[str, int](), dict[str, float]()
         for desired in call.members["DesiredWeightsAndCapacities"]:
             name = desired["VariantName"]
@@ -288,7 +262,7 @@ class Endpoints:
         played.record["ProductionVariants"] = config["ProductionVariants"]
         played.record["Models"] = models
         played.record.pop("MetricsConfig", None)
-        played.record |= _metrics_config(config)
+        played.record |= metrics_config(config)
         self._settle(played, "InService")
 
     async def _scaled(
@@ -418,52 +392,3 @@ class Endpoints:
             for played in self._played.values()
             for _, one in played.deployment.deployed()
         ]
-
-
-def _metrics_config(config: Record) -> Record:
-    return {key: config[key] for key in ("MetricsConfig",) if key in config}
-
-
-def _check_idle(played: Played, region: str) -> None:
-    if played.status in _CHANGING:
-        raise ServiceError(in_progress(played.name, region))
-
-
-def _variants(played: Played) -> list[dict[str, Any]]:
-    """ProductionVariants of DescribeEndpoint."""
-    described = []
-    for name, one in played.deployment.productions.items():
-        described.append(
-            {
-                "VariantName": name,
-                "DeployedImages": [
-                    {
-                        "SpecifiedImage": one.image,
-                        "ResolvedImage": one.image,
-                        "ResolutionTime": played.record["LastModifiedTime"],
-                    }
-                ],
-                "CurrentWeight": one.weight,
-                "DesiredWeight": one.weight,
-                "CurrentInstanceCount": one.fleet.in_service,
-                "DesiredInstanceCount": one.fleet.wanted,
-            }
-        )
-    return described
-
-
-def _retained(played: Played, members: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """AWS, "UpdateEndpoint": counts and weights that stay as they are, by variant."""
-    if not members.get("RetainAllVariantProperties"):
-        return {}
-    left_out = {
-        one["VariantPropertyType"] for one in members.get("ExcludeRetainedVariantProperties", ())
-    }
-    kept = dict[str, dict[str, Any]]()
-    for name, one in played.deployment.productions.items():
-        kept[name] = {"count": one.fleet.wanted, "weight": one.weight}
-        if "DesiredInstanceCount" in left_out:
-            del kept[name]["count"]
-        if "DesiredWeight" in left_out:
-            del kept[name]["weight"]
-    return kept

@@ -13,7 +13,7 @@ from simulator.control.overview.overview import Overview
 from simulator.control.overview.sources import Described, NoActivities, NoAlarms
 from simulator.control.overview.traffic import Traffic
 from simulator.control.sagemaker.deployment import Deployment, Production
-from simulator.control.sagemaker.endpoints import Played
+from simulator.control.sagemaker.played import Played
 from simulator.hosting.fleet import Fleet, Machine
 from simulator.hosting.variant import Variant
 from simulator.rules import Rules
