@@ -29,7 +29,7 @@ from simulator.control.sagemaker.quotas import DEFAULT_MOST
 from simulator.errors import SimulatorError
 from simulator.runners.leftovers import end_left, note
 from simulator.sizes import read_room
-from simulator.watch.console import make_console
+from simulator.watch.console import make_console, tell_event
 from simulator.watch.events import Event, EventLog
 
 #: Of the service model: the types that a variant may have.
@@ -131,7 +131,7 @@ def run(options: argparse.Namespace) -> int:
             )
             plane, ending = Plane(setup, log), asyncio.Event()
             plane.endpoints.listeners.event += [
-                partial(_tell, options.verbose),
+                partial(tell_event, partial(print, flush=True), options.verbose),
                 partial(_note, work_dir / _PIDS),
             ]
             print(
@@ -182,10 +182,6 @@ def _note(folder: Path, _: str, event: Event) -> None:
     pid = event.fields.get("pid")
     if event.kind == "instance_starting" and isinstance(pid, int):
         note(folder, pid)
-
-
-def _tell(verbose: bool, endpoint_name: str, event: Event) -> None:
-    make_console(partial(print, flush=True), verbose, endpoint_name)(event)
 
 
 def _pair(text: str, example: str) -> tuple[str, str]:

@@ -18,10 +18,14 @@ _DEFAULT = 10
 
 
 def page(
-    found: Sequence[_T], token: str | None, most: int | None, default: int = _DEFAULT
+    found: Sequence[_T],
+    token: str | None,
+    most: int | None,
+    default: int = _DEFAULT,
+    code: str | None = None,
 ) -> tuple[Sequence[_T], str | None]:
-    """The page after the token, and the next one's token; None at the end."""
-    start = read_start(token)
+    """The page after the token, and the next one's token; None at the end. See read_start."""
+    start = read_start(token, code)
     end = start + (most or default)
     return found[start:end], make_token(end) if end < len(found) else None
 
@@ -31,8 +35,11 @@ def make_token(start: int) -> str:
     return base64.b64encode(json.dumps({"start": start}).encode()).decode()
 
 
-def read_start(token: str | None) -> int:
-    """Where the page of a token starts; 0 without one. Raises ServiceError."""
+def read_start(token: str | None, code: str | None = None) -> int:
+    """Where the page of a token starts; 0 without one.
+
+    Raises ServiceError for a token that is none; code: the service's own for it.
+    """
     if token is None:
         return 0
     try:
@@ -41,7 +48,8 @@ def read_start(token: str | None) -> int:
             return start
     except (binascii.Error, ValueError, KeyError, TypeError, RecursionError):
         pass
-    raise ServiceError("Invalid pagination token: send the NextToken of the page before this one.")
+    words = "Invalid pagination token: send the NextToken of the page before this one."
+    raise ServiceError(words, code)
 
 
 def filtered(

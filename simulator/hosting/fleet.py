@@ -212,8 +212,7 @@ class Fleet:
         instance, rules = place.machine.instance, self.variant.rules
         # The last request may wait for its model before it waits for its answer.
         longest_s = rules.cold_wait_s + rules.invoke_timeout_s
-        with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(_idle(instance), longest_s)
+        await instance.wait_until_idle(longest_s)
         try:
             await instance.holdings.stop()
             await place.machine.stop()
@@ -225,8 +224,3 @@ class Fleet:
             self.variant.leave(instance.name)
             await instance.close()
             await run_in_thread(lambda: self._forget(instance.name))
-
-
-async def _idle(instance: Instance) -> None:
-    while instance.view().in_flight:  # noqa: ASYNC110 - it is looked at by the page as well
-        await asyncio.sleep(_LOOK_S)

@@ -26,6 +26,9 @@ _COPY_AGAIN_S = 30.0
 #: How often a model that the container lost is brought again for one invocation.
 _BROUGHT_AGAIN = 2
 
+#: Between two looks whether an instance that leaves has answered.
+_IDLE_EVERY_S = 0.05
+
 AnswerT = TypeVar("AnswerT", ContainerAnswer, StreamedAnswer)
 Ask = Callable[[str, bytes, Mapping[str, str]], Awaitable[AnswerT]]
 
@@ -140,6 +143,12 @@ class Instance:
         failed = resident.failed_at
         if failed is None or time.monotonic() - failed > _COPY_AGAIN_S:
             self.holdings.bring(resident)
+
+    async def wait_until_idle(self, seconds: float) -> None:
+        """Until it has no request, so long at the most."""
+        end = time.monotonic() + seconds
+        while self._in_flight and time.monotonic() < end:  # noqa: ASYNC110 - bounded, and rare
+            await asyncio.sleep(_IDLE_EVERY_S)
 
     @contextmanager
     def _asked(self, target_model: str | None) -> Iterator[Resident | None]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-import math
 import shutil
 import socket
 import time
@@ -24,8 +23,6 @@ from simulator.rules import Rules
 from simulator.runners.health import keep_watch
 from simulator.watch.view import InstanceState
 
-#: Between two looks at whether an instance that leaves still answers requests.
-_IDLE_EVERY_S = 0.1
 #: How often a container is asked for its models until it says them, and the pause between.
 _LISTINGS, _LISTING_PAUSE_S = 3, 0.5
 #: Why a model that an earlier simulator had loaded is unloaded.
@@ -208,7 +205,7 @@ class AttachedInstances:
     async def _let_go(self, name: str, instance: Instance) -> None:
         """Its requests end in their own time, then its connections are closed; no folder stays."""
         try:
-            await _idle(instance, self._rules.invoke_timeout_s)
+            await instance.wait_until_idle(self._rules.invoke_timeout_s)
         finally:
             await instance.close()
         place = self._place(instance.client.url)
@@ -233,13 +230,6 @@ async def _listed(client: ContainerClient) -> frozenset[str]:
                 return listed
         await asyncio.sleep(_LISTING_PAUSE_S)
     return frozenset()
-
-
-async def _idle(instance: Instance, seconds: float) -> None:
-    for _ in range(math.ceil(seconds / _IDLE_EVERY_S)):
-        if not instance.view().in_flight:
-            return
-        await asyncio.sleep(_IDLE_EVERY_S)
 
 
 def _forget_replicas(root: Path, kept: Collection[str]) -> None:

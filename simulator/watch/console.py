@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 from simulator.watch.events import Event
 
@@ -12,16 +13,17 @@ _MIB = 1024**2
 _PER_REQUEST = frozenset({"invoked"})
 
 
-def make_console(
-    write: Callable[[str], None], verbose: bool, endpoint_name: str = ""
-) -> Callable[[Event], None]:
-    """A listener that writes one line per event; with the endpoint's name, where it is given."""
+def make_console(write: Callable[[str], None], verbose: bool) -> Callable[[Event], None]:
+    """A listener that writes one line per event."""
+    return partial(tell_event, write, verbose, "")
 
-    def told(event: Event) -> None:
-        if verbose or event.kind not in _PER_REQUEST:
-            write(f"{endpoint_name} {format_event(event)}".strip())
 
-    return told
+def tell_event(
+    write: Callable[[str], None], verbose: bool, endpoint_name: str, event: Event
+) -> None:
+    """One event as a line, which begins with the endpoint's name where it is given."""
+    if verbose or event.kind not in _PER_REQUEST:
+        write(f"{endpoint_name} {format_event(event)}".strip())
 
 
 def format_event(event: Event) -> str:

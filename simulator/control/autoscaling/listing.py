@@ -36,10 +36,7 @@ def answer(
     most = _ON_A_PAGE if most is None else most
     if not 1 <= most <= _ON_A_PAGE:
         raise ServiceError(f"MaxResults is {most}: expected 1 to {_ON_A_PAGE}.")
-    try:
-        shown, token = page(found, members.get("NextToken"), most)
-    except ServiceError as error:
-        raise InvalidNextToken(str(error)) from error
+    shown, token = page(found, members.get("NextToken"), most, code=InvalidNextToken.code)
     return {kind: described(shown, left_out), **({"NextToken": token} if token else {})}
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from simulator.control.caller import Call
 from simulator.control.cloudwatch.alarm_state import State
 from simulator.control.cloudwatch.alarms import Alarms, described
-from simulator.control.cloudwatch.asked import dimensions_of, moment
+from simulator.control.cloudwatch.asked import WRONG_TOKEN, dimensions_of, moment
 from simulator.control.errors import ServiceError
 from simulator.control.pages import page
 from simulator.control.records import Record
@@ -172,7 +172,5 @@ def _is_asked(record: Record, members: Mapping[str, Any]) -> bool:
 def _page(
     found: Sequence[_T], members: Mapping[str, Any], default: int
 ) -> tuple[Sequence[_T], str | None]:
-    try:
-        return page(found, members.get("NextToken"), members.get("MaxRecords"), default)
-    except ServiceError as error:
-        raise ServiceError(str(error), "InvalidNextToken") from error
+    token, most = members.get("NextToken"), members.get("MaxRecords")
+    return page(found, token, most, default, WRONG_TOKEN)

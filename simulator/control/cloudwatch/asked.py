@@ -11,6 +11,9 @@ from typing import Any
 from simulator.control.cloudwatch.store import RESOLUTION_S, Metric, make_metric
 from simulator.control.errors import ServiceError
 
+#: The code of a page's token that is none.
+WRONG_TOKEN = "InvalidNextToken"
+
 STATISTICS = ("SampleCount", "Average", "Sum", "Minimum", "Maximum")
 _PERCENTILE = re.compile(r"p(\d{1,2}(\.\d{1,10})?|100)")
 

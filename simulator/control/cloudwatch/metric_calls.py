@@ -10,6 +10,7 @@ from simulator.control.caller import Call
 from simulator.control.clock import Clock
 from simulator.control.cloudwatch.asked import (
     STATISTICS,
+    WRONG_TOKEN,
     check_period,
     check_statistic,
     dimensions_of,
@@ -74,7 +75,7 @@ class MetricCalls:
             and all(_has(metric, name, value) for name, value in wanted)
             and ("RecentlyActive" not in members or self._is_recent(metric))
         ]
-        shown, token = _page(found, members.get("NextToken"), _METRICS_LISTED)
+        shown, token = page(found, members.get("NextToken"), _METRICS_LISTED, code=WRONG_TOKEN)
         metrics = [
             {
                 "Namespace": metric.namespace,
@@ -238,23 +239,11 @@ def _point(
     return point | ({"ExtendedStatistics": known} if known else {})
 
 
-def _page(
-    found: Sequence[Metric], token: str | None, most: int
-) -> tuple[Sequence[Metric], str | None]:
-    try:
-        return page(found, token, most)
-    except ServiceError as error:
-        raise ServiceError(str(error), "InvalidNextToken") from error
-
-
 def _data_page(
     found: Sequence[Answered], descending: bool, token: str | None, most: int
 ) -> Mapping[str, Any]:
     """Data points are counted over all results, one after another."""
-    try:
-        start = read_start(token)
-    except ServiceError as error:
-        raise ServiceError(str(error), "InvalidNextToken") from error
+    start = read_start(token, WRONG_TOKEN)
     results, before = list[dict[str, Any]](), 0
     for one in found:
         first = max(0, start - before)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
+from simulator.control.autoscaling.names import DIMENSION
 from simulator.control.clock import Clock
 from simulator.control.overview.sources import Activities, Alarms, Described
 from simulator.control.overview.traffic import SAMPLE_S, Rates, Traffic
@@ -21,7 +22,6 @@ from simulator.watch.view import FleetPart, ModelState
 #: Scaling activities that are told, newest first.
 _ACTIVITIES = 50
 #: What is scaled of a variant: its number of instances.
-_DIMENSION = "sagemaker:variant:DesiredInstanceCount"
 
 
 class Listed(Protocol):
@@ -193,7 +193,7 @@ def _scaling(activities: Activities) -> dict[str, Described]:
 
 
 def _of_counts(described: Iterable[Described]) -> Iterable[Described]:
-    return (one for one in described if one.get("ScalableDimension") == _DIMENSION)
+    return (one for one in described if one.get("ScalableDimension") == DIMENSION)
 
 
 def _plain(value: Any) -> Any:

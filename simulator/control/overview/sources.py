@@ -34,27 +34,3 @@ class Alarms(Protocol):
     def metric_alarms(self) -> Sequence[Described]:
         """MetricAlarms of DescribeAlarms."""
         ...
-
-
-class NoActivities:
-    """Nothing scales."""
-
-    def scaling_activities(self) -> Sequence[Described]:
-        """None."""
-        return ()
-
-    def scalable_targets(self) -> Sequence[Described]:
-        """None."""
-        return ()
-
-    def scaling_policies(self) -> Sequence[Described]:
-        """None."""
-        return ()
-
-
-class NoAlarms:
-    """Nothing is watched."""
-
-    def metric_alarms(self) -> Sequence[Described]:
-        """None."""
-        return ()

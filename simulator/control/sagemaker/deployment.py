@@ -88,12 +88,7 @@ class Deployment:
                 name = variant["VariantName"]
                 coming[name] = await self._made(variant, models)
                 coming[name].weight = kept.get(name, {}).get("weight", coming[name].weight)
-            await _all(
-                self._scaled(
-                    one, kept.get(name, {}).get("count", one.config["InitialInstanceCount"])
-                )
-                for name, one in coming.items()
-            )
+            await _all(self._scaled(one, count_of(one.config, kept)) for one in coming.values())
         except BaseException:
             await _uninterrupted(asyncio.gather(*(one.fleet.stop() for one in coming.values())))
             raise
@@ -150,6 +145,12 @@ class Deployment:
             end = " Please check CloudWatch logs for this endpoint."
             room = _REASON_CHARACTERS - len(begin) - len(end)
             raise DeploymentFailed(begin + str(error)[:room] + end) from error
+
+
+def count_of(variant: Mapping[str, Any], kept: Mapping[str, Mapping[str, Any]]) -> int:
+    """How many instances a variant of a configuration comes up with, where some are kept."""
+    count: int = kept.get(variant["VariantName"], {}).get("count", variant["InitialInstanceCount"])
+    return count
 
 
 async def _all(work: Any) -> None:

@@ -16,7 +16,12 @@ from simulator.control.clock import Clock
 from simulator.control.errors import ServiceError
 from simulator.control.pages import filtered, page
 from simulator.control.records import Record, Records
-from simulator.control.sagemaker.deployment import Deployment, DeploymentFailed, MakeProduction
+from simulator.control.sagemaker.deployment import (
+    Deployment,
+    DeploymentFailed,
+    MakeProduction,
+    count_of,
+)
 from simulator.control.sagemaker.endpoint_configs import EndpointConfigs
 from simulator.control.sagemaker.models import Models
 from simulator.control.sagemaker.names import (
@@ -189,9 +194,7 @@ class Endpoints:
         config = self._config(members["EndpointConfigName"], call.region)
         models, kept = self._models_of(config, call.region), find_retained(played, members)
         wanted = [
-            {**variant, "InitialInstanceCount": kept.get(variant["VariantName"], {}).get("count")}
-            if "count" in kept.get(variant["VariantName"], {})
-            else variant
+            {**variant, "InitialInstanceCount": count_of(variant, kept)}
             for variant in config["ProductionVariants"]
         ]
         self._quotas.check(wanted, self._in_use())

@@ -10,7 +10,7 @@ from typing import Any
 
 from simulator.control.clock import Clock
 from simulator.control.overview.overview import Overview
-from simulator.control.overview.sources import Described, NoActivities, NoAlarms
+from simulator.control.overview.sources import Described
 from simulator.control.overview.traffic import Traffic
 from simulator.control.sagemaker.deployment import Deployment, Production
 from simulator.control.sagemaker.played import Played
@@ -57,6 +57,30 @@ class Scaling:
             {"ResourceId": f"endpoint/{name}", "ScalableDimension": COUNTS, "PolicyName": policy}
             for name, policy in (("shop/variant/b", "one"), ("shop/variant/b", "two"))
         ]
+
+
+class NoActivities:
+    """Nothing scales."""
+
+    def scaling_activities(self) -> tuple[Described, ...]:
+        """None."""
+        return ()
+
+    def scalable_targets(self) -> tuple[Described, ...]:
+        """None."""
+        return ()
+
+    def scaling_policies(self) -> tuple[Described, ...]:
+        """None."""
+        return ()
+
+
+class NoAlarms:
+    """Nothing is watched."""
+
+    def metric_alarms(self) -> tuple[Described, ...]:
+        """None."""
+        return ()
 
 
 class Watching:
