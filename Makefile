@@ -10,7 +10,7 @@ MERLIN_PYTHON := $(shell PYTHON=$(PYTHON) requirements/find_python.sh 3.11)
 
 # What is installed is known by its locks' content, and by its Python: a checkout that only touches
 # them costs nothing.
-server_locks := $(addprefix requirements/,server.txt tools.txt simulator.txt dev.txt)
+server_locks := $(addprefix requirements/,server.txt tools.txt simulator.txt deploy.txt dev.txt)
 triton_lock := requirements/triton.txt
 triton_2_36_lock := requirements/triton-2.36.txt
 torch_locks := $(addprefix requirements/,torch.txt torch-cuda.txt)

@@ -1,4 +1,4 @@
-"""The commands that `pip install` brings: merlin-serve, merlin-tools, merlin-simulator.
+"""The commands that `pip install` brings: merlin-serve, -tools, -simulator, -deploy.
 
 Each is `python -m` of its package. They are here, beside the packages, so that a missing extra is
 said in a sentence: the packages' own modules import what it brings.
@@ -16,6 +16,7 @@ _NOT_INSTALLED, _INTERRUPTED = 1, 130
 _IMPORTED_LATER = {
     "container": ("container.entrypoint",),
     "simulator": ("simulator.commands.command_line",),
+    "deploy": ("deploy.commands.command_line",),
 }
 
 
@@ -32,6 +33,11 @@ def merlin_tools() -> int:
 def merlin_simulator() -> int:
     """python -m simulator."""
     return _run("simulator", "merlin-simulator", "simulator")
+
+
+def merlin_deploy() -> int:
+    """python -m deploy."""
+    return _run("deploy", "merlin-deploy", "deploy")
 
 
 def _run(package: str, program: str, extra: str) -> int:

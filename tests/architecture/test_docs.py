@@ -29,6 +29,8 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *DO
 SUFFIXES = {".md", ".py", ".sh", ".toml", ".txt", ".yml"}
 #: What programs write, and no file of the tree.
 WRITTEN = {"report.md", "served_model.py"}
+#: What users write, under this name in all pages.
+USERS = {"CONFIG.toml"}
 #: A file of a decision's time, and the one that has its place now.
 RENAMED = re.compile(r"`[^`]+`\s+\(today\s+`([^`]+)`")
 
@@ -82,7 +84,9 @@ def _names(text: str) -> Iterator[str]:
     for token in re.findall(r"[\w./~-]+(?![\w./~…<*-])", re.sub(r"https?://\S+", "", text)):
         name = token.removeprefix("./").replace("../", "").rstrip(".").rstrip("/")
         top, slash, _ = name.partition("/")
-        if (slash and top in _top()) or (Path(name).suffix in SUFFIXES and name not in WRITTEN):
+        if (slash and top in _top()) or (
+            Path(name).suffix in SUFFIXES and name not in WRITTEN | USERS
+        ):
             yield name
 
 

@@ -1,0 +1,1 @@
+"""Archives in S3: where each lies, and which one a name means."""

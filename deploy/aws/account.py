@@ -1,0 +1,115 @@
+"""An account in a region, as one caller sees it: the only place where something is changed."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import Any
+
+import boto3
+from botocore import xform_name
+from botocore.config import Config as ClientConfig
+from botocore.exceptions import BotoCoreError, ClientError
+
+from deploy.aws.refusals import is_missing, refusal_of
+from deploy.errors import Unreachable
+
+Say = Callable[[str], None]
+Answer = Mapping[str, Any]
+#: Throttled and failed calls are asked again by botocore, with growing waits.
+_ATTEMPTS = 8
+_CONNECT_S, _READ_S = 5, 60
+
+
+class Account:
+    """What AWS has, and the way to change it. All methods raise DeployError, and block.
+
+    With dry_run nothing is changed: calls are said as lines of the AWS CLI.
+    """
+
+    def __init__(self, region: str | None, say: Say, *, dry_run: bool = False) -> None:
+        self.dry_run, self._say = dry_run, say
+        try:
+            self._session = boto3.Session(region_name=region)
+        except BotoCoreError as error:
+            raise refusal_of(error, "", region or "") from error
+        if self._session.region_name is None:
+            raise Unreachable(
+                "no region is given: set endpoint.region in the file, or AWS_REGION, or the "
+                "profile's"
+            )
+        self.region: str = self._session.region_name
+        self.client = cache(self._make_client)
+
+    def _make_client(self, service: str) -> Any:
+        """boto3's, for what is not one call: uploads, streams."""
+        try:
+            return self._session.client(
+                service,
+                config=ClientConfig(
+                    connect_timeout=_CONNECT_S,
+                    read_timeout=_READ_S,
+                    retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
+                ),
+            )
+        except (BotoCoreError, ValueError) as error:
+            raise Unreachable(f"{service}: {error}") from error
+
+    def ask(self, service: str, operation: str, **members: Any) -> Answer:
+        """A call that changes nothing; operation: the API's name, such as DescribeEndpoint."""
+        try:
+            return self._call(service, operation, members)
+        except (ClientError, BotoCoreError) as error:
+            raise refusal_of(error, f"{service}:{operation}", self.region) from error
+
+    def find(self, service: str, operation: str, **members: Any) -> Answer | None:
+        """As ask; None where what is asked for is not there."""
+        try:
+            return self._call(service, operation, members)
+        except ClientError as error:
+            if is_missing(error):
+                return None
+            raise refusal_of(error, f"{service}:{operation}", self.region) from error
+        except BotoCoreError as error:
+            raise refusal_of(error, f"{service}:{operation}", self.region) from error
+
+    def ask_all(self, service: str, operation: str, key: str, **members: Any) -> Iterator[Any]:
+        """Every item of a listing, of all its pages; key: where an answer has its items."""
+        try:
+            paginator = self.client(service).get_paginator(xform_name(operation))
+            for page in paginator.paginate(**members):
+                yield from page.get(key, ())
+        except (ClientError, BotoCoreError) as error:
+            raise refusal_of(error, f"{service}:{operation}", self.region) from error
+
+    def change(self, service: str, operation: str, **members: Any) -> Answer:
+        """A call that changes something. With dry_run it is said, and the answer is empty."""
+        if self.dry_run:
+            self._say(as_command_line(service, operation, members))
+            return {}
+        return self.ask(service, operation, **members)
+
+    def remove(self, service: str, operation: str, **members: Any) -> bool:
+        """As change, of a call that takes something away; whether it was there."""
+        if self.dry_run:
+            self._say(as_command_line(service, operation, members))
+            return True
+        return self.find(service, operation, **members) is not None
+
+    def who(self) -> tuple[str, str]:
+        """The account's number, and the ARN of who asks."""
+        answer = self.ask("sts", "GetCallerIdentity")
+        return str(answer["Account"]), str(answer["Arn"])
+
+    def _call(self, service: str, operation: str, members: Mapping[str, Any]) -> Answer:
+        answer: Answer = getattr(self.client(service), xform_name(operation))(**members)
+        return answer
+
+
+def as_command_line(service: str, operation: str, members: Mapping[str, Any]) -> str:
+    """The call as a line of the AWS CLI, which can be run as it is."""
+    written = json.dumps(members, separators=(", ", ": "))
+    name = xform_name(operation, "-")
+    return f"aws {service} {name} --cli-input-json {shlex.quote(written)}"

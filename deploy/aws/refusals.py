@@ -1,0 +1,110 @@
+"""AWS's errors in sentences: what was asked, what it said, what to do."""
+
+from __future__ import annotations
+
+import re
+
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectionError,
+    CredentialRetrievalError,
+    EndpointConnectionError,
+    HTTPClientError,
+    NoCredentialsError,
+    NoRegionError,
+    PartialCredentialsError,
+    ProfileNotFound,
+    TokenRetrievalError,
+    UnauthorizedSSOTokenError,
+)
+
+from deploy.errors import CallRefused, DeployError, MissingRight, QuotaReached, Unreachable
+
+_RIGHTS = re.compile(r"(AccessDenied|NotAuthorized|UnauthorizedOperation|AuthFailure)")
+_QUOTAS = re.compile(r"(ResourceLimitExceeded|LimitExceeded|QuotaExceeded|TooManyBuckets)")
+_STALE = re.compile(
+    r"(ExpiredToken|InvalidClientTokenId|UnrecognizedClient|InvalidSignature|SignatureDoesNotMatch)"
+)
+_MISSING = frozenset(
+    {
+        "404",
+        "NoSuchKey",
+        "NoSuchBucket",
+        "NoSuchEntity",
+        "NoSuchTagSet",
+        "NotFound",
+        "RepositoryNotFoundException",
+        "ImageNotFoundException",
+        "ObjectNotFoundException",
+        "ResourceNotFound",
+        "ResourceNotFoundException",
+    }
+)
+_NOT_FOUND = re.compile(r"(Could not|Cannot) find")
+_CREDENTIALS = (
+    NoCredentialsError,
+    PartialCredentialsError,
+    CredentialRetrievalError,
+    ProfileNotFound,
+    TokenRetrievalError,
+    UnauthorizedSSOTokenError,
+)
+
+
+def is_missing(error: ClientError) -> bool:
+    """Whether what was asked for is not there. SageMaker has no code of its own for that."""
+    code, words = code_of(error), _words(error)
+    return code in _MISSING or (
+        code == "ValidationException"
+        and re.search(r"(Could|Cannot) (not )?find", words) is not None
+    )
+
+
+def code_of(error: ClientError) -> str:
+    """AWS's code of an error."""
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def refusal_of(error: BotoCoreError | ClientError, asked: str, region: str) -> DeployError:
+    """asked: what was called, such as sagemaker:CreateModel."""
+    if isinstance(error, ClientError):
+        return _of_answer(error, asked, region)
+    if isinstance(error, _CREDENTIALS):
+        return Unreachable(
+            f"there are no credentials that AWS would take ({_one_line(error)}); set AWS_PROFILE, "
+            "or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        )
+    if isinstance(error, NoRegionError):
+        return Unreachable("no region is given: set endpoint.region, or AWS_REGION")
+    if isinstance(error, (EndpointConnectionError, ConnectionError, HTTPClientError)):
+        return Unreachable(
+            f"{asked}: no answer from the region {region} ({_one_line(error)}); look at the "
+            "region's name, AWS_ENDPOINT_URL and the network; nothing is lost, ask again"
+        )
+    return CallRefused(f"{asked}: {_one_line(error)}", type(error).__name__)
+
+
+def _of_answer(error: ClientError, asked: str, region: str) -> DeployError:
+    code, words = code_of(error), _words(error)
+    if _RIGHTS.search(code):
+        return MissingRight(
+            f"{asked} is not allowed in {region}: {words}; `python -m deploy policy CONFIG.toml` "
+            "prints the rights that are needed"
+        )
+    if _QUOTAS.search(code):
+        return QuotaReached(
+            f"{asked}: a quota of the account is reached in {region}: {words}; ask for more in "
+            "Service Quotas, or take fewer or other instances, and call again"
+        )
+    if _STALE.search(code):
+        return Unreachable(f"{asked}: AWS does not take the credentials: {words}; renew them")
+    return CallRefused(f"{asked}: AWS refuses it ({code}): {words}", code)
+
+
+def _words(error: ClientError) -> str:
+    return " ".join(str(error.response.get("Error", {}).get("Message", "")).split()).rstrip(".")
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split()).rstrip(".")

@@ -1,0 +1,1 @@
+"""One file for each command; they print, and know how it went."""

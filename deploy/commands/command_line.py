@@ -1,0 +1,25 @@
+"""The command line: which command is asked for, with which options."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+from deploy.commands import down, example, rollback, up
+
+_DESCRIPTION = """From an export to an autoscaled endpoint of SageMaker. Every command can be called
+again: it finishes what was cut off. With AWS_ENDPOINT_URL set to `python -m simulator serve` all of
+it runs on this machine."""
+
+
+def read_command(program: str) -> Callable[[], int]:
+    """What runs the command of this process's arguments and returns its exit code.
+
+    program: the name by which it was called.
+    """
+    parser = argparse.ArgumentParser(prog=program, description=_DESCRIPTION)
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    for command in (example, up, rollback, down):
+        command.add_parser(commands)
+    options = parser.parse_args()
+    return lambda: int(options.run(options))

@@ -1,0 +1,1 @@
+"""An endpoint brought to what is wanted, back, and away."""

@@ -1,0 +1,49 @@
+"""Alarms brought to what is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from deploy.aws.account import Account, Say
+from deploy.wanted.alarms import make_alarm_prefix
+from deploy.wanted.wanted import Members
+
+#: DeleteAlarms takes so many at once.
+_MOST_DELETED = 100
+
+
+def find_alarms(account: Account, endpoint_name: str) -> list[Mapping[str, Any]]:
+    """All of an endpoint, as DescribeAlarms has them."""
+    return list(
+        account.ask_all(
+            "cloudwatch",
+            "DescribeAlarms",
+            "MetricAlarms",
+            AlarmNamePrefix=make_alarm_prefix(endpoint_name),
+        )
+    )
+
+
+def bring_alarms(account: Account, endpoint_name: str, wanted: Sequence[Members], say: Say) -> None:
+    """Those that differ are written, those that nobody wants any more go."""
+    present = {alarm["AlarmName"]: alarm for alarm in find_alarms(account, endpoint_name)}
+    for alarm in wanted:
+        if not _is_same(present.get(alarm["AlarmName"]), alarm):
+            account.change("cloudwatch", "PutMetricAlarm", **alarm)
+            say(f"alarm {alarm['AlarmName']}: written")
+    names = {alarm["AlarmName"] for alarm in wanted}
+    remove_alarms(account, sorted(set(present) - names), say)
+
+
+def remove_alarms(account: Account, names: Sequence[str], say: Say) -> None:
+    """By their names."""
+    for start in range(0, len(names), _MOST_DELETED):
+        some = list(names[start : start + _MOST_DELETED])
+        account.remove("cloudwatch", "DeleteAlarms", AlarmNames=some)
+        for name in some:
+            say(f"alarm {name}: removed")
+
+
+def _is_same(present: Mapping[str, Any] | None, wanted: Members) -> bool:
+    return present is not None and all(present.get(key) == wanted[key] for key in wanted)

@@ -1,0 +1,39 @@
+"""`down`: everything that `up` made goes, and what stays is said."""
+
+from __future__ import annotations
+
+from deploy.archives.places import read_place
+from deploy.aws.account import Account, Say
+from deploy.config.config import Config
+from deploy.endpoint.alarms import find_alarms, remove_alarms
+from deploy.endpoint.pruning import remove_configs
+from deploy.endpoint.scaling import end_scaling, has_scaling
+from deploy.endpoint.state import find_deployed
+from deploy.endpoint.waiting import wait_until_settled
+
+
+def take_down(account: Account, name: str, say: Say, *, timeout_s: float) -> None:
+    """The endpoint first, since that is what costs; then what led to it. Raises DeployError."""
+    if has_scaling(account, name):
+        end_scaling(account, name)
+        say("autoscaling: ended")
+    if find_deployed(account, name) is not None:
+        account.remove("sagemaker", "DeleteEndpoint", EndpointName=name)
+        say(f"endpoint {name}: is deleted")
+        if not account.dry_run:
+            wait_until_settled(account, name, say, timeout_s)
+    alarms = [alarm["AlarmName"] for alarm in find_alarms(account, name)]
+    remove_alarms(account, alarms, say)
+    remove_configs(account, name, (), say)
+
+
+def what_stays(config: Config) -> tuple[str, ...]:
+    """What was not made by `up`, and what costs of it, with how it goes."""
+    place, name = read_place(config.endpoint.archives), config.endpoint.name
+    return (
+        "what stays, and costs until you remove it:",
+        f"  archives   aws s3 rm --recursive s3://{place.bucket}/{place.prefix}",
+        f"  image      {config.endpoint.image}, in ECR",
+        f"  logs       aws logs delete-log-group --log-group-name /aws/sagemaker/Endpoints/{name}",
+        f"and for nothing: the role {config.endpoint.role}",
+    )

@@ -1,0 +1,60 @@
+"""Why a command stopped, by whose fault it is.
+
+DeployError
+├── ConfigurationRefused   CONFIG.toml: every mistake, each with its line
+├── Refused                what the command was asked for, or what it was given
+├── MissingRight           AWS says that the caller may not
+├── QuotaReached           AWS says that there is no more of it for this account
+├── Unreachable            no credentials, no region, no network
+├── CallRefused            AWS refuses a call for another reason
+└── DeploymentFailed       the endpoint did not come into service
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class DeployError(Exception):
+    """Its message is one sentence: what was found, what was expected, what to do."""
+
+
+class Refused(DeployError):
+    """The caller's: an argument, an archive, an image."""
+
+
+class ConfigurationRefused(DeployError):
+    """Of a configuration file; mistakes are (line or None, sentence)."""
+
+    def __init__(self, path: str, mistakes: Sequence[tuple[int | None, str]]) -> None:
+        self.mistakes = tuple(mistakes)
+        super().__init__(
+            "\n".join(
+                f"{path}{'' if line is None else f', line {line}'}: {sentence}"
+                for line, sentence in mistakes
+            )
+        )
+
+
+class MissingRight(DeployError):
+    """The caller, or the endpoint's role, lacks a right."""
+
+
+class QuotaReached(DeployError):
+    """A quota of the account."""
+
+
+class Unreachable(DeployError):
+    """AWS was not asked."""
+
+
+class CallRefused(DeployError):
+    """AWS's own words for a call; code: its error's."""
+
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class DeploymentFailed(DeployError):
+    """What SageMaker, or the container's log, says of it."""

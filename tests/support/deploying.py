@@ -1,0 +1,56 @@
+"""`python -m deploy` as a process of its own, on a control plane of the tests."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support.container import ROOT
+from tests.support.control_plane import IMAGE, ROLE, ControlPlane
+
+RUN_TIMEOUT_S = 120
+
+
+def deploy(plane: ControlPlane, *arguments: str | Path, code: int = 0) -> str:
+    """What it says, on both of its outputs; it ends with this code."""
+    done = subprocess.run(
+        [sys.executable, "-m", "deploy", *map(str, arguments)],
+        cwd=ROOT,
+        env=environment(plane),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=RUN_TIMEOUT_S,
+    )
+    assert done.returncode == code, done.stdout
+    return done.stdout
+
+
+def environment(plane: ControlPlane) -> dict[str, str]:
+    """Of a caller for whom the control plane is AWS."""
+    return {
+        **os.environ,
+        "AWS_ENDPOINT_URL": plane.url,
+        "AWS_ACCESS_KEY_ID": "a",
+        "AWS_SECRET_ACCESS_KEY": "b",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+
+
+def write_config(folder: Path, name: str, more: str = "", **endpoint: str) -> Path:
+    """A CONFIG.toml of an endpoint; more: sections, which may be [instances] anew."""
+    given = {
+        "name": name,
+        "image": IMAGE,
+        "archives": f"s3://models/{name}/",
+        "role": ROLE,
+        **endpoint,
+    }
+    lines = ["[endpoint]", *(f'{key} = "{value}"' for key, value in given.items())]
+    if "[instances]" not in more:
+        lines += ["[instances]", 'type = "ml.c5.xlarge"']
+    path = folder / f"{name}.toml"
+    path.write_text("\n".join([*lines, more, ""]))
+    return path
