@@ -1,0 +1,214 @@
+"""Which model is asked when, never one request after the other: only what an event has to know.
+
+Requests of models that are loaded are not made one by one. Two questions are answered in their
+place: when is a model asked next, and when was it asked last. Poisson arrivals have no memory, so
+both answers are drawn when they are needed, and fit together; a trace has them in its arrays.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+NEVER = math.inf
+Array = Any
+
+
+class Demand(Protocol):
+    """Models are numbers from 0. Seconds since the start, until `duration`."""
+
+    models: int
+    duration: float
+
+    def next_after(self, model: int, at: float) -> float:
+        """When the model is asked first after a time; NEVER."""
+        ...
+
+    def last_between(self, model: int, since: float, at: float, share: float) -> float | None:
+        """When it was asked last in (since, at], by the share of its requests that counts."""
+        ...
+
+    def times_between(self, model: int, since: float, at: float) -> Array:
+        """All its requests in (since, at], in order."""
+        ...
+
+    def count_between(self, since: float, at: float) -> int:
+        """Requests of all models in (since, at]."""
+        ...
+
+    def rates(self, at: float) -> Array:
+        """Of each model, requests a second around a time."""
+        ...
+
+    def expected_between(self, since: float, at: float) -> float:
+        """Requests of all models that are expected in (since, at], those that came for a trace."""
+        ...
+
+
+class PoissonDemand:
+    """Poisson arrivals whose rate goes up and down for all models alike.
+
+    shares: of each model, they sum up to 1. rate: mean requests a second. wave: the rate's factor
+    in steps of equal length over the duration; its mean is 1 then. since: when each appears.
+    """
+
+    def __init__(
+        self,
+        shares: Sequence[float],
+        rate: float,
+        duration: float,
+        seed: int,
+        wave: Sequence[float] = (1.0,),
+        since: Sequence[float] | None = None,
+    ) -> None:
+        self.models, self.duration = len(shares), duration
+        self._rates = np.asarray(shares, dtype=float) * rate
+        self._total = float(self._rates.sum())
+        self._of = self._rates.tolist()
+        self._since = None if since is None else list(since)
+        self._random = np.random.default_rng(seed)
+        self._exponentials: list[float] = []
+        steps = np.asarray(wave, dtype=float)
+        self._flat = len(steps) == 1
+        self._step = duration / len(steps)
+        self._factors = (steps / steps.mean()).tolist()
+        self._work = np.concatenate(([0.0], np.cumsum(self._factors) * self._step)).tolist()
+
+    def next_after(self, model: int, at: float) -> float:
+        """As Demand says."""
+        rate = self._of[model]
+        if rate <= 0.0:
+            return NEVER
+        if self._since is not None:
+            at = max(at, self._since[model])
+        if at >= self.duration:
+            return NEVER
+        return self._at(self._worked(at) + self._exponential() / rate)
+
+    def last_between(self, model: int, since: float, at: float, share: float) -> float | None:
+        """As Demand says: backwards from now a Poisson process looks as it does forwards."""
+        rate = self._of[model] * share
+        if rate <= 0.0:
+            return None
+        if self._flat:
+            before = at - self._exponential() / rate
+        else:
+            before = self._at(self._worked(at) - self._exponential() / rate)
+        return before if before > since else None
+
+    def times_between(self, model: int, since: float, at: float) -> Array:
+        """As Demand says."""
+        start, end = self._worked(since), self._worked(min(at, self.duration))
+        mean = self._of[model] * (end - start)
+        if mean <= 0.0:
+            return np.empty(0)
+        count = int(self._random.poisson(mean))
+        drawn = np.sort(self._random.uniform(start, end, count))
+        return drawn if self._flat else np.array([self._at(one) for one in drawn.tolist()])
+
+    def count_between(self, since: float, at: float) -> int:
+        """As Demand says."""
+        return int(self._random.poisson(max(0.0, self.expected_between(since, at))))
+
+    def expected_between(self, since: float, at: float) -> float:
+        """As Demand says; models that have not appeared yet are counted at the middle."""
+        middle = (since + at) / 2
+        total = self._total if self._since is None else float(self.rates(middle).sum())
+        if self._since is not None:
+            total /= self._factor(middle)
+        return total * (self._worked(at) - self._worked(since))
+
+    def rates(self, at: float) -> Array:
+        """As Demand says."""
+        rates = self._rates * self._factor(at)
+        if self._since is not None:
+            rates = np.where(np.asarray(self._since) <= at, rates, 0.0)
+        return rates
+
+    def _factor(self, at: float) -> float:
+        return float(self._factors[min(int(at / self._step), len(self._factors) - 1)])
+
+    def _worked(self, at: float) -> float:
+        """The wave's area until a time: the arrivals have an even rate in it."""
+        if self._flat:
+            return at
+        step = min(max(int(at / self._step), 0), len(self._factors) - 1)
+        return float(self._work[step] + (at - step * self._step) * self._factors[step])
+
+    def _at(self, worked: float) -> float:
+        """The time at which the area is so large."""
+        if self._flat:
+            return worked if worked < self.duration else NEVER
+        if worked <= 0.0:
+            return worked
+        if worked >= self._work[-1]:
+            return NEVER
+        low, high = 0, len(self._factors)
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._work[middle] <= worked:
+                low = middle
+            else:
+                high = middle
+        factor = self._factors[low]
+        return float(low * self._step + (worked - self._work[low]) / factor) if factor else NEVER
+
+    def _exponential(self) -> float:
+        if not self._exponentials:
+            self._exponentials = self._random.standard_exponential(8192).tolist()
+        return self._exponentials.pop()
+
+
+class TraceDemand:
+    """Requests that are known: times, ascending, and the model of each."""
+
+    def __init__(self, times: Array, asked: Array, models: int, duration: float) -> None:
+        self.models, self.duration = models, duration
+        self._times = np.asarray(times, dtype=float)
+        order = np.argsort(asked, kind="stable")
+        counts = np.bincount(asked, minlength=models)
+        bounds = np.concatenate(([0], np.cumsum(counts)))
+        ordered = self._times[order]
+        self._by_model = [ordered[bounds[model] : bounds[model + 1]] for model in range(models)]
+        self._rates = counts / duration if duration else counts * 0.0
+
+    def next_after(self, model: int, at: float) -> float:
+        """As Demand says."""
+        times = self._by_model[model]
+        place = int(np.searchsorted(times, at, side="right"))
+        return float(times[place]) if place < len(times) else NEVER
+
+    def last_between(self, model: int, since: float, at: float, share: float) -> float | None:
+        """As Demand says; a share of them: every so manieth, from the newest on."""
+        times = self._by_model[model]
+        place = int(np.searchsorted(times, at, side="right")) - 1
+        if share < 1.0:
+            place -= round(1.0 / share) - 1 if share > 0 else len(times)
+        if place < 0 or times[place] <= since:
+            return None
+        return float(times[place])
+
+    def times_between(self, model: int, since: float, at: float) -> Array:
+        """As Demand says."""
+        times = self._by_model[model]
+        first = np.searchsorted(times, since, side="right")
+        return times[first : np.searchsorted(times, at, side="right")]
+
+    def count_between(self, since: float, at: float) -> int:
+        """As Demand says."""
+        first = np.searchsorted(self._times, since, side="right")
+        return int(np.searchsorted(self._times, at, side="right") - first)
+
+    def expected_between(self, since: float, at: float) -> float:
+        """As Demand says."""
+        return float(self.count_between(since, at))
+
+    def rates(self, at: float) -> Array:
+        """As Demand says: the mean over the trace, by how much is asked around then."""
+        width = self.duration / 100 or 1.0
+        mean = len(self._times) * width / self.duration if self.duration else 1.0
+        near = self.count_between(at - width / 2, at + width / 2)
+        return self._rates * (near / mean if mean else 0.0)

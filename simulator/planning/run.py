@@ -1,0 +1,194 @@
+"""One endpoint through one demand: what happens, and what requests take."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from simulator.planning.archives import Figures, Machine
+from simulator.planning.demand import Demand
+from simulator.planning.endpoint import Counts, PlannedEndpoint
+from simulator.planning.happening import Happening
+from simulator.planning.instances import PlannedInstance
+from simulator.planning.queueing import Window, draw_latencies
+from simulator.planning.scaling import MINUTE_S, Scaler, Scaling
+from simulator.rules import Rules
+
+#: Looks at the whole endpoint, at equal steps; windows of its requests that are carried out.
+_LOOKS, _WINDOWS, _REQUESTS = 288, 96, 2500
+_LEAST_LOOK_S = 0.25
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is simulated. archives: in the demand's order; count: instances at the start."""
+
+    demand: Demand
+    archives: Sequence[Figures]
+    machine: Machine
+    rules: Rules
+    count: int
+    scaling: Scaling | None = None
+    seed: int = 1
+
+
+@dataclass(frozen=True)
+class Look:
+    """The endpoint at one time, and since the look before. utilization: of the cores."""
+
+    at: float
+    requests: int
+    cold: int
+    evictions: int
+    loads: int
+    instances: int
+    loaded: int
+    utilization: float
+    busiest: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of it. warm: seconds of a sample of the requests that found their model loaded,
+    with weights; waits: what cold requests waited for their model. saturated: the share of all
+    requests that was too much for the cores of its instance, and is never answered in time.
+    """
+
+    requests: int
+    counts: Counts
+    looks: Sequence[Look]
+    instance_s: float
+    warm: Any = field(default_factory=lambda: np.empty(0))
+    weights: Any = field(default_factory=lambda: np.empty(0))
+    saturated: float = 0.0
+
+
+def simulate(setting: Setting, advance: Callable[[float], object] = lambda share: None) -> Outcome:
+    """All of it; advance is told the share that is done."""
+    happening = Happening()
+    endpoint = PlannedEndpoint(
+        happening,
+        setting.demand,
+        setting.archives,
+        setting.machine,
+        setting.rules,
+        setting.count,
+    )
+    if setting.scaling is not None:
+        Scaler(happening, setting.demand, endpoint, setting.scaling)
+    looking = _Looking(setting, endpoint)
+    for end in _looks(setting):
+        happening.run(end)
+        looking.look(end)
+        advance(end / setting.demand.duration)
+    return looking.outcome()
+
+
+def _looks(setting: Setting) -> list[float]:
+    """When to look: with autoscaling, at whole minutes."""
+    duration = setting.demand.duration
+    step = max(_LEAST_LOOK_S, duration / _LOOKS)
+    if setting.scaling is not None:
+        step = max(MINUTE_S, math.ceil(step / MINUTE_S) * MINUTE_S)
+    count = max(1, math.ceil(duration / step - 1e-9))
+    return [min(duration, step * (number + 1)) for number in range(count)]
+
+
+class _Looking:
+    """Adds up what is seen from one look to the next."""
+
+    def __init__(self, setting: Setting, endpoint: PlannedEndpoint) -> None:
+        self._setting, self._endpoint = setting, endpoint
+        self._random = np.random.default_rng(setting.seed)
+        self._looks: list[Look] = []
+        self._before = (0.0, 0, 0, 0)
+        self._instance_s = self._saturated = self._weight = 0.0
+        self._loads_before: dict[int, float] = {}
+        self._warm: list[Any] = []
+        self._weights: list[Any] = []
+        looks = len(_looks(setting))
+        self._windows_each = max(1, round(_WINDOWS / looks))
+        self._every = max(1, looks // _WINDOWS)
+
+    def look(self, now: float) -> None:
+        """What there is now stands for the time since the last look."""
+        demand, counts = self._setting.demand, self._endpoint.counts
+        since, cold, evictions, loads = self._before
+        rates = demand.rates((since + now) / 2)
+        instances = self._endpoint.instances
+        windows = [self._window(instance, rates, now - since) for instance in instances]
+        busy = [window.utilization for window in windows]
+        self._looks.append(
+            Look(
+                now,
+                demand.count_between(since, now),
+                counts.cold - cold,
+                counts.evictions - evictions,
+                counts.loads - loads,
+                len(instances),
+                sum(len(instance.copies) for instance in instances),
+                sum(busy) / len(busy) if busy else 0.0,
+                max(busy, default=0.0),
+            )
+        )
+        self._before = (now, counts.cold, counts.evictions, counts.loads)
+        self._instance_s += len(instances) * (now - since)
+        for window in windows:
+            weight = window.rate * (now - since)
+            self._weight += weight
+            self._saturated += weight * max(0.0, 1 - 1 / max(window.utilization, 1e-12))
+        if len(self._looks) % self._every == 0:
+            self._carry_out(windows, now - since)
+
+    def outcome(self) -> Outcome:
+        """After the last look."""
+        return Outcome(
+            sum(look.requests for look in self._looks),
+            self._endpoint.counts,
+            self._looks,
+            self._instance_s,
+            np.concatenate(self._warm) if self._warm else np.empty(0),
+            np.concatenate(self._weights) if self._weights else np.empty(0),
+            self._saturated / self._weight if self._weight else 0.0,
+        )
+
+    def _window(self, instance: PlannedInstance, rates: Any, seconds: float) -> Window:
+        models = list(instance.copies)
+        figures = [self._setting.archives[model] for model in models]
+        shares = [instance.copies[model].share for model in models]
+        done = instance.load_cores_s - self._loads_before.get(instance.number, 0.0)
+        self._loads_before[instance.number] = instance.load_cores_s
+        load_s = figures[0].load_s if figures else 0.0
+        load_cores = figures[0].load_cores if figures else 1.0
+        return Window(
+            figures,
+            [float(rates[model]) * share for model, share in zip(models, shares, strict=True)],
+            instance.machine.cores,
+            done / seconds / (load_s * load_cores) if load_s and seconds else 0.0,
+            load_s,
+            load_cores,
+        )
+
+    def _carry_out(self, windows: Sequence[Window], seconds: float) -> None:
+        """Requests of some instances, the more the more they are asked."""
+        weights = np.array([window.rate for window in windows])
+        total = float(weights.sum())
+        if total <= 0.0:
+            return
+        drawn = self._random.choice(len(windows), self._windows_each, p=weights / total)
+        for number in drawn.tolist():
+            window = windows[number]
+            latencies = self._latencies(window)
+            self._warm.append(latencies)
+            weight = total * seconds / self._windows_each / max(1, len(latencies))
+            self._weights.append(np.full(len(latencies), weight))
+
+    def _latencies(self, window: Window) -> Any:
+        """Where more comes than the cores can do, those that are answered wait until the limit."""
+        if window.utilization >= 1.0:
+            return np.full(_REQUESTS, self._setting.rules.invoke_timeout_s)
+        return draw_latencies(window, _REQUESTS, self._random)
