@@ -18,13 +18,14 @@ from container.background import lasting
 from container.errors import SingleModelUnusable
 from container.health import HealthCheck
 from container.machine.allocator import malloc_trim_loop
+from container.machine.cuda_libraries import count_gpus
 from container.machine.memory import machine_limits
 from container.ports import LOOPBACK, Ports
 from container.settings import Settings
 from container.telemetry.observability import Observability
 from container.telemetry.outside import OutsideCounts
 from container.tritonserver.orphans import bury_orphans
-from container.tritonserver.runtime import ModelsPython, count_gpus
+from container.tritonserver.runtime import ModelsPython
 from container.warm.predictors import predictors
 from container.workflows.check_process import WorkflowChecks
 from container.workflows.table_process import TableProcesses

@@ -38,6 +38,7 @@ from container.errors import (
 )
 from container.logs import FLUSH_S, Sink, catch_the_rest, configure, standard_error
 from container.machine.allocator import keep_freed_memory
+from container.machine.cuda_libraries import arrange_cuda_compat, count_gpus
 from container.machine.descriptors import raise_limit
 from container.model_environment import seen_by_models, shut_ourselves
 from container.ports import Ports, choose_ports
@@ -48,7 +49,7 @@ from container.traces_endpoint import shown, traces_endpoint, wants_grpc
 from container.tritonserver.command import TritonCommand, build_command, shm_prefix_for
 from container.tritonserver.output import TritonOutput
 from container.tritonserver.process import TritonProcess
-from container.tritonserver.runtime import ModelsPython, count_gpus, find_runtime, python_on_path
+from container.tritonserver.runtime import ModelsPython, find_runtime, python_on_path
 from container.warm import Surroundings, WarmInterpreters
 from serve.threads import in_daemon_thread
 from serve.triton.access import TritonAccess
@@ -65,11 +66,11 @@ _TRITON_SHARE = 0.25
 _BACKLOG = 2048
 
 
-def serve(environment: Mapping[str, str]) -> int:
+def serve(environment: Mapping[str, str], root: Path = Path("/")) -> int:
     """Run the container until it is told to stop; the process's exit code.
 
     0 after SIGTERM or SIGINT. 1 when it could not start or tritonserver could not be kept alive;
-    the reason is the last line of the log.
+    the reason is the last line of the log. root: where the NVIDIA driver and CUDA are looked for.
     """
     sink = Sink(standard_error())
     catch_the_rest()
@@ -94,7 +95,7 @@ def serve(environment: Mapping[str, str]) -> int:
             shut_ourselves()
         keep_freed_memory()
         descriptors = raise_limit()
-        run = _Run(settings, environment, descriptors, sink)
+        run = _Run(settings, environment, descriptors, sink, root)
         uvloop.run(run.from_start_to_stop())
         log.info("stopped", extra={"signal": run.stop.signal})
     except ContainerError as error:
@@ -129,7 +130,9 @@ class _Run:
         environment: Mapping[str, str],
         descriptors: tuple[int, int],
         sink: Sink,
+        root: Path,
     ) -> None:
+        self._root = root
         self._settings, self._environment = settings, environment
         self._descriptors, self._sink = descriptors, sink
         self._output = TritonOutput(sink, settings.log_format)
@@ -230,7 +233,8 @@ class _Run:
     def _command(self, ports: Ports, work_dir: Path) -> TritonCommand:
         runtime = find_runtime(self._settings, work_dir, self._environment)
         log.info("tritonserver found", extra={"path": str(runtime.executable)})
-        log.info("configured", extra=describe_start(self._settings, runtime, self._environment))
+        facts = describe_start(self._settings, runtime, self._environment, count_gpus())
+        log.info("configured", extra=facts)
         command = build_command(
             self._settings,
             runtime,
@@ -241,6 +245,9 @@ class _Run:
             shm_prefix=shm_prefix_for(os.getpid(), secrets.token_hex(4)),
             access=self._access,
             warm=self._listen_for_stubs(work_dir),
+            cuda_compat=arrange_cuda_compat(
+                self._settings.cuda_compat, self._environment, self._root
+            ),
         )
         self._models = ModelsPython(
             runtime.backend_python, command.env, runtime.stand_ins, runtime.backends

@@ -18,7 +18,7 @@ _ARGUMENTS = "additional_args"
 
 
 def describe_start(
-    settings: Settings, runtime: TritonRuntime, environment: Mapping[str, str]
+    settings: Settings, runtime: TritonRuntime, environment: Mapping[str, str], gpu_count: int = 0
 ) -> dict[str, str | int]:
     """The line's fields."""
     python = runtime.backend_python
@@ -36,6 +36,7 @@ def describe_start(
         "backends": ", ".join(
             f"{name} (stand-in)" if name in runtime.stand_ins else name for name in runtime.backends
         ),
+        "gpus": gpu_count,
         "settings": " ".join(changed) or "defaults",
     }
 

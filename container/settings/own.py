@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from container.logs import LogFormat
+from container.machine.cuda_compat import CudaCompat
 from container.model_environment import ModelEnvironment
 from container.settings.values import (
     absolute_path,
@@ -53,6 +54,14 @@ class OwnSettings:
         meaning="the tritonserver program",
         parser=absolute_path,
         shown="`/opt/tritonserver`, `PATH`, the wheel nvidia-pytriton",
+    )
+    cuda_compat: CudaCompat = variable(
+        "SERVE_CUDA_COMPAT",
+        default="auto",
+        meaning="whether models find the image's CUDA compatibility libraries before the host's"
+        " libcuda: `auto`, where the host's driver is older and they work; `on`, wherever there"
+        " are GPUs; `off`, never",
+        parser=one_of("auto", "on", "off"),
     )
     work_dir: Path | None = variable(
         "SERVE_WORK_DIR",

@@ -85,12 +85,14 @@ def build_command(
     shm_prefix: str,
     access: TritonAccess | None = None,
     warm: Path | None = None,
+    cuda_compat: Path | None = None,
 ) -> TritonCommand:
     """The command for this container.
 
     `environment` is what tritonserver and the models inherit, as far as they may; `shm_prefix`
     must be this container's alone among all that share a /dev/shm. access: what opens its APIs;
-    none leaves them open. warm: where models find warm interpreters.
+    none leaves them open. warm: where models find warm interpreters. cuda_compat: the folder of the
+    CUDA compatibility libraries, if they are to be found before the host's.
     """
     argv = (
         str(runtime.executable),
@@ -107,6 +109,7 @@ def build_command(
     seen = seen_by_models(environment, settings.model_environment)
     hidden = (access.control, access.inference) if access else ()
     child = _environment(runtime, seen)
+    _lead(child, "LD_LIBRARY_PATH", cuda_compat)
     if settings.intra_op_threads:
         child |= {name: str(settings.intra_op_threads) for name in THREADS if name not in child}
     child[STORE_TIMEOUT] = f"{settings.feature_store_timeout:g}"

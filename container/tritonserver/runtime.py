@@ -199,11 +199,6 @@ def own_environment_bin() -> Path | None:
     return Path(sys.prefix) / "bin" if sys.prefix != sys.base_prefix else None
 
 
-def count_gpus(devices: Path = Path("/dev")) -> int:
-    """How many GPUs this container was given, by their device files."""
-    return sum(1 for path in devices.glob("nvidia*") if re.fullmatch(r"nvidia\d+", path.name))
-
-
 def _places(
     configured: Path | None, environment: Mapping[str, str]
 ) -> Iterator[tuple[str, Path | None]]:

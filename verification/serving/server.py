@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from container.errors import ContainerError
+from container.machine.cuda_libraries import arrange_cuda_compat, count_gpus
 from container.ports import LOOPBACK, choose_ports
 from container.settings import Settings
 from container.tritonserver.command import TritonCommand, build_command, shm_prefix_for
 from container.tritonserver.process import TritonProcess
-from container.tritonserver.runtime import TritonRuntime, count_gpus
+from container.tritonserver.runtime import TritonRuntime
 from serve.triton.client import TritonClient
 from verification.errors import TritonLost
 
@@ -69,6 +70,7 @@ async def run_tritonserver(
         environment,
         gpu_count=count_gpus(),
         shm_prefix=shm_prefix_for(os.getpid(), secrets.token_hex(4)),
+        cuda_compat=arrange_cuda_compat(settings.cuda_compat, environment, Path("/")),
     )
     client = TritonClient(LOOPBACK, ports.http, ports.grpc)
     process = TritonProcess(

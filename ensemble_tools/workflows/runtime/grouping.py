@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .columns import INTEGERS, Column, NoRowsLeft, distinct, widen
+from .sorting import argsort
 
 #: Up to so many rows a group, sums are made for all groups at once, row by row.
 _LONG_GROUP = 64
@@ -47,7 +48,7 @@ def _by_one(values: Any, ascending: bool) -> Any:
     rows = np.flatnonzero(~missing)
     if not ascending:
         rows = rows[::-1]
-    order = rows[values[rows].argsort(kind="quicksort")]
+    order = rows[argsort(values[rows])]
     if not ascending:
         order = order[::-1]
     return np.concatenate([order, np.flatnonzero(missing)])

@@ -27,6 +27,7 @@ def test_defaults(tmp_path: Path) -> None:
         "python": "the image's python3",
         "packages": "",
         "backends": "onnxruntime, python, pytorch (stand-in)",
+        "gpus": 0,
         "settings": "defaults",
     }
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..casting import Caster, put
+from ..casting import Caster, difference, meet, put
 from ..columns import Column
 from ..lookups import Lookup
 from ..records import Number, number_of
@@ -29,9 +29,9 @@ class Normalize(Operation):
         caster = Caster(self.dtype, self.column)
 
         def normalize(column: Column) -> list[Column]:
-            values = column.values - mean
+            values = np.subtract(*meet(column.values, mean))
             if std > 0:
-                values = values / std
+                values = np.divide(*meet(values, std))
             return [Column(caster.cast(values), column.offsets)]
 
         return normalize
@@ -49,11 +49,14 @@ class Scale(Operation):
 
     def prepare(self, _: Sequence[Lookup]) -> Transform:
         low, caster = number_of(self.min), Caster(self.dtype, self.column)
-        width = number_of(self.max) - low
+        width = difference(self.max, self.min)
 
         def scale(column: Column) -> list[Column]:
             values = column.values
-            scaled = (values - low) / width if width > 0 else values / (2 * values)
+            if width > 0:
+                scaled = np.divide(*meet(np.subtract(*meet(values, low)), width))
+            else:
+                scaled = values / (2 * values)
             return [Column(caster.cast(scaled))]
 
         return scale
@@ -88,9 +91,9 @@ class Clip(Operation):
         def clip(column: Column) -> list[Column]:
             values = column.values
             if low is not None:
-                values = put(values, values < low, low)
+                values = put(values, np.less(*meet(values, low)), low)
             if high is not None:
-                values = put(values, values > high, high)
+                values = put(values, np.greater(*meet(values, high)), high)
             return [Column(values)]
 
         return clip

@@ -37,7 +37,7 @@ def test_an_empty_environment_gives_the_defaults() -> None:
     assert settings.single_model_dir == Path("/opt/ml/model")
     assert (settings.load_timeout, settings.unload_timeout) == (350, 350)
     assert (settings.invoke_timeout, settings.shutdown_timeout) == (60, 25)
-    assert settings.log_format == "text"
+    assert (settings.log_format, settings.cuda_compat) == ("text", "auto")
     assert (settings.grpc_port, settings.metrics_port, settings.allow_metrics) == (
         None,
         None,

@@ -39,6 +39,7 @@ def build(
     restricts: tuple[str, ...] = (),
     access: TritonAccess | None = None,
     traces: bool = False,
+    cuda_compat: Path | None = None,
 ) -> TritonCommand:
     return build_command(
         read_settings(environment or {}),
@@ -49,6 +50,7 @@ def build(
         gpu_count=gpu_count,
         shm_prefix="serve_1_ab_",
         access=access,
+        cuda_compat=cuda_compat,
     )
 
 
@@ -147,6 +149,18 @@ def test_the_models_python_comes_first_and_ours_never() -> None:
         "MERLIN_FEATURE_STORE_TIMEOUT": "5",
         "FEAST_USAGE": "False",
     }
+
+
+def test_cuda_compatibility_libraries_come_first() -> None:
+    """Before the models' libpython and what the image names; without them nothing changes."""
+    inherited = {"LD_LIBRARY_PATH": "/usr/local/cuda/compat/lib:/usr/local/nvidia/lib64"}
+    folder = Path("/usr/local/cuda/compat/lib.real")
+    assert build(inherited=inherited, cuda_compat=folder).env["LD_LIBRARY_PATH"] == (
+        f"{folder}:/py/lib:{inherited['LD_LIBRARY_PATH']}"
+    )
+    assert build(inherited=inherited).env["LD_LIBRARY_PATH"] == (
+        f"/py/lib:{inherited['LD_LIBRARY_PATH']}"
+    )
 
 
 @pytest.mark.parametrize(("shutdown", "share"), [(25.0, 5), (5.0, 1), (0.5, 1)])

@@ -15,7 +15,6 @@ from container.settings import read_settings
 from container.tritonserver.runtime import (
     ask_interpreter,
     check_stub,
-    count_gpus,
     find_runtime,
     locate_tritonserver,
     restricting_flags,
@@ -223,10 +222,3 @@ def test_only_newer_tritonservers_support_python_based_backends() -> None:
     newest = locate_tritonserver(None, {"PATH": ""})
     assert supports_python_based_backends(newest.parent.parent)
     assert not supports_python_based_backends(WHEEL_2_36.parent.parent)
-
-
-def test_gpus_are_counted_by_their_device_files(tmp_path: Path) -> None:
-    """nvidiactl and its like are not GPUs."""
-    for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
-        (tmp_path / name).touch()
-    assert count_gpus(tmp_path) == 2

@@ -1,0 +1,166 @@
+"""PURE. Whether models are given the image's CUDA compatibility libraries.
+
+libcuda is a part of the driver, and comes from the host. An image whose CUDA is newer than the
+host's driver brings a libcuda of its own for it (the package cuda-compat), which must be found
+before the host's. NVIDIA's images see to that in their entrypoint, which this container replaces;
+NVIDIA's container toolkit did it up to 1.17.3. The rules here are the toolkit's (its hook
+cudacompat, and SageMaker's guide container-nvidia-compliance):
+
+1. A driver of the libraries' own branch, or of a newer one, does better with its own libcuda: two
+   of one branch may refuse each other (nvidia-container-toolkit, pull request 1697).
+2. The libraries work with some older branches alone, which newer ones name themselves.
+3. They work with data center GPUs alone. Only CUDA itself knows that: they are tried.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+CudaCompat = Literal["auto", "on", "off"]
+
+#: Of the closed kernel module, and of the open one, which has it behind its architecture:
+#: `NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 …`,
+#: `NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.54.15  Release Build …`.
+_DRIVER = re.compile(
+    r"^NVRM version:.*?Kernel Module(?: for \w+)? +(\d+(?:\.\d+)+)\b", re.MULTILINE
+)
+#: Of CUresult (cuda.h), those that a first call meets.
+_CUDA_ERRORS = {
+    100: "CUDA_ERROR_NO_DEVICE",
+    802: "CUDA_ERROR_SYSTEM_NOT_READY",
+    803: "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
+    804: "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE",
+    999: "CUDA_ERROR_UNKNOWN",
+}
+_REMEDY = (
+    "choose a newer driver (on SageMaker by the variant's InferenceAmiVersion) or an older base "
+    "image"
+)
+_BY_HAND = "SERVE_CUDA_COMPAT=on puts them on the path nevertheless"
+
+
+@dataclass(frozen=True)
+class CompatLibraries:
+    """The image's own libcuda. version: that of the driver it is of, as `550.54.15`.
+
+    branches: the first numbers of the drivers that it says it works with; empty where it says
+    nothing (that of CUDA 12.9 does, 575.57.08).
+    """
+
+    folder: Path
+    version: str
+    branches: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class CudaOnMachine:
+    """What was found. gpus: how many the container was given.
+
+    driver: the host's version, empty where it cannot be read. libraries: None for an image without
+    them. built_for: the driver that the image is built for, empty where it does not say.
+    """
+
+    gpus: int
+    driver: str = ""
+    libraries: CompatLibraries | None = None
+    built_for: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is done, and one line for the log; no words: there is nothing to tell.
+
+    folder: what goes first on the loader's path. to_try: only if it proves good.
+    """
+
+    words: str = ""
+    facts: Mapping[str, str] = field(default_factory=dict)
+    is_warning: bool = False
+    folder: Path | None = None
+    to_try: bool = False
+
+
+def read_driver_version(proc_text: str) -> str:
+    """The version in /proc/driver/nvidia/version; empty where there is none that can be read."""
+    found = _DRIVER.search(proc_text)
+    return found[1] if found else ""
+
+
+def judge(choice: CudaCompat, found: CudaOnMachine) -> Verdict:
+    """What becomes of what was found. choice: what SERVE_CUDA_COMPAT says."""
+    if not found.gpus:
+        return Verdict()
+    facts = _facts(found)
+    if choice == "off":
+        return Verdict("CUDA compatibility libraries are left out: SERVE_CUDA_COMPAT is off", facts)
+    if found.libraries is None:
+        return _judge_absent(choice, found, facts)
+    if choice == "on":
+        words = "CUDA compatibility libraries are used: SERVE_CUDA_COMPAT is on"
+        return Verdict(words, facts, folder=found.libraries.folder)
+    if not found.driver:
+        words = (
+            f"CUDA compatibility libraries are left out: no driver's version is known; {_BY_HAND}"
+        )
+        return Verdict(words, facts, is_warning=True)
+    return _judge_versions(_branch(found.driver), found.libraries, facts)
+
+
+def judge_trial(verdict: Verdict, result: int | str) -> Verdict:
+    """What becomes of libraries that were tried. result: what cuInit returned, or why it did not.
+
+    0 is its success.
+    """
+    if result == 0:
+        return verdict
+    if isinstance(result, int):
+        result = f"cuInit() returns {result}, {_CUDA_ERRORS.get(result, 'an error of CUDA')}"
+    words = (
+        "CUDA compatibility libraries are left out: they do not work with this driver and GPU "
+        f"({result}; they are for data center GPUs alone); "
+        f"{_REMEDY}; {_BY_HAND}"
+    )
+    return Verdict(words, verdict.facts, is_warning=True)
+
+
+def _judge_absent(choice: CudaCompat, found: CudaOnMachine, facts: Mapping[str, str]) -> Verdict:
+    """Cases without libraries; a driver that is too old without them is told all the same."""
+    if found.driver and found.built_for and _branch(found.driver) < _branch(found.built_for):
+        words = (
+            "the NVIDIA driver is older than the one that this image is built for, and the image "
+            f"has no CUDA compatibility libraries: models may not get the GPU; {_REMEDY}"
+        )
+        return Verdict(words, {**facts, "built_for": found.built_for}, is_warning=True)
+    words = "CUDA compatibility libraries: this image has none"
+    return Verdict(words, facts, is_warning=choice == "on")
+
+
+def _judge_versions(driver: int, libraries: CompatLibraries, facts: Mapping[str, str]) -> Verdict:
+    if driver >= _branch(libraries.version):  # 1
+        return Verdict("CUDA compatibility libraries are not needed", facts)
+    if libraries.branches and driver not in libraries.branches:  # 2
+        others = [
+            str(branch) for branch in libraries.branches if branch != _branch(libraries.version)
+        ]
+        words = (
+            f"CUDA compatibility libraries are left out: they do not work with a driver {driver}, "
+            f"but with {', '.join(others)}; models may not get the GPU; {_REMEDY}"
+        )
+        return Verdict(words, facts, is_warning=True)
+    words = "CUDA compatibility libraries are used: the driver is older than this image's CUDA"
+    return Verdict(words, facts, folder=libraries.folder, to_try=True)  # 3
+
+
+def _facts(found: CudaOnMachine) -> dict[str, str]:
+    facts = {"driver": found.driver or "unknown"}
+    if found.libraries is not None:
+        facts |= {"libraries": found.libraries.version, "path": str(found.libraries.folder)}
+    return facts
+
+
+def _branch(version: str) -> int:
+    return int(version.partition(".")[0])
