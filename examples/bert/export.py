@@ -2,7 +2,8 @@
 
 Run it with the models' environment: .venv-merlin/bin/python examples/bert/export.py OUT
 
-OUT/repository      one model directory, bert: config.pbtxt and 1/model.pt (TorchScript)
+OUT/repository      one model directory, bert: config.pbtxt, which lies beside this file in the
+                    folder `repository`, and 1/model.pt (TorchScript)
 OUT/request.json    two tokenized texts of different length, padded, as a v2 inference request
 OUT/expected.json   torch's answer to it, computed here, without tritonserver
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import sys
 import time
 import warnings
@@ -40,14 +42,7 @@ SEED = 23
 #: BERT's own special tokens, at their usual places.
 PADDING, START, END = 0, 101, 102
 
-CONFIG = f"""\
-platform: "pytorch_libtorch"
-max_batch_size: 0
-input {{ name: "input_ids" data_type: TYPE_INT64 dims: [-1, -1] }}
-input {{ name: "attention_mask" data_type: TYPE_INT64 dims: [-1, -1] }}
-output {{ name: "logits" data_type: TYPE_FP32 dims: [-1, {LABELS}] }}
-instance_group {{ kind: KIND_AUTO count: 1 }}
-"""
+CONFIG = Path(__file__).parent / "repository/bert/config.pbtxt"
 
 
 class Classifier(torch.nn.Module):  # type: ignore[misc]  # torch has no types in the checker's environment
@@ -85,7 +80,7 @@ def tokens() -> tuple[Any, Any]:
     ]
     length = max(map(len, texts))
     ids = torch.tensor([text + [PADDING] * (length - len(text)) for text in texts])
-    return ids, (ids != PADDING).long()
+    return ids.int(), (ids != PADDING).int()  # TensorRT's plans take no INT64
 
 
 def export(destination: Path, seed: int) -> None:
@@ -99,8 +94,8 @@ def export(destination: Path, seed: int) -> None:
     version = destination / "repository" / "bert" / "1"
     version.mkdir(parents=True, exist_ok=True)
     traced.save(str(version / "model.pt"))
-    (version.parent / "config.pbtxt").write_text(CONFIG, "utf-8")
-    inputs = [_tensor("input_ids", "INT64", ids), _tensor("attention_mask", "INT64", mask)]
+    shutil.copy(CONFIG, version.parent)
+    inputs = [_tensor("input_ids", "INT32", ids), _tensor("attention_mask", "INT32", mask)]
     _write(destination / "request.json", {"inputs": inputs})
     _write(destination / "expected.json", {"outputs": [_tensor("logits", "FP32", answer)]})
 

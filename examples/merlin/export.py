@@ -399,8 +399,8 @@ def export(name: str, destination: Path) -> None:
         predictor.path = str(without_debug_records(predictor.model, staging / "model.pt"))
         ensemble.export(str(staging / name))
         target = destination / name
-        shutil.rmtree(target, ignore_errors=True)
-        target.mkdir(parents=True)
+        target.mkdir(parents=True, exist_ok=True)  # a page about the example may lie in it
+        shutil.rmtree(target / "repository", ignore_errors=True)
         shutil.copytree(staging / name, target / "repository")
     table = TensorTable.from_df(example.rows).to_dict()
     request = match_representations(ensemble.input_schema, table)

@@ -288,8 +288,8 @@ def export(name: str, destination: Path) -> None:
         for forest in (staging / name).glob("*/1/xgboost.json"):
             as_older_xgboost(forest)
         target = destination / name
-        shutil.rmtree(target, ignore_errors=True)
-        target.mkdir(parents=True)
+        target.mkdir(parents=True, exist_ok=True)  # a page about the example may lie in it
+        shutil.rmtree(target / "repository", ignore_errors=True)
         shutil.copytree(staging / name, target / "repository")
     table = TensorTable.from_df(example.rows).to_dict()
     request = match_representations(ensemble.input_schema, table)

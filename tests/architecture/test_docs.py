@@ -24,7 +24,9 @@ from tests.architecture.listings import (
 WIDTH = 100
 DECISIONS = sorted((ROOT / "docs/decisions").glob("*.md"))
 DOCS = sorted((ROOT / "docs").glob("*.md"))
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *DOCS, *DECISIONS]
+EXAMPLES = sorted((ROOT / "examples").rglob("README.md"))
+FRONT = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
+PAGES = [*FRONT, *DOCS, *DECISIONS, *EXAMPLES]
 #: What a name of a file in the tree ends with.
 SUFFIXES = {".md", ".py", ".sh", ".toml", ".txt", ".yml"}
 #: What programs write, and no file of the tree.
@@ -119,6 +121,17 @@ def test_links_lead_somewhere(page: Path) -> None:
         target = page.parent / path if path else page
         assert target.exists(), link
         assert not anchor or anchor in _anchors(target), link
+
+
+def test_every_story_has_its_row() -> None:
+    """Each page in examples/ is linked in their table, beside a command that a test runs."""
+    front = ROOT / "examples/README.md"
+    rows = re.findall(r"^\| \[.+\]\((.+)\) \|.*\| `(.+)` \|$", front.read_text(), re.MULTILINE)
+    assert {front.parent / page for page, _ in rows} == {*EXAMPLES} - {front}
+    tests = (ROOT / "tests/end_to_end/test_stories.py").read_text()
+    for _, command in rows:
+        module = command.removeprefix(".venv/bin/python -m ").split()[0]
+        assert f'"{module}"' in tests, command
 
 
 def _anchors(page: Path) -> set[str]:

@@ -91,7 +91,7 @@ def differences(one: Any, other: Any, where: str = "") -> Iterator[str]:
 @pytest.mark.parametrize("name", NAMES)
 def test_files(name: str, made: Path) -> None:
     """A committed export has the files that the script writes, category tables included."""
-    assert files(COMMITTED / name) == files(made / name)
+    assert files(COMMITTED / name) - {"README.md"} == files(made / name)
 
 
 @pytest.mark.parametrize("name", NAMES)
