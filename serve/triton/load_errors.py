@@ -24,7 +24,21 @@ class ModelsSide:
     backends: tuple[str, ...] = ()
 
 
-_MODULE_LACKS = re.compile(r"(?:ModuleNotFoundError|ImportError): No module named '[^']+'")
+#: A step of several in one process says its name first.
+_MODULE_LACKS = re.compile(
+    r"(?:ModuleNotFoundError|ImportError): (?:the step [^:]*: )?No module named '(?P<name>[^'.]+)"
+)
+#: What is installed for a module that is not called like it. `merlin` of PyPI is another project.
+_INSTALLED_AS = {
+    "merlin": "merlin-systems and nvtabular",
+    "nvtabular": "merlin-systems and nvtabular",
+    "faiss": "faiss-cpu",
+    "sklearn": "scikit-learn",
+    "PIL": "Pillow",
+    "cv2": "opencv-python-headless",
+    "yaml": "PyYAML",
+}
+_MERLIN = "; or take an image with Merlin, or an export whose workflows are all compiled"
 _BACKEND_LACKS = re.compile(
     r"unable to find (?:backend library for backend '(?P<new>[^']*)'"
     r"|'libtriton_(?P<old>\w+)\.so').*",
@@ -34,8 +48,10 @@ _BACKEND_LACKS = re.compile(
 _SYNTAX = re.compile(r"\((?P<file>\w+\.py), line (?P<line>\d+)\)")
 #: It could not read config.pbtxt; why stands in its log alone.
 _UNREAD = "failed to poll from model repository"
-#: What a step of several in one process puts in front: it stands in front of this sentence, too.
-_SAID_AGAIN = re.compile(r"^Refused: the step [^:]*: failed to load model '[^']*': ")
+#: What our own code puts in front. The step's name stands in front of this sentence, too, if it is
+#: the one that failed.
+_REFUSED = re.compile(r"^Refused: ")
+_SAID_AGAIN = re.compile(r"^the step [^:]*: (?:failed to load model '[^']*': )?")
 _CALLS, _CALLED = "\n\nAt:\n", re.compile(r" +(?P<path>\S+)\((?P<line>\d+)\): ")
 _PATH, _PUBLISHED = re.compile(r"[^\s'\":]+"), "/serving/"
 #: Of a reason so many characters are looked at; a sentence has fewer of them.
@@ -58,11 +74,16 @@ def describe_load_error(plan: ServingPlan, message: str, models: ModelsSide) -> 
 
 def _explain(plan: ServingPlan, failing: str, reason: str, models: ModelsSide) -> str:
     reason = _with_archives_paths(plan, reason[:_LONGEST_READ])
-    reason = _SAID_AGAIN.sub("", reason)
+    if _REFUSED.match(reason):
+        reason = _REFUSED.sub("", reason)
+        is_said = failing != plan.entry or "failed to load model" in reason
+        reason = _SAID_AGAIN.sub("", reason) if is_said else reason
     if len(reason) > _LONGEST:
         reason = f"{reason[:_LONGEST]}…"
-    if _MODULE_LACKS.search(reason):
-        return f"{reason}; install it into {models.python}"
+    if lacked := _MODULE_LACKS.search(reason):
+        packages = _INSTALLED_AS.get(lacked["name"], "it")
+        other = _MERLIN if lacked["name"] in {"merlin", "nvtabular"} else ""
+        return f"{reason}; install {packages} into {models.python}{other}"
     if lacking := _BACKEND_LACKS.fullmatch(reason):
         there = f"; there are {', '.join(models.backends)}" if models.backends else ""
         return (

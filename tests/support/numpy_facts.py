@@ -29,7 +29,7 @@ def pairs() -> Iterator[tuple[Any, Any]]:
     """Arrays, and numbers that they meet: Python's, and numpy's of all types that can be them."""
     for dtype in TYPES:
         plain: Any = np.array([0, 1, 3, 100]) * (1.1 if dtype[0] == "f" else 1)
-        values = plain.astype(dtype)
+        values: Any = plain.astype(dtype)
         for number in _NUMBERS:
             yield values, number
             for other in TYPES:
@@ -66,7 +66,8 @@ def columns() -> Iterator[Any]:
 
 def _uneven(size: int) -> Any:
     """Of which the median of three is nearly always the smallest."""
-    values, half = np.zeros(size, np.int64), size // 2
+    half = size // 2
+    values: Any = np.zeros(size, np.int64)
     for place in range(1, half, 2):
         values[place - 1], values[place] = place, half + place
     values[half:] = 2 * np.arange(1, size - half + 1)

@@ -279,8 +279,10 @@ def library(model):
         import tensorflow
     except ImportError as cause:
         raise Refused(
-            f"model '{model}' needs tensorflow, which the models' Python does not have ({cause}); "
-            "install it there or set SERVE_BACKEND_PYTHON to an interpreter that has it"
+            f"model '{model}' needs tensorflow, which the models' Python does not have ({cause}): "
+            "this tritonserver has no backend tensorflow of its own (NVIDIA's have none from 25.03 "
+            "on), and the container's runs such models there; install it there or set "
+            "SERVE_BACKEND_PYTHON to an interpreter that has it"
         ) from cause
     tensorflow.get_logger().setLevel("ERROR")
     return tensorflow

@@ -49,6 +49,8 @@ def put(values: Any, mask: Any, value: Any) -> Any:
         holds = float(own.type(value)) == float(value) or value != value
     else:
         holds = value == int(value)
+        if holds and not np.iinfo(own).min <= value <= np.iinfo(own).max:
+            values = values.astype(np.int64)  # of uint32: what is narrower is not compiled
     values = values.copy() if holds else values.astype(np.float64)
     values[mask] = value
     return values

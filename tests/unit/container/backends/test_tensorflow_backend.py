@@ -196,4 +196,5 @@ def test_a_missing_tensorflow_is_named(models: Path) -> None:
     """Where the models' Python does not have it, with the setting that names another."""
     (said,) = initialize_each(MERLIN_PYTHON, "tensorflow", [case(models, "several", TWO, Y, {})])
     assert "needs tensorflow, which the models' Python does not have" in said
+    assert "this tritonserver has no backend tensorflow of its own" in said
     assert "SERVE_BACKEND_PYTHON" in said

@@ -45,6 +45,27 @@ def described(reason: str, of: str = "m", plan: ServingPlan = PLAN) -> str:
             "'pyspark'; install it into the Python /v/bin/python (PYTHON); see",
         ),
         (
+            "m",
+            "Internal: ModuleNotFoundError: the step 1_rank: No module named 'torch'",
+            "the step 1_rank: No module named 'torch'; install it into the Python /v/bin/python (",
+        ),
+        (
+            "m.call",
+            "Internal: ModuleNotFoundError: No module named 'merlin.systems'",
+            "'merlin.systems'; install merlin-systems and nvtabular into the Python /v/bin/python "
+            "(PYTHON); or take an image with Merlin, or an export whose workflows are all compiled",
+        ),
+        (
+            "m",
+            "Internal: ModuleNotFoundError: No module named 'faiss'",
+            "'faiss'; install faiss-cpu into the Python /v/bin/python (PYTHON); see",
+        ),
+        (
+            "m.rank",
+            "Internal: Refused: the step 1_rank: model 'm.rank' needs tensorflow",
+            "the step 1_rank of the model m failed to load: model 'm.rank' needs tensorflow; see",
+        ),
+        (
             "m.rank",
             "Internal: SyntaxError: invalid syntax (model.py, line 7)",
             "SyntaxError: invalid syntax (1_rank/3/model.py, line 7); see",

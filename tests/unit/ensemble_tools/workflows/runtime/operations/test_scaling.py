@@ -34,6 +34,12 @@ def test_clip() -> None:
     np.testing.assert_array_equal(found.values, [1.0, 1.0, NAN])
 
 
+def test_a_bound_that_the_type_cannot_hold() -> None:
+    """An unsigned column that is clipped to a negative number is int64, as pandas makes it."""
+    (found,) = done(Clip(min=None, max=-5), np.array([1, 2], np.uint32))
+    assert (found.values.dtype, found.values.tolist()) == (np.int64, [-5, -5])
+
+
 def test_parameters_keep_their_numpy_type() -> None:
     """int16 less a float32 is a float32, and less a Python float a float64."""
     low, high = NumpyNumber("f4", -32768.0), NumpyNumber("f4", 32767.0)
