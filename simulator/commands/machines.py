@@ -47,7 +47,8 @@ def add_machine_options(group: argparse._ArgumentGroup) -> None:
         help=f"with {DOCKER}: where images of ECR are pulled from, so that "
         "123456789012.dkr.ecr.us-east-1.amazonaws.com/NAME:TAG is HOST:PORT/NAME:TAG, unless the "
         "engine has one of the long name; 127.0.0.1:5000, a registry of this machine, needs no "
-        "TLS (default: ECR itself, with what docker login has kept)",
+        "TLS; ECR's calls about images tell what it has (default: ECR itself, with what docker "
+        "login has kept)",
     )
     group.add_argument(
         "--pull-timeout",

@@ -128,6 +128,7 @@ def run(options: argparse.Namespace) -> int:
                 make_machine=make_machine,
                 s3=make_local_client(moto_url),
                 moto_url=moto_url,
+                registry=options.registry,
             )
             plane, ending = Plane(setup, log), asyncio.Event()
             plane.endpoints.listeners.event += [

@@ -20,6 +20,7 @@ _TARGETS = {
     "SageMaker": "sagemaker",
     "AnyScaleFrontendService": "application-autoscaling",
     "GraniteServiceVersion20100801": "monitoring",
+    "AmazonEC2ContainerRegistry_V20150921": "ecr",
 }
 #: Services whose older clients send no target: they are known by the signature.
 _BY_SIGNATURE = frozenset({"monitoring"})

@@ -22,6 +22,8 @@ from simulator.control.clock import Clock
 from simulator.control.cloudwatch.service import CloudWatch
 from simulator.control.cloudwatch.store import MetricStore
 from simulator.control.container_logs import ContainerLogs, make_logs_client
+from simulator.control.ecr.images import RegistryImages
+from simulator.control.ecr.registry import Registry
 from simulator.control.front import Api, Front
 from simulator.control.json_api import JsonApi, read_service_model
 from simulator.control.moto import Moto
@@ -58,7 +60,8 @@ class Setup:
     """What a control plane is started with.
 
     s3: boto3's client of moto's buckets; moto_url: where moto answers. memory and quotas: by
-    instance type. work_dir: of instances; state: of what survives a restart.
+    instance type. work_dir: of instances; state: of what survives a restart. registry: HOST:PORT
+    that stands for ECR's hosts.
     """
 
     state: Path
@@ -71,6 +74,7 @@ class Setup:
     make_machine: MakeMachine
     s3: Any
     moto_url: str
+    registry: str | None = None
 
 
 class Plane:
@@ -153,6 +157,9 @@ class Plane:
             ),
             "monitoring": self.cloudwatch.api(self._moto),
         }
+        if self._setup.registry is not None:
+            images = RegistryImages(Registry(self._setup.registry)).operations()
+            apis["ecr"] = JsonApi(read_service_model("ecr"), images, self._moto)
         return Front(own, apis, self._moto, self._setup.region)
 
     async def refuse(self) -> None:
