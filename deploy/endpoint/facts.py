@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import re
-
 from deploy.archives.aliases import read_aliases, require_target
 from deploy.archives.places import read_place
 from deploy.aws.account import Account, Say
 from deploy.config.config import Config
+from deploy.config.ecr import read_ecr_image
 from deploy.errors import CallRefused, MissingRight
 from deploy.wanted.wanted import Facts
-
-_ECR = re.compile(
-    r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9\-]+)\.amazonaws\.com(\.cn)?/"
-    r"(?P<repository>[^:@\s]+)(:(?P<tag>[^@\s]+))?"
-)
 
 
 def find_facts(account: Account, config: Config, say: Say) -> Facts:
@@ -31,16 +25,16 @@ def find_image(account: Account, image: str, say: Say) -> str:
 
     As it stands where ECR does not have it, or does not tell: CreateModel will say.
     """
-    found = _ECR.fullmatch(image)
-    if found is None:
+    found = read_ecr_image(image)
+    if found is None or found.digest is not None:
         return image
-    tag = found["tag"] or "latest"
+    tag = found.tag or "latest"
     try:
         answer = account.find(
             "ecr",
             "DescribeImages",
-            registryId=found["account"],
-            repositoryName=found["repository"],
+            registryId=found.account,
+            repositoryName=found.repository,
             imageIds=[{"imageTag": tag}],
         )
     except (MissingRight, CallRefused) as error:
