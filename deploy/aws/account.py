@@ -18,8 +18,9 @@ from deploy.errors import Unreachable
 
 Say = Callable[[str], None]
 Answer = Mapping[str, Any]
-#: Throttled and failed calls are asked again by botocore, with growing waits.
-_ATTEMPTS = 8
+#: Throttled and failed calls are asked again by botocore, with growing waits: 8 s on average, so
+#: that a wrong address is told of soon.
+_ATTEMPTS = 5
 _CONNECT_S, _READ_S = 5, 60
 
 

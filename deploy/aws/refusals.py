@@ -19,7 +19,17 @@ from botocore.exceptions import (
     UnauthorizedSSOTokenError,
 )
 
-from deploy.errors import CallRefused, DeployError, MissingRight, QuotaReached, Unreachable
+from deploy.errors import (
+    AlreadyThere,
+    CallRefused,
+    DeployError,
+    InProgress,
+    MissingRight,
+    NoAnswer,
+    NotThere,
+    QuotaReached,
+    Unreachable,
+)
 
 _RIGHTS = re.compile(r"(AccessDenied|NotAuthorized|UnauthorizedOperation|AuthFailure)")
 _QUOTAS = re.compile(r"(ResourceLimitExceeded|LimitExceeded|QuotaExceeded|TooManyBuckets)")
@@ -42,6 +52,13 @@ _MISSING = frozenset(
     }
 )
 _NOT_FOUND = re.compile(r"(Could not|Cannot) find")
+#: SageMaker has one code for all that it refuses: its words tell what it is.
+_ALREADY = re.compile(r"already exist")
+_IN_PROGRESS = re.compile(r"in-progress endpoint|ConcurrentUpdate|OperationAborted")
+_BUSY = re.compile(
+    r"(Throttl|TooManyRequests|RequestLimitExceeded|RequestThrottled|SlowDown|Internal"
+    r"|ServiceUnavailable|^5\d\d$)"
+)
 _CREDENTIALS = (
     NoCredentialsError,
     PartialCredentialsError,
@@ -56,8 +73,7 @@ def is_missing(error: ClientError) -> bool:
     """Whether what was asked for is not there. SageMaker has no code of its own for that."""
     code, words = code_of(error), _words(error)
     return code in _MISSING or (
-        code == "ValidationException"
-        and re.search(r"(Could|Cannot) (not )?find", words) is not None
+        code == "ValidationException" and _NOT_FOUND.search(words) is not None
     )
 
 
@@ -78,7 +94,7 @@ def refusal_of(error: BotoCoreError | ClientError, asked: str, region: str) -> D
     if isinstance(error, NoRegionError):
         return Unreachable("no region is given: set endpoint.region, or AWS_REGION")
     if isinstance(error, (EndpointConnectionError, ConnectionError, HTTPClientError)):
-        return Unreachable(
+        return NoAnswer(
             f"{asked}: no answer from the region {region} ({_one_line(error)}); look at the "
             "region's name, AWS_ENDPOINT_URL and the network; nothing is lost, ask again"
         )
@@ -87,6 +103,11 @@ def refusal_of(error: BotoCoreError | ClientError, asked: str, region: str) -> D
 
 def _of_answer(error: ClientError, asked: str, region: str) -> DeployError:
     code, words = code_of(error), _words(error)
+    # Before quotas: RequestLimitExceeded is about calls, not about what they make.
+    if _BUSY.search(code):
+        return NoAnswer(
+            f"{asked}: AWS does not manage it now ({code}): {words}; nothing is lost, ask again"
+        )
     if _RIGHTS.search(code):
         return MissingRight(
             f"{asked} is not allowed in {region}: {words}; `python -m deploy policy CONFIG.toml` "
@@ -99,7 +120,16 @@ def _of_answer(error: ClientError, asked: str, region: str) -> DeployError:
         )
     if _STALE.search(code):
         return Unreachable(f"{asked}: AWS does not take the credentials: {words}; renew them")
-    return CallRefused(f"{asked}: AWS refuses it ({code}): {words}", code)
+    return _class_of(error)(f"{asked}: AWS refuses it ({code}): {words}", code)
+
+
+def _class_of(error: ClientError) -> type[CallRefused]:
+    told = f"{code_of(error)}: {_words(error)}"
+    if _ALREADY.search(told):
+        return AlreadyThere
+    if _IN_PROGRESS.search(told):
+        return InProgress
+    return NotThere if is_missing(error) else CallRefused
 
 
 def _words(error: ClientError) -> str:

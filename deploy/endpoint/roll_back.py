@@ -4,46 +4,79 @@ from __future__ import annotations
 
 from deploy.aws.account import Account, Say
 from deploy.config.config import Config
-from deploy.endpoint.bring_up import require_in_service, update_endpoint
+from deploy.endpoint.bring_up import require_in_service
+from deploy.endpoint.changing import update_endpoint
 from deploy.endpoint.scaling import bring_scaling
-from deploy.endpoint.state import require_deployed
+from deploy.endpoint.state import FAILED, Deployed, bring_tags, require_deployed
 from deploy.endpoint.waiting import CHANGING, wait_until_settled
 from deploy.errors import Refused
+from deploy.wanted.names import STEP_TAG
 from deploy.wanted.scaling import make_policy, make_target
 
 
 def roll_back(account: Account, config: Config, say: Say, *, timeout_s: float) -> None:
-    """One step; a second call goes one more. Autoscaling and alarms stay the configuration's.
+    """One step; a second call goes one more, but finishes one that was cut off.
 
-    Raises DeployError.
+    Autoscaling and alarms stay the configuration's. Raises DeployError.
     """
-    endpoint_name = config.endpoint.name
-    deployed = require_deployed(account, endpoint_name)
+    name = config.endpoint.name
+    deployed = _settled(account, name, say, timeout_s)
+    digest = deployed.unfinished_step or _step_before(deployed, name)
+    config_name = f"{name}-{digest}"
+    if config_name != deployed.config_name:
+        _require_config(account, config_name)
+        # First: a call that is cut off is finished by the next one, which goes no step further.
+        bring_tags(account, deployed, {STEP_TAG: digest})
+        say(f"endpoint {name}: {deployed.config_name} → {config_name}")
+        update_endpoint(
+            account,
+            name,
+            config_name,
+            None,
+            say,
+            keep_count=config.autoscaling is not None,
+            timeout_s=timeout_s,
+        )
+    if not account.dry_run:
+        require_in_service(account, name, config_name, say, timeout_s)
+    bring_scaling(account, name, make_target(config), make_policy(config), say)
+    bring_tags(account, require_deployed(account, name), {STEP_TAG: ""})
+
+
+def _settled(account: Account, name: str, say: Say, timeout_s: float) -> Deployed:
+    deployed = require_deployed(account, name)
     if deployed.status in CHANGING and not account.dry_run:
-        say(f"the endpoint {endpoint_name} is {deployed.status}: this waits until it is done")
-        wait_until_settled(account, endpoint_name, say, timeout_s)
-        deployed = require_deployed(account, endpoint_name)
+        say(f"the endpoint {name} is {deployed.status}: this waits until it is done")
+        wait_until_settled(account, name, say, timeout_s)
+        deployed = require_deployed(account, name)
+    if deployed.status == FAILED:
+        raise Refused(f"the endpoint {name} is Failed, and can only be made anew: `up` does it")
+    return deployed
+
+
+def _step_before(deployed: Deployed, name: str) -> str:
     digest = deployed.history.before(deployed.digest)
     if digest is None:
         raise Refused(
-            f"the endpoint {endpoint_name} has no configuration before {deployed.config_name}; "
-            "`up` with a changed CONFIG.toml makes a new one"
+            f"the endpoint {name} has no configuration before {deployed.config_name}; `up` with a "
+            "changed CONFIG.toml makes a new one"
         )
-    config_name = f"{endpoint_name}-{digest}"
-    if account.find("sagemaker", "DescribeEndpointConfig", EndpointConfigName=config_name) is None:
-        raise Refused(
-            f"the configuration {config_name}, which the endpoint had before, was deleted; "
-            "`up` with the CONFIG.toml of that time makes it again"
-        )
-    say(f"endpoint {endpoint_name}: {deployed.config_name} → {config_name}")
-    update_endpoint(
-        account,
-        endpoint_name,
-        config_name,
-        None,
-        say,
-        keep_count=config.autoscaling is not None,
-    )
-    if not account.dry_run:
-        require_in_service(account, endpoint_name, config_name, say, timeout_s)
-    bring_scaling(account, endpoint_name, make_target(config), make_policy(config), say)
+    return digest
+
+
+def _require_config(account: Account, config_name: str) -> None:
+    """With its model."""
+    found = account.find("sagemaker", "DescribeEndpointConfig", EndpointConfigName=config_name)
+    models = [one["ModelName"] for one in (found or {}).get("ProductionVariants", ())]
+    for kind, gone in (
+        (f"configuration {config_name}", found is None),
+        *(
+            (f"model {one}", account.find("sagemaker", "DescribeModel", ModelName=one) is None)
+            for one in models
+        ),
+    ):
+        if gone:
+            raise Refused(
+                f"the {kind}, which the endpoint had before, was deleted; `up` with the "
+                "CONFIG.toml of that time makes it again"
+            )

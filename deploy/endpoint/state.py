@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from deploy.aws.account import Account
 from deploy.endpoint.history import History, digest_of, read_history
-from deploy.errors import Refused
-from deploy.wanted.names import ENDPOINT_TAG, HISTORY_TAG
+from deploy.errors import NotThere, Refused
+from deploy.wanted.names import ENDPOINT_TAG, HISTORY_TAG, STEP_TAG
+
+#: EndpointStatus of what failed while it was created: it can only be deleted.
+FAILED = "Failed"
+#: When tags are looked at, in seconds after one another.
+_LAGS_S = (0.0, 0.5, 1.5)
 
 
 @dataclass(frozen=True)
@@ -45,6 +52,11 @@ class Deployed:
         return read_history(self.tags.get(HISTORY_TAG))
 
     @property
+    def unfinished_step(self) -> str | None:
+        """The digest to which a rollback goes that was cut off; None where none was."""
+        return self.tags.get(STEP_TAG) or None
+
+    @property
     def desired_count(self) -> int | None:
         """Of instances; None while there are none yet."""
         variants = self.description.get("ProductionVariants") or [{}]
@@ -57,11 +69,9 @@ def find_deployed(account: Account, endpoint_name: str) -> Deployed | None:
 
     Raises Refused for one that was made in another way: it is not touched.
     """
-    found = account.find("sagemaker", "DescribeEndpoint", EndpointName=endpoint_name)
+    found, tags = _look(account, endpoint_name)
     if found is None:
         return None
-    listed = account.ask_all("sagemaker", "ListTags", "Tags", ResourceArn=found["EndpointArn"])
-    tags = {tag["Key"]: tag["Value"] for tag in listed}
     if tags.get(ENDPOINT_TAG) != endpoint_name:
         raise Refused(
             f"the endpoint {endpoint_name} was not made by `up` (it has no tag {ENDPOINT_TAG}); "
@@ -69,6 +79,47 @@ def find_deployed(account: Account, endpoint_name: str) -> Deployed | None:
             "to hand it over"
         )
     return Deployed(found, tags)
+
+
+def bring_tags(account: Account, deployed: Deployed, wanted: Mapping[str, str]) -> None:
+    """Those of an endpoint that differ are written; an empty one that is not there is right."""
+    differing = [
+        {"Key": key, "Value": value}
+        for key, value in wanted.items()
+        if deployed.tags.get(key, "") != value
+    ]
+    if differing:
+        account.change("sagemaker", "AddTags", ResourceArn=deployed.arn, Tags=differing)
+
+
+def is_tagged(account: Account, arn: str, endpoint_name: str) -> bool:
+    """Whether a model or a configuration was made for this endpoint by `up`, and is there."""
+    try:
+        return read_tags(account, arn).get(ENDPOINT_TAG) == endpoint_name
+    except NotThere:
+        return False
+
+
+def read_tags(account: Account, arn: str) -> dict[str, str]:
+    """Of anything of SageMaker's."""
+    listed = account.ask_all("sagemaker", "ListTags", "Tags", ResourceArn=arn)
+    return {tag["Key"]: tag["Value"] for tag in listed}
+
+
+def _look(
+    account: Account, endpoint_name: str
+) -> tuple[Mapping[str, Any] | None, Mapping[str, str]]:
+    """Its description and its tags: they may lag behind it, and it may go between two calls."""
+    found: Mapping[str, Any] | None = None
+    for pause in _LAGS_S:
+        time.sleep(pause)
+        found = account.find("sagemaker", "DescribeEndpoint", EndpointName=endpoint_name)
+        if found is None:
+            break
+        with suppress(NotThere):
+            if tags := read_tags(account, found["EndpointArn"]):
+                return found, tags
+    return found, {}
 
 
 def require_deployed(account: Account, endpoint_name: str) -> Deployed:

@@ -6,22 +6,21 @@ from deploy.archives.places import read_place
 from deploy.aws.account import Account, Say
 from deploy.config.config import Config
 from deploy.endpoint.alarms import find_alarms, remove_alarms
+from deploy.endpoint.changing import delete_endpoint
 from deploy.endpoint.pruning import remove_configs
 from deploy.endpoint.scaling import end_scaling, has_scaling
 from deploy.endpoint.state import find_deployed
-from deploy.endpoint.waiting import wait_until_settled
 
 
 def take_down(account: Account, name: str, say: Say, *, timeout_s: float) -> None:
     """The endpoint first, since that is what costs; then what led to it. Raises DeployError."""
+    # First of all, since it refuses an endpoint that was made in another way.
+    deployed = find_deployed(account, name)
     if has_scaling(account, name):
         end_scaling(account, name)
         say("autoscaling: ended")
-    if find_deployed(account, name) is not None:
-        account.remove("sagemaker", "DeleteEndpoint", EndpointName=name)
-        say(f"endpoint {name}: is deleted")
-        if not account.dry_run:
-            wait_until_settled(account, name, say, timeout_s)
+    if deployed is not None:
+        delete_endpoint(account, name, say, timeout_s)
     alarms = [alarm["AlarmName"] for alarm in find_alarms(account, name)]
     remove_alarms(account, alarms, say)
     remove_configs(account, name, (), say)

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from deploy.aws.account import Account, Say
-from deploy.errors import DeploymentFailed
+from deploy.errors import DeployError, DeploymentFailed, NoAnswer
 
 #: Of EndpointStatus: those that pass by themselves.
 CHANGING = frozenset({"Creating", "Updating", "SystemUpdating", "RollingBack", "Deleting"})
+#: AWS's reads lag behind its writes (CreateEndpoint in its reference): so long, in seconds, is
+#: looked again for what was made or changed a moment ago.
+PATIENCE_S = 15.0
 #: Between two looks, in seconds: the first ones soon, for an endpoint that is quick.
 _FIRST_S, _MOST_S, _GROWTH = 0.5, 10.0, 1.3
+#: So long, in seconds, a network may be gone while an endpoint is waited for.
+_BLIND_S = 300.0
 Endpoint = Mapping[str, Any]
+_Found = TypeVar("_Found")
 
 
 def describe(account: Account, endpoint_name: str) -> Endpoint | None:
@@ -22,22 +28,35 @@ def describe(account: Account, endpoint_name: str) -> Endpoint | None:
 
 
 def wait_until_settled(
-    account: Account, endpoint_name: str, say: Say, timeout_s: float
+    account: Account, endpoint_name: str, say: Say, timeout_s: float, *, appears: bool = False
 ) -> Endpoint | None:
     """The endpoint once its status does not change any more; None once it is gone.
 
-    Raises DeploymentFailed after timeout_s: the endpoint goes on changing.
+    appears: it was made a moment ago, and may not be seen yet. A network that is gone for some
+    minutes ends nothing. Raises DeploymentFailed after timeout_s: the endpoint goes on changing.
     """
-    start, told = time.monotonic(), ""
-    for pause in _pauses():
-        endpoint = describe(account, endpoint_name)
+    start, told, seen = time.monotonic(), "", time.monotonic()
+    for pause in pauses():
+        try:
+            endpoint = describe(account, endpoint_name)
+        except NoAnswer as error:
+            if time.monotonic() - seen > min(_BLIND_S, timeout_s):
+                raise
+            say(str(error))
+            time.sleep(pause)
+            continue
+        seen = time.monotonic()
+        if endpoint is None and appears and seen - start < PATIENCE_S:
+            time.sleep(pause)
+            continue
+        appears = False
         words = "gone" if endpoint is None else _in_words(endpoint)
         if words != told:
-            say(f"{time.monotonic() - start:5.0f} s  {words}")
+            say(f"{seen - start:5.0f} s  {words}")
             told = words
         if endpoint is None or endpoint["EndpointStatus"] not in CHANGING:
             return endpoint
-        if time.monotonic() - start > timeout_s:
+        if seen - start > timeout_s:
             raise DeploymentFailed(
                 f"the endpoint {endpoint_name} is {endpoint['EndpointStatus']} after "
                 f"{timeout_s:.0f} s (--timeout); it goes on: the same command waits on"
@@ -46,7 +65,24 @@ def wait_until_settled(
     raise AssertionError("the pauses have no end")
 
 
-def _pauses() -> Iterator[float]:
+def with_patience(call: Callable[[], _Found], *refusals: type[DeployError]) -> _Found:
+    """What a call answers, asked again for some seconds while it is refused in one of these ways.
+
+    Raises the last refusal.
+    """
+    start = time.monotonic()
+    for pause in pauses():
+        try:
+            return call()
+        except refusals:
+            if time.monotonic() - start > PATIENCE_S:
+                raise
+        time.sleep(pause)
+    raise AssertionError("the pauses have no end")
+
+
+def pauses() -> Iterator[float]:
+    """Between two looks, in seconds, without end."""
     pause = _FIRST_S
     while True:
         yield pause

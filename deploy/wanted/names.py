@@ -11,9 +11,12 @@ from typing import Any
 VARIANT = "AllTraffic"
 #: Of a digest; two of a name's some hundred versions share it once in a million times.
 DIGEST_CHARACTERS = 8
-#: Tags that all we make carries: whose it is, and in which order configurations were deployed.
+#: A tag that all we make carries: whose it is.
 ENDPOINT_TAG = "deploy:endpoint"
+#: Tags of the endpoint: in which order configurations were deployed, and to which of them a
+#: rollback goes that is not done yet.
 HISTORY_TAG = "deploy:history"
+STEP_TAG = "deploy:rollback"
 
 
 def content_name(endpoint_name: str, members: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""What `pip install .` brings: a wheel with all that lies in the packages, and three commands."""
+"""What `pip install .` brings: a wheel with all that lies in the packages, and four commands."""
 
 from __future__ import annotations
 
@@ -19,7 +19,15 @@ from tests.support.container import ROOT, Container, free_port, until
 
 MODELS_PYTHON = ROOT / ".venv-merlin/bin/python"
 DENSE = ROOT / "examples/merlin/dense"
-PACKAGES = ("container", "ensemble_tools", "measuring", "serve", "simulator", "verification")
+PACKAGES = (
+    "container",
+    "deploy",
+    "ensemble_tools",
+    "measuring",
+    "serve",
+    "simulator",
+    "verification",
+)
 BESIDE = ("installed_commands.py", "pyproject.toml", "README.md", "requirements")
 TIMEOUT_S = 120
 
@@ -87,29 +95,32 @@ def test_the_wheel_has_all_that_lies_in_the_packages(wheel: Path) -> None:
     assert packed == tree | {"installed_commands.py"}
 
 
-@pytest.mark.parametrize("name", ["server", "tools", "simulator"])
+@pytest.mark.parametrize("name", ["server", "tools", "simulator", "deploy"])
 def test_an_extra_asks_for_what_its_requirements_name(wheel: Path, name: str) -> None:
     """Nothing is written twice: what is locked for the checkout is what an extra asks for."""
     with zipfile.ZipFile(wheel) as archive:
         (metadata,) = (path for path in archive.namelist() if path.endswith("/METADATA"))
         lines = archive.read(metadata).decode().splitlines()
-    mark = f'; extra == "{name}"'
+    mark = f'extra == "{name}"'
     asked = {
-        line.removeprefix("Requires-Dist: ").removesuffix(mark)
+        # What has a condition of its own, as tomli has, has the extra's behind it.
+        line.removeprefix("Requires-Dist: ").removesuffix(f"; {mark}").removesuffix(f" and {mark}")
         for line in lines
         if line.endswith(mark)
     }
-    files = ["server", "tools"] if name == "tools" else [name]
+    more = {"tools": ["server"], "deploy": ["server", "tools"]}
     named = {
         line
-        for file in files
+        for file in (*more.get(name, ()), name)
         for line in (ROOT / f"requirements/{file}.in").read_text().splitlines()
         if line and not line.startswith("#")
     }
     assert asked == named
 
 
-@pytest.mark.parametrize("name", ["merlin-serve", "merlin-tools", "merlin-simulator"])
+@pytest.mark.parametrize(
+    "name", ["merlin-serve", "merlin-tools", "merlin-simulator", "merlin-deploy"]
+)
 def test_each_command_knows_its_name(programs: Path, tmp_path: Path, name: str) -> None:
     """It runs from any directory, and its help calls it by the name that was typed."""
     assert run(str(programs / name), "--help", cwd=tmp_path).startswith(f"usage: {name} ")
@@ -201,7 +212,7 @@ def check(answer: httpx.Response) -> None:
     assert got["data"] == pytest.approx(want["data"], rel=1e-6)
 
 
-@pytest.mark.parametrize("extra", ["server", "tools", "simulator"])
+@pytest.mark.parametrize("extra", ["server", "tools", "simulator", "deploy"])
 def test_a_missing_extra_is_said(without_extras: Path, tmp_path: Path, extra: str) -> None:
     """Without its packages a command names the one that is missing, and what brings it."""
     command = "merlin-" + {"server": "serve"}.get(extra, extra)
