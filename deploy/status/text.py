@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
-from deploy.status.quantities import show_bytes, show_count, show_duration, show_ms, sparkline
+from deploy.quantities import show_bytes, show_count, show_duration, show_ms, sparkline
 from deploy.status.report import (
     Activity,
     Alarm,
