@@ -10,6 +10,8 @@ import sys
 INTERRUPTED = 130
 #: Something was refused: one sentence says what.
 REFUSED = 1
+#: Who reads has left, such as head: what a shell says of a program that SIGPIPE ended.
+PIPE_CLOSED = 141
 #: Packages of this project, which are there or broken.
 _OURS = {"deploy", "ensemble_tools"}
 
@@ -27,7 +29,13 @@ def as_program(name: str) -> int:
         # Nothing has begun: while libraries are imported, Ctrl-C has nothing to clear away.
         signal.signal(signal.SIGINT, before)
         try:
-            return read_command(name)()
+            code = read_command(name)()
+            sys.stdout.flush()
+            return code
+        except BrokenPipeError:
+            # The interpreter's own end would flush once more.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return PIPE_CLOSED
         except DeployError as error:
             print(f"error: {error}", file=sys.stderr)
             return REFUSED

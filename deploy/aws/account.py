@@ -44,15 +44,20 @@ class Account:
         self.region: str = self._session.region_name
         self.client = cache(self._make_client)
 
-    def _make_client(self, service: str) -> Any:
-        """boto3's, for what is not one call: uploads, streams."""
+    def _make_client(
+        self, service: str, *, attempts: int = _ATTEMPTS, read_s: float = _READ_S
+    ) -> Any:
+        """boto3's, for what is not one call: uploads, streams.
+
+        attempts: in all; read_s: how long an answer may be silent.
+        """
         try:
             return self._session.client(
                 service,
                 config=ClientConfig(
                     connect_timeout=_CONNECT_S,
-                    read_timeout=_READ_S,
-                    retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
+                    read_timeout=read_s,
+                    retries={"mode": "standard", "total_max_attempts": attempts},
                 ),
             )
         except (BotoCoreError, ValueError) as error:

@@ -5,7 +5,17 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from deploy.commands import down, example, policy, push, render, rollback, up
+from deploy.commands import (
+    down,
+    example,
+    invoke,
+    policy,
+    push,
+    render,
+    rollback,
+    status,
+    up,
+)
 
 _DESCRIPTION = """From an export to an autoscaled endpoint of SageMaker. Every command can be called
 again: it finishes what was cut off. With AWS_ENDPOINT_URL set to `python -m simulator serve` all of
@@ -19,7 +29,7 @@ def read_command(program: str) -> Callable[[], int]:
     """
     parser = argparse.ArgumentParser(prog=program, description=_DESCRIPTION)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in (example, push, up, rollback, down, render, policy):
+    for command in (example, push, up, status, invoke, rollback, down, render, policy):
         command.add_parser(commands)
     options = parser.parse_args()
     return lambda: int(options.run(options))

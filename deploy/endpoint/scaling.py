@@ -42,7 +42,7 @@ def bring_scaling(
     if not _says(present, target):
         account.change(_SERVICE, "RegisterScalableTarget", **target)
         say(f"autoscaling: {target['MinCapacity']} to {target['MaxCapacity']} instances")
-    policies = _find_policies(account, endpoint_name)
+    policies = find_policies(account, endpoint_name)
     if not any(_says(one, policy) for one in policies):
         account.change(_SERVICE, "PutScalingPolicy", **policy)
         say(f"autoscaling: policy {policy['PolicyName']}")
@@ -56,7 +56,8 @@ def end_scaling(account: Account, endpoint_name: str) -> bool:
     return account.remove(_SERVICE, "DeregisterScalableTarget", **make_scalable(endpoint_name))
 
 
-def _find_policies(account: Account, endpoint_name: str) -> list[Mapping[str, Any]]:
+def find_policies(account: Account, endpoint_name: str) -> list[Mapping[str, Any]]:
+    """Of the variant, as DescribeScalingPolicies has them."""
     return list(
         account.ask_all(
             _SERVICE,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from tests.support.container import ROOT
 from tests.support.control_plane import IMAGE, ROLE, ControlPlane
+from tests.support.simulator import fake_model
 
 RUN_TIMEOUT_S = 120
 
@@ -37,6 +40,16 @@ def environment(plane: ControlPlane) -> dict[str, str]:
         "AWS_SECRET_ACCESS_KEY": "b",
         "AWS_DEFAULT_REGION": "us-east-1",
     }
+
+
+def put_archive(plane: ControlPlane, folder: Path, name: str, **model: Any) -> str:
+    """An archive for the fake container as `put` keeps it, called shop-a; its target model."""
+    s3, target = plane.client("s3"), "shop-a/0123.tar.gz"
+    path = fake_model(folder, "shop-a.tar.gz", **model)
+    s3.upload_file(str(path), "models", f"{name}/archives/{target}")
+    table = {"version": 1, "aliases": {"shop-a": [target]}}
+    s3.put_object(Bucket="models", Key=f"{name}/aliases.json", Body=json.dumps(table))
+    return target
 
 
 def write_config(folder: Path, name: str, more: str = "", **endpoint: str) -> Path:

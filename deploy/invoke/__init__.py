@@ -1,0 +1,1 @@
+"""One request to the endpoint, and its answer in words."""

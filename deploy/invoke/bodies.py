@@ -1,0 +1,109 @@
+"""A request's bytes, and the Content-Type that says what they are. No I/O.
+
+A body is JSON, or JSON with the tensors' bytes behind it: docs/contract.md has both. Where its JSON
+ends, the second one's Content-Type must say.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from deploy.errors import Refused
+
+JSON_TYPE = "application/json"
+BINARY_TYPE = "application/vnd.sagemaker-triton.binary+json"
+_PARAMETER = "json-header-size"
+_BLANKS = b" \t\r\n"
+
+
+@dataclass(frozen=True)
+class Body:
+    """As it is sent."""
+
+    content: bytes
+    content_type: str
+
+
+def make_body(
+    content: bytes, where: str, content_type: str | None, header_size: int | None
+) -> Body:
+    """content_type and header_size as they were asked for; None: found out.
+
+    where: what the bytes are of, for messages. Raises Refused.
+    """
+    if content_type is not None and not _lacks_size(content_type):
+        return Body(content, content_type)
+    if header_size is not None:
+        if not 0 < header_size <= len(content):
+            raise Refused(
+                f"{where}: found {len(content)} bytes, expected --header-size to be one of them; "
+                "leave it out, and it is found out"
+            )
+        return _make_binary(content, header_size, content_type)
+    found = _read_head(content)
+    if found is None:
+        raise Refused(
+            f"{where} begins with no JSON object; expected a request of the v2 protocol, as "
+            "`python -m ensemble_tools request` writes one, or a --content-type that says what it "
+            "is"
+        )
+    head, size = found
+    if content_type is None and not content[size:].strip(_BLANKS):
+        return Body(content, JSON_TYPE)
+    return _make_binary(content, _find_size(head, size, content, where), content_type)
+
+
+def find_header_size(content_type: str) -> int | None:
+    """How many bytes of a body are its JSON; None where all of it is."""
+    for parameter in content_type.split(";")[1:]:
+        name, _, value = parameter.partition("=")
+        digits = value.strip().strip('"')
+        if name.strip().lower() == _PARAMETER and digits.isdecimal():
+            return int(digits)
+    return None
+
+
+def _make_binary(content: bytes, size: int, content_type: str | None) -> Body:
+    return Body(content, f"{content_type or BINARY_TYPE};{_PARAMETER}={size}")
+
+
+def _lacks_size(content_type: str) -> bool:
+    media = content_type.partition(";")[0].strip().lower()
+    return media == BINARY_TYPE and find_header_size(content_type) is None
+
+
+def _read_head(content: bytes) -> tuple[Mapping[str, Any], int] | None:
+    """The JSON object that a body begins with, and where it ends."""
+    # Each byte is one character, so that places in the text are places in the bytes.
+    text = content.decode("latin-1")
+    start = len(text) - len(text.lstrip(_BLANKS.decode()))
+    try:
+        head, end = json.JSONDecoder().raw_decode(text, start)
+    except (ValueError, RecursionError):
+        return None
+    return (head, end) if isinstance(head, dict) else None
+
+
+def _find_size(head: Mapping[str, Any], end: int, content: bytes, where: str) -> int:
+    """Where the JSON ends for its reader: blanks may follow, and what its inputs announce must."""
+    announced = _announced(head)
+    size = len(content) - announced
+    if size < end or content[end:size].strip(_BLANKS):
+        raise Refused(
+            f"{where}: found {len(content) - end} bytes behind the JSON, expected {announced}, "
+            "which is what the binary_data_size of its inputs announce"
+        )
+    return size
+
+
+def _announced(head: Mapping[str, Any]) -> int:
+    inputs = head.get("inputs")
+    total = 0
+    for one in inputs if isinstance(inputs, list) else ():
+        parameters = one.get("parameters") if isinstance(one, dict) else None
+        size = parameters.get("binary_data_size") if isinstance(parameters, dict) else None
+        total += size if isinstance(size, int) and size > 0 else 0
+    return total

@@ -1,0 +1,1 @@
+"""What an endpoint does now, in one screen: gathered, reckoned, told."""

@@ -1,0 +1,206 @@
+"""A report as text: one screen, a part a paragraph. No I/O."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+
+from deploy.quantities import show_bytes, show_count, show_duration, show_ms, sparkline
+from deploy.status.report import (
+    Activity,
+    Alarm,
+    ArchivesPart,
+    ConfigurationPart,
+    Cost,
+    EndpointPart,
+    HistoryPart,
+    InstancesPart,
+    Missing,
+    Report,
+    TrafficPart,
+)
+
+_LABEL = 15
+#: On one screen; --json has all of them.
+_CHANGES, _ALIASES = 12, 10
+_ON = "ALARM"
+
+
+def write_text(report: Report, *, columns: int | None, pictures: bool) -> str:
+    """columns: of the screen, to which lines are wrapped. pictures: a sparkline can be seen."""
+    now = report.at
+    paragraphs = {
+        "endpoint": _endpoint(report.endpoint, now),
+        "configuration": _configuration(report.configuration),
+        "instances": _instances(report.instances, now),
+        "traffic": _traffic(report.traffic, pictures),
+        "alarms": _alarms(report.alarms, now),
+        "archives": _archives(report.archives),
+        "history": _history(report.history, report.endpoint.name),
+        "costs": _costs(report.costs),
+    }
+    lines: list[str] = []
+    for label, paragraph in paragraphs.items():
+        for number, line in enumerate(paragraph):
+            head = (label if number == 0 else "").ljust(_LABEL)
+            lines += [head + line] if columns is None else _wrap(head, line, columns)
+    return "\n".join(lines)
+
+
+def _wrap(head: str, line: str, columns: int) -> list[str]:
+    return textwrap.wrap(
+        line,
+        columns,
+        initial_indent=head,
+        subsequent_indent=" " * (_LABEL + 2),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _endpoint(part: EndpointPart, now: datetime) -> Iterator[str]:
+    since = _ago(part.since, now)
+    yield f"{part.name} in {part.region}: {part.status} since {part.since:%Y-%m-%d %H:%M %Z}{since}"
+    if part.updating_to is not None:
+        yield f"an update to {part.updating_to} is under way"
+    if part.failure_reason:
+        yield f"SageMaker says: {part.failure_reason}"
+    if part.made_by_up is False:
+        yield "it was not made by `up`, which will not touch it"
+
+
+def _configuration(part: ConfigurationPart) -> Iterator[str]:
+    if part.is_wanted is None:
+        yield part.name
+    elif part.is_wanted:
+        yield f"{part.name}, as CONFIG.toml wants it"
+    else:
+        yield f"{part.name}; `up` would change {_count(len(part.changes), 'thing')}:"
+    for change in part.changes[:_CHANGES]:
+        yield f"{change.what}: {change.now or 'none'} → {change.wanted or 'none'}"
+    if (more := len(part.changes) - _CHANGES) > 0:
+        yield f"and {more} more (--json has them)"
+    yield from part.notes
+    yield f"image {part.image or 'not known yet'}"
+
+
+def _instances(part: InstancesPart, now: datetime) -> Iterator[str]:
+    kind = f"{part.now if part.now is not None else 'none'} now"
+    wanted = "" if part.wanted is None else f", {part.wanted} wanted"
+    if part.missing is not None:
+        yield kind + wanted
+        yield f"autoscaling: {part.missing}"
+        return
+    if part.minimum is None:
+        yield f"{kind}{wanted}; no autoscaling"
+    else:
+        yield f"{kind}{wanted}, {part.minimum} to {part.maximum} by autoscaling"
+    yield from (_activity(one, now) for one in part.activities)
+
+
+def _activity(one: Activity, now: datetime) -> str:
+    words = f"{one.at:%H:%M %Z}{_ago(one.at, now)}  {one.status}: {_sentence(one.description)}"
+    message = "" if one.message is None else f" {_sentence(one.message)}"
+    return f"{words} {_sentence(one.cause)}{message}"
+
+
+def _traffic(part: TrafficPart | Missing, pictures: bool) -> Iterator[str]:
+    if isinstance(part, Missing):
+        yield part.missing
+        return
+    yield (
+        f"{show_count(part.invocations)} invocations in {part.minutes} minutes, "
+        f"{show_count(part.errors_4xx)} of 4xx, {show_count(part.errors_5xx)} of 5xx"
+    )
+    if pictures and part.invocations:
+        most = max(part.invocations_by_minute)
+        yield f"{sparkline(part.invocations_by_minute)} at most {show_count(most)} a minute"
+    if part.latency_p50_ms is not None and part.latency_p99_ms is not None:
+        period = _count(part.latency_period_minutes, "minute")
+        yield (
+            f"the model answers in {show_ms(part.latency_p50_ms)} (p50), "
+            f"{show_ms(part.latency_p99_ms)} (p99 of the worst {period})"
+        )
+    if part.loaded_models is not None:
+        each = part.loaded_models_per_instance
+        yield f"{part.loaded_models} models loaded" + ("" if each is None else f", {each:g} each")
+    if part.cache_hit_ratio is not None:
+        yield f"hit ratio {part.cache_hit_ratio:.1%}" + _waited(part)
+
+
+def _waited(part: TrafficPart) -> str:
+    if part.loading_wait_ms is None:
+        return ", nobody waited for a load"
+    return f", others waited {show_ms(part.loading_wait_ms)} on average"
+
+
+def _alarms(part: Sequence[Alarm] | Missing, now: datetime) -> Iterator[str]:
+    if isinstance(part, Missing):
+        yield part.missing
+        return
+    if not part:
+        yield "none"
+        return
+    for alarm in part:
+        if alarm.state == _ON:
+            since = "" if alarm.since is None else _ago(alarm.since, now)
+            yield f"{_ON} {alarm.name}{since}: {_sentence(alarm.reason)}"
+    for state in sorted({alarm.state for alarm in part} - {_ON}):
+        names = (alarm.name.rpartition("/")[2] for alarm in part if alarm.state == state)
+        yield f"{state}: {', '.join(names)}"
+
+
+def _archives(part: ArchivesPart | Missing) -> Iterator[str]:
+    if isinstance(part, Missing):
+        yield part.missing
+        return
+    without = f", {part.without_alias} without an alias" if part.without_alias else ""
+    yield f"{_count(part.count, 'archive')}, {show_bytes(part.bytes)}{without}"
+    for alias in part.aliases[:_ALIASES]:
+        yield f"{alias.name} → {alias.target}{'' if alias.is_there else ', which is not there'}"
+    if (more := len(part.aliases) - _ALIASES) > 0:
+        yield f"and {more} more (--json has them)"
+
+
+def _history(part: HistoryPart | Missing, name: str) -> Iterator[str]:
+    if isinstance(part, Missing):
+        yield part.missing
+    elif part.before is None:
+        yield "nothing to roll back to"
+    else:
+        yield f"`rollback` goes to {name}-{part.before}"
+
+
+def _costs(costs: Sequence[Cost]) -> Iterator[str]:
+    for cost in costs:
+        if cost.quantity is None:
+            yield f"{cost.what}: {cost.note}"
+            continue
+        money = (
+            ""
+            if cost.money_per_day is None
+            else f" = {cost.money_per_day:,.2f} {cost.currency} a day"
+        )
+        yield f"{cost.what}: {_quantity(cost.quantity, cost.unit)}{money}"
+
+
+def _quantity(quantity: float, unit: str) -> str:
+    if unit == "bytes":
+        return show_bytes(int(quantity))
+    return f"{quantity:,g}" if unit == "alarms" else f"{quantity:,g} {unit}"
+
+
+def _ago(then: datetime, now: datetime) -> str:
+    """Nothing where it is in the future: clocks differ."""
+    past = now - then
+    return "" if past < timedelta(0) else f" ({show_duration(past.total_seconds())} ago)"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{show_count(number)} {what}{'' if number == 1 else 's'}"
+
+
+def _sentence(words: str) -> str:
+    """AWS's words, with one full stop."""
+    return " ".join(words.split()).rstrip(".") + "."

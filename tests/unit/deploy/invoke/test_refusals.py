@@ -1,0 +1,83 @@
+"""Errors of InvokeEndpoint in sentences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
+
+from deploy.errors import CallRefused, DeployError, MissingRight, NoAnswer, Unreachable
+from deploy.invoke.refusals import Asked, refusal_of_invocation
+
+ASKED = Asked("shop", "shop-a/0123.tar.gz")
+LOG = "arn:aws:logs:us-east-1:123456789012:log-group:/aws/sagemaker/Endpoints/shop"
+
+
+def of(code: str, words: str = "", **members: Any) -> DeployError:
+    """What becomes of an answer with this code."""
+    response = {"Error": {"Code": code, "Message": words}, **members}
+    return refusal_of_invocation(ClientError(response, "InvokeEndpoint"), ASKED, "us-east-1")
+
+
+def of_model(status: int, original: str) -> str:
+    """What becomes of a container's status."""
+    members = {"OriginalStatusCode": status, "OriginalMessage": original, "LogStreamArn": LOG}
+    return str(of("ModelError", "Received an error from primary", **members))
+
+
+def test_containers_own_sentence_is_told() -> None:
+    """With its status, and who can do something."""
+    said = of_model(400, '{"error": "the field `inputs`: found nothing."}')
+    assert said == (
+        "shop-a/0123.tar.gz answers 400: the field `inputs`: found nothing; correct the request"
+    )
+    assert "/aws/sagemaker/Endpoints/shop has more" in of_model(500, "no contract's words")
+    assert "larger instances.type" in of_model(507, '{"error": "no memory"}')
+    assert "ask again" in of_model(503, '{"error": "it restarts"}')
+    assert "does not answer in time: Your invocation timed out" in of_model(
+        0, "Your invocation timed out while waiting"
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "told"),
+    [
+        ("ModelNotReadyException", "loading", "is not ready: .* ask again"),
+        (
+            "ValidationError",
+            "Failed to download model data (bucket: b)",
+            "does not get the archive",
+        ),
+        ("ValidationError", "Endpoint shop of account 123456789012 not found.", "no endpoint shop"),
+        ("ValidationError", "is missing a target model header", "not of the kind"),
+        ("ThrottlingException", "Rate exceeded", "no more requests at this rate"),
+        ("ServiceUnavailable", "busy", "no instance takes the request"),
+        ("ModelStreamError", "broken", "broke off"),
+        ("ValidationError", "another one", "another one"),
+    ],
+)
+def test_errors_say_what_to_do(code: str, words: str, told: str) -> None:
+    """AWS's words stand in each; the code is kept."""
+    error = of(code, words)
+    assert isinstance(error, CallRefused)
+    assert error.code == code
+    assert words.rstrip(".") in str(error)
+    with pytest.raises(CallRefused, match=told):
+        raise error
+
+
+def test_what_every_call_may_meet() -> None:
+    """Rights and networks are told as everywhere; silence is told as what it may be."""
+    assert isinstance(of("AccessDeniedException", "not authorized"), MissingRight)
+    url = "https://runtime.sagemaker.us-east-1.amazonaws.com/"
+    away = refusal_of_invocation(EndpointConnectionError(endpoint_url=url), ASKED, "us-east-1")
+    assert isinstance(away, Unreachable)
+    silent = refusal_of_invocation(ReadTimeoutError(endpoint_url=url), ASKED, "us-east-1")
+    assert "a load that has begun goes on" in str(silent)
+
+
+def test_a_failure_of_aws_may_be_asked_again() -> None:
+    """Nobody's fault here: it is told as what passes."""
+    with pytest.raises(NoAnswer, match="does not manage it now .*: oh; .*ask again"):
+        raise of("InternalFailure", "oh")
