@@ -79,5 +79,5 @@ def test_what_every_call_may_meet() -> None:
 
 def test_a_failure_of_aws_may_be_asked_again() -> None:
     """Nobody's fault here: it is told as what passes."""
-    with pytest.raises(NoAnswer, match="does not manage it now .*: oh; .*ask again"):
+    with pytest.raises(NoAnswer, match=r"does not manage it now .*: oh; .*ask again"):
         raise of("InternalFailure", "oh")
