@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +16,15 @@ from deploy.aws.account import Account
 from deploy.config.reading import read_config
 from deploy.status.gathering import gather
 from deploy.status.report import ConfigurationPart, Missing
+from tests.support.container import ROOT
 from tests.support.control_plane import ControlPlane
-from tests.support.deploying import deploy, environment, put_archive, write_config
+from tests.support.deploying import (
+    RUN_TIMEOUT_S,
+    deploy,
+    environment,
+    put_archive,
+    write_config,
+)
 
 SCALING = """
 [autoscaling]
@@ -99,6 +109,23 @@ def test_rights_that_are_missing(
     assert any(note.startswith("alarms: not compared") for note in report.configuration.notes)
     assert report.instances.now == 1
     assert {cost.what for cost in report.costs if cost.quantity is None} >= {"alarms"}
+
+
+def test_watching_ends_by_ctrl_c(plane: ControlPlane, looked_at: Path) -> None:
+    """With exit code 0, and nothing said of it; a document is one line."""
+    watching = subprocess.Popen(
+        [sys.executable, "-m", "deploy", "status", str(looked_at), "--watch", "--json"],
+        cwd=ROOT,
+        env=environment(plane),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    with watching:
+        assert watching.stdout is not None
+        assert json.loads(watching.stdout.readline())["endpoint"]["name"] == "looked-at"
+        watching.send_signal(signal.SIGINT)
+        _, said = watching.communicate(timeout=RUN_TIMEOUT_S)
+    assert (watching.returncode, said) == (0, b"")
 
 
 class Raw:

@@ -57,12 +57,12 @@ def test_answer_is_added_up() -> None:
 
 def test_percentiles_are_those_of_periods() -> None:
     """The median of most requests, and the p99 of the worst period; in ms."""
-    first, second = HOUR.start, HOUR.start + timedelta(minutes=5)
+    first, second, third = (HOUR.start + timedelta(minutes=minutes) for minutes in (0, 5, 10))
     part = read_answer(
         [
-            result("p50", {first: 90_000, second: 5_000}),
-            result("p99", {first: 95_000, second: 9_000}),
-            result("answers", {first: 2, second: 100}),
+            result("p50", {first: 90_000, second: 5_000, third: 1_000}),
+            result("p99", {first: 95_000, second: 9_000, third: 2_000}),
+            result("answers", {first: 2, second: 100, third: 20}),
         ],
         HOUR,
     )
