@@ -7,6 +7,7 @@ from typing import Any
 
 from deploy.aws.account import Account, Say
 from deploy.wanted.alarms import make_alarm_prefix
+from deploy.wanted.comparing import has_all
 from deploy.wanted.wanted import Members
 
 #: DeleteAlarms takes so many at once.
@@ -29,7 +30,7 @@ def bring_alarms(account: Account, endpoint_name: str, wanted: Sequence[Members]
     """Those that differ are written, those that nobody wants any more go."""
     present = {alarm["AlarmName"]: alarm for alarm in find_alarms(account, endpoint_name)}
     for alarm in wanted:
-        if not _is_same(present.get(alarm["AlarmName"]), alarm):
+        if not has_all(present.get(alarm["AlarmName"]), alarm):
             account.change("cloudwatch", "PutMetricAlarm", **alarm)
             say(f"alarm {alarm['AlarmName']}: written")
     names = {alarm["AlarmName"] for alarm in wanted}
@@ -43,7 +44,3 @@ def remove_alarms(account: Account, names: Sequence[str], say: Say) -> None:
         account.remove("cloudwatch", "DeleteAlarms", AlarmNames=some)
         for name in some:
             say(f"alarm {name}: removed")
-
-
-def _is_same(present: Mapping[str, Any] | None, wanted: Members) -> bool:
-    return present is not None and all(present.get(key) == wanted[key] for key in wanted)

@@ -15,9 +15,8 @@ from deploy.endpoint.container_log import find_last_lines
 from deploy.endpoint.history import History, digest_of, write_history
 from deploy.endpoint.pruning import prune
 from deploy.endpoint.scaling import bring_scaling
-from deploy.endpoint.state import FAILED, Deployed, bring_tags, find_deployed
+from deploy.endpoint.state import FAILED, Deployed, bring_tags, find_settled
 from deploy.endpoint.waiting import (
-    CHANGING,
     PATIENCE_S,
     Endpoint,
     pauses,
@@ -32,7 +31,7 @@ from deploy.wanted.wanted import Wanted
 def bring_up(account: Account, wanted: Wanted, say: Say, *, keep: int, timeout_s: float) -> None:
     """All of it. keep: former configurations that stay for `rollback`. Raises DeployError."""
     name = wanted.endpoint_name
-    deployed = _settled(account, name, say, timeout_s)
+    deployed = find_settled(account, name, say, timeout_s)
     if deployed is not None and deployed.status == FAILED:
         say(f"the endpoint {name} is Failed ({_reason(deployed.description)}): it is made anew")
         delete_endpoint(account, name, say, timeout_s)
@@ -100,18 +99,6 @@ def _failure(name: str, endpoint: Endpoint, config_name: str) -> str:
 
 def _reason(endpoint: Endpoint) -> str:
     return str(endpoint.get("FailureReason") or "SageMaker gives no reason").rstrip(".")
-
-
-def _settled(account: Account, name: str, say: Say, timeout_s: float) -> Deployed | None:
-    """What there is once nothing changes it any more: an earlier call's work is waited for."""
-    deployed = find_deployed(account, name)
-    if deployed is None or deployed.status not in CHANGING:
-        return deployed
-    say(f"the endpoint {name} is {deployed.status}: this waits until it is done")
-    if account.dry_run:
-        return deployed
-    wait_until_settled(account, name, say, timeout_s)
-    return find_deployed(account, name)
 
 
 def _ensure_model(account: Account, wanted: Wanted, say: Say) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from deploy.archives.aliases import read_aliases, require_target
 from deploy.archives.places import read_place
-from deploy.aws.account import Account, Say
+from deploy.aws.account import Account, Answer, Say
 from deploy.config.config import Config
-from deploy.config.ecr import read_ecr_image
+from deploy.config.ecr import EcrImage, read_ecr_image
 from deploy.errors import CallRefused, MissingRight
 from deploy.wanted.wanted import Facts
 
@@ -28,20 +28,31 @@ def find_image(account: Account, image: str, say: Say) -> str:
     found = read_ecr_image(image)
     if found is None or found.digest is not None:
         return image
-    tag = found.tag or "latest"
     try:
-        answer = account.find(
-            "ecr",
-            "DescribeImages",
-            registryId=found.account,
-            repositoryName=found.repository,
-            imageIds=[{"imageTag": tag}],
-        )
+        detail = find_image_detail(account, found)
     except (MissingRight, CallRefused) as error:
         say(f"the image is taken by its tag: {error}")
         return image
-    if not answer or not answer["imageDetails"]:
+    if detail is None:
         say(f"the image is taken by its tag: ECR does not know {image} (yet)")
         return image
-    repository = image.partition("@")[0].removesuffix(f":{tag}")
-    return f"{repository}@{answer['imageDetails'][0]['imageDigest']}"
+    repository = image if found.tag is None else image.removesuffix(f":{found.tag}")
+    return f"{repository}@{detail['imageDigest']}"
+
+
+def find_image_detail(account: Account, image: EcrImage) -> Answer | None:
+    """What DescribeImages tells of an image: by its digest, or its tag, which is latest if none is
+    named; None where ECR does not have it. Raises DeployError."""
+    if image.digest is not None:
+        by = {"imageDigest": image.digest}
+    else:
+        by = {"imageTag": image.tag or "latest"}
+    answer = account.find(
+        "ecr",
+        "DescribeImages",
+        registryId=image.account,
+        repositoryName=image.repository,
+        imageIds=[by],
+    )
+    detail: Answer | None = next(iter((answer or {}).get("imageDetails", ())), None)
+    return detail

@@ -7,8 +7,14 @@ from deploy.config.config import Config
 from deploy.endpoint.bring_up import require_in_service
 from deploy.endpoint.changing import update_endpoint
 from deploy.endpoint.scaling import bring_scaling
-from deploy.endpoint.state import FAILED, Deployed, bring_tags, require_deployed
-from deploy.endpoint.waiting import CHANGING, wait_until_settled
+from deploy.endpoint.state import (
+    FAILED,
+    Deployed,
+    bring_tags,
+    find_settled,
+    no_endpoint,
+    require_deployed,
+)
 from deploy.errors import Refused
 from deploy.wanted.names import STEP_TAG
 from deploy.wanted.scaling import make_policy, make_target
@@ -44,11 +50,9 @@ def roll_back(account: Account, config: Config, say: Say, *, timeout_s: float) -
 
 
 def _settled(account: Account, name: str, say: Say, timeout_s: float) -> Deployed:
-    deployed = require_deployed(account, name)
-    if deployed.status in CHANGING and not account.dry_run:
-        say(f"the endpoint {name} is {deployed.status}: this waits until it is done")
-        wait_until_settled(account, name, say, timeout_s)
-        deployed = require_deployed(account, name)
+    deployed = find_settled(account, name, say, timeout_s)
+    if deployed is None:
+        raise no_endpoint(account, name)
     if deployed.status == FAILED:
         raise Refused(f"the endpoint {name} is Failed, and can only be made anew: `up` does it")
     return deployed

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from deploy.aws.account import Account, Say
+from deploy.wanted.comparing import has_all
 from deploy.wanted.scaling import DIMENSION, NAMESPACE, make_resource_id, make_scalable
 from deploy.wanted.wanted import Members
 
@@ -39,11 +40,11 @@ def bring_scaling(
             end_scaling(account, endpoint_name)
             say("autoscaling: ended")
         return
-    if not _says(present, target):
+    if not has_all(present, target):
         account.change(_SERVICE, "RegisterScalableTarget", **target)
         say(f"autoscaling: {target['MinCapacity']} to {target['MaxCapacity']} instances")
     policies = find_policies(account, endpoint_name)
-    if not any(_says(one, policy) for one in policies):
+    if not any(has_all(one, policy) for one in policies):
         account.change(_SERVICE, "PutScalingPolicy", **policy)
         say(f"autoscaling: policy {policy['PolicyName']}")
 
@@ -68,12 +69,3 @@ def find_policies(account: Account, endpoint_name: str) -> list[Mapping[str, Any
             ScalableDimension=DIMENSION,
         )
     )
-
-
-def _says(present: Any, wanted: Any) -> bool:
-    """Whether everything that is wanted is there; AWS adds members of its own."""
-    if isinstance(wanted, Mapping):
-        return isinstance(present, Mapping) and all(
-            _says(present.get(name), value) for name, value in wanted.items()
-        )
-    return bool(present == wanted)

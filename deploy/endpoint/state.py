@@ -6,10 +6,10 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
-from deploy.aws.account import Account
+from deploy.aws.account import Account, Say
 from deploy.endpoint.history import History, digest_of, read_history
+from deploy.endpoint.waiting import CHANGING, Endpoint, describe, wait_until_settled
 from deploy.errors import NotThere, Refused
 from deploy.wanted.names import ENDPOINT_TAG, HISTORY_TAG, STEP_TAG
 
@@ -23,7 +23,7 @@ _LAGS_S = (0.0, 0.5, 1.5)
 class Deployed:
     """An endpoint that is ours. description: DescribeEndpoint's answer."""
 
-    description: Mapping[str, Any]
+    description: Endpoint
     tags: Mapping[str, str]
 
     @property
@@ -81,6 +81,23 @@ def find_deployed(account: Account, endpoint_name: str) -> Deployed | None:
     return Deployed(found, tags)
 
 
+def find_settled(
+    account: Account, endpoint_name: str, say: Say, timeout_s: float
+) -> Deployed | None:
+    """As find_deployed, once nothing changes it any more: an earlier call's work is waited for.
+
+    With dry_run as it is now.
+    """
+    deployed = find_deployed(account, endpoint_name)
+    if deployed is None or deployed.status not in CHANGING:
+        return deployed
+    say(f"the endpoint {endpoint_name} is {deployed.status}: this waits until it is done")
+    if account.dry_run:
+        return deployed
+    wait_until_settled(account, endpoint_name, say, timeout_s)
+    return find_deployed(account, endpoint_name)
+
+
 def bring_tags(account: Account, deployed: Deployed, wanted: Mapping[str, str]) -> None:
     """Those of an endpoint that differ are written; an empty one that is not there is right."""
     differing = [
@@ -106,14 +123,12 @@ def read_tags(account: Account, arn: str) -> dict[str, str]:
     return {tag["Key"]: tag["Value"] for tag in listed}
 
 
-def _look(
-    account: Account, endpoint_name: str
-) -> tuple[Mapping[str, Any] | None, Mapping[str, str]]:
+def _look(account: Account, endpoint_name: str) -> tuple[Endpoint | None, Mapping[str, str]]:
     """Its description and its tags: they may lag behind it, and it may go between two calls."""
-    found: Mapping[str, Any] | None = None
+    found: Endpoint | None = None
     for pause in _LAGS_S:
         time.sleep(pause)
-        found = account.find("sagemaker", "DescribeEndpoint", EndpointName=endpoint_name)
+        found = describe(account, endpoint_name)
         if found is None:
             break
         with suppress(NotThere):
@@ -126,7 +141,12 @@ def require_deployed(account: Account, endpoint_name: str) -> Deployed:
     """As find_deployed; Refused where there is none."""
     deployed = find_deployed(account, endpoint_name)
     if deployed is None:
-        raise Refused(
-            f"there is no endpoint {endpoint_name} in {account.region}; `up CONFIG.toml` makes it"
-        )
+        raise no_endpoint(account, endpoint_name)
     return deployed
+
+
+def no_endpoint(account: Account, endpoint_name: str) -> Refused:
+    """To be raised where a command needs one."""
+    return Refused(
+        f"there is no endpoint {endpoint_name} in {account.region}; `up CONFIG.toml` makes it"
+    )

@@ -13,8 +13,9 @@ from deploy.aws.account import Account
 from deploy.config.config import Config
 from deploy.endpoint.alarms import find_alarms
 from deploy.endpoint.history import digest_of, read_history
+from deploy.endpoint.state import no_endpoint, read_tags
 from deploy.endpoint.waiting import describe
-from deploy.errors import DeployError, Refused
+from deploy.errors import DeployError
 from deploy.status.configuration import Present, compare, find_config, find_model, find_wanted
 from deploy.status.costs import Quantities, make_costs
 from deploy.status.metrics import Span, make_queries, read_answer
@@ -39,7 +40,7 @@ def gather(account: Account, config: Config, *, minutes: int) -> Report:
     name = config.endpoint.name
     endpoint = describe(account, name)
     if endpoint is None:
-        raise Refused(f"there is no endpoint {name} in {account.region}; `up CONFIG.toml` makes it")
+        raise no_endpoint(account, name)
     present = _look(account, name, endpoint)
     notes: list[str] = []
     wanted = find_wanted(account, config, notes)
@@ -73,7 +74,7 @@ def _look(account: Account, name: str, endpoint: Mapping[str, Any]) -> Present:
         endpoint=endpoint,
         config=config,
         model=_part(lambda: find_model(account, config)),
-        tags=_part(lambda: _find_tags(account, endpoint)),
+        tags=_part(lambda: read_tags(account, endpoint["EndpointArn"])),
         scaling=_part(lambda: find_scaling(account, name)),
         alarms=_part(lambda: find_alarms(account, name)),
     )
@@ -84,12 +85,6 @@ def _part(work: Callable[[], T]) -> T | Missing:
         return work()
     except DeployError as error:
         return Missing(str(error))
-
-
-def _find_tags(account: Account, endpoint: Mapping[str, Any]) -> dict[str, str]:
-    arn = endpoint["EndpointArn"]
-    listed = account.ask_all("sagemaker", "ListTags", "Tags", ResourceArn=arn)
-    return {tag["Key"]: tag["Value"] for tag in listed}
 
 
 def _make_endpoint(account: Account, present: Present) -> EndpointPart:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import re
-
 from deploy.archives.aliases import read_aliases
 from deploy.archives.places import Place
 from deploy.aws.account import Account
+from deploy.config.ecr import read_ecr_image
+from deploy.endpoint.facts import find_image_detail
 from deploy.errors import Refused
 from deploy.status.report import Alias, ArchivesPart
-
-_ECR = re.compile(
-    r"(?P<account>\d{12})\.dkr\.ecr\.[a-z0-9\-]+\.amazonaws\.com(?:\.cn)?/"
-    r"(?P<repository>[^:@\s]+)(?::(?P<tag>[^@\s]+))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
-)
 
 
 def gather_archives(account: Account, place: Place) -> ArchivesPart:
@@ -38,17 +33,10 @@ def gather_archives(account: Account, place: Place) -> ArchivesPart:
 
 def find_image_bytes(account: Account, image: str | None) -> int:
     """As ECR bills them: compressed. Raises DeployError."""
-    found = _ECR.fullmatch(image or "")
+    found = read_ecr_image(image or "")
     if found is None:
         raise Refused("not in ECR" if image else "the image is not known")
-    by = {"imageDigest": found["digest"]} if found["digest"] else {"imageTag": found["tag"]}
-    answer = account.find(
-        "ecr",
-        "DescribeImages",
-        registryId=found["account"],
-        repositoryName=found["repository"],
-        imageIds=[{name: value or "latest" for name, value in by.items()}],
-    )
-    if not answer or not answer["imageDetails"]:
+    detail = find_image_detail(account, found)
+    if detail is None:
         raise Refused("ECR does not have the image")
-    return int(answer["imageDetails"][0]["imageSizeInBytes"])
+    return int(detail["imageSizeInBytes"])
