@@ -8,6 +8,7 @@ both answers are drawn when they are needed, and fit together; a trace has them 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -39,12 +40,12 @@ class Demand(Protocol):
         """Requests of all models in (since, at]."""
         ...
 
-    def rates(self, at: float) -> Array:
-        """Of each model, requests a second around a time."""
+    def rate(self, model: int, at: float) -> float:
+        """Requests a second of one model around a time."""
         ...
 
-    def expected_between(self, since: float, at: float) -> float:
-        """Requests of all models that are expected in (since, at], those that came for a trace."""
+    def rates(self, at: float) -> Array:
+        """As rate, of each model."""
         ...
 
 
@@ -66,7 +67,6 @@ class PoissonDemand:
     ) -> None:
         self.models, self.duration = len(shares), duration
         self._rates = np.asarray(shares, dtype=float) * rate
-        self._total = float(self._rates.sum())
         self._of = self._rates.tolist()
         self._since = None if since is None else list(since)
         self._random = np.random.default_rng(seed)
@@ -111,22 +111,28 @@ class PoissonDemand:
 
     def count_between(self, since: float, at: float) -> int:
         """As Demand says."""
-        return int(self._random.poisson(max(0.0, self.expected_between(since, at))))
+        return int(self._random.poisson(max(0.0, self._expected(since, at))))
 
-    def expected_between(self, since: float, at: float) -> float:
-        """As Demand says; models that have not appeared yet are counted at the middle."""
-        middle = (since + at) / 2
-        total = self._total if self._since is None else float(self.rates(middle).sum())
-        if self._since is not None:
-            total /= self._factor(middle)
-        return total * (self._worked(at) - self._worked(since))
+    def rate(self, model: int, at: float) -> float:
+        """As Demand says."""
+        if self._since is not None and self._since[model] > at:
+            return 0.0
+        return float(self._of[model] * self._factor(at))
 
     def rates(self, at: float) -> Array:
         """As Demand says."""
-        rates = self._rates * self._factor(at)
-        if self._since is not None:
-            rates = np.where(np.asarray(self._since) <= at, rates, 0.0)
-        return rates
+        return self._appeared(at) * self._factor(at)
+
+    def _expected(self, since: float, at: float) -> float:
+        """Requests of all models; those that have not appeared yet are counted at the middle."""
+        total = float(self._appeared((since + at) / 2).sum())
+        return total * (self._worked(at) - self._worked(since))
+
+    def _appeared(self, at: float) -> Array:
+        """Of each model that is there by then its mean rate."""
+        if self._since is None:
+            return self._rates
+        return np.where(np.asarray(self._since) <= at, self._rates, 0.0)
 
     def _factor(self, at: float) -> float:
         return float(self._factors[min(int(at / self._step), len(self._factors) - 1)])
@@ -146,15 +152,9 @@ class PoissonDemand:
             return worked
         if worked >= self._work[-1]:
             return NEVER
-        low, high = 0, len(self._factors)
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self._work[middle] <= worked:
-                low = middle
-            else:
-                high = middle
-        factor = self._factors[low]
-        return float(low * self._step + (worked - self._work[low]) / factor) if factor else NEVER
+        # Never a step without arrivals: the area does not grow in it.
+        step = bisect_right(self._work, worked) - 1
+        return float(step * self._step + (worked - self._work[step]) / self._factors[step])
 
     def _exponential(self) -> float:
         if not self._exponentials:
@@ -202,13 +202,16 @@ class TraceDemand:
         first = np.searchsorted(self._times, since, side="right")
         return int(np.searchsorted(self._times, at, side="right") - first)
 
-    def expected_between(self, since: float, at: float) -> float:
-        """As Demand says."""
-        return float(self.count_between(since, at))
+    def rate(self, model: int, at: float) -> float:
+        """As rates."""
+        return float(self._rates[model] * self._factor(at))
 
     def rates(self, at: float) -> Array:
         """As Demand says: the mean over the trace, by how much is asked around then."""
+        return self._rates * self._factor(at)
+
+    def _factor(self, at: float) -> float:
         width = self.duration / 100 or 1.0
         mean = len(self._times) * width / self.duration if self.duration else 1.0
         near = self.count_between(at - width / 2, at + width / 2)
-        return self._rates * (near / mean if mean else 0.0)
+        return near / mean if mean else 0.0

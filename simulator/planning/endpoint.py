@@ -105,10 +105,6 @@ class PlannedEndpoint:
                 del self._coming[model]
                 self._ask(model, since)
 
-    def holders(self, model: int) -> Sequence[PlannedInstance]:
-        """Instances that have it loaded."""
-        return self._holders[model]
-
     # -- requests of models that are not loaded
 
     def _expect(self, model: int, now: float) -> None:
@@ -344,7 +340,7 @@ class PlannedEndpoint:
 
     def _busy(self, model: int) -> float:
         """Requests of it that are in flight on average."""
-        rate = float(self._demand.rates(self._happening.now)[model])
+        rate = self._demand.rate(model, self._happening.now)
         return rate * self.archives[model].service_s
 
     def _watch_busy(self, model: int) -> None:

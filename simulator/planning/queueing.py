@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ _WARM_UP = 0.1
 class Window:
     """An instance at one time. rates: requests a second of each model that it has loaded.
 
-    loads: a second; load_s and load_cores: of one. weight: what its requests stand for.
+    loads: a second; load_s and load_cores: of one.
     """
 
     figures: Sequence[Figures]
@@ -32,14 +33,13 @@ class Window:
     loads: float = 0.0
     load_s: float = 0.0
     load_cores: float = 1.0
-    weight: float = 1.0
 
-    @property
+    @cached_property
     def rate(self) -> float:
         """Requests a second of all models."""
         return sum(self.rates)
 
-    @property
+    @cached_property
     def utilization(self) -> float:
         """Of the cores, by requests and loads; above 1 the queue grows for ever."""
         busy = sum(

@@ -80,8 +80,9 @@ def simulate(setting: Setting, advance: Callable[[float], object] = lambda share
     )
     if setting.scaling is not None:
         Scaler(happening, setting.demand, endpoint, setting.scaling)
-    looking = _Looking(setting, endpoint)
-    for end in _looks(setting):
+    ends = _looks(setting)
+    looking = _Looking(setting, endpoint, len(ends))
+    for end in ends:
         happening.run(end)
         looking.look(end)
         advance(end / setting.demand.duration)
@@ -101,7 +102,7 @@ def _looks(setting: Setting) -> list[float]:
 class _Looking:
     """Adds up what is seen from one look to the next."""
 
-    def __init__(self, setting: Setting, endpoint: PlannedEndpoint) -> None:
+    def __init__(self, setting: Setting, endpoint: PlannedEndpoint, looks: int) -> None:
         self._setting, self._endpoint = setting, endpoint
         self._random = np.random.default_rng(setting.seed)
         self._looks: list[Look] = []
@@ -110,7 +111,6 @@ class _Looking:
         self._loads_before: dict[int, float] = {}
         self._warm: list[Any] = []
         self._weights: list[Any] = []
-        looks = len(_looks(setting))
         self._windows_each = max(1, round(_WINDOWS / looks))
         self._every = max(1, looks // _WINDOWS)
 
