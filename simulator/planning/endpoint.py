@@ -171,7 +171,7 @@ class PlannedEndpoint:
             if isinstance(step, UnloadAll):
                 longest = 0.0
                 for name in step.target_models:
-                    longest = max(longest, self._unload(instance, self._numbers[name]))
+                    longest = max(longest, self._evict(instance, self._numbers[name]))
                 yield longest
             elif step is Step.WAIT:
                 yield max((self.archives[one].unload_s for one in instance.unloading), default=0.0)
@@ -239,25 +239,34 @@ class PlannedEndpoint:
             counts.waits += in_time.tolist()
 
     def _given_up(self, model: int, instance: PlannedInstance) -> None:
-        """Its archive found no place: those who wait are told so."""
-        del instance, self._coming[model]
+        """Its archive found no place: those who wait are told so; for a copy nobody waits."""
         self.counts.disk_gave_up += 1
-        self._expect(model, self._happening.now)
+        coming = self._coming.get(model)
+        if coming is not None and coming[0] is instance:
+            del self._coming[model]
+            self._expect(model, self._happening.now)
 
     # -- models leave
 
-    def _unload(self, instance: PlannedInstance, model: int) -> float:
-        """It begins to leave; how long that takes."""
-        figures = self.archives[model]
+    def _evict(self, instance: PlannedInstance, model: int, *, from_disk: bool = False) -> float:
+        """It leaves for another one; how long that takes."""
         self.counts.evictions += 1
+        return self._unload(instance, model, from_disk)
+
+    def _unload(self, instance: PlannedInstance, model: int, from_disk: bool) -> float:
+        """It begins to leave; how long that takes. from_disk: its archive goes, too, at once."""
+        figures = self.archives[model]
         used = instance.copies[model].used
         self._lose(instance, model)
         instance.unloading[model] = figures.memory
+        if from_disk:
+            instance.used_disk -= figures.disk
 
         def left() -> None:
             instance.used_memory -= figures.memory
             instance.unloading.pop(model, None)
-            instance.on_disk[model] = used
+            if not from_disk:
+                instance.on_disk[model] = used
             self._touch(instance)
 
         self._happening.at(self._happening.now + figures.unload_s, left)
@@ -282,15 +291,15 @@ class PlannedEndpoint:
             name = self.archives[model].name
             step = decide_disk(DiskTurn(held, name, needed, instance.used_disk, budget))
             if isinstance(step, Delete):
-                self._delete(instance, self._numbers[step.target_model])
+                deleted = self._numbers[step.target_model]
+                del instance.on_disk[deleted]
+                instance.used_disk -= self.archives[deleted].disk
                 continue
             if step is Step.EVICT:
                 oldest = next(self._idle(instance, 1), None)
                 if oldest is None or oldest.wanted:
                     return False
-                number = self._numbers[oldest.target_model]
-                self._unload(instance, number)
-                self._delete(instance, number)
+                self._evict(instance, self._numbers[oldest.target_model], from_disk=True)
                 continue
             return step is Step.DONE
 
@@ -298,10 +307,6 @@ class PlannedEndpoint:
         model = min(instance.on_disk, key=instance.on_disk.__getitem__)
         figures, used = self.archives[model], instance.on_disk[model]
         return HeldModel(figures.name, ModelState.ON_DISK, False, used, None, figures.disk)
-
-    def _delete(self, instance: PlannedInstance, model: int) -> None:
-        instance.on_disk.pop(model, None)
-        instance.used_disk -= self.archives[model].disk
 
     def _leave_when_idle(self, model: int, instance: PlannedInstance) -> None:
         """ModelCacheSetting Disabled: it stays while one request overlaps the next."""
@@ -316,9 +321,7 @@ class PlannedEndpoint:
             if len(later) and now > since + service:
                 self._happening.at(float(later[-1]) + service, look)
                 return
-            self._unload(instance, model)
-            self.counts.evictions -= 1
-            self._delete(instance, model)
+            self._unload(instance, model, from_disk=True)
 
         self._happening.at(since + service, look)
 

@@ -27,6 +27,7 @@ def archives(count: int, **seconds: float) -> list[Figures]:
     ]
 
 
-def machine(places: int, cores: int = 4) -> Machine:
-    """An instance that holds so many of these archives."""
-    return Machine(memory=round((places + 0.5) * SIZE / Rules().memory_threshold), cores=cores)
+def machine(places: int, cores: int = 4, disk: int | None = None) -> Machine:
+    """An instance that holds so many of these archives. disk: bytes."""
+    memory = round((places + 0.5) * SIZE / Rules().memory_threshold)
+    return Machine(memory=memory, cores=cores, disk=disk)

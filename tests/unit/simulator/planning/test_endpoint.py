@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from simulator.planning.archives import Machine
 from simulator.planning.demand import Demand, PoissonDemand, TraceDemand
 from simulator.planning.endpoint import Counts, PlannedEndpoint
 from simulator.planning.happening import Happening
 from simulator.replay.traffic.schedule import zipf_shares
-from simulator.rules import Rules
-from tests.support.planning import archives, machine
+from simulator.rules import CacheSetting, Rules
+from tests.support.planning import MIB, archives, machine
 
 
 def test_hit_ratio_is_ches() -> None:
@@ -50,12 +52,7 @@ def test_equal_seeds_are_equal_runs() -> None:
 
 
 def carried_out(demand: Demand, places: int) -> Counts:
-    happening = Happening()
-    endpoint = PlannedEndpoint(
-        happening, demand, archives(demand.models), machine(places), Rules(), 1
-    )
-    happening.run(demand.duration)
-    return endpoint.counts
+    return gone_through(demand, machine(places), Rules()).counts
 
 
 def by_hand(asked: list[int], places: int) -> tuple[int, int]:
@@ -84,3 +81,45 @@ def che(shares: tuple[float, ...], places: int) -> float:
         else:
             high = middle
     return sum(share * (1 - math.exp(-share * low)) for share in shares)
+
+
+def test_what_leaves_the_disk_is_not_on_it() -> None:
+    """Two archives of which the disk has room for one: each miss fetches, and one lies there."""
+    asked = [0, 1, 0, 1]
+    demand = TraceDemand(np.arange(1.0, 5.0), np.array(asked), 2, 6.0)
+    endpoint = gone_through(demand, machine(2, disk=MIB), Rules())
+    (instance,) = endpoint.instances
+    assert endpoint.counts.loads == 4
+    assert instance.used_disk == MIB
+    assert [*instance.copies, *instance.on_disk] == [1]
+
+
+def test_without_a_cache_nothing_stays() -> None:
+    """ModelCacheSetting Disabled: neither in memory nor on the disk."""
+    demand = TraceDemand(np.arange(1.0, 4.0), np.array([0, 0, 0]), 1, 6.0)
+    endpoint = gone_through(demand, machine(2), Rules(cache=CacheSetting.DISABLED))
+    (instance,) = endpoint.instances
+    assert (endpoint.counts.cold, endpoint.counts.evictions) == (3, 0)
+    assert (instance.used_disk, instance.on_disk, instance.copies) == (0, {}, {})
+
+
+def test_a_copy_that_finds_no_disk_is_no_failure() -> None:
+    """Another instance has the model: nobody waits for the copy, and all goes on."""
+    demand = PoissonDemand((1.0,), 400.0, 30.0, 1)
+    figures = [replace(archives(1)[0], services=(0.02,))]
+    happening = Happening()
+    endpoint = PlannedEndpoint(
+        happening, demand, figures, machine(2, disk=MIB), Rules(busy_at=1), 2
+    )
+    # The other instance's disk is smaller than the archive.
+    endpoint.instances[1].machine = machine(2, disk=MIB - 1)
+    happening.run(demand.duration)
+    assert endpoint.counts.disk_gave_up >= 1
+    assert endpoint.counts.cold == 1
+
+
+def gone_through(demand: Demand, of: Machine, rules: Rules) -> PlannedEndpoint:
+    happening = Happening()
+    endpoint = PlannedEndpoint(happening, demand, archives(demand.models), of, rules, 1)
+    happening.run(demand.duration)
+    return endpoint
