@@ -145,6 +145,7 @@ def _of_archives(config: Config, where: Where) -> Iterator[Statement]:
         ["s3:AbortMultipartUpload", "s3:GetObject", "s3:PutObject"],
         [archives_arn(config, where), aliases_arn(config, where)],
     )
+    yield allow("PruneArchives", ["s3:DeleteObject"], archives_arn(config, where))
     # Without a condition: S3 says of an object that is not there yet that it is forbidden, unless
     # one may list its bucket; that request has no prefix.
     yield allow(
