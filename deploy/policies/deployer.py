@@ -24,6 +24,7 @@ from deploy.policies.statements import (
     allow,
     allow_key,
     make_document,
+    through_s3,
 )
 from deploy.wanted.alarms import make_alarm_prefix
 from deploy.wanted.scaling import DIMENSION, NAMESPACE, make_resource_id
@@ -184,7 +185,7 @@ def _of_keys(config: Config, where: Where) -> Iterator[Statement]:
             ["kms:Decrypt", "kms:GenerateDataKey"],
             keys.archives_key,
             where,
-            {"StringLike": {"kms:ViaService": f"s3.{where.region}.amazonaws.com*"}},
+            through_s3(where),
         )
     if keys.volume_key is not None:
         yield allow_key("EncryptDisks", ["kms:CreateGrant"], keys.volume_key, where, FOR_A_SERVICE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,25 @@ def test_a_signal_leaves_no_upload_and_no_file(
     assert list(rooms.iterdir()) == []
     assert put(aws, config, archives) == ""
     assert state_of(plane, name) == end
+
+
+def test_a_lost_answer_goes_back_one_step(
+    plane: ControlPlane, aws: FaultyAws, tmp_path: Path
+) -> None:
+    """The call that is sent again in its place finds that it is done."""
+    config, s3 = write_config(tmp_path, "back-lost"), plane.client("s3")
+    targets = [f"a/{number}.tar.gz" for number in range(3)]
+    for target in targets:
+        s3.put_object(Bucket="models", Key=f"back-lost/archives/{target}", Body=b"")
+    table = json.dumps({"version": 1, "aliases": {"a": targets}})
+    s3.put_object(Bucket="models", Key="back-lost/aliases.json", Body=table)
+    fault = Fault(lose=True)
+    assert run_here(aws, "rollback", config, fault, more=("--archive", "a")) == ""
+    assert fault.met == 2
+    assert aliases_of(plane, "back-lost") == {"a": targets[1:]}
+    s3.delete_object(Bucket="models", Key=f"back-lost/archives/{targets[2]}")
+    said = run_here(aws, "rollback", config, more=("--archive", "a"))
+    assert said.startswith("the archive a/2.tar.gz, which a meant before, is not there any more")
 
 
 def begin(plane: ControlPlane, folder: Path, name: str) -> Path:
