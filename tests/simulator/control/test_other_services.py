@@ -238,10 +238,10 @@ def test_uploads_that_are_gone_are_said_so(alone: ControlPlane) -> None:
     tag = s3.upload_part(**upload, PartNumber=1, Body=b"x")["ETag"]
     s3.abort_multipart_upload(**upload)
     parts = {"Parts": [{"PartNumber": 1, "ETag": tag}]}
-    for call in (
-        lambda: s3.upload_part(**upload, PartNumber=1, Body=b"x"),
-        lambda: s3.complete_multipart_upload(**upload, MultipartUpload=parts),
-        lambda: s3.abort_multipart_upload(**upload),
+    for call, more in (
+        (s3.upload_part, {"PartNumber": 1, "Body": b"x"}),
+        (s3.complete_multipart_upload, {"MultipartUpload": parts}),
+        (s3.abort_multipart_upload, {}),
     ):
         with pytest.raises(ClientError, match=r"\(NoSuchUpload\)"):
-            call()
+            call(**upload, **more)
