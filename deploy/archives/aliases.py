@@ -31,11 +31,11 @@ def read_aliases(account: Account, place: Place) -> Aliases:
         return Aliases()
     where = f"s3://{place.bucket}/{place.aliases_key}"
     try:
-        table = json.loads(found["Body"].read())
+        table = json.loads(account.read(found["Body"], "s3:GetObject"))
         if table["version"] != _VERSION:
             raise ValueError(f"its version is {table['version']}")
         return Aliases({str(name): tuple(map(str, one)) for name, one in table["aliases"].items()})
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Refused(
             f"{where} is no table of aliases as `put` writes it ({error}); restore an older "
             "version of the object, or delete it and put the archives again"
