@@ -6,7 +6,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -55,17 +55,22 @@ def refused(
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
     command: str = "down",
-    single_model: str = "",
-    **environment: str | None,
+    *,
+    single_model: str | None = None,
+    environment: Mapping[str, str | None] = {},
+    **more: str,
 ) -> str:
-    """What a command says in this environment; it is one line, and has no secret in it."""
-    for name, value in environment.items():
+    """What a command says in this environment; it is one line, and has no secret in it.
+
+    None: of a variable that is not set.
+    """
+    for name, value in {**environment, **more}.items():
         if value is None:
             monkeypatch.delenv(name)
         else:
             monkeypatch.setenv(name, value)
-    more = {"single_model": single_model} if single_model else {}
-    config = write_config(folder, "shop", image="merlin:1", **more)
+    one = {} if single_model is None else {"single_model": single_model}
+    config = write_config(folder, "shop", image="merlin:1", **one)
     monkeypatch.setattr(sys, "argv", ["deploy", command, str(config)])
     with pytest.raises(DeployError) as stopped:
         read_command("deploy")()
@@ -170,7 +175,7 @@ def test_what_a_caller_has(
 ) -> None:
     """Credentials, a region, settings: nothing is asked, or nobody answers."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", aws.url)
-    assert said in refused(tmp_path, monkeypatch, **environment)
+    assert said in refused(tmp_path, monkeypatch, environment=environment)
     assert aws.asked == []
 
 
@@ -201,7 +206,7 @@ def test_where_credentials_come_from(
         monkeypatch,
         AWS_CONFIG_FILE=str(file),
         AWS_ENDPOINT_URL="http://127.0.0.1:9",
-        **none,
+        environment=none,
     )
     assert said in found
 
@@ -306,7 +311,9 @@ def test_table_of_aliases_that_breaks_off(
     """It comes as a stream, after the call itself has been answered."""
     aws.headers, aws.body, aws.cut = headers, body, cut
     if command == "up":
-        found = refused(tmp_path, monkeypatch, "up", "shop-a", AWS_ENDPOINT_URL=aws.url)
+        found = refused(
+            tmp_path, monkeypatch, "up", single_model="shop-a", AWS_ENDPOINT_URL=aws.url
+        )
     else:
         request = tmp_path / "request.json"
         request.write_text("{}")
