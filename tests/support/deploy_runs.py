@@ -182,9 +182,11 @@ class End:
     changes: tuple[str, ...]
 
 
-def live(plane: ControlPlane, aws: FaultyAws, folder: Path, name: str) -> list[End]:
+def live(
+    plane: ControlPlane, aws: FaultyAws, life: Sequence[tuple[str, Path]], name: str
+) -> list[End]:
     """A life without faults."""
-    ends, life = [], lifecycle(folder, name)
+    ends = []
     for command, config in life:
         assert run_here(aws, command, config) == ""
         changes = tuple(aws.changes)
