@@ -26,12 +26,12 @@ class Aliases:
 
 def read_aliases(account: Account, place: Place) -> Aliases:
     """As it is now; empty where nothing was put there yet. Raises DeployError."""
-    found = account.find("s3", "GetObject", Bucket=place.bucket, Key=place.aliases_key)
+    found = account.find_body("s3", "GetObject", Bucket=place.bucket, Key=place.aliases_key)
     if found is None:
         return Aliases()
     where = f"s3://{place.bucket}/{place.aliases_key}"
     try:
-        table = json.loads(account.read(found["Body"], "s3:GetObject"))
+        table = json.loads(found[0])
         if table["version"] != _VERSION:
             raise ValueError(f"its version is {table['version']}")
         return Aliases({str(name): tuple(map(str, one)) for name, one in table["aliases"].items()})

@@ -103,11 +103,15 @@ class Account:
                 require_whole(page, asked)
                 yield from page.get(key, ())
 
-    def read(self, body: Any, asked: str) -> bytes:
-        """All of a body that comes as a stream, as S3's do; asked: the call whose it is."""
-        with self._in_sentences(asked):
-            content: bytes = body.read()
-            return content
+    def find_body(
+        self, service: str, operation: str, **members: Any
+    ) -> tuple[bytes, Answer] | None:
+        """As find, of a call whose answer has a Body: all of it, and the answer beside it."""
+        answer = self.find(service, operation, **members)
+        if answer is None:
+            return None
+        with self._in_sentences(f"{service}:{operation}"):
+            return answer["Body"].read(), answer
 
     def change(self, service: str, operation: str, **members: Any) -> Answer:
         """A call that changes something. With dry_run it is said, and the answer is empty."""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.deploy.test_up import alarms, put, targets
-from tests.fakes.aws_faults import Fault, FaultyAws, faulty_aws
+from tests.fakes.aws_faults import Fault, FaultyAws
 from tests.support.container import until
 from tests.support.control_plane import ControlPlane
 from tests.support.deploy_runs import (
@@ -19,7 +19,6 @@ from tests.support.deploy_runs import (
     CHANGED_IMAGE,
     SCALING,
     End,
-    caller,
     left_of,
     lifecycle,
     live,
@@ -32,13 +31,6 @@ NUMBERS = itertools.count(1)
 REPOSITORY = "meanwhile"
 MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 ECR_IMAGE = f"123456789012.dkr.ecr.us-east-1.amazonaws.com/{REPOSITORY}:1"
-
-
-@pytest.fixture(scope="module")
-def aws(plane: ControlPlane) -> Iterator[FaultyAws]:
-    """In front of the control plane, for calls of this process."""
-    with faulty_aws(plane.url) as running, caller(plane, running):
-        yield running
 
 
 @pytest.fixture(scope="module")

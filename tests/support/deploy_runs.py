@@ -48,10 +48,10 @@ def lifecycle(folder: Path, name: str) -> tuple[tuple[str, Path], ...]:
 
 
 @contextmanager
-def caller(plane: ControlPlane, aws: FaultyAws) -> Iterator[None]:
-    """This process asks the control plane, through what lets calls fail."""
+def caller(plane: ControlPlane, aws: FaultyAws, **more: str) -> Iterator[None]:
+    """This process asks the control plane, through what lets calls fail; more: of environment."""
     before = dict(os.environ)
-    os.environ.update({**environment(plane), "AWS_ENDPOINT_URL": aws.url})
+    os.environ.update({**environment(plane), "AWS_ENDPOINT_URL": aws.url, **more})
     try:
         yield
     finally:

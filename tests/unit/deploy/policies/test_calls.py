@@ -11,7 +11,7 @@ from deploy.policies.deployer import make_deployer_policy
 from tests.support.deploy_grid import make_grid
 
 ROOT = Path(__file__).parents[4]
-CALLS = {"ask", "find", "ask_all", "change", "remove"}
+CALLS = {"ask", "find", "find_body", "ask_all", "change", "remove"}
 #: Names that are put together, and what comes out.
 BUILT = {"List{what}s": ("ListModels", "ListEndpointConfigs")}
 #: Operations whose right has another name; none is needed to ask who one is.
