@@ -6,12 +6,12 @@ import os
 import signal
 import sys
 
+from ensemble_tools.signals import reader_is_gone
+
 #: What shells say after Ctrl-C.
 INTERRUPTED = 130
 #: Something was refused: one sentence says what.
 REFUSED = 1
-#: Who reads has left, such as head: what a shell says of a program that SIGPIPE ended.
-PIPE_CLOSED = 141
 #: Packages of this project, which are there or broken.
 _OURS = {"deploy", "ensemble_tools"}
 
@@ -33,9 +33,7 @@ def as_program(name: str) -> int:
             sys.stdout.flush()
             return code
         except BrokenPipeError:
-            # The interpreter's own end would flush once more.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return PIPE_CLOSED
+            return reader_is_gone()
         except DeployError as error:
             print(f"error: {error}", file=sys.stderr)
             return REFUSED

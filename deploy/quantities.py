@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ensemble_tools.commands.progress import human_size
+
 _BLOCKS = "▁▂▃▄▅▆▇█"
 #: A line has room for so many blocks.
 _MOST_BLOCKS = 60
@@ -12,12 +14,7 @@ _UNITS = (("d", 86_400), ("h", 3600), ("min", 60))
 
 def show_bytes(count: int) -> str:
     """In powers of 1000, as S3 and ECR are billed: 8.8 MB."""
-    size = float(count)
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{_three_digits(size)} {unit}"
-        size /= 1000
-    return f"{_three_digits(size)} TB"
+    return human_size(count)
 
 
 def show_count(count: int) -> str:

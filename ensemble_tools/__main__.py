@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ensemble_tools.signals import leave_at_once, to_the_end
+from ensemble_tools.signals import leave_at_once, reader_is_gone, to_the_end
 
 if __name__ == "__main__":
     leave_at_once()
@@ -10,7 +10,6 @@ if __name__ == "__main__":
 # What follows takes a while to import.
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 
@@ -20,7 +19,6 @@ from ensemble_tools.commands.exit_codes import (
     EPILOG,
     INTERRUPTED,
     MISUSED,
-    PIPE_CLOSED,
     REFUSED,
     SERVED,
 )
@@ -47,7 +45,7 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m ensem
         code = _run(options)
         sys.stdout.flush()
     except BrokenPipeError:
-        return _pipe_closed()
+        return reader_is_gone()
     except (EnsembleToolsError, OSError) as error:
         print(f"error: {sentence_of(error)}", file=sys.stderr)
         return REFUSED
@@ -61,12 +59,6 @@ def _run(options: argparse.Namespace) -> int:
     options.given = options.path
     with opened_path(options.given) as options.path:
         return int(options.run(options))
-
-
-def _pipe_closed() -> int:
-    """Whoever reads our output has seen enough (`| head`): no traceback when Python flushes it."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return PIPE_CLOSED
 
 
 def _parser(program: str) -> argparse.ArgumentParser:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 #: 128 + the number of SIGINT, as shells say it.
 INTERRUPTED = 130
+#: And of SIGPIPE.
+PIPE_CLOSED = 141
 _NUMBERS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -80,6 +82,17 @@ def _ignore() -> None:
     """From here on all is done, and the exit code says how it went."""
     for number in _NUMBERS:
         signal.signal(number, signal.SIG_IGN)
+
+
+def reader_is_gone() -> int:
+    """Whoever reads our output has seen enough (`| head`): no traceback when Python flushes it.
+
+    The exit code; to be called where BrokenPipeError is caught.
+    """
+    import sys
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return PIPE_CLOSED
 
 
 def hold() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ensemble_tools.signals import leave_at_once, to_the_end
+from ensemble_tools.signals import leave_at_once, reader_is_gone, to_the_end
 
 if __name__ == "__main__":
     leave_at_once()
@@ -33,7 +33,7 @@ from verification.requests.request_file import read_requests
 from verification.run import Task, verify
 from verification.signals import Interrupted, Signals
 
-EQUAL, DIFFERENT, MISUSED, INTERRUPTED, PIPE_CLOSED, TERMINATED = 0, 1, 2, 130, 141, 143
+EQUAL, DIFFERENT, MISUSED, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 #: Of the container's settings, those that say how models are run; ports and the like are our own.
 _HEEDED = (
     "SERVE_TRITON_SERVER",
@@ -97,8 +97,7 @@ def main(
             code = _run(options, os.environ if environment is None else environment, signals)
             sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return PIPE_CLOSED
+        return reader_is_gone()
     except (VerificationError, ContainerError, EnsembleToolsError, OSError) as error:
         print(f"error: {sentence_of(error)}", file=sys.stderr)
         return DIFFERENT

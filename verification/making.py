@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ensemble_tools.signals import leave_at_once, to_the_end
+from ensemble_tools.signals import leave_at_once, reader_is_gone, to_the_end
 
 if __name__ == "__main__":
     leave_at_once()
@@ -10,7 +10,6 @@ if __name__ == "__main__":
 # What follows takes a while to import.
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -56,7 +55,7 @@ from verification.requests.request_bodies import (
     write_curl,
 )
 
-WRITTEN, REFUSED, PIPE_CLOSED = 0, 1, 141
+WRITTEN, REFUSED = 0, 1
 #: What JSON carries none of, by Triton's parser.
 _BINARY_ONLY = ("FP16", "BF16")
 MOST_ROWS = 1_000_000
@@ -97,8 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _write(options, make_body(options.path, options.rows, binary=options.binary))
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return PIPE_CLOSED
+        return reader_is_gone()
     except (VerificationError, EnsembleToolsError, OSError) as error:
         print(f"error: {sentence_of(error)}", file=sys.stderr)
         return REFUSED

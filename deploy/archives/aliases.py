@@ -50,7 +50,7 @@ def parse_aliases(written: bytes, where: str) -> Aliases:
         if table["version"] != _VERSION:
             raise ValueError(f"its version is {table['version']}")
         return Aliases({name: _read_targets(name, one) for name, one in table["aliases"].items()})
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Refused(
             f"{where} is no table of aliases as `put` writes it ({error}); restore an older "
             "version of the object, or delete it and put the archives again"

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 import boto3
+import botocore.session
 from botocore import xform_name
 from botocore.config import Config as ClientConfig
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import ClientError
 
-from deploy.aws.refusals import is_missing, refusal_of
+from deploy.aws.refusals import FOREIGN, is_missing, refusal_of
+from deploy.aws.whole import require_whole, watch_answers
+from deploy.config.known import loader, nearest, regions
 from deploy.errors import Unreachable
 
 Say = Callable[[str], None]
 Answer = Mapping[str, Any]
 #: Throttled and failed calls are asked again by botocore, with growing waits: 8 s on average, so
-#: that a wrong address is told of soon.
-_ATTEMPTS = 5
+#: that a wrong address is told of soon. AWS_MAX_ATTEMPTS, which botocore reads, goes before it.
+_ATTEMPTS, _ATTEMPTS_SETTING = 5, "AWS_MAX_ATTEMPTS"
 _CONNECT_S, _READ_S = 5, 60
 
 
@@ -32,63 +37,71 @@ class Account:
 
     def __init__(self, region: str | None, say: Say, *, dry_run: bool = False) -> None:
         self.dry_run, self._say = dry_run, say
-        try:
-            self._session = boto3.Session(region_name=region)
-        except BotoCoreError as error:
-            raise refusal_of(error, "", region or "") from error
-        if self._session.region_name is None:
+        # AWS_REGION is what AWS's other tools read; boto3 reads AWS_DEFAULT_REGION alone.
+        wanted = region or os.environ.get("AWS_REGION") or None
+        self.region = wanted or ""
+        with self._in_sentences("a session"):
+            self._session = _make_session(wanted)
+            found = self._session.region_name
+        if not found:
             raise Unreachable(
                 "no region is given: set endpoint.region in the file, or AWS_REGION, or the "
                 "profile's"
             )
-        self.region: str = self._session.region_name
+        if found not in regions():
+            raise Unreachable(
+                f"found the region {found!r}, expected one of AWS; {nearest(found, regions())}; "
+                "look at AWS_REGION, AWS_DEFAULT_REGION and the profile"
+            )
+        self.region = str(found)
         self.client = cache(self._make_client)
 
     def _make_client(
-        self, service: str, *, attempts: int = _ATTEMPTS, read_s: float = _READ_S
+        self, service: str, *, attempts: int | None = None, read_s: float = _READ_S
     ) -> Any:
         """boto3's, for what is not one call: uploads, streams.
 
         attempts: in all; read_s: how long an answer may be silent.
         """
-        try:
-            return self._session.client(
+        retries: dict[str, Any] = {"mode": "standard"}
+        if attempts is not None or _ATTEMPTS_SETTING not in os.environ:
+            retries["total_max_attempts"] = attempts or _ATTEMPTS
+        with self._in_sentences(service):
+            client = self._session.client(
                 service,
                 config=ClientConfig(
                     connect_timeout=_CONNECT_S,
                     read_timeout=read_s,
-                    retries={"mode": "standard", "total_max_attempts": attempts},
+                    retries=retries,
                 ),
             )
-        except (BotoCoreError, ValueError) as error:
-            raise Unreachable(f"{service}: {error}") from error
+        watch_answers(client)
+        return client
 
     def ask(self, service: str, operation: str, **members: Any) -> Answer:
         """A call that changes nothing; operation: the API's name, such as DescribeEndpoint."""
-        try:
+        with self._in_sentences(f"{service}:{operation}"):
             return self._call(service, operation, members)
-        except (ClientError, BotoCoreError) as error:
-            raise refusal_of(error, f"{service}:{operation}", self.region) from error
 
     def find(self, service: str, operation: str, **members: Any) -> Answer | None:
         """As ask; None where what is asked for is not there."""
-        try:
-            return self._call(service, operation, members)
-        except ClientError as error:
-            if is_missing(error):
-                return None
-            raise refusal_of(error, f"{service}:{operation}", self.region) from error
-        except BotoCoreError as error:
-            raise refusal_of(error, f"{service}:{operation}", self.region) from error
+        with self._in_sentences(f"{service}:{operation}"):
+            try:
+                return self._call(service, operation, members)
+            except ClientError as error:
+                if is_missing(error):
+                    return None
+                raise
 
     def ask_all(self, service: str, operation: str, key: str, **members: Any) -> Iterator[Any]:
         """Every item of a listing, of all its pages; key: where an answer has its items."""
-        try:
-            paginator = self.client(service).get_paginator(xform_name(operation))
+        asked = f"{service}:{operation}"
+        client = self.client(service)
+        with self._in_sentences(asked):
+            paginator = client.get_paginator(xform_name(operation))
             for page in paginator.paginate(**members):
+                require_whole(page, asked)
                 yield from page.get(key, ())
-        except (ClientError, BotoCoreError) as error:
-            raise refusal_of(error, f"{service}:{operation}", self.region) from error
 
     def find_body(
         self, service: str, operation: str, **members: Any
@@ -97,10 +110,8 @@ class Account:
         answer = self.find(service, operation, **members)
         if answer is None:
             return None
-        try:
+        with self._in_sentences(f"{service}:{operation}"):
             return answer["Body"].read(), answer
-        except BotoCoreError as error:
-            raise refusal_of(error, f"{service}:{operation}", self.region) from error
 
     def show(self, line: str) -> None:
         """With dry_run, what would be done by more than one call; nothing else."""
@@ -128,7 +139,22 @@ class Account:
 
     def _call(self, service: str, operation: str, members: Mapping[str, Any]) -> Answer:
         answer: Answer = getattr(self.client(service), xform_name(operation))(**members)
+        require_whole(answer, f"{service}:{operation}")
         return answer
+
+    @contextmanager
+    def _in_sentences(self, asked: str) -> Iterator[None]:
+        try:
+            yield
+        except FOREIGN as error:
+            raise refusal_of(error, asked, self.region) from error
+
+
+def _make_session(region: str | None) -> Any:
+    """boto3's, with what this process has read already of the services' models."""
+    inner = botocore.session.Session()
+    inner.register_component("data_loader", loader())
+    return boto3.Session(botocore_session=inner, region_name=region)
 
 
 def as_command_line(service: str, operation: str, members: Mapping[str, Any]) -> str:

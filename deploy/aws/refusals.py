@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
     ConnectionError,
     CredentialRetrievalError,
+    FlexibleChecksumError,
     HTTPClientError,
     IncompleteReadError,
+    InvalidProxiesConfigError,
+    LoginError,
     NoCredentialsError,
     NoRegionError,
     PartialCredentialsError,
     ProfileNotFound,
+    ProxyConnectionError,
+    ResponseStreamingError,
+    SSLError,
+    SSOError,
     TokenRetrievalError,
-    UnauthorizedSSOTokenError,
 )
+from botocore.parsers import ResponseParserError
+from urllib3.exceptions import HTTPError
 
+from deploy.aws.words import one_line
 from deploy.errors import (
     AlreadyThere,
     CallRefused,
@@ -31,10 +41,53 @@ from deploy.errors import (
     Unreachable,
 )
 
+#: What comes out of a call: AWS's errors, botocore's, those that it lets pass of what it reads
+#: (urllib3's of bodies), and of where credentials come from (a program's output, a file).
+FOREIGN = (ClientError, BotoCoreError, ResponseParserError, HTTPError, OSError, ValueError)
 _RIGHTS = re.compile(r"(AccessDenied|NotAuthorized|UnauthorizedOperation|AuthFailure|^403$)")
 _QUOTAS = re.compile(r"(ResourceLimitExceeded|LimitExceeded|QuotaExceeded|TooManyBuckets)")
-_STALE = re.compile(
-    r"(ExpiredToken|InvalidClientTokenId|UnrecognizedClient|InvalidSignature|SignatureDoesNotMatch)"
+
+
+@dataclass(frozen=True)
+class _Distrust:
+    """Of what AWS says where it does not take who asks. Its own words are not told: they have the
+    request in them."""
+
+    codes: re.Pattern[str]
+    sentence: str
+    words: re.Pattern[str] = re.compile("")
+
+
+#: The first that fits. Signature Version 4, "Troubleshooting"; S3, "List of error codes".
+_DISTRUSTS = (
+    _Distrust(
+        re.compile(r"RequestTimeTooSkewed|RequestInTheFuture|RequestExpired"),
+        "this machine's clock is minutes away from AWS's; set it",
+    ),
+    _Distrust(
+        re.compile(r"Signature|AuthFailure"),
+        "this machine's clock is minutes away from AWS's; set it",
+        re.compile(r"Signature (expired|not yet current)|skew"),
+    ),
+    _Distrust(
+        re.compile(r"ExpiredToken|TokenRefreshRequired"),
+        "the credentials have expired; get new ones, as `aws sso login` does",
+    ),
+    _Distrust(
+        re.compile(r"InvalidClientTokenId|UnrecognizedClient|InvalidAccessKeyId|InvalidToken"),
+        "AWS does not know the credentials in the region {region}; look at AWS_PROFILE, or "
+        "AWS_ACCESS_KEY_ID and AWS_SESSION_TOKEN, and whether the account has that region enabled",
+    ),
+    _Distrust(
+        re.compile(r"SignatureDoesNotMatch|InvalidSignature"),
+        "the secret key is not that of the key id, or something on the way changed the request; "
+        "look at AWS_SECRET_ACCESS_KEY, and at proxies",
+    ),
+    _Distrust(
+        re.compile(r"IncompleteSignature|MissingAuthenticationToken|^AuthorizationHeader"),
+        "the request is not signed as AWS expects it; look at AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL "
+        "and proxies",
+    ),
 )
 _MISSING = frozenset(
     {
@@ -66,8 +119,12 @@ _CREDENTIALS = (
     CredentialRetrievalError,
     ProfileNotFound,
     TokenRetrievalError,
-    UnauthorizedSSOTokenError,
+    SSOError,
+    LoginError,
 )
+_BROKEN = (ResponseStreamingError, IncompleteReadError, FlexibleChecksumError, HTTPError)
+#: http.client's words for a header, which it shows: a key or a token.
+_BAD_HEADER = re.compile(r"Invalid header value|bytes pattern on a string-like")
 
 
 def is_missing(error: ClientError) -> bool:
@@ -83,27 +140,66 @@ def code_of(error: ClientError) -> str:
     return str(error.response.get("Error", {}).get("Code", ""))
 
 
-def refusal_of(error: BotoCoreError | ClientError, asked: str, region: str) -> DeployError:
-    """asked: what was called, such as sagemaker:CreateModel."""
+def refusal_of(error: Exception, asked: str, region: str) -> DeployError:
+    """error: one of FOREIGN. asked: what was called, such as sagemaker:CreateModel."""
     if isinstance(error, ClientError):
         return _of_answer(error, asked, region)
+    words = one_line(error)
     if isinstance(error, _CREDENTIALS):
         return Unreachable(
-            f"there are no credentials that AWS would take ({_one_line(error)}); set AWS_PROFILE, "
+            f"there are no credentials that AWS would take ({words}); set AWS_PROFILE, "
             "or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         )
     if isinstance(error, NoRegionError):
         return Unreachable("no region is given: set endpoint.region, or AWS_REGION")
-    if isinstance(error, (ConnectionError, HTTPClientError, IncompleteReadError)):
+    if _BAD_HEADER.search(str(error)):
+        return Unreachable(
+            f"{asked}: a key or a token has a character that no header can have, such as a line's "
+            "end; look at AWS_ACCESS_KEY_ID and AWS_SESSION_TOKEN"
+        )
+    if isinstance(error, SSLError):
+        return Unreachable(
+            f"{asked}: no TLS with the region {region} ({words}); look at AWS_CA_BUNDLE, "
+            "AWS_ENDPOINT_URL and proxies"
+        )
+    if isinstance(error, (ProxyConnectionError, InvalidProxiesConfigError)):
         return NoAnswer(
-            f"{asked}: no answer from the region {region} ({_one_line(error)}); look at the "
+            f"{asked}: the proxy does not let it through ({words}); look at HTTPS_PROXY, "
+            "HTTP_PROXY and NO_PROXY; nothing is lost, ask again"
+        )
+    if isinstance(error, _BROKEN):
+        return NoAnswer(
+            f"{asked}: the answer broke off ({words}); look at the network; nothing is lost, ask "
+            "again"
+        )
+    if isinstance(error, (ConnectionError, HTTPClientError)):
+        return NoAnswer(
+            f"{asked}: no answer from the region {region} ({words}); look at the "
             "region's name, AWS_ENDPOINT_URL and the network; nothing is lost, ask again"
         )
-    return CallRefused(f"{asked}: {_one_line(error)}", type(error).__name__)
+    if isinstance(error, ResponseParserError):
+        return no_aws(asked, words)
+    if isinstance(error, BotoCoreError):
+        return CallRefused(f"{asked}: {words}", type(error).__name__)
+    return Unreachable(
+        f"{asked}: {words}; look at AWS_ENDPOINT_URL, and at where the credentials come from "
+        "(AWS_PROFILE, credential_process, AWS_WEB_IDENTITY_TOKEN_FILE)"
+    )
+
+
+def no_aws(asked: str, words: str) -> NoAnswer:
+    """Something answered that nobody can read, or half of it. words: what it was."""
+    return NoAnswer(
+        f"{asked}: the answer is none of AWS's ({words}); look at AWS_ENDPOINT_URL, proxies and "
+        "the network; nothing is lost, ask again"
+    )
 
 
 def _of_answer(error: ClientError, asked: str, region: str) -> DeployError:
     code, words = code_of(error), _words(error)
+    for distrust in _DISTRUSTS:
+        if distrust.codes.search(code) and distrust.words.search(words):
+            return Unreachable(f"{asked} ({code}): {distrust.sentence.format(region=region)}")
     # Before quotas: RequestLimitExceeded is about calls, not about what they make.
     if _BUSY.search(code):
         return NoAnswer(
@@ -119,8 +215,6 @@ def _of_answer(error: ClientError, asked: str, region: str) -> DeployError:
             f"{asked}: a quota of the account is reached in {region}: {words}; ask for more in "
             "Service Quotas, or take fewer or other instances, and call again"
         )
-    if _STALE.search(code):
-        return Unreachable(f"{asked}: AWS does not take the credentials: {words}; renew them")
     return _class_of(error)(f"{asked}: AWS refuses it ({code}): {words}", code)
 
 
@@ -134,8 +228,4 @@ def _class_of(error: ClientError) -> type[CallRefused]:
 
 
 def _words(error: ClientError) -> str:
-    return " ".join(str(error.response.get("Error", {}).get("Message", "")).split()).rstrip(".")
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split()).rstrip(".")
+    return one_line(error.response.get("Error", {}).get("Message", ""))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from deploy.commands.options import add_config, add_dry_run, add_timeout, open_account, say, teller
+from deploy.commands.options import add_change_options, open_account, say, teller
 from deploy.config.reading import read_config
 from deploy.endpoint.take_down import take_down, what_stays
 
@@ -17,9 +17,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="Remove the endpoint, its autoscaling, its alarms, and all its configurations "
         "and models. Archives, images, logs and the role stay: it says how they go.",
     )
-    add_config(parser)
-    add_dry_run(parser)
-    add_timeout(parser)
+    add_change_options(parser)
     parser.set_defaults(run=run)
 
 

@@ -41,6 +41,13 @@ def add_timeout(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_change_options(parser: argparse.ArgumentParser) -> None:
+    """Of a command that changes an endpoint, and waits for it."""
+    add_config(parser)
+    add_dry_run(parser)
+    add_timeout(parser)
+
+
 def open_account(config: Config, options: argparse.Namespace) -> Account:
     """The account in the region of a configuration. Raises DeployError."""
     return Account(config.endpoint.region, say, dry_run=getattr(options, "dry_run", False))

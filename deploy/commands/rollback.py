@@ -7,7 +7,7 @@ import shlex
 
 from deploy.archives.going_back import go_back
 from deploy.aws.account import Account
-from deploy.commands.options import add_config, add_dry_run, add_timeout, open_account, say, teller
+from deploy.commands.options import add_change_options, open_account, say, teller
 from deploy.config.config import Config
 from deploy.config.reading import read_config
 from deploy.endpoint.roll_back import roll_back
@@ -22,12 +22,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "second rollback goes one step further. The next `up` deploys what CONFIG.toml says. With "
         "--archive, a name means the archive that it meant before, and nothing else changes.",
     )
-    add_config(parser)
+    add_change_options(parser)
     parser.add_argument(
         "--archive", metavar="NAME", help="the archive of this name goes back, not the endpoint"
     )
-    add_dry_run(parser)
-    add_timeout(parser)
     parser.set_defaults(run=run)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from deploy.commands.options import add_config, add_dry_run, add_timeout, open_account, say, teller
+from deploy.commands.options import add_change_options, open_account, say, teller
 from deploy.config.reading import read_config
 from deploy.endpoint.bring_up import bring_up
 from deploy.endpoint.facts import find_facts
@@ -21,9 +21,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "alone; a new model or configuration takes over blue/green. A call that was cut off is "
         "finished by the next one.",
     )
-    add_config(parser)
-    add_dry_run(parser)
-    add_timeout(parser)
+    add_change_options(parser)
     parser.set_defaults(run=run)
 
 

@@ -139,13 +139,13 @@ class NetworkSection:
     subnets: tuple[str, ...] = choice(
         "Subnets of your VPC, in two zones or more, with an S3 endpoint; none: SageMaker's own "
         "network.",
-        values.some(values.subnet),
+        values.some(values.subnet, 16),
         default=(),
         example='["subnet-0a1b2c3d", "subnet-4e5f6a7b"]',
     )
     security_groups: tuple[str, ...] = choice(
         "What those interfaces may reach; needed with subnets.",
-        values.some(values.security_group),
+        values.some(values.security_group, 5),
         default=(),
         example='["sg-0a1b2c3d"]',
     )
@@ -223,7 +223,7 @@ class AlarmsSection:
 
     topics: tuple[str, ...] = choice(
         "SNS topics that alarms go to, and their ends; none: alarms are only seen.",
-        values.some(values.topic),
+        values.some(values.topic, 5),
         default=(),
         example='["arn:aws:sns:us-east-1:123456789012:oncall"]',
     )

@@ -1,57 +1,184 @@
-"""What two choices cannot be together."""
+"""What choices cannot be together, and what AWS bounds beyond one value."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
-from deploy.config.config import Config
+from deploy.config.config import (
+    AutoscalingSection,
+    ContainerSection,
+    DeploymentSection,
+    EndpointSection,
+    InstancesSection,
+    NetworkSection,
+)
+from deploy.config.ecr import read_ecr_image
+from deploy.config.showing import show
 
-#: Application Auto Scaling's own tags begin so, and no tag of an account may.
-_RESERVED = "aws:"
-_MOST_TAGS = 50 - 3
+#: The way to a choice, and a sentence about it.
+Contradiction = tuple[tuple[str, ...], str]
+#: CreateModel, Environment: entries; characters of each name and value; bytes of all together.
+MOST_VARIABLES, MOST_VARIABLE, MOST_ENVIRONMENT = 100, 1024, 32 * 1024
+_VARIABLE = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+_RESERVE = "SERVE_MEMORY_RESERVE_MB"
+#: CreateModel, Tags: all of them, those that `up` adds itself among them; characters.
+MOST_TAGS, MOST_TAG_NAME, MOST_TAG_VALUE = 50 - 3, 128, 256
+#: Tags of AWS's own, and of `up`'s.
+_RESERVED = {"aws:": "AWS's", "deploy:": "`up`'s"}
+#: Python's words for the letters, digits and separators of Unicode, which tags may have.
+_TAG_KINDS, _TAG_SIGNS = ("L", "N", "Z"), "_.:/=+-@"
+#: An image by its digest is @sha256: and 64 characters longer; CreateModel takes 255.
+_MOST_IMAGE, _DIGEST = 255, len("@sha256:") + 64
+#: TrafficRoutingConfig, LinearStepSize: 10 to 50 % of the instances.
+_LEAST_LINEAR = 10
 
 
-def find_contradictions(config: Config) -> Iterator[tuple[str, str, str]]:
-    """(section, key, sentence) of each."""
-    network, scaling = config.network, config.autoscaling
+def find_contradictions(
+    sections: Mapping[str, Any], tags: Mapping[str, str]
+) -> Iterator[Contradiction]:
+    """Of those sections that could be read, by their names."""
+    for names, check in _CHECKS:
+        given = [sections[name] for name in names if name in sections]
+        if len(given) == len(names):
+            yield from check(*given)
+    yield from _of_tags(tags)
+
+
+def _of_image(endpoint: EndpointSection) -> Iterator[Contradiction]:
+    image = read_ecr_image(endpoint.image)
+    if image is not None and image.digest is None:
+        tag = 0 if image.tag is None else len(image.tag) + 1
+        most = _MOST_IMAGE - _DIGEST
+        if len(endpoint.image) - tag > most:
+            yield (
+                ("endpoint", "image"),
+                f"endpoint.image: found {len(endpoint.image) - tag} characters before the tag, "
+                f"expected at most {most}: its digest comes behind; take a shorter repository",
+            )
+
+
+def _of_network(network: NetworkSection) -> Iterator[Contradiction]:
     if bool(network.subnets) != bool(network.security_groups):
+        given = "subnets" if network.subnets else "security_groups"
         yield (
-            "network",
-            "subnets" if network.subnets else "security_groups",
+            ("network", given),
             "subnets and security_groups are given together or not at all",
         )
-    if scaling is not None and scaling.min > scaling.max:
-        yield "autoscaling", "min", f"min is {scaling.min}, more than max, which is {scaling.max}"
-    if scaling is not None and not scaling.min <= config.instances.count <= scaling.max:
+
+
+def _of_counts(
+    instances: InstancesSection, scaling: AutoscalingSection | None
+) -> Iterator[Contradiction]:
+    if scaling is None:
+        return
+    if scaling.min > scaling.max:
         yield (
-            "instances",
-            "count",
-            f"count is {config.instances.count}, expected a number from autoscaling.min to "
+            ("autoscaling", "min"),
+            f"autoscaling.min is {scaling.min}, more than autoscaling.max, which is {scaling.max}",
+        )
+    elif not scaling.min <= instances.count <= scaling.max:
+        yield (
+            ("instances", "count"),
+            f"instances.count is {instances.count}, expected a number from autoscaling.min to "
             f"autoscaling.max ({scaling.min} to {scaling.max})",
         )
-    if not config.container.model_cache and config.endpoint.single_model:
+
+
+def _of_burstable(
+    instances: InstancesSection, scaling: AutoscalingSection | None
+) -> Iterator[Contradiction]:
+    # RegisterScalableTarget refuses them, when the endpoint is there already.
+    if scaling is not None and instances.type.startswith("ml.t"):
         yield (
-            "container",
-            "model_cache",
+            ("instances", "type"),
+            f"instances.type is {instances.type}: AWS scales no burstable instances; take another "
+            "type, or leave [autoscaling] out",
+        )
+
+
+def _of_cache(endpoint: EndpointSection, container: ContainerSection) -> Iterator[Contradiction]:
+    if not container.model_cache and endpoint.single_model:
+        yield (
+            ("container", "model_cache"),
             "model_cache is about multi-model endpoints, and endpoint.single_model is given",
         )
-    yield from _of_environment(config)
-    yield from _of_tags(config)
 
 
-def _of_environment(config: Config) -> Iterator[tuple[str, str, str]]:
-    variables = config.container.environment or {}
-    reserve = "SERVE_MEMORY_RESERVE_MB"
-    if reserve in variables and config.container.memory_reserve_mb is not None:
-        yield "container", "environment", f"{reserve} and memory_reserve_mb are both given"
-    for name in ("SAGEMAKER_MULTI_MODEL", "SAGEMAKER_BIND_TO_PORT"):
-        if name in variables:
-            yield "container", "environment", f"{name} is SageMaker's own to set; leave it out"
+def _of_traffic(deployment: DeploymentSection) -> Iterator[Contradiction]:
+    if deployment.traffic == "linear" and deployment.step_percent < _LEAST_LINEAR:
+        yield (
+            ("deployment", "step_percent"),
+            f"deployment.step_percent is {deployment.step_percent}, expected {_LEAST_LINEAR} to 50 "
+            'where deployment.traffic is "linear"',
+        )
 
 
-def _of_tags(config: Config) -> Iterator[tuple[str, str, str]]:
-    if len(config.tags) > _MOST_TAGS:
-        yield "tags", "", f"found {len(config.tags)} tags, expected at most {_MOST_TAGS}"
-    for name in config.tags:
-        if name.lower().startswith(_RESERVED):
-            yield "tags", name, f"found the tag {name}: names with {_RESERVED} are AWS's own"
+def _of_environment(container: ContainerSection) -> Iterator[Contradiction]:
+    variables = dict(container.environment or {})
+    here = ("container", "environment")
+    for name, value in variables.items():
+        if wrong := _wrong_variable(name, value):
+            yield (*here, name), f"container.environment: {wrong}"
+    if container.memory_reserve_mb is not None:
+        if _RESERVE in variables:
+            yield (*here, _RESERVE), f"{_RESERVE} and memory_reserve_mb are both given"
+        variables[_RESERVE] = str(container.memory_reserve_mb)
+    if len(variables) > MOST_VARIABLES:
+        yield here, f"found {len(variables)} variables, expected at most {MOST_VARIABLES}"
+    size = sum(len(f"{name}{value}".encode()) for name, value in variables.items())
+    if size > MOST_ENVIRONMENT:
+        yield here, f"found {size} bytes of variables, expected at most {MOST_ENVIRONMENT}"
+
+
+def _wrong_variable(name: str, value: str) -> str | None:
+    if name in ("SAGEMAKER_MULTI_MODEL", "SAGEMAKER_BIND_TO_PORT"):
+        return f"{name} is SageMaker's own to set; leave it out"
+    if not _VARIABLE.fullmatch(name):
+        return f"found the name {show(name)}, expected letters, digits and _, no digit first"
+    for what, found in (("name", name), ("value", value)):
+        if len(found.encode()) > MOST_VARIABLE:
+            return (
+                f"the {what} of {show(name)} has {len(found.encode())} bytes, expected at most "
+                f"{MOST_VARIABLE}"
+            )
+    return f"the value of {name} has a NUL, which no variable can have" if "\0" in value else None
+
+
+def _of_tags(tags: Mapping[str, str]) -> Iterator[Contradiction]:
+    if len(tags) > MOST_TAGS:
+        yield ("tags",), f"found {len(tags)} tags, expected at most {MOST_TAGS}"
+    for name, value in tags.items():
+        if wrong := _wrong_tag(name, value):
+            yield ("tags", name), f"the tag {show(name)}: {wrong}"
+
+
+def _wrong_tag(name: str, value: str) -> str | None:
+    for prefix, whose in _RESERVED.items():
+        if name.lower().startswith(prefix):
+            return f"names that begin with {prefix} are {whose} own; take another one"
+    if not 1 <= len(name) <= MOST_TAG_NAME:
+        return f"found a name of {len(name)} characters, expected 1 to {MOST_TAG_NAME}"
+    if len(value) > MOST_TAG_VALUE:
+        return f"found a value of {len(value)} characters, expected at most {MOST_TAG_VALUE}"
+    strange = sorted({one for one in name + value if not _may_be_in_tag(one)})
+    if strange:
+        return f"found {show(''.join(strange))}, expected letters, digits, blanks and {_TAG_SIGNS}"
+    return None
+
+
+def _may_be_in_tag(character: str) -> bool:
+    return unicodedata.category(character)[0] in _TAG_KINDS or character in _TAG_SIGNS
+
+
+_CHECKS: tuple[tuple[tuple[str, ...], Callable[..., Iterator[Contradiction]]], ...] = (
+    (("endpoint",), _of_image),
+    (("network",), _of_network),
+    (("instances", "autoscaling"), _of_counts),
+    (("instances", "autoscaling"), _of_burstable),
+    (("endpoint", "container"), _of_cache),
+    (("deployment",), _of_traffic),
+    (("container",), _of_environment),
+)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import codecs
 import difflib
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from deploy.config.choices import choices_of
+from deploy.config.choices import Choice, choices_of
 from deploy.config.config import SECTIONS, Config
 from deploy.config.consistency import find_contradictions
-from deploy.config.values import table
+from deploy.config.lines import Keys, find_lines
+from deploy.config.showing import show, show_name
+from deploy.config.values import WrongMembers, table
 from deploy.errors import ConfigurationRefused, Refused
 
 if sys.version_info >= (3, 11):
@@ -22,8 +25,12 @@ else:
 
 _TAGS = "tags"
 #: More is no configuration.
-_MOST_BYTES = 1_000_000
-Mistake = tuple[int | None, str]
+_MOST_BYTES = 100_000
+_PRINTS_ONE = "`python -m deploy example` prints one"
+#: Windows' shells write so what is sent to a file.
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+#: The way to what is wrong, and a sentence about it.
+_Wrong = tuple[Keys, str]
 
 
 def read_config(path: Path) -> Config:
@@ -31,16 +38,18 @@ def read_config(path: Path) -> Config:
     try:
         with path.open("rb") as file:
             data = file.read(_MOST_BYTES + 1)
-        if len(data) > _MOST_BYTES:
-            raise Refused(f"{path}: found more than 1 MB, expected a CONFIG.toml")
-        written = data.decode()
     except OSError as error:
         raise Refused(
-            f"{path}: {error.strerror}; expected a CONFIG.toml (`python -m deploy example` "
-            "prints one)"
+            f"{path}: {error.strerror}; expected a CONFIG.toml ({_PRINTS_ONE})"
         ) from error
+    if len(data) > _MOST_BYTES:
+        raise Refused(f"{path}: found more than 100 kB, expected a CONFIG.toml ({_PRINTS_ONE})")
+    try:
+        # With the mark that some editors put in front.
+        written = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise Refused(f"{path}: it is no text in UTF-8 (byte {error.start})") from error
+        found = "UTF-16" if data.startswith(_UTF_16) else f"byte {error.start} is no UTF-8"
+        raise Refused(f"{path}: {found}, expected text in UTF-8; save it so") from error
     return parse_config(written, str(path))
 
 
@@ -48,107 +57,127 @@ def parse_config(written: str, path: str) -> Config:
     """Of what stands in a file called path. Raises ConfigurationRefused."""
     try:
         found = tomllib.loads(written)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigurationRefused(path, [_syntax(error)]) from error
-    lines = _Lines(written)
-    mistakes: list[Mistake] = []
-    sections = {name: _read_section(name, found, lines, mistakes) for name in SECTIONS}
-    tags = _read_tags(found, lines, mistakes)
-    for name in found:
-        if name not in SECTIONS and name != _TAGS:
-            known = [*SECTIONS, _TAGS]
-            mistakes.append(
-                (lines.of(name), f"found {name}, {_expected(name, known, 'a section')}")
-            )
-    if not mistakes:
-        given = {name: one for name, one in sections.items() if one is not None}
-        config = Config(**given, tags=tags)
-        mistakes = [
-            (lines.of(section, key), sentence)
-            for section, key, sentence in find_contradictions(config)
-        ]
-        if not mistakes:
-            return config
+    except (ValueError, RecursionError) as error:
+        raise ConfigurationRefused(path, [_syntax(error, written)]) from error
+    wrong: list[_Wrong] = [
+        ((name,), _unknown(name, [*SECTIONS, _TAGS], "a section"))
+        for name in found
+        if name not in SECTIONS and name != _TAGS
+    ]
+    sections: dict[str, Any] = {}
+    for name in SECTIONS:
+        _read_section(name, found, sections, wrong)
+    tags = _read_tags(found, wrong)
+    wrong += find_contradictions(sections, tags)
+    if not wrong:
+        return Config(**sections, tags=tags)
+    lines = find_lines(written)
+    mistakes = [(_line_of(keys, lines), sentence) for keys, sentence in wrong]
     raise ConfigurationRefused(path, sorted(mistakes, key=lambda one: one[0] or 0))
 
 
-def _syntax(error: Exception) -> Mistake:
+def _syntax(error: Exception, written: str) -> tuple[int | None, str]:
     """TOML's own words, with the line in front where they name it."""
+    if isinstance(error, RecursionError):
+        return None, "found values inside of values, too deep to be read; expected two levels"
+    if not isinstance(error, tomllib.TOMLDecodeError):
+        return None, "found a number of thousands of digits, which nobody can read"
     words = str(error)
-    place = re.search(r" \(at line (\d+), column (\d+)\)$", words)
-    if place is None:
-        return None, f"it is no TOML: {words}"
-    return int(place[1]), f"it is no TOML (column {place[2]}): {words[: place.start()]}"
+    if place := re.search(r" \(at line (\d+), column (\d+)\)$", words):
+        return int(place[1]), f"it is no TOML (column {place[2]}): {words[: place.start()]}"
+    if place := re.search(r" \(at end of document\)$", words):
+        last = len(written.splitlines()) or 1
+        return last, f"it is no TOML (at its end): {words[: place.start()]}"
+    return None, f"it is no TOML: {words}"
 
 
 def _read_section(
-    name: str, found: Mapping[str, Any], lines: _Lines, mistakes: list[Mistake]
-) -> Any:
-    """The section, or None where it is left out and nothing of it is required."""
+    name: str, found: Mapping[str, Any], sections: dict[str, Any], wrong: list[_Wrong]
+) -> None:
+    """Into sections, where each of its choices can be read: its defaults if it is left out, and
+    None if nothing of it is there then."""
     section = SECTIONS[name]
     choices = {one.name: one for one in choices_of(section)}
-    given = found.get(name)
-    if given is None:
-        required = [one.name for one in choices.values() if one.required]
-        if required and name in ("endpoint", "instances"):
-            mistakes.append((None, f"there is no [{name}], which has {' and '.join(required)}"))
-        return None
+    required = [one.name for one in choices.values() if one.required]
+    given = found.get(name, {})
+    if name not in found and (not required or name == "autoscaling"):
+        sections[name] = None if required else section()
+        return
+    if name not in found:
+        wrong.append(((), f"there is no [{name}], which has {' and '.join(required)}"))
+        return
     if not isinstance(given, dict):
-        mistakes.append((lines.of(name), f"{name}: found a value, expected a section [{name}]"))
-        return None
-    read: dict[str, Any] = {}
-    before = len(mistakes)
-    for key, value in given.items():
-        line = lines.of(name, key)
-        if key not in choices:
-            expected = _expected(key, list(choices), f"a choice of [{name}]")
-            mistakes.append((line, f"found {key}, {expected}"))
-            continue
-        try:
-            read[key] = choices[key].read(value)
-        except ValueError as error:
-            mistakes.append((line, f"{name}.{key}: found {_shown(value)}, expected {error}"))
-    for key in (one.name for one in choices.values() if one.required and one.name not in given):
-        mistakes.append((lines.of(name), f"[{name}] has no {key}: {choices[key].reason}"))
-    return section(**read) if len(mistakes) == before else None
+        kind = "a list" if isinstance(given, list) else show(given)
+        wrong.append(((name,), f"{name}: found {kind}, expected a section [{name}]"))
+        return
+    for key in given.keys() - choices.keys():
+        wrong.append(((name, key), _unknown(key, list(choices), f"a choice of [{name}]")))
+    before = len(wrong)
+    read = {
+        key: _read_choice(name, choices[key], value, wrong)
+        for key, value in given.items()
+        if key in choices
+    }
+    for key in required:
+        if key not in given:
+            wrong.append(((name,), f"[{name}] has no {key}: {choices[key].reason}"))
+    if len(wrong) == before:
+        sections[name] = section(**read)
 
 
-def _read_tags(found: Mapping[str, Any], lines: _Lines, mistakes: list[Mistake]) -> dict[str, str]:
+def _read_choice(section: str, choice: Choice, value: object, wrong: list[_Wrong]) -> Any:
+    keys = (section, choice.name)
     try:
-        return table(found.get(_TAGS, {}))
+        return choice.read(value)
+    except WrongMembers as error:
+        wrong += _wrong_members(keys, value, error)
     except ValueError as error:
-        mistakes.append((lines.of(_TAGS), f"[{_TAGS}]: expected {error}"))
-        return {}
+        wrong.append((keys, f"{'.'.join(keys)}: found {show(value)}, expected {error}"))
+    return None
 
 
-def _expected(name: str, known: list[str], what: str) -> str:
+def _read_tags(found: Mapping[str, Any], wrong: list[_Wrong]) -> dict[str, str]:
+    given = found.get(_TAGS, {})
+    try:
+        return table(given)
+    except WrongMembers as error:
+        wrong += _wrong_members((_TAGS,), given, error)
+    except ValueError as error:
+        wrong.append(((_TAGS,), f"{_TAGS}: found {show(given)}, expected {error}"))
+    return {}
+
+
+def _wrong_members(keys: Keys, value: Any, error: WrongMembers) -> list[_Wrong]:
+    way = ".".join(keys)
+    return [
+        (
+            (*keys, name),
+            f"{way}.{show_name(name)}: found {show(value[name])}, expected {expected}",
+        )
+        for name, expected in error.expected.items()
+    ]
+
+
+def _unknown(name: str, known: Collection[str], what: str) -> str:
+    """Where it is known elsewhere, that is what was meant; else what is written nearly so."""
+    homes = [
+        f"[{section}]"
+        for section, its in SECTIONS.items()
+        if name in (one.name for one in choices_of(its))
+    ]
     near = difflib.get_close_matches(name, known, 1)
-    hint = f"did you mean {near[0]}?" if near else f"they are {', '.join(known)}"
-    return f"expected {what}; {hint}"
+    if homes:
+        hint = f"it belongs to {' or '.join(homes)}"
+    elif near:
+        hint = f"did you mean {near[0]}?"
+    else:
+        hint = f"they are {', '.join(known)}"
+    return f"found {show_name(name)}, expected {what}; {hint}"
 
 
-def _shown(value: object) -> str:
-    words = f'"{value}"' if isinstance(value, str) else str(value)
-    return words if len(words) <= 80 else f"{words[:77]}…"
-
-
-class _Lines:
-    """Where sections and their keys stand in a TOML file, as people write it."""
-
-    def __init__(self, written: str) -> None:
-        self._places = dict(_places(written))
-
-    def of(self, section: str, key: str | None = None) -> int | None:
-        """The line of a key, or else of its section; None where neither is found."""
-        return self._places.get((section, key), self._places.get((section, None)))
-
-
-def _places(written: str) -> Iterator[tuple[tuple[str, str | None], int]]:
-    section = ""
-    for line, words in enumerate(written.splitlines(), 1):
-        if header := re.match(r"\s*\[\s*([A-Za-z0-9_-]+)\s*(?:\.\s*([A-Za-z0-9_-]+)\s*)?\]", words):
-            section = header[1]
-            yield (section, header[2]), line
-        elif key := re.match(r"\s*([A-Za-z0-9_-]+)(?:\s*\.\s*([A-Za-z0-9_-]+))?\s*=", words):
-            names = (section, key[1]) if section else (key[1], key[2])
-            yield names, line
+def _line_of(keys: Keys, lines: Mapping[Keys, int]) -> int | None:
+    """Of the innermost that has one; None of what is nowhere."""
+    for length in range(len(keys), 0, -1):
+        if keys[:length] in lines:
+            return lines[keys[:length]]
+    return None

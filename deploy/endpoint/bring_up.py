@@ -15,7 +15,7 @@ from deploy.endpoint.container_log import find_last_lines
 from deploy.endpoint.history import History, digest_of, write_history
 from deploy.endpoint.pruning import prune
 from deploy.endpoint.scaling import bring_scaling
-from deploy.endpoint.state import FAILED, Deployed, bring_tags, find_settled
+from deploy.endpoint.state import FAILED, IN_SERVICE, Deployed, bring_tags, find_settled
 from deploy.endpoint.waiting import (
     PATIENCE_S,
     Endpoint,
@@ -23,9 +23,9 @@ from deploy.endpoint.waiting import (
     wait_until_settled,
     with_patience,
 )
-from deploy.errors import AlreadyThere, DeploymentFailed, NotThere
+from deploy.errors import AlreadyThere, DeployError, DeploymentFailed, NotThere
 from deploy.wanted.names import HISTORY_TAG, STEP_TAG
-from deploy.wanted.wanted import Wanted
+from deploy.wanted.wanted import Members, Wanted
 
 
 def bring_up(account: Account, wanted: Wanted, say: Say, *, keep: int, timeout_s: float) -> None:
@@ -50,20 +50,38 @@ def bring_up(account: Account, wanted: Wanted, say: Say, *, keep: int, timeout_s
     if account.dry_run:
         bring_scaling(account, name, wanted.target, wanted.policy, say)
         return
-    require_in_service(account, name, wanted.config_name, say, timeout_s)
-    bring_scaling(account, name, wanted.target, wanted.policy, say)
+    end_in_service(
+        account, name, wanted.config_name, wanted.target, wanted.policy, say, timeout_s=timeout_s
+    )
     prune(account, name, say)
 
 
-def require_in_service(
-    account: Account, name: str, config_name: str, say: Say, timeout_s: float
+def end_in_service(
+    account: Account,
+    name: str,
+    config_name: str,
+    target: Members | None,
+    policy: Members | None,
+    say: Say,
+    *,
+    timeout_s: float,
 ) -> None:
-    """Wait until the endpoint serves by a configuration. Raises DeploymentFailed."""
+    """Wait until the endpoint serves by a configuration, then bring its autoscaling.
+
+    Raises DeploymentFailed. What was there before serves on then, and autoscaling, which an update
+    may have taken away, is brought all the same.
+    """
     endpoint = _taken(account, name, config_name, say, timeout_s)
-    if endpoint["EndpointStatus"] == "InService" and endpoint["EndpointConfigName"] == config_name:
+    if endpoint["EndpointStatus"] == IN_SERVICE and endpoint["EndpointConfigName"] == config_name:
+        bring_scaling(account, name, target, policy, say)
         return
     for line in find_last_lines(account, name):
         say(f"  {line}")
+    if endpoint["EndpointStatus"] == IN_SERVICE:
+        try:
+            bring_scaling(account, name, target, policy, say)
+        except DeployError as error:
+            say(f"autoscaling: {error}")
     raise DeploymentFailed(_failure(name, endpoint, config_name))
 
 
@@ -75,7 +93,7 @@ def _taken(account: Account, name: str, config_name: str, say: Say, timeout_s: f
         if endpoint is None:
             raise DeploymentFailed(f"the endpoint {name} was deleted meanwhile; `up` makes it anew")
         stale = (
-            endpoint["EndpointStatus"] == "InService"
+            endpoint["EndpointStatus"] == IN_SERVICE
             and endpoint["EndpointConfigName"] != config_name
             and "FailureReason" not in endpoint
         )
@@ -86,7 +104,7 @@ def _taken(account: Account, name: str, config_name: str, say: Say, timeout_s: f
 
 
 def _failure(name: str, endpoint: Endpoint, config_name: str) -> str:
-    if endpoint["EndpointStatus"] == "InService":
+    if endpoint["EndpointStatus"] == IN_SERVICE:
         return (
             f"the endpoint {name} did not take {config_name} ({_reason(endpoint)}) and serves "
             f"{endpoint['EndpointConfigName']} as before; correct what it says, then `up` again"

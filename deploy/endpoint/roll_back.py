@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from deploy.aws.account import Account, Say
 from deploy.config.config import Config
-from deploy.endpoint.bring_up import require_in_service
+from deploy.endpoint.bring_up import end_in_service
 from deploy.endpoint.changing import update_endpoint
 from deploy.endpoint.scaling import bring_scaling
 from deploy.endpoint.state import (
@@ -43,9 +43,11 @@ def roll_back(account: Account, config: Config, say: Say, *, timeout_s: float) -
             keep_count=config.autoscaling is not None,
             timeout_s=timeout_s,
         )
-    if not account.dry_run:
-        require_in_service(account, name, config_name, say, timeout_s)
-    bring_scaling(account, name, make_target(config), make_policy(config), say)
+    target, policy = make_target(config), make_policy(config)
+    if account.dry_run:
+        bring_scaling(account, name, target, policy, say)
+    else:
+        end_in_service(account, name, config_name, target, policy, say, timeout_s=timeout_s)
     bring_tags(account, require_deployed(account, name), {STEP_TAG: ""})
 
 

@@ -15,6 +15,7 @@ from deploy.wanted.names import ENDPOINT_TAG, HISTORY_TAG, STEP_TAG
 
 #: EndpointStatus of what failed while it was created: it can only be deleted.
 FAILED = "Failed"
+IN_SERVICE = "InService"
 #: When tags are looked at, in seconds after one another.
 _LAGS_S = (0.0, 0.5, 1.5)
 

@@ -15,7 +15,7 @@ CHANGING = frozenset({"Creating", "Updating", "SystemUpdating", "RollingBack", "
 #: looked again for what was made or changed a moment ago.
 PATIENCE_S = 15.0
 #: Between two looks, in seconds: the first ones soon, for an endpoint that is quick.
-_FIRST_S, _MOST_S, _GROWTH = 0.5, 10.0, 1.3
+_FIRST_S, _MOST_S, _GROWTH = 0.2, 10.0, 1.3
 #: So long, in seconds, a network may be gone while an endpoint is waited for.
 _BLIND_S = 300.0
 Endpoint = Mapping[str, Any]

@@ -10,9 +10,10 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from botocore.exceptions import BotoCoreError, ClientError, ReadTimeoutError
+from botocore.exceptions import ClientError, ReadTimeoutError
 
 from deploy.aws.refusals import code_of, refusal_of
+from deploy.aws.words import one_line
 from deploy.errors import CallRefused, DeployError, Unreachable
 
 _ASKED = "sagemaker:InvokeEndpoint"
@@ -40,9 +41,7 @@ class Asked:
         return self.target_model or self.endpoint_name
 
 
-def refusal_of_invocation(
-    error: BotoCoreError | ClientError, asked: Asked, region: str
-) -> DeployError:
+def refusal_of_invocation(error: Exception, asked: Asked, region: str) -> DeployError:
     """Its sentence."""
     if isinstance(error, ReadTimeoutError):
         return Unreachable(
@@ -57,7 +56,7 @@ def refusal_of_invocation(
 
 
 def _sentence(error: ClientError, code: str, asked: Asked) -> str | None:
-    words = _one_line(error.response.get("Error", {}).get("Message", ""))
+    words = one_line(error.response.get("Error", {}).get("Message", ""))
     if code == "ModelError":
         return _of_model(error.response, asked, words)
     if code == "ModelNotReadyException":
@@ -121,8 +120,4 @@ def _said(original: Any) -> str:
         told = json.loads(original)["error"]
     except (ValueError, TypeError, KeyError):
         told = original or ""
-    return _one_line(told)
-
-
-def _one_line(words: Any) -> str:
-    return " ".join(str(words).split()).rstrip(".")
+    return one_line(told)

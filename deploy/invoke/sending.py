@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from botocore.exceptions import BotoCoreError, ClientError
 from urllib3.exceptions import HTTPError
 
 from deploy.aws.account import Account
+from deploy.aws.refusals import FOREIGN
 from deploy.errors import Unreachable
 from deploy.invoke.bodies import Body
 from deploy.invoke.refusals import Asked, refusal_of_invocation
@@ -83,7 +83,7 @@ def _parts(account: Account, asked: Asked, events: Any) -> Iterator[bytes]:
 def _in_sentences(account: Account, asked: Asked) -> Iterator[None]:
     try:
         yield
-    except (ClientError, BotoCoreError) as error:
-        raise refusal_of_invocation(error, asked, account.region) from error
     except HTTPError as error:  # botocore's event streams let urllib3's own pass
         raise Unreachable(f"{asked}: the answer broke off ({error}); ask again") from error
+    except FOREIGN as error:
+        raise refusal_of_invocation(error, asked, account.region) from error

@@ -23,10 +23,15 @@ def progress(title: str, total: int) -> Iterator[Advance]:
 
 
 def human_size(size: int) -> str:
-    """Bytes for people: 1234567 -> 1.2 MB."""
+    """Bytes for people, in powers of 1000, as S3 is billed: 1234567 -> 1.23 MB."""
     amount = float(size)
-    for unit in ("bytes", "kB", "MB"):
+    for unit in ("bytes", "kB", "MB", "GB"):
         if amount < 1000:
-            return f"{amount:.0f} {unit}" if unit == "bytes" else f"{amount:.1f} {unit}"
+            return f"{_three_digits(amount)} {unit}"
         amount /= 1000
-    return f"{amount:.1f} GB"
+    return f"{_three_digits(amount)} TB"
+
+
+def _three_digits(number: float) -> str:
+    """Or all of those before the point."""
+    return f"{number:.3g}" if number < 999.5 else f"{number:,.0f}"

@@ -30,7 +30,7 @@ def ends(
     """Of a life without faults."""
     folder = tmp_path_factory.mktemp("calm")
     put(plane, fake_model(folder, "shop-a.tar.gz"), "calm")
-    return live(plane, aws, folder, "calm")
+    return live(plane, aws, lifecycle(folder, "calm"), "calm")
 
 
 def test_what_is_refused_is_finished_by_the_next_call(

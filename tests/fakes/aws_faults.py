@@ -30,8 +30,8 @@ _HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-leng
 class Fault:
     """Which calls fail, and how.
 
-    operation: None: every one that changes something. after: so many of them pass first. times: so
-    many fail then; None: all.
+    operation: None: every one that changes something; with_reads: and every other one. after: so
+    many of them pass first. times: so many fail then; None: all.
 
     How, the first that is set: code and status: an answer of AWS's; nothing was done. cut: the
     connection ends before the call is carried out. lose: it is carried out, and its answer never
@@ -40,6 +40,7 @@ class Fault:
     """
 
     operation: str | None = None
+    with_reads: bool = False
     after: int = 0
     times: int | None = 1
     code: str | None = None
@@ -56,7 +57,7 @@ class Fault:
     def meets(self, operation: str) -> bool:
         """Whether it is this call that fails; counts it."""
         if self.operation is None:
-            if operation.startswith(_ASKING):
+            if operation.startswith(_ASKING) and not self.with_reads:
                 return False
         elif operation != self.operation:
             return False

@@ -48,10 +48,10 @@ def lifecycle(folder: Path, name: str) -> tuple[tuple[str, Path], ...]:
 
 
 @contextmanager
-def caller(plane: ControlPlane, aws: FaultyAws) -> Iterator[None]:
-    """This process asks the control plane, through what lets calls fail."""
+def caller(plane: ControlPlane, aws: FaultyAws, **more: str) -> Iterator[None]:
+    """This process asks the control plane, through what lets calls fail; more: of environment."""
     before = dict(os.environ)
-    os.environ.update({**environment(plane), "AWS_ENDPOINT_URL": aws.url})
+    os.environ.update({**environment(plane), "AWS_ENDPOINT_URL": aws.url, **more})
     try:
         yield
     finally:
@@ -193,9 +193,11 @@ class End:
     changes: tuple[str, ...]
 
 
-def live(plane: ControlPlane, aws: FaultyAws, folder: Path, name: str) -> list[End]:
+def live(
+    plane: ControlPlane, aws: FaultyAws, life: Sequence[tuple[str, Path]], name: str
+) -> list[End]:
     """A life without faults."""
-    ends, life = [], lifecycle(folder, name)
+    ends = []
     for command, config in life:
         assert run_here(aws, command, config) == ""
         changes = tuple(aws.changes)

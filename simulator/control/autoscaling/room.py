@@ -50,6 +50,7 @@ class Autoscaling:
             self._targets, self._policies, self._actions, self._activities, variants, store, clock
         )
         endpoints.listeners.deleted.append(self._targets.forget_endpoint)
+        endpoints.is_scaled = self._targets.has
 
     def operations(self) -> Mapping[str, Operation]:
         """By their names in the service model."""

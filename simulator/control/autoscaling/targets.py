@@ -56,6 +56,10 @@ class Targets:
         """The target as it is kept."""
         return self._records.get(resource)
 
+    def has(self, endpoint_name: str, variant_name: str) -> bool:
+        """Whether a variant is registered."""
+        return self.find(str(VariantId(endpoint_name, variant_name))) is not None
+
     def get(self, resource: str) -> Record:
         """Raises ObjectNotFound where none is registered."""
         target = self.find(resource)

@@ -76,6 +76,8 @@ class Endpoints:
         self._models, self._make, self._quotas, self.log = models, make, quotas, log
         self._played: dict[str, Played] = {}
         self.listeners = Listeners()
+        #: Whether a variant of an endpoint is a scalable target: autoscaling says so.
+        self.is_scaled: Callable[[str, str], bool] = lambda *_: False
 
     # -- for the runtime API, for scaling and for the page
 
@@ -192,6 +194,7 @@ class Endpoints:
                 "Delete it and create it anew."
             )
         config = self._config(members["EndpointConfigName"], call.region)
+        self._check_scaled(played, config)
         models, kept = self._models_of(config, call.region), find_retained(played, members)
         wanted = [
             {**variant, "InitialInstanceCount": count_of(variant, kept)}
@@ -387,6 +390,18 @@ class Endpoints:
             one = played.deployment.productions[name]
             more.append({**one.config, "InitialInstanceCount": count - one.fleet.wanted})
         self._quotas.check(more, self._in_use())
+
+    def _check_scaled(self, played: Played, config: Record) -> None:
+        """AWS, "Update endpoints that use auto scaling": such a variant keeps its instance type."""
+        types = {one["VariantName"]: one["InstanceType"] for one in config["ProductionVariants"]}
+        for variant in played.record["ProductionVariants"]:
+            name, before = variant["VariantName"], variant["InstanceType"]
+            if types.get(name) != before and self.is_scaled(played.name, name):
+                raise ServiceError(
+                    f'The variant "{name}" is a scalable target of Application Auto Scaling: '
+                    f"deregister it before it is removed, or gets another instance type than "
+                    f"{before}."
+                )
 
     def _in_use(self) -> Sequence[tuple[str, int]]:
         """Instance types and how many of each are wanted by what runs, or comes up."""

@@ -12,7 +12,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tests.support.container import until
-from tests.support.control_plane import ControlPlane, control_plane
+from tests.support.control_plane import ControlPlane, control_plane, make_variant
 from tests.support.endpoint_traffic import traffic
 
 URL = "s3://models/shop/"
@@ -159,3 +159,28 @@ def test_a_quota_blocks_scaling_as_it_does_at_the_real_one(tmp_path: Path) -> No
         assert plane.settled("blocked") == "InService"
         until(lambda: count(plane, "blocked") == 2, "what is registered is carried out again")
         assert plane.stop() == 0
+
+
+def test_a_scaled_variant_keeps_its_instance_type(fast: ControlPlane) -> None:
+    """UpdateEndpoint refuses another one, and takes another model; deregistered, both."""
+    fast.create_endpoint("typed", URL)
+    fast.create_model("typed-2", URL)
+    sagemaker, scaling = fast.client("sagemaker"), fast.client("application-autoscaling")
+    for name, variant in (
+        ("typed-same", make_variant("typed-2")),
+        ("typed-other", make_variant("typed-2", InstanceType="ml.c5.large")),
+        ("typed-gone", make_variant("typed-2", VariantName="Another")),
+    ):
+        sagemaker.create_endpoint_config(EndpointConfigName=name, ProductionVariants=[variant])
+    scaling.register_scalable_target(**scaled("typed"), MinCapacity=1, MaxCapacity=2)
+    for name in ("typed-other", "typed-gone"):
+        with pytest.raises(ClientError, match="is a scalable target") as refused:
+            sagemaker.update_endpoint(EndpointName="typed", EndpointConfigName=name)
+        assert refused.value.response["Error"]["Code"] == "ValidationException"
+        assert fast.describe("typed")["EndpointStatus"] == "InService"
+    sagemaker.update_endpoint(EndpointName="typed", EndpointConfigName="typed-same")
+    assert fast.settled("typed") == "InService"
+    scaling.deregister_scalable_target(**scaled("typed"))
+    sagemaker.update_endpoint(EndpointName="typed", EndpointConfigName="typed-other")
+    assert fast.settled("typed") == "InService"
+    assert fast.describe("typed")["EndpointConfigName"] == "typed-other"

@@ -107,7 +107,7 @@ def test_keys_by_alias_are_known_by_their_alias() -> None:
     """IAM does not resolve an alias in a resource: it compares the aliases of the key."""
     config = make_config('[encryption]\narchives_key = "alias/shop"')
     policy = make_role_policy(config, WHERE)
-    key = "arn:aws:kms:us-east-1:123456789012:key/1234"
+    key = "arn:aws:kms:us-east-1:123456789012:key/0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f"
     through_s3 = {"kms__ViaService": "s3.us-east-1.amazonaws.com"}
     assert is_allowed(policy, "kms:Decrypt", key, kms__ResourceAliases="alias/shop", **through_s3)
     assert not is_allowed(policy, "kms:Decrypt", key, kms__ResourceAliases="alias/b", **through_s3)
@@ -116,8 +116,8 @@ def test_keys_by_alias_are_known_by_their_alias() -> None:
 
 def test_a_tenant_that_may_read_the_table_may_decrypt_it() -> None:
     """And one that may not has no right of the key."""
-    config = make_config('[encryption]\narchives_key = "1234"')
-    key = "arn:aws:kms:us-east-1:123456789012:key/1234"
+    config = make_config('[encryption]\narchives_key = "0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f"')
+    key = "arn:aws:kms:us-east-1:123456789012:key/0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f"
     through_s3 = {"kms__ViaService": "s3.us-east-1.amazonaws.com"}
     for aliases in (True, False):
         policy = make_tenant_policy(config, WHERE, "shop-a", aliases=aliases)

@@ -1,0 +1,80 @@
+"""Answers that are whole: half of one is sent for again.
+
+botocore takes JSON that it cannot read for an answer without members: that of a connection that
+broke off, and the page that a hotel's network shows to who has not paid. To whoever looks whether
+something is there, it would not be there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from deploy.aws.refusals import no_aws
+
+#: Of an answer: what is wrong with it.
+_WRONG = "deploy:wrong"
+#: Before it is asked again, in seconds.
+_PAUSE_S = 0.5
+_JSON = "json"
+
+
+def watch_answers(client: Any) -> None:
+    """Have a client of boto3 ask again where an answer is not whole, as often as at a failure."""
+    most = client.meta.config.retries["total_max_attempts"]
+
+    def ask_again(response: Any, attempts: int, **_: Any) -> float | None:
+        answer = response[1] if response else {}
+        return _PAUSE_S if attempts < most and _WRONG in answer else None
+
+    client.meta.events.register("before-parse", _look)
+    client.meta.events.register("needs-retry", ask_again)
+
+
+def require_whole(answer: Mapping[str, Any], asked: str) -> None:
+    """Raises NoAnswer where the last answer was not whole, either."""
+    if _WRONG in answer:
+        raise no_aws(asked, answer[_WRONG])
+
+
+def _look(
+    operation_model: Any,
+    response_dict: dict[str, Any],
+    customized_response_dict: dict[str, Any],
+    **_: Any,
+) -> None:
+    """Note what is wrong, and have it read as any server's failure is: whatever it was."""
+    wrong = _find_wrong(operation_model, response_dict)
+    if wrong is not None:
+        customized_response_dict[_WRONG] = wrong
+        response_dict |= {"status_code": 503, "body": b""}
+
+
+def _find_wrong(operation_model: Any, response: Mapping[str, Any]) -> str | None:
+    body, headers = response["body"], response["headers"]
+    if response["status_code"] >= 300 or not isinstance(body, bytes):
+        return None
+    length = str(headers.get("content-length", ""))
+    is_head = operation_model.http.get("method") == "HEAD"
+    if length.isdecimal() and len(body) < int(length) and not is_head:
+        return f"{len(body)} of {length} bytes came"
+    if str(headers.get("content-type", "")).startswith("text/html"):
+        return "a page in HTML"
+    if operation_model.service_model.resolved_protocol == _JSON:
+        return _find_wrong_json(body or b"{}", operation_model.output_shape)
+    return None
+
+
+def _find_wrong_json(body: bytes, shape: Any) -> str | None:
+    try:
+        said = json.loads(body)
+    except (ValueError, RecursionError):
+        return "no JSON"
+    if not isinstance(said, dict):
+        return "no JSON object"
+    required = () if shape is None else shape.required_members
+    # Not all: which of them AWS leaves out at times is not known.
+    if required and not any(name in said for name in required):
+        return f"without {', '.join(required)}"
+    return None
