@@ -1,0 +1,335 @@
+"""`python -m deploy` rehearsed: a real registry, real containers, the local control plane as AWS.
+
+Every command is a program of its own, as a user runs it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import docker
+import pytest
+from docker.models.containers import Container
+
+from tests.docker.images import Built
+from tests.docker.registry import Registry, running_registry
+from tests.docker.running import EXPORTS, check_numbers
+from tests.support.control_plane import ControlPlane, control_plane
+from tests.support.deploy_runs import left_of
+from tests.support.deploying import deploy, interrupt, meddle, write_config
+from tests.support.endpoint_traffic import traffic
+from tests.support.simulator import archive_of
+
+ECR = "123456789012.dkr.ecr.us-east-1.amazonaws.com"
+LABEL = "com.amazonaws.sagemaker.capabilities.multi-models"
+SCALING = """
+[autoscaling]
+max = 2
+invocations_per_instance = 100000
+"""
+#: Random bytes take some seconds to be packed and sent: long enough to be cut off.
+LARGE, SMALL = 100_000_000, 1000
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """What stands for AWS, and an engine. folder: of files that a user writes."""
+
+    plane: ControlPlane
+    registry: Registry
+    engine: docker.DockerClient
+    host: str
+    folder: Path
+
+    def deploy(self, *arguments: str | Path, code: int = 0) -> str:
+        """A command, to its end."""
+        return deploy(self.plane, *arguments, code=code, host=self.host)
+
+    def meddle(
+        self,
+        *arguments: str | Path,
+        when: Callable[[str], object],
+        act: Callable[..., object] = interrupt,
+        code: int = 130,
+    ) -> str:
+        """Ctrl-C, or something worse, when it is time by what a command says; all that it said."""
+        log = Path(tempfile.mkdtemp(dir=self.folder)) / "log"
+        ended = meddle(
+            self.plane,
+            *arguments,
+            log=log,
+            when=lambda: bool(when(log.read_text())),
+            act=act,
+            host=self.host,
+        )
+        said = log.read_text()
+        assert ended == code, said
+        assert "Traceback" not in said
+        return said
+
+    def push(self, image: str, repository: str, tag: str) -> str:
+        """The image's name, as `push` prints it for CONFIG.toml."""
+        options = ("--repository", repository, "--tag", tag, "--registry", self.registry.place)
+        return image_of(self.deploy("push", image, *options))
+
+    def ask(self, config: Path, export: str, *target: str) -> None:
+        """A request by `invoke`: the answer is Merlin's own."""
+        said = self.deploy("invoke", config, "--request", request_of(export), *target)
+        (answer,) = [line for line in said.splitlines() if line.startswith("{")]
+        check_numbers(export, json.loads(answer))
+
+    def containers(self, endpoint: str) -> list[Container]:
+        """Of an endpoint, running or not."""
+        label = f"sagemaker-simulator.endpoint={endpoint}"
+        found: list[Container] = self.engine.containers.list(
+            all=True, filters={"label": label}, ignore_removed=True
+        )
+        return found
+
+    def images_of(self, endpoint: str) -> set[str]:
+        """Of an endpoint's containers, as ECR names them."""
+        return {
+            f"{ECR}/{name.partition('/')[2]}"
+            for container in self.containers(endpoint)
+            for name in container.image.attrs["RepoDigests"]
+        }
+
+
+def image_of(said: str) -> str:
+    """The name that `push` printed for CONFIG.toml."""
+    found = re.search(r'^image = "(\S+@sha256:[0-9a-f]{64})"$', said, re.MULTILINE)
+    assert found is not None, said
+    return found[1]
+
+
+def request_of(export: str) -> Path:
+    """The request whose answer by Merlin is known."""
+    return EXPORTS / export / "request.json"
+
+
+@pytest.fixture(scope="module")
+def rehearsal(
+    host: str, engine: docker.DockerClient, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Rehearsal]:
+    """As docs/control-plane.md has it, with a bucket."""
+    folder = tmp_path_factory.mktemp("rehearsal")
+    with (
+        running_registry(tmp_path_factory.mktemp("registry")) as registry,
+        control_plane(
+            folder / "log",
+            *("--instances-on", "docker", "--registry", registry.place),
+            container=None,
+            environment={"DOCKER_HOST": host},
+        ) as plane,
+    ):
+        plane.client("s3").create_bucket(Bucket="models")
+        yield Rehearsal(plane, registry, engine, host, folder)
+
+
+# -- an image on its way
+
+
+@dataclass(frozen=True)
+class CutPushes:
+    """What `push` said: at Ctrl-C, when the registry died, and each time the next one.
+
+    elsewhere: after ECR's repository was deleted. names: that the engine has for the image then.
+    """
+
+    interrupted: str
+    after_it: str
+    died: str
+    after_that: str
+    elsewhere: str
+    names: list[str]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cut_pushes(
+    rehearsal: Rehearsal, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Future[CutPushes]]:
+    """Made beside the tests: the engine tries for 50 s to reach a registry that is gone."""
+    with (
+        running_registry(tmp_path_factory.mktemp("frail")) as frail,
+        ThreadPoolExecutor(1) as thread,
+    ):
+        yield thread.submit(cut_off, rehearsal, frail)
+
+
+def cut_off(rehearsal: Rehearsal, frail: Registry) -> CutPushes:
+    """Of two images, since what the registry has is not sent again."""
+    ecr = rehearsal.plane.client("ecr")
+    first, second = ("cut:1", "cut:2")
+    with made_image(rehearsal.engine, first), made_image(rehearsal.engine, second):
+        push = ("--registry", frail.place)
+
+        def layers(count: int) -> Callable[[str], object]:
+            return lambda _: frail.layers("cut") >= count
+
+        interrupted = rehearsal.meddle("push", first, *push, when=layers(1))
+        after_it = rehearsal.deploy("push", first, *push)
+        there = frail.layers("cut")
+        died = rehearsal.meddle(
+            "push", second, *push, when=layers(there + 1), act=lambda _: frail.kill(), code=1
+        )
+        frail.start()
+        after_that = rehearsal.deploy("push", second, *push)
+        ecr.delete_repository(repositoryName="cut", force=True)
+        elsewhere = rehearsal.deploy("push", second, *push)
+        names = rehearsal.engine.images.get(second).tags
+    return CutPushes(interrupted, after_it, died, after_that, elsewhere, names)
+
+
+@contextlib.contextmanager
+def made_image(engine: docker.DockerClient, name: str) -> Iterator[None]:
+    """Of two layers that no other has, a small and a large one."""
+    files = {
+        "small": os.urandom(SMALL),
+        "large": os.urandom(LARGE),
+        "Dockerfile": f"FROM scratch\nLABEL {LABEL}=true\nCOPY small /\nCOPY large /\n".encode(),
+    }
+    build(engine, name, files)
+    yield
+    engine.images.remove(name, force=True)
+
+
+def build(engine: docker.DockerClient, name: str, files: Mapping[str, bytes]) -> None:
+    """`docker build` in a folder of these files."""
+    context = io.BytesIO()
+    with tarfile.open(fileobj=context, mode="w") as tar:
+        for path, content in files.items():
+            member = tarfile.TarInfo(path)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    context.seek(0)
+    engine.images.build(fileobj=context, custom_context=True, tag=name, rm=True)
+
+
+# -- an endpoint's life
+
+
+def put(rehearsal: Rehearsal, prefix: str, name: str, export: str) -> str:
+    """An archive of an export under a new key; its target model."""
+    s3, target = rehearsal.plane.client("s3"), f"{name}/{export}.tar.gz"
+    archive = archive_of(rehearsal.folder / f"{export}.tar.gz", EXPORTS / export / "repository")
+    s3.upload_file(str(archive), "models", f"{prefix}/archives/{target}")
+    return target
+
+
+def test_from_an_image_to_an_endpoint_and_back(
+    rehearsal: Rehearsal, images: Built, tmp_path: Path
+) -> None:
+    """A new archive, a new image under a caller's eyes, back again, and nothing is left.
+
+    Ctrl-C in an `up` is finished by the next one. A tag is what its digest is.
+    """
+    deploy = rehearsal.deploy
+    first = rehearsal.push(images.cpu, "shop", "1")
+    config = write_config(tmp_path, "shop", SCALING, image=f"{ECR}/shop:1")
+    nothing = left_of(rehearsal.plane, "shop", [config])
+    dense, session = (put(rehearsal, "shop", f"shop-{it}", it) for it in ("dense", "session"))
+
+    rehearsal.meddle("up", config, when=lambda said: "Creating" in said)
+    assert "is in service" in deploy("up", config)
+    assert rehearsal.images_of("shop") == {first}
+    named = tmp_path / "by-digest"
+    named.mkdir()
+    assert "created" not in deploy("up", write_config(named, "shop", SCALING, image=first))
+
+    for target in (dense, session):
+        rehearsal.ask(
+            config, target.partition("/")[2].removesuffix(".tar.gz"), "--target-model", target
+        )
+    status = json.loads(deploy("status", config, "--json"))
+    assert status["endpoint"]["status"] == "InService"
+    assert status["configuration"]["is_wanted"]
+    assert status["traffic"]["invocations"] == 2
+    assert status["archives"]["count"] == 2
+
+    ragged = put(rehearsal, "shop", "shop-dense", "ragged")
+    rehearsal.ask(config, "ragged", "--target-model", ragged)
+
+    build(
+        rehearsal.engine,
+        "shop:2",
+        {"Dockerfile": f"FROM {images.cpu}\nLABEL made=again\n".encode()},
+    )
+    # Under the tag that CONFIG.toml has.
+    second = rehearsal.push("shop:2", "shop", "1")
+    assert second != first
+    body = request_of("dense").read_bytes()
+    with traffic(rehearsal.plane, "shop", 1, target=dense, body=body) as sent:
+        rehearsal.meddle("up", config, when=lambda said: "Updating" in said)
+        assert "is in service" in deploy("up", config)
+        assert rehearsal.images_of("shop") == {second}
+        rehearsal.ask(config, "session", "--target-model", session)
+        assert "is in service as before" in deploy("rollback", config)
+        assert rehearsal.images_of("shop") == {first}
+    assert sent.failures() == 0
+    for answer in sent.answers:
+        check_numbers("dense", json.loads(answer))
+    status = json.loads(deploy("status", config, "--json"))
+    assert status["traffic"]["invocations"] > len(sent.answers)
+    assert status["configuration"]["image"] == first
+    assert not status["configuration"]["is_wanted"]
+
+    assert "what stays" in deploy("down", config)
+    assert rehearsal.containers("shop") == []
+    assert left_of(rehearsal.plane, "shop", [config]) == nothing
+    alarms = rehearsal.plane.client("cloudwatch").describe_alarms()["MetricAlarms"]
+    assert [it["AlarmName"] for it in alarms if "shop" in it["AlarmName"]] == []
+
+
+def test_an_image_that_ecr_does_not_have(
+    rehearsal: Rehearsal, images: Built, tmp_path: Path
+) -> None:
+    """The endpoint is Failed, in ECR's words; `up` with one that is there makes it anew.
+
+    `down` finishes an `up` that was cut off in the middle of that.
+    """
+    missing = write_config(tmp_path, "lost", image=f"{ECR}/nowhere:1")
+    said = rehearsal.deploy("up", missing, code=1)
+    assert f"the image is taken by its tag: ECR does not know {ECR}/nowhere:1" in said
+    assert f"Requested image {ECR}/nowhere:1 not found" in said
+    there = write_config(tmp_path, "lost", image=rehearsal.push(images.cpu, "shop", "2"))
+    said = rehearsal.meddle("up", there, when=lambda said: "0 of 1" in said)
+    assert "is Failed" in said
+    assert "what stays" in rehearsal.deploy("down", there)
+    assert rehearsal.containers("lost") == []
+
+
+def test_a_registry_that_is_down(rehearsal: Rehearsal, images: Built, tmp_path: Path) -> None:
+    """A tag whose digest is not known changes nothing: the next `up` goes on."""
+    config = write_config(tmp_path, "dark", image=f"{ECR}/shop:3")
+    rehearsal.push(images.cpu, "shop", "3")
+    rehearsal.registry.kill()
+    try:
+        said = rehearsal.deploy("up", config, code=1)
+    finally:
+        rehearsal.registry.start()
+    assert "does not answer as it should" in said
+    assert "ask again" in said
+    assert not rehearsal.plane.client("sagemaker").list_models(NameContains="dark-")["Models"]
+
+
+def test_pushes_that_are_cut_off(cut_pushes: Future[CutPushes]) -> None:
+    """What the registry has by then is not sent again. Of the names nothing is left."""
+    said = cut_pushes.result()
+    assert said.interrupted.endswith("the same command finishes it\n")
+    assert "2 of 2 layers" in said.after_it
+    assert "1 were there before" in said.after_it
+    assert "the push stopped" in said.died.splitlines()[-1]
+    assert "1 were there before" in said.after_that
+    assert "repository cut created" in said.elsewhere
+    assert image_of(said.elsewhere) == image_of(said.after_that) != image_of(said.after_it)
+    assert said.names == ["cut:2"]
