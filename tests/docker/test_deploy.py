@@ -38,7 +38,7 @@ max = 2
 invocations_per_instance = 100000
 """
 #: Random bytes take some seconds to be packed and sent: long enough to be cut off.
-LARGE, SMALL = 100_000_000, 1000
+LARGE, SMALL = 64_000_000, 1000
 
 
 @dataclass(frozen=True)
