@@ -1,4 +1,4 @@
-"""The table of aliases: which archive each name means now, and which ones before."""
+"""Aliases: which archive each name means now, and which ones before. No I/O."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from deploy.archives.places import Place
-from deploy.aws.account import Account
 from deploy.errors import Refused
 
 _VERSION = 1
+#: Of a name, with the one that is meant.
+MOST_TARGETS = 10
 
 
 @dataclass(frozen=True)
@@ -19,27 +20,50 @@ class Aliases:
 
     targets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
+    @property
+    def mentioned(self) -> frozenset[str]:
+        """All archives that some name means, or meant before."""
+        return frozenset(target for one in self.targets.values() for target in one)
+
     def find(self, name: str) -> str | None:
         """The archive that a name means."""
         return next(iter(self.targets.get(name, ())), None)
 
+    def find_former(self, name: str) -> str | None:
+        """The archive that it meant before."""
+        return next(iter(self.targets.get(name, ())[1:]), None)
 
-def read_aliases(account: Account, place: Place) -> Aliases:
-    """As it is now; empty where nothing was put there yet. Raises DeployError."""
-    found = account.find("s3", "GetObject", Bucket=place.bucket, Key=place.aliases_key)
-    if found is None:
-        return Aliases()
-    where = f"s3://{place.bucket}/{place.aliases_key}"
+    def with_target(self, name: str, target: str) -> Aliases:
+        """With a name that means this archive; what it meant is what it meant before."""
+        former = (one for one in self.targets.get(name, ()) if one != target)
+        return Aliases({**self.targets, name: (target, *former)[:MOST_TARGETS]})
+
+    def with_former(self, name: str) -> Aliases:
+        """With a name that means what it meant before; what it means now is forgotten."""
+        return Aliases({**self.targets, name: self.targets[name][1:]})
+
+
+def parse_aliases(written: bytes, where: str) -> Aliases:
+    """Of a table that lies at this URL. Raises Refused for what is none."""
     try:
-        table = json.loads(found["Body"].read())
+        table = json.loads(written)
         if table["version"] != _VERSION:
             raise ValueError(f"its version is {table['version']}")
-        return Aliases({str(name): tuple(map(str, one)) for name, one in table["aliases"].items()})
+        return Aliases({name: _read_targets(name, one) for name, one in table["aliases"].items()})
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Refused(
             f"{where} is no table of aliases as `put` writes it ({error}); restore an older "
             "version of the object, or delete it and put the archives again"
         ) from error
+
+
+def write_aliases(aliases: Aliases) -> bytes:
+    """The table, as parse_aliases reads it; equal tables are equal bytes."""
+    table = {
+        "version": _VERSION,
+        "aliases": {name: list(it) for name, it in aliases.targets.items()},
+    }
+    return json.dumps(table, sort_keys=True).encode()
 
 
 def require_target(aliases: Aliases, name: str, place: Place) -> str:
@@ -49,6 +73,12 @@ def require_target(aliases: Aliases, name: str, place: Place) -> str:
         known = ", ".join(sorted(aliases.targets)) or "none"
         raise Refused(
             f"there is no archive called {name} at s3://{place.bucket}/{place.prefix}; there are: "
-            f"{known}; `put ARCHIVE --as {name}` makes it"
+            f"{known}; `put CONFIG.toml ARCHIVE --as {name}` makes it"
         )
     return target
+
+
+def _read_targets(name: str, found: object) -> tuple[str, ...]:
+    if isinstance(found, list) and found and all(isinstance(one, str) for one in found):
+        return tuple(found)
+    raise ValueError(f"{name} has no list of archives")

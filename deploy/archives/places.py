@@ -14,6 +14,8 @@ from dataclasses import dataclass
 _FOLDER = "archives/"
 _ALIASES = "aliases.json"
 SUFFIX = ".tar.gz"
+#: Of a SHA-256; two archives of one name share it once in 10^19 pairs.
+DIGEST_CHARACTERS = 16
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,10 @@ class Place:
         """Of the table of aliases."""
         return f"{self.prefix}{_ALIASES}"
 
+    def archive_key(self, target_model: str) -> str:
+        """Of one archive, by what InvokeEndpoint calls TargetModel."""
+        return f"{self.archives_prefix}{target_model}"
+
     def archive_url(self, target_model: str) -> str:
         """Of one archive, by what InvokeEndpoint calls TargetModel."""
         return f"{self.archives_url}{target_model}"
@@ -50,5 +56,5 @@ def read_place(url: str) -> Place:
 
 
 def make_target_model(name: str, digest: str) -> str:
-    """What InvokeEndpoint calls TargetModel; digest: hexadecimal, of the archive's bytes."""
-    return f"{name}/{digest}{SUFFIX}"
+    """What InvokeEndpoint calls TargetModel; digest: SHA-256 of the archive's bytes, in hex."""
+    return f"{name}/{digest[:DIGEST_CHARACTERS]}{SUFFIX}"

@@ -90,6 +90,23 @@ class Account:
         except (ClientError, BotoCoreError) as error:
             raise refusal_of(error, f"{service}:{operation}", self.region) from error
 
+    def find_body(
+        self, service: str, operation: str, **members: Any
+    ) -> tuple[bytes, Answer] | None:
+        """As find, of a call whose answer has a Body: all of it, and the answer beside it."""
+        answer = self.find(service, operation, **members)
+        if answer is None:
+            return None
+        try:
+            return answer["Body"].read(), answer
+        except BotoCoreError as error:
+            raise refusal_of(error, f"{service}:{operation}", self.region) from error
+
+    def show(self, line: str) -> None:
+        """With dry_run, what would be done by more than one call; nothing else."""
+        if self.dry_run:
+            self._say(line)
+
     def change(self, service: str, operation: str, **members: Any) -> Answer:
         """A call that changes something. With dry_run it is said, and the answer is empty."""
         if self.dry_run:
@@ -115,7 +132,18 @@ class Account:
 
 
 def as_command_line(service: str, operation: str, members: Mapping[str, Any]) -> str:
-    """The call as a line of the AWS CLI, which can be run as it is."""
-    written = json.dumps(members, separators=(", ", ": "))
-    name = xform_name(operation, "-")
-    return f"aws {service} {name} --cli-input-json {shlex.quote(written)}"
+    """The call as a line of the AWS CLI, which can be run as it is.
+
+    A Body, text in UTF-8, becomes a file first, as that wants it.
+    """
+    body = members.get("Body")
+    written = json.dumps(
+        {name: one for name, one in members.items() if name != "Body"}, separators=(", ", ": ")
+    )
+    # `aws s3` is another program, of copies.
+    room, name = "s3api" if service == "s3" else service, xform_name(operation, "-")
+    line = f"aws {room} {name} --cli-input-json {shlex.quote(written)}"
+    if body is None:
+        return line
+    file = shlex.quote(str(members["Key"]).rpartition("/")[2])
+    return f"printf %s {shlex.quote(body.decode())} > {file}; {line} --body {file}"

@@ -9,8 +9,8 @@ from botocore.exceptions import (
     ClientError,
     ConnectionError,
     CredentialRetrievalError,
-    EndpointConnectionError,
     HTTPClientError,
+    IncompleteReadError,
     NoCredentialsError,
     NoRegionError,
     PartialCredentialsError,
@@ -41,6 +41,7 @@ _MISSING = frozenset(
         "404",
         "NoSuchKey",
         "NoSuchBucket",
+        "NoSuchUpload",
         "NoSuchEntity",
         "NoSuchTagSet",
         "NotFound",
@@ -94,7 +95,7 @@ def refusal_of(error: BotoCoreError | ClientError, asked: str, region: str) -> D
         )
     if isinstance(error, NoRegionError):
         return Unreachable("no region is given: set endpoint.region, or AWS_REGION")
-    if isinstance(error, (EndpointConnectionError, ConnectionError, HTTPClientError)):
+    if isinstance(error, (ConnectionError, HTTPClientError, IncompleteReadError)):
         return NoAnswer(
             f"{asked}: no answer from the region {region} ({_one_line(error)}); look at the "
             "region's name, AWS_ENDPOINT_URL and the network; nothing is lost, ask again"

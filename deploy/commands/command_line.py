@@ -11,6 +11,7 @@ from deploy.commands import (
     invoke,
     policy,
     push,
+    put,
     render,
     rollback,
     status,
@@ -29,7 +30,7 @@ def read_command(program: str) -> Callable[[], int]:
     """
     parser = argparse.ArgumentParser(prog=program, description=_DESCRIPTION)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in (example, push, up, status, invoke, rollback, down, render, policy):
+    for command in (example, push, put, up, status, invoke, rollback, down, render, policy):
         command.add_parser(commands)
     options = parser.parse_args()
     return lambda: int(options.run(options))

@@ -11,7 +11,7 @@ from deploy.aws.account import Account
 from deploy.commands.options import add_dry_run, say
 from deploy.images.engine import Engine
 from deploy.images.pushing import Wish, push
-from deploy.images.telling import progress_on
+from deploy.telling import progress_on
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -77,6 +77,15 @@ class PushTally:
         """Bytes of those layers that are sent, as far as the engine has told."""
         return sum(layer.total for layer in self.layers.values())
 
+    @property
+    def share(self) -> float:
+        """Of the layers that are there; those on their way count by their bytes."""
+        parts = [
+            1.0 if layer.done else layer.sent / layer.total if layer.total else 0.0
+            for layer in self.layers.values()
+        ]
+        return sum(parts) / len(parts) if parts else 0.0
+
     def in_words(self) -> str:
         """Layers and bytes, and what it waits for."""
         words = f"{self.done} of {len(self.layers)} layers, {format_bytes(self.sent)}"

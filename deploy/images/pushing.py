@@ -14,7 +14,7 @@ from deploy.images.push_faults import fault_of
 from deploy.images.push_lines import PushStopped, PushTally, format_bytes
 from deploy.images.references import Destination, choose_name
 from deploy.images.repository import Login, get_login, have_repository
-from deploy.images.telling import Progress
+from deploy.telling import Progress
 
 
 @dataclass(frozen=True)

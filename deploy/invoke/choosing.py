@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from deploy.archives.aliases import read_aliases, require_target
+from deploy.archives.aliases import require_target
 from deploy.archives.places import read_place
+from deploy.archives.table import read_aliases
 from deploy.aws.account import Account
 from deploy.config.config import Config
 from deploy.errors import Refused

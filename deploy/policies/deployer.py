@@ -147,7 +147,11 @@ def _of_archives(config: Config, where: Where) -> Iterator[Statement]:
     )
     # Without a condition: S3 says of an object that is not there yet that it is forbidden, unless
     # one may list its bucket; that request has no prefix.
-    yield allow("ListArchives", ["s3:ListBucket"], bucket_arn(config, where))
+    yield allow(
+        "ListArchives",
+        ["s3:ListBucket", "s3:ListBucketMultipartUploads"],
+        bucket_arn(config, where),
+    )
 
 
 def _of_image(config: Config, where: Where) -> Iterator[Statement]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from deploy.archives.aliases import read_aliases
 from deploy.archives.places import Place
+from deploy.archives.table import read_aliases
 from deploy.aws.account import Account
 from deploy.config.ecr import read_ecr_image
 from deploy.endpoint.facts import find_image_detail

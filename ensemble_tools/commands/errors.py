@@ -3,7 +3,6 @@
 EnsembleToolsError
 └── CommandError
     ├── DestinationUnusable  the place to write to is taken, or is not there
-    ├── TreeUnusable         a link, a special file or a name that no archive should carry
     └── NotPlain             a form that a Triton server without this container cannot serve
 """
 
@@ -20,13 +19,6 @@ class CommandError(EnsembleToolsError):
 
 class DestinationUnusable(CommandError):
     """Nothing was written there."""
-
-    def __init__(self, path: Path, found: str, remedy: str) -> None:
-        super().__init__(f"{path}: {found}; {remedy}")
-
-
-class TreeUnusable(CommandError):
-    """Something below a directory that cannot be copied or archived as it is."""
 
     def __init__(self, path: Path, found: str, remedy: str) -> None:
         super().__init__(f"{path}: {found}; {remedy}")

@@ -1,37 +1,30 @@
 """`pack`: a directory -> model.tar.gz as SageMaker wants it, checked first as the container would.
 
-The same input gives the same bytes: entries are sorted, times are 0, owners are root, modes are
-0755 for directories and programs and 0644 for files. Model directories are at the top, which is the
-one layout that multi-model and single-model endpoints, this container and AWS's own all take.
+The same input gives the same bytes. Model directories are at the top, which is the one layout that
+multi-model and single-model endpoints, this container and AWS's own all take.
 """
 
 from __future__ import annotations
 
 import argparse
-import gzip
 import os
 import shutil
-import tarfile
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
-from typing import IO, cast
 
 from ensemble_tools.archive.source_model import CONFIG_FILE
 from ensemble_tools.commands.atomic_output import check_file_place, default_mode, staging_beside
 from ensemble_tools.commands.errors import DestinationUnusable
 from ensemble_tools.commands.exit_codes import EPILOG, SERVED
 from ensemble_tools.commands.path_argument import add_path
-from ensemble_tools.commands.progress import Advance, human_size, progress
+from ensemble_tools.commands.progress import human_size, progress
 from ensemble_tools.commands.setting_names import CONTAINERS_NAMES
-from ensemble_tools.commands.source_tree import Entry, SourceTree, walk
-from ensemble_tools.errors import ArchiveError
-from ensemble_tools.serving.compilation import Compile
-from ensemble_tools.serving.opened_archive import open_repository, read_archive, require_plan
+from ensemble_tools.packing.checking import check_archive
+from ensemble_tools.packing.layout import packed_tree
+from ensemble_tools.packing.source_tree import SourceTree
+from ensemble_tools.packing.writing import write_archive
 
 SUFFIXES = (".tar.gz", ".tgz")
-#: gzip's own default: on model files 9 takes twice as long for a percent.
-LEVEL = 6
 MAX_COPIES = 100_000
 _MAX_LISTED = 10
 
@@ -102,42 +95,6 @@ def run(options: argparse.Namespace) -> int:
     return SERVED
 
 
-def packed_tree(path: Path) -> SourceTree:
-    """What goes into the archive: models at the top, whichever layout path has.
-
-    One extra directory around the models is dropped; a model that is the top gets its name in
-    front. What cannot be read as a repository (--no-check) is taken as it lies there.
-    """
-    try:
-        repository = open_repository(path)
-    except ArchiveError:
-        return walk(path, path)
-    model = repository.entry
-    if not model.directory.samefile(path):
-        return walk(model.directory.parent, path)
-    inner = walk(path, path)
-    moved = (replace(entry, place=f"{model.name}/{entry.place}") for entry in inner.entries)
-    return SourceTree(
-        (Entry(model.name, path, is_directory=True), *moved),
-        tuple(f"{model.name}/{place}" for place in inner.left_out),
-    )
-
-
-def write_archive(tree: SourceTree, file: IO[bytes], advance: Advance) -> None:
-    """The gzip tar, to an open file; advance is told of the unpacked bytes done."""
-    with (
-        gzip.GzipFile("", "wb", LEVEL, file, mtime=0) as compressed,
-        tarfile.open(mode="w", fileobj=compressed, format=tarfile.PAX_FORMAT) as archive,
-    ):
-        for entry in tree.entries:
-            header = _describe(entry)
-            if entry.is_directory:
-                archive.addfile(header)
-                continue
-            with entry.source.open("rb") as source:
-                archive.addfile(header, cast("IO[bytes]", _ReportingFile(source, advance)))
-
-
 def pack(tree: SourceTree, outputs: list[Path]) -> int:
     """Write every output, or none; the size of one in bytes. Blocking."""
     mode = default_mode(0o666)
@@ -170,38 +127,11 @@ def _rename_all(staged: list[Path], outputs: list[Path]) -> None:
         raise
 
 
-class _ReportingFile:
-    """A file that tells of what is read from it, for tarfile."""
-
-    def __init__(self, file: IO[bytes], advance: Advance) -> None:
-        self._file, self._advance = file, advance
-
-    def read(self, size: int = -1) -> bytes:
-        data = self._file.read(size)
-        self._advance(len(data))
-        return data
-
-
-def _describe(entry: Entry) -> tarfile.TarInfo:
-    """A header that says nothing about the machine or the day; TarInfo's owner is 0 and nameless."""  # noqa: E501  # one fact each
-    header = tarfile.TarInfo(entry.place)
-    header.mtime = 0
-    header.type = tarfile.DIRTYPE if entry.is_directory else tarfile.REGTYPE
-    header.mode = 0o755 if entry.is_directory or entry.executable else 0o644
-    header.size = entry.size
-    return header
-
-
 def _check(options: argparse.Namespace) -> tuple[str, ...]:
-    """The plan's notes; raises its refusal. SageMaker gives the name, so any name will do here."""
     if options.no_check:
         return ()
     strict = not options.auto_complete
-    archive = read_archive(
-        options.path, "model", strict=strict, workflows=Compile.AUTO, names=CONTAINERS_NAMES
-    )
-    plan = require_plan(archive)
-    return (*plan.notes, *plan.doubts)
+    return check_archive(options.path, strict=strict, names=CONTAINERS_NAMES)
 
 
 def _name_outputs(output: Path, suffix: str, copies: int | None) -> list[Path]:

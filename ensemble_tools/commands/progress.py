@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib.util import find_spec
 
-Advance = Callable[[int], object]
+from ensemble_tools.packing.writing import Advance
 
 
 @contextlib.contextmanager

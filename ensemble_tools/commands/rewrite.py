@@ -30,8 +30,8 @@ from ensemble_tools.commands.exit_codes import EPILOG, SERVED
 from ensemble_tools.commands.path_argument import add_path
 from ensemble_tools.commands.progress import human_size
 from ensemble_tools.commands.setting_names import CONTAINERS_NAMES
-from ensemble_tools.commands.source_tree import check_link, walk
 from ensemble_tools.errors import ConfigIncomplete, shortened
+from ensemble_tools.packing.source_tree import check_link, walk
 from ensemble_tools.serving.compilation import Compile
 from ensemble_tools.serving.namespace import Namespace
 from ensemble_tools.serving.opened_archive import (

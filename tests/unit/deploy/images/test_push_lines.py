@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from deploy.images.push_lines import PushStopped, PushTally
-from deploy.images.telling import draw_bar, progress_on
+from deploy.telling import draw_bar, progress_on
 
 DIGEST = f"sha256:{'d' * 64}"
 

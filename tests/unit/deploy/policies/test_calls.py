@@ -11,17 +11,19 @@ from deploy.policies.deployer import make_deployer_policy
 from tests.support.deploy_grid import make_grid
 
 ROOT = Path(__file__).parents[4]
-CALLS = {"ask", "find", "ask_all", "change", "remove"}
+CALLS = {"ask", "find", "find_body", "ask_all", "change", "remove"}
 #: Names that are put together, and what comes out.
 BUILT = {"List{what}s": ("ListModels", "ListEndpointConfigs")}
 #: Operations whose right has another name; none is needed to ask who one is.
 RIGHTS = {
-    "s3:HeadBucket": {"s3:ListBucket"},
-    "s3:HeadObject": {"s3:GetObject"},
+    "s3:CompleteMultipartUpload": {"s3:PutObject"},
+    "s3:CreateMultipartUpload": {"s3:PutObject"},
+    "s3:ListMultipartUploads": {"s3:ListBucketMultipartUploads"},
     "s3:ListObjectsV2": {"s3:ListBucket"},
+    "s3:UploadPart": {"s3:PutObject"},
     "sts:GetCallerIdentity": set[str](),
 }
-#: What boto3's upload, Docker's push and the services themselves ask for on the way, with the
+#: What S3, Docker's push and the services themselves ask for on the way, with the
 #: caller's rights.
 BEHIND = {
     "ecr:BatchCheckLayerAvailability",
@@ -36,8 +38,6 @@ BEHIND = {
     "kms:CreateGrant",
     "kms:Decrypt",
     "kms:GenerateDataKey",
-    "s3:AbortMultipartUpload",
-    "s3:PutObject",
     "sagemaker:InvokeEndpoint",
 }
 

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from ensemble_tools import __main__ as command
 from ensemble_tools.archive.repository import read_repository
-from ensemble_tools.commands.pack import pack, packed_tree
-from ensemble_tools.commands.source_tree import is_litter
+from ensemble_tools.commands.pack import pack
+from ensemble_tools.packing.layout import packed_tree
+from ensemble_tools.packing.source_tree import is_litter
 from tests.support.examples import examples
 
 ROOT = Path(__file__).parents[4]

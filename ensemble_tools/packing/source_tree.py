@@ -11,7 +11,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from ensemble_tools.commands.errors import TreeUnusable
+from ensemble_tools.packing.errors import TreeUnusable
 
 #: What archivers, file browsers, editors and Python leave behind; no model needs any of it.
 LITTER = frozenset(

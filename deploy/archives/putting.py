@@ -1,0 +1,191 @@
+"""`put`: archives come to S3, each under its digest, and names mean them then.
+
+The table of aliases is written last and once: what stops before has changed nothing that anybody
+asks for. What came to S3 until then is not sent again by the next call.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+from deploy.archives.aliases import Aliases
+from deploy.archives.checking import (
+    Checked,
+    check_all,
+    completes_configs,
+    refusal_of_disk,
+)
+from deploy.archives.leftovers import find_leftovers, remove_leftover
+from deploy.archives.places import Place, make_target_model, read_place
+from deploy.archives.sources import Source
+from deploy.archives.stored import Stored, find_stored
+from deploy.archives.table import change_table, read_table
+from deploy.archives.uploading import Parcel, hash_file, make_encryption, upload, write_copy_line
+from deploy.aws.account import Account, Say
+from deploy.config.config import Config
+from deploy.errors import MissingRight, NotThere
+from deploy.quantities import show_bytes
+from deploy.telling import Bytes, Tell
+from ensemble_tools.packing.writing import write_archive
+
+#: What no alias mentions, and lies there for longer, may be on its way out (pruning.py).
+_YOUNG = timedelta(hours=1)
+
+
+@dataclass(frozen=True)
+class Put:
+    """size: in bytes. sent: it was not there before. meant: what its name meant before."""
+
+    name: str
+    target_model: str
+    size: int
+    sent: bool
+    meant: str | None
+
+
+def put(
+    account: Account,
+    config: Config,
+    sources: Sequence[Source],
+    say: Say,
+    tell: Tell,
+    *,
+    check: bool = True,
+) -> tuple[Put, ...]:
+    """In the order of the sources. tell: of each step's progress. Raises DeployError."""
+    place = read_place(config.endpoint.archives)
+    # First of all, so that a bucket or a right that lacks is told before any work.
+    stored = {
+        target: one
+        for source in sources
+        for target, one in find_stored(account, place, source.name).items()
+    }
+    before = read_table(account, place).aliases
+    strict = not completes_configs(config)
+    checked = check_all(sources, strict=strict, check=check, tell=lambda words: tell(_Step(words)))
+    done = []
+    for one in checked:
+        for note in one.notes:
+            say(f"{one.source.name}: note: {note}")
+        done.append(_bring(account, config, place, one, stored, before, say, tell))
+    targets = {one.name: one.target_model for one in done}
+    change_table(account, place, lambda now: _with_targets(now, targets), _encryption(config))
+    return tuple(done)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """Something whose share is not known."""
+
+    words: str
+    share: float = 0.0
+
+    def in_words(self) -> str:
+        return self.words
+
+
+def _with_targets(aliases: Aliases, targets: Mapping[str, str]) -> Aliases:
+    for name, target in targets.items():
+        aliases = aliases.with_target(name, target)
+    return aliases
+
+
+def _encryption(config: Config) -> Mapping[str, str]:
+    return make_encryption(config.encryption.archives_key)
+
+
+def _bring(
+    account: Account,
+    config: Config,
+    place: Place,
+    checked: Checked,
+    stored: Mapping[str, Stored],
+    before: Aliases,
+    say: Say,
+    tell: Tell,
+) -> Put:
+    """One archive, packed where it is a folder."""
+    source = checked.source
+    with _told(source), _packed(checked, tell) as file:
+        digest, size = hash_file(file, f"{source.name}: reading", tell)
+        target = make_target_model(source.name, digest)
+        parcel = Parcel(file, size, digest, target, source.path, _encryption(config))
+        sent = not _is_there(stored, parcel, before)
+        if sent:
+            _show(account, place, checked, parcel)
+            _send(account, place, parcel, tell)
+        _clear_leftovers(account, place, target, say)
+    say(f"{source.name}: {target}, {show_bytes(size)}, {'uploaded' if sent else 'is there'}")
+    return Put(source.name, target, size, sent, before.find(source.name))
+
+
+@contextmanager
+def _packed(checked: Checked, tell: Tell) -> Iterator[Path]:
+    """The archive's file; of a folder it is there for as long as the block lasts."""
+    if checked.tree is None:
+        yield checked.source.path
+        return
+    done, name, tree = [0], checked.source.name, checked.tree
+
+    def advance(count: int) -> None:
+        done[0] += count
+        tell(Bytes(f"{name}: packing", done[0], tree.size))
+
+    with tempfile.TemporaryDirectory(prefix="put-") as directory:
+        file = Path(directory) / f"{name}.tar.gz"
+        with file.open("wb") as writing:
+            write_archive(tree, writing, advance)
+        yield file
+
+
+@contextmanager
+def _told(source: Source) -> Iterator[None]:
+    """What the disk does not give, in a sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise refusal_of_disk(source, error) from error
+
+
+def _is_there(stored: Mapping[str, Stored], parcel: Parcel, aliases: Aliases) -> bool:
+    """An old archive that no name has meant for long is sent again: it may be removed just now."""
+    found = stored.get(parcel.target_model)
+    if found is None or found.size != parcel.size:
+        return False
+    age = datetime.now(timezone.utc) - found.modified
+    return parcel.target_model in aliases.mentioned or age < _YOUNG
+
+
+def _show(account: Account, place: Place, checked: Checked, parcel: Parcel) -> None:
+    """With dry_run the command lines that come to the same."""
+    file = checked.source.path
+    if checked.tree is not None:
+        file = Path(f"{checked.source.name}.tar.gz")
+        account.show(f"python -m ensemble_tools pack {checked.source.path} -o {file}")
+    account.show(write_copy_line(place, parcel, file))
+
+
+def _send(account: Account, place: Place, parcel: Parcel, tell: Tell) -> None:
+    try:
+        upload(account, place, parcel, tell)
+    except NotThere:
+        # Another `put` of the same content was done first, and has cleared this upload away.
+        name = parcel.target_model.partition("/")[0]
+        found = find_stored(account, place, name).get(parcel.target_model)
+        if found is None or found.size != parcel.size:
+            raise
+
+
+def _clear_leftovers(account: Account, place: Place, target: str, say: Say) -> None:
+    """Of uploads of this archive: it is there, so that nobody needs another one."""
+    try:
+        for one in find_leftovers(account, place, target):
+            remove_leftover(account, place, one)
+            say(f"{target}: an upload that was cut off was removed")
+    except MissingRight as error:
+        say(f"{target}: uploads that were cut off stay: {error}")

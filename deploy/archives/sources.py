@@ -1,0 +1,99 @@
+"""What of the command line is which archive. It is only looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from deploy.config.values import name as read_name
+from deploy.errors import Refused
+from ensemble_tools import model_directories
+from ensemble_tools.archive.files import names_in
+from ensemble_tools.archive.source_model import is_model_directory
+from ensemble_tools.errors import EnsembleToolsError, sentence_of
+
+#: How archives are called.
+_ENDS = (".tar.gz", ".tgz")
+#: As SageMaker's own names; a folder in S3 and a tenant's policy have it.
+MOST_NAME = 63
+
+
+@dataclass(frozen=True)
+class Source:
+    """An archive that was packed, or a folder that is to be. name: what it is called from now."""
+
+    name: str
+    path: Path
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is to be packed."""
+        return self.path.is_dir()
+
+
+def find_sources(paths: Sequence[Path], name: str | None) -> tuple[Source, ...]:
+    """A folder that has models is one archive; any other one stands for all that lies in it.
+
+    name: of the one archive that there is then. Raises Refused, with all mistakes.
+    """
+    found, mistakes = [], []
+    for given in paths:
+        try:
+            found += list(_expand(given))
+        except (EnsembleToolsError, OSError) as error:
+            mistakes.append(sentence_of(error))
+        except ValueError as error:
+            mistakes.append(str(error))
+    if name is not None and len(found) != 1 and not mistakes:
+        mistakes.append(f"--as {name} is for one archive; found {len(found)}")
+    sources: dict[str, Source] = {}
+    for path in found:
+        try:
+            source = _name_source(path, name)
+        except ValueError as error:
+            mistakes.append(str(error))
+            continue
+        other = sources.setdefault(source.name, source)
+        if other is not source:
+            mistakes.append(f"{other.path} and {path} are both called {source.name}; rename one")
+    if mistakes:
+        raise Refused("\n".join(mistakes))
+    return tuple(sources.values())
+
+
+def _expand(given: Path) -> Iterator[Path]:
+    """Raises ValueError for what is neither."""
+    if given.is_file():
+        if not given.name.endswith(_ENDS):
+            raise ValueError(
+                f"{given}: found a file, expected an archive, whose name ends in .tar.gz, or a "
+                "folder"
+            )
+        yield given
+        return
+    if not given.is_dir():
+        raise ValueError(f"{given}: there is no such file or folder")
+    if is_model_directory(given) or model_directories(given):
+        yield given
+        return
+    inner = [given / name for name in names_in(given) if not name.startswith((".", "__"))]
+    archives = [one for one in inner if one.is_dir() or one.name.endswith(_ENDS)]
+    if not archives:
+        raise ValueError(
+            f"{given}: found neither models nor archives in it, expected an export, or a folder of "
+            "exports and archives"
+        )
+    yield from archives
+
+
+def _name_source(path: Path, name: str | None) -> Source:
+    """Raises ValueError where its name cannot be an archive's."""
+    own = path.resolve().name if path.name in ("", "..") else path.name
+    called = next((own.removesuffix(end) for end in _ENDS if own.endswith(end)), own)
+    try:
+        return Source(read_name(MOST_NAME)(called if name is None else name), path)
+    except ValueError as error:
+        found = f"found {called!r}" if name is None else f"found --as {name}"
+        more = "; say another one with --as" if name is None else ""
+        raise ValueError(f"{path}: as its name {found}, expected {error}{more}") from error

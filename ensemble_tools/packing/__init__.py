@@ -1,0 +1,1 @@
+"""From a directory to the archive that SageMaker downloads: checked, listed, written."""
