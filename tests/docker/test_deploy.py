@@ -28,7 +28,6 @@ from tests.support.control_plane import ControlPlane, control_plane
 from tests.support.deploy_runs import left_of
 from tests.support.deploying import deploy, interrupt, meddle, write_config
 from tests.support.endpoint_traffic import traffic
-from tests.support.simulator import archive_of
 
 ECR = "123456789012.dkr.ecr.us-east-1.amazonaws.com"
 LABEL = "com.amazonaws.sagemaker.capabilities.multi-models"
@@ -81,6 +80,13 @@ class Rehearsal:
         """The image's name, as `push` prints it for CONFIG.toml."""
         options = ("--repository", repository, "--tag", tag, "--registry", self.registry.place)
         return image_of(self.deploy("push", image, *options))
+
+    def put(self, config: Path, export: str, name: str) -> str:
+        """An archive of an export, which the name means from then on; its target model."""
+        said = self.deploy("put", config, EXPORTS / export, "--as", name)
+        found = re.search(rf"^{name}  ({name}/\S+)  ", said, re.MULTILINE)
+        assert found is not None, said
+        return found[1]
 
     def ask(self, config: Path, export: str, *target: str) -> None:
         """A request by `invoke`: the answer is Merlin's own."""
@@ -218,14 +224,6 @@ def build(engine: docker.DockerClient, name: str, files: Mapping[str, bytes]) ->
 # -- an endpoint's life
 
 
-def put(rehearsal: Rehearsal, prefix: str, name: str, export: str) -> str:
-    """An archive of an export under a new key; its target model."""
-    s3, target = rehearsal.plane.client("s3"), f"{name}/{export}.tar.gz"
-    archive = archive_of(rehearsal.folder / f"{export}.tar.gz", EXPORTS / export / "repository")
-    s3.upload_file(str(archive), "models", f"{prefix}/archives/{target}")
-    return target
-
-
 def test_from_an_image_to_an_endpoint_and_back(
     rehearsal: Rehearsal, images: Built, tmp_path: Path
 ) -> None:
@@ -233,61 +231,59 @@ def test_from_an_image_to_an_endpoint_and_back(
 
     Ctrl-C in an `up` is finished by the next one. A tag is what its digest is.
     """
-    deploy = rehearsal.deploy
+    deploy, plane = rehearsal.deploy, rehearsal.plane
     first = rehearsal.push(images.cpu, "shop", "1")
     config = write_config(tmp_path, "shop", SCALING, image=f"{ECR}/shop:1")
-    nothing = left_of(rehearsal.plane, "shop", [config])
-    dense, session = (put(rehearsal, "shop", f"shop-{it}", it) for it in ("dense", "session"))
+    nothing = left_of(plane, "shop", [config])
+    dense = rehearsal.put(config, "dense", "shop-a")
+    rehearsal.put(config, "session", "shop-b")
 
     rehearsal.meddle("up", config, when=lambda said: "Creating" in said)
     assert "is in service" in deploy("up", config)
     assert rehearsal.images_of("shop") == {first}
-    named = tmp_path / "by-digest"
-    named.mkdir()
-    assert "created" not in deploy("up", write_config(named, "shop", SCALING, image=first))
-
-    for target in (dense, session):
-        rehearsal.ask(
-            config, target.partition("/")[2].removesuffix(".tar.gz"), "--target-model", target
-        )
+    by_digest = tmp_path / "by-digest"
+    by_digest.mkdir()
+    assert "created" not in deploy("up", write_config(by_digest, "shop", SCALING, image=first))
+    rehearsal.ask(config, "dense", "--model", "shop-a")
+    rehearsal.ask(config, "session", "--model", "shop-b")
     status = json.loads(deploy("status", config, "--json"))
     assert status["endpoint"]["status"] == "InService"
     assert status["configuration"]["is_wanted"]
     assert status["traffic"]["invocations"] == 2
-    assert status["archives"]["count"] == 2
 
-    ragged = put(rehearsal, "shop", "shop-dense", "ragged")
-    rehearsal.ask(config, "ragged", "--target-model", ragged)
+    rehearsal.put(config, "ragged", "shop-a")
+    rehearsal.ask(config, "ragged", "--model", "shop-a")
+    # Who names the former one gets it.
+    rehearsal.ask(config, "dense", "--target-model", dense)
 
-    build(
-        rehearsal.engine,
-        "shop:2",
-        {"Dockerfile": f"FROM {images.cpu}\nLABEL made=again\n".encode()},
-    )
+    dockerfile = f"FROM {images.cpu}\nLABEL made=again\n".encode()
+    build(rehearsal.engine, "shop:2", {"Dockerfile": dockerfile})
     # Under the tag that CONFIG.toml has.
     second = rehearsal.push("shop:2", "shop", "1")
     assert second != first
     body = request_of("dense").read_bytes()
-    with traffic(rehearsal.plane, "shop", 1, target=dense, body=body) as sent:
+    with traffic(plane, "shop", 1, target=dense, body=body) as sent:
         rehearsal.meddle("up", config, when=lambda said: "Updating" in said)
         assert "is in service" in deploy("up", config)
         assert rehearsal.images_of("shop") == {second}
-        rehearsal.ask(config, "session", "--target-model", session)
+        rehearsal.ask(config, "session", "--model", "shop-b")
         assert "is in service as before" in deploy("rollback", config)
         assert rehearsal.images_of("shop") == {first}
     assert sent.failures() == 0
     for answer in sent.answers:
         check_numbers("dense", json.loads(answer))
     status = json.loads(deploy("status", config, "--json"))
-    assert status["traffic"]["invocations"] > len(sent.answers)
+    assert status["traffic"]["invocations"] > len(sent.answers) > 0
+    assert status["traffic"]["errors_5xx"] == 0
     assert status["configuration"]["image"] == first
     assert not status["configuration"]["is_wanted"]
 
     assert "what stays" in deploy("down", config)
     assert rehearsal.containers("shop") == []
-    assert left_of(rehearsal.plane, "shop", [config]) == nothing
-    alarms = rehearsal.plane.client("cloudwatch").describe_alarms()["MetricAlarms"]
+    assert left_of(plane, "shop", [config]) == nothing
+    alarms = plane.client("cloudwatch").describe_alarms()["MetricAlarms"]
     assert [it["AlarmName"] for it in alarms if "shop" in it["AlarmName"]] == []
+    rehearsal.engine.images.remove("shop:2")
 
 
 def test_an_image_that_ecr_does_not_have(
@@ -298,6 +294,7 @@ def test_an_image_that_ecr_does_not_have(
     `down` finishes an `up` that was cut off in the middle of that.
     """
     missing = write_config(tmp_path, "lost", image=f"{ECR}/nowhere:1")
+    rehearsal.put(missing, "dense", "shop-a")
     said = rehearsal.deploy("up", missing, code=1)
     assert f"the image is taken by its tag: ECR does not know {ECR}/nowhere:1" in said
     assert f"Requested image {ECR}/nowhere:1 not found" in said
@@ -311,6 +308,7 @@ def test_an_image_that_ecr_does_not_have(
 def test_a_registry_that_is_down(rehearsal: Rehearsal, images: Built, tmp_path: Path) -> None:
     """A tag whose digest is not known changes nothing: the next `up` goes on."""
     config = write_config(tmp_path, "dark", image=f"{ECR}/shop:3")
+    rehearsal.put(config, "dense", "shop-a")
     rehearsal.push(images.cpu, "shop", "3")
     rehearsal.registry.kill()
     try:
@@ -323,13 +321,13 @@ def test_a_registry_that_is_down(rehearsal: Rehearsal, images: Built, tmp_path: 
 
 
 def test_pushes_that_are_cut_off(cut_pushes: Future[CutPushes]) -> None:
-    """What the registry has by then is not sent again. Of the names nothing is left."""
+    """The next one finishes it. What the registry has is not sent again, no name is left."""
     said = cut_pushes.result()
     assert said.interrupted.endswith("the same command finishes it\n")
-    assert "2 of 2 layers" in said.after_it
-    assert "1 were there before" in said.after_it
+    assert "pushed: 2 of 2 layers" in said.after_it
     assert "the push stopped" in said.died.splitlines()[-1]
-    assert "1 were there before" in said.after_that
+    assert "pushed: 2 of 2 layers" in said.after_that
     assert "repository cut created" in said.elsewhere
+    assert "pushed: 2 of 2 layers, 0 B; 2 were there before" in said.elsewhere
     assert image_of(said.elsewhere) == image_of(said.after_that) != image_of(said.after_it)
     assert said.names == ["cut:2"]
