@@ -21,21 +21,24 @@ import docker
 import pytest
 from docker.models.containers import Container
 
+from deploy.images.local_image import LABEL
 from tests.docker.images import Built
 from tests.docker.registry import Registry, running_registry
 from tests.docker.running import EXPORTS, check_numbers
+from tests.docker.small_image import make_image
 from tests.support.control_plane import ControlPlane, control_plane
 from tests.support.deploy_runs import left_of
-from tests.support.deploying import deploy, interrupt, meddle, write_config
+from tests.support.deploying import RUN_TIMEOUT_S, deploy, interrupt, meddle, write_config
 from tests.support.endpoint_traffic import traffic
 
 ECR = "123456789012.dkr.ecr.us-east-1.amazonaws.com"
-LABEL = "com.amazonaws.sagemaker.capabilities.multi-models"
 SCALING = """
 [autoscaling]
 max = 2
 invocations_per_instance = 100000
 """
+#: The image is packed by one core, layer by layer: a minute where nothing else runs.
+PUSH_TIMEOUT_S = 900
 #: Random bytes take some seconds to be packed and sent: long enough to be cut off.
 LARGE, SMALL = 64_000_000, 1000
 
@@ -52,7 +55,8 @@ class Rehearsal:
 
     def deploy(self, *arguments: str | Path, code: int = 0) -> str:
         """A command, to its end."""
-        return deploy(self.plane, *arguments, code=code, host=self.host)
+        limit = PUSH_TIMEOUT_S if arguments[0] == "push" else RUN_TIMEOUT_S
+        return deploy(self.plane, *arguments, code=code, host=self.host, timeout_s=limit)
 
     def meddle(
         self,
@@ -145,6 +149,13 @@ def rehearsal(
 # -- an image on its way
 
 
+@pytest.fixture(scope="module", autouse=True)
+def pushed(rehearsal: Rehearsal, images: Built) -> Iterator[Future[str]]:
+    """Beside the tests that can do without it: the name of the image that serves, in ECR."""
+    with ThreadPoolExecutor(1) as thread:
+        yield thread.submit(rehearsal.push, images.cpu, "shop", "1")
+
+
 @dataclass(frozen=True)
 class CutPushes:
     """What `push` said: at Ctrl-C, when the registry died, and each time the next one.
@@ -199,10 +210,11 @@ def cut_off(rehearsal: Rehearsal, frail: Registry) -> CutPushes:
 @contextlib.contextmanager
 def made_image(engine: docker.DockerClient, name: str) -> Iterator[None]:
     """Of two layers that no other has, a small and a large one."""
+    dockerfile = f"FROM scratch\nLABEL {LABEL}=true\nCOPY small /\nCOPY large /\n"
     files = {
         "small": os.urandom(SMALL),
         "large": os.urandom(LARGE),
-        "Dockerfile": f"FROM scratch\nLABEL {LABEL}=true\nCOPY small /\nCOPY large /\n".encode(),
+        "Dockerfile": dockerfile.encode(),
     }
     build(engine, name, files)
     yield
@@ -224,15 +236,34 @@ def build(engine: docker.DockerClient, name: str, files: Mapping[str, bytes]) ->
 # -- an endpoint's life
 
 
+def test_an_image_that_ecr_does_not_have(rehearsal: Rehearsal, host: str, tmp_path: Path) -> None:
+    """The endpoint is Failed, in ECR's words; `up` with one that is there makes it anew.
+
+    `down` finishes an `up` that was cut off in the middle of that.
+    """
+    make_image(host, "small:1", '["{python}", "/fake.py", "--host", "0.0.0.0", "--port", "8080"]')
+    missing = write_config(tmp_path, "lost", image=f"{ECR}/small:2")
+    rehearsal.put(missing, "dense", "shop-a")
+    said = rehearsal.deploy("up", missing, code=1)
+    assert f"the image is taken by its tag: ECR does not know {ECR}/small:2" in said
+    assert f"Requested image {ECR}/small:2 not found" in said
+    there = write_config(tmp_path, "lost", image=rehearsal.push("small:1", "small", "1"))
+    said = rehearsal.meddle("up", there, when=lambda said: "is created" in said)
+    assert "is Failed" in said
+    assert "what stays" in rehearsal.deploy("down", there)
+    assert rehearsal.containers("lost") == []
+    rehearsal.engine.images.remove("small:1")
+
+
 def test_from_an_image_to_an_endpoint_and_back(
-    rehearsal: Rehearsal, images: Built, tmp_path: Path
+    rehearsal: Rehearsal, images: Built, pushed: Future[str], tmp_path: Path
 ) -> None:
     """A new archive, a new image under a caller's eyes, back again, and nothing is left.
 
     Ctrl-C in an `up` is finished by the next one. A tag is what its digest is.
     """
     deploy, plane = rehearsal.deploy, rehearsal.plane
-    first = rehearsal.push(images.cpu, "shop", "1")
+    first = pushed.result()
     config = write_config(tmp_path, "shop", SCALING, image=f"{ECR}/shop:1")
     nothing = left_of(plane, "shop", [config])
     dense = rehearsal.put(config, "dense", "shop-a")
@@ -286,30 +317,9 @@ def test_from_an_image_to_an_endpoint_and_back(
     rehearsal.engine.images.remove("shop:2")
 
 
-def test_an_image_that_ecr_does_not_have(
-    rehearsal: Rehearsal, images: Built, tmp_path: Path
-) -> None:
-    """The endpoint is Failed, in ECR's words; `up` with one that is there makes it anew.
-
-    `down` finishes an `up` that was cut off in the middle of that.
-    """
-    missing = write_config(tmp_path, "lost", image=f"{ECR}/nowhere:1")
-    rehearsal.put(missing, "dense", "shop-a")
-    said = rehearsal.deploy("up", missing, code=1)
-    assert f"the image is taken by its tag: ECR does not know {ECR}/nowhere:1" in said
-    assert f"Requested image {ECR}/nowhere:1 not found" in said
-    there = write_config(tmp_path, "lost", image=rehearsal.push(images.cpu, "shop", "2"))
-    said = rehearsal.meddle("up", there, when=lambda said: "0 of 1" in said)
-    assert "is Failed" in said
-    assert "what stays" in rehearsal.deploy("down", there)
-    assert rehearsal.containers("lost") == []
-
-
-def test_a_registry_that_is_down(rehearsal: Rehearsal, images: Built, tmp_path: Path) -> None:
-    """A tag whose digest is not known changes nothing: the next `up` goes on."""
-    config = write_config(tmp_path, "dark", image=f"{ECR}/shop:3")
-    rehearsal.put(config, "dense", "shop-a")
-    rehearsal.push(images.cpu, "shop", "3")
+def test_a_registry_that_is_down(rehearsal: Rehearsal, tmp_path: Path) -> None:
+    """Nothing is changed while the digest behind a tag is not known: the next `up` begins."""
+    config = write_config(tmp_path, "dark", image=f"{ECR}/shop:1")
     rehearsal.registry.kill()
     try:
         said = rehearsal.deploy("up", config, code=1)

@@ -19,7 +19,11 @@ RUN_TIMEOUT_S = 120
 
 
 def deploy(
-    plane: ControlPlane, *arguments: str | Path, code: int = 0, host: str | None = None
+    plane: ControlPlane,
+    *arguments: str | Path,
+    code: int = 0,
+    host: str | None = None,
+    timeout_s: float = RUN_TIMEOUT_S,
 ) -> str:
     """What it says, on both of its outputs; it ends with this code. host: of a Docker engine."""
     done = subprocess.run(
@@ -29,7 +33,7 @@ def deploy(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=RUN_TIMEOUT_S,
+        timeout=timeout_s,
     )
     assert done.returncode == code, done.stdout
     return done.stdout
