@@ -10,8 +10,10 @@ import io
 import logging
 import re
 import tempfile
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -34,6 +36,7 @@ _LONGEST = 4 * 1024 * 1024
 _LARGE, _AT_ONCE = PIECE, 3
 _NOBODY = b"arn:aws:sts::123456789012:user/moto"
 _KEPT_SERVICES = ("iam", "ecr", "logs")
+_CONDITIONS = {"if-match", "if-none-match"}
 
 
 class Application:
@@ -43,6 +46,7 @@ class Application:
         # The same few threads: each keeps for itself what its longest body took of memory.
         self._moto, self._few = moto, ThreadPoolExecutor(_AT_ONCE, "long bodies")
         self._journal = self._buckets = None
+        self._conditional = threading.Lock()
         if folder is not None:
             self._journal = CallJournal(folder / "calls.jsonl")
             self._buckets = Buckets(folder / "buckets", shelf)
@@ -73,7 +77,10 @@ class Application:
 
         try:
             note = self._noting(environ, headers, service, caller.region if caller else "us-east-1")
-            answer = self._asked(environ, begin)
+            # moto looks at the condition, and writes later: two at once would both hold.
+            writes = environ["REQUEST_METHOD"] not in ("GET", "HEAD")
+            with self._conditional if writes and _CONDITIONS & headers.keys() else nullcontext():
+                answer = self._asked(environ, begin)
             if note is not None and begun[-1][0].startswith("2"):
                 note()
         except Exception as error:

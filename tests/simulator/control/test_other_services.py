@@ -9,6 +9,8 @@ import os
 import socket
 import urllib.request
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -201,3 +203,28 @@ def test_strange_requests_are_answered(alone: ControlPlane, sent: bytes, status:
         connection.sendall(sent)
         assert connection.recv(1000).startswith(b"HTTP/1.1 " + status)
     assert "Traceback" not in alone.log_path.read_text()
+
+
+def test_of_conditional_writes_at_once_one_is_carried_out(alone: ControlPlane) -> None:
+    """As S3 does it: the others are told that the object is another one by now."""
+    s3 = alone.client("s3", max_pool_connections=8)
+
+    def write(number: int, turn: int = 0, **condition: str) -> str:
+        # An object with the same bytes would be the same one, by its ETag.
+        body = f"{turn} {number}".encode()
+        try:
+            s3.put_object(Bucket="bucket", Key="table", Body=body, **condition)
+        except ClientError as error:
+            return str(error.response["Error"]["Code"])
+        return "written"
+
+    with ThreadPoolExecutor(8) as pool:
+        condition = {"IfNoneMatch": "*"}
+        for turn in range(15):
+            said = list(pool.map(partial(write, turn=turn, **condition), range(8)))
+            assert sorted(said) == ["PreconditionFailed"] * 7 + ["written"]
+            found = s3.get_object(Bucket="bucket", Key="table")
+            assert found["Body"].read() == f"{turn} {said.index('written')}".encode()
+            condition = {"IfMatch": found["ETag"]}
+    s3.delete_object(Bucket="bucket", Key="table")
+    assert write(0, IfMatch='"0"') == "NoSuchKey"
