@@ -9,6 +9,7 @@ A folder for each name lets a policy give a tenant NAME/* and nothing else.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 _FOLDER = "archives/"
@@ -58,3 +59,9 @@ def read_place(url: str) -> Place:
 def make_target_model(name: str, digest: str) -> str:
     """What InvokeEndpoint calls TargetModel; digest: SHA-256 of the archive's bytes, in hex."""
     return f"{name}/{digest[:DIGEST_CHARACTERS]}{SUFFIX}"
+
+
+def is_put(target_model: str) -> bool:
+    """Whether an archive's place is one that make_target_model makes."""
+    digest = rf"[0-9a-f]{{{DIGEST_CHARACTERS}}}"
+    return re.fullmatch(rf"[^/]+/{digest}{re.escape(SUFFIX)}", target_model) is not None

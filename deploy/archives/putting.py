@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from pathlib import Path
 
 from deploy.archives.aliases import Aliases
@@ -23,7 +23,7 @@ from deploy.archives.checking import (
 from deploy.archives.leftovers import find_leftovers, remove_leftover
 from deploy.archives.places import Place, make_target_model, read_place
 from deploy.archives.sources import Source
-from deploy.archives.stored import Stored, find_stored
+from deploy.archives.stored import Stored, find_stored, has_archive
 from deploy.archives.table import change_table, read_table
 from deploy.archives.uploading import Parcel, hash_file, make_encryption, upload, write_copy_line
 from deploy.aws.account import Account, Say
@@ -32,9 +32,6 @@ from deploy.errors import MissingRight, NotThere
 from deploy.quantities import show_bytes
 from deploy.telling import Bytes, Tell
 from ensemble_tools.packing.writing import write_archive
-
-#: What no alias mentions, and lies there for longer, may be on its way out (pruning.py).
-_YOUNG = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
@@ -115,7 +112,8 @@ def _bring(
         digest, size = hash_file(file, f"{source.name}: reading", tell)
         target = make_target_model(source.name, digest)
         parcel = Parcel(file, size, digest, target, source.path, _encryption(config))
-        sent = not _is_there(stored, parcel, before)
+        now = datetime.now(timezone.utc)
+        sent = not has_archive(stored, before, target, size, now)
         if sent:
             _show(account, place, checked, parcel)
             _send(account, place, parcel, tell)
@@ -150,15 +148,6 @@ def _told(source: Source) -> Iterator[None]:
         yield
     except OSError as error:
         raise refusal_of_disk(source, error) from error
-
-
-def _is_there(stored: Mapping[str, Stored], parcel: Parcel, aliases: Aliases) -> bool:
-    """An old archive that no name has meant for long is sent again: it may be removed just now."""
-    found = stored.get(parcel.target_model)
-    if found is None or found.size != parcel.size:
-        return False
-    age = datetime.now(timezone.utc) - found.modified
-    return parcel.target_model in aliases.mentioned or age < _YOUNG
 
 
 def _show(account: Account, place: Place, checked: Checked, parcel: Parcel) -> None:

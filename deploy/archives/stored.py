@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
+from deploy.archives.aliases import Aliases
 from deploy.archives.places import Place
 from deploy.aws.account import Account
 from deploy.errors import NotThere, Refused
+
+#: What no alias mentions, and lies there for longer, may be on its way out (pruning.py).
+YOUNG = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
@@ -41,3 +46,13 @@ def find_stored(account: Account, place: Place, name: str | None = None) -> dict
             f"{account.region}` makes it, or correct endpoint.archives"
         ) from error
     return {one.target_model: one for one in found}
+
+
+def has_archive(
+    stored: Mapping[str, Stored], aliases: Aliases, target_model: str, size: int, now: datetime
+) -> bool:
+    """Whether an archive need not be sent: an old one that no name means is sent again."""
+    found = stored.get(target_model)
+    if found is None or found.size != size:
+        return False
+    return target_model in aliases.mentioned or now - found.modified < YOUNG

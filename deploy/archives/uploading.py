@@ -2,7 +2,8 @@
 
 One part goes after the other: an uplink, or gzip before it, is what takes the time. All bytes that
 are sent are hashed once more, and the upload is completed only where the hash is that of the key:
-no archive ever lies under another one's digest, whoever writes the file meanwhile.
+no archive ever lies under another one's digest, whoever writes the file meanwhile. boto3's own
+transfer completes what it has sent.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable
 
 from deploy.commands import (
+    archives,
     down,
     example,
     invoke,
@@ -21,6 +22,8 @@ from deploy.commands import (
 _DESCRIPTION = """From an export to an autoscaled endpoint of SageMaker. Every command can be called
 again: it finishes what was cut off. With AWS_ENDPOINT_URL set to `python -m simulator serve` all of
 it runs on this machine."""
+#: In the order in which --help lists them.
+_COMMANDS = (example, push, put, up, status, invoke, rollback, archives, down, render, policy)
 
 
 def read_command(program: str) -> Callable[[], int]:
@@ -30,7 +33,7 @@ def read_command(program: str) -> Callable[[], int]:
     """
     parser = argparse.ArgumentParser(prog=program, description=_DESCRIPTION)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in (example, push, put, up, status, invoke, rollback, down, render, policy):
+    for command in _COMMANDS:
         command.add_parser(commands)
     options = parser.parse_args()
     return lambda: int(options.run(options))

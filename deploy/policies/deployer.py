@@ -24,6 +24,7 @@ from deploy.policies.statements import (
     allow,
     allow_key,
     make_document,
+    through_s3,
 )
 from deploy.wanted.alarms import make_alarm_prefix
 from deploy.wanted.scaling import DIMENSION, NAMESPACE, make_resource_id
@@ -145,6 +146,7 @@ def _of_archives(config: Config, where: Where) -> Iterator[Statement]:
         ["s3:AbortMultipartUpload", "s3:GetObject", "s3:PutObject"],
         [archives_arn(config, where), aliases_arn(config, where)],
     )
+    yield allow("PruneArchives", ["s3:DeleteObject"], archives_arn(config, where))
     # Without a condition: S3 says of an object that is not there yet that it is forbidden, unless
     # one may list its bucket; that request has no prefix.
     yield allow(
@@ -183,7 +185,7 @@ def _of_keys(config: Config, where: Where) -> Iterator[Statement]:
             ["kms:Decrypt", "kms:GenerateDataKey"],
             keys.archives_key,
             where,
-            {"StringLike": {"kms:ViaService": f"s3.{where.region}.amazonaws.com*"}},
+            through_s3(where),
         )
     if keys.volume_key is not None:
         yield allow_key("EncryptDisks", ["kms:CreateGrant"], keys.volume_key, where, FOR_A_SERVICE)

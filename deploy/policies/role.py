@@ -23,6 +23,7 @@ from deploy.policies.statements import (
     allow,
     allow_key,
     make_document,
+    through_s3,
 )
 
 SAGEMAKER = "sagemaker.amazonaws.com"
@@ -122,8 +123,7 @@ def _of_keys(config: Config, where: Where) -> Iterator[Statement]:
             ["kms:Decrypt"],
             keys.archives_key,
             where,
-            # China's services have addresses of amazonaws.com.cn.
-            {"StringLike": {"kms:ViaService": f"s3.{where.region}.amazonaws.com*"}},
+            through_s3(where),
         )
     if keys.volume_key is not None:
         yield allow_key("EncryptDisks", ["kms:CreateGrant"], keys.volume_key, where, FOR_A_SERVICE)

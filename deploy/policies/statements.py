@@ -52,5 +52,11 @@ def allow_key(
     return allow(sid, actions, arn, condition)
 
 
+def through_s3(where: Where) -> dict[str, Any]:
+    """Of a key that is used for objects alone."""
+    # China's services have addresses of amazonaws.com.cn.
+    return {"StringLike": {"kms:ViaService": f"s3.{where.region}.amazonaws.com*"}}
+
+
 #: A grant that a service makes for itself, such as for a disk.
 FOR_A_SERVICE = {"Bool": {"kms:GrantIsForAWSResource": "true"}}

@@ -12,7 +12,14 @@ from collections.abc import Iterator
 from deploy.config.config import Config
 from deploy.errors import Refused
 from deploy.policies.arns import Where, aliases_arn, endpoint_arns
-from deploy.policies.statements import Document, Statement, allow, make_document
+from deploy.policies.statements import (
+    Document,
+    Statement,
+    allow,
+    allow_key,
+    make_document,
+    through_s3,
+)
 
 _TARGET = "sagemaker:TargetModel"
 
@@ -46,3 +53,6 @@ def _make_statements(config: Config, where: Where, name: str, aliases: bool) -> 
     }
     if aliases:
         yield allow("ResolveAliases", ["s3:GetObject"], aliases_arn(config, where))
+        # `put` encrypts the table, too.
+        if (key := config.encryption.archives_key) is not None:
+            yield allow_key("DecryptAliases", ["kms:Decrypt"], key, where, through_s3(where))

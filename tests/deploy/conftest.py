@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.aws_faults import FaultyAws, faulty_aws
 from tests.support.control_plane import ControlPlane, control_plane
+from tests.support.deploy_runs import caller
 from tests.support.simulator import fake_model
 
 
@@ -17,6 +19,13 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     folder: Path = tmp_path_factory.mktemp("plane")
     with control_plane(folder / "log", "--quota", "ml.p4d.24xlarge=1") as running:
         running.client("s3").create_bucket(Bucket="models")
+        yield running
+
+
+@pytest.fixture(scope="module")
+def aws(plane: ControlPlane) -> Iterator[FaultyAws]:
+    """In front of the control plane, for calls of this process."""
+    with faulty_aws(plane.url) as running, caller(plane, running):
         yield running
 
 

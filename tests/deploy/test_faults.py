@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.deploy.test_up import put
-from tests.fakes.aws_faults import Fault, FaultyAws, faulty_aws
+from tests.fakes.aws_faults import Fault, FaultyAws
 from tests.support.control_plane import ControlPlane
 from tests.support.deploy_runs import (
     IN_PROGRESS,
     End,
     Killed,
-    caller,
     left_of,
     lifecycle,
     live,
@@ -23,13 +21,6 @@ from tests.support.deploy_runs import (
     until_done,
 )
 from tests.support.simulator import fake_model
-
-
-@pytest.fixture(scope="module")
-def aws(plane: ControlPlane) -> Iterator[FaultyAws]:
-    """In front of the control plane, for calls of this process."""
-    with faulty_aws(plane.url) as running, caller(plane, running):
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -35,8 +35,8 @@ class Fault:
 
     How, the first that is set: code and status: an answer of AWS's; nothing was done. cut: the
     connection ends before the call is carried out. lose: it is carried out, and its answer never
-    comes. act: is called after it was carried out, before its answer goes; before_act: before it.
-    delay_s: before anything else.
+    comes. half: the answer's body ends in its middle. act: is called after it was carried out,
+    before its answer goes; before_act: before it. delay_s: before anything else.
     """
 
     operation: str | None = None
@@ -47,6 +47,7 @@ class Fault:
     status: int = 400
     cut: bool = False
     lose: bool = False
+    half: bool = False
     act: Callable[[], None] | None = None
     before_act: Callable[[], None] | None = None
     delay_s: float = 0.0
@@ -139,7 +140,7 @@ class _Front(BaseHTTPRequestHandler):
             self._hang_up()
             return
         with suppress(OSError):
-            self._answer(*passed)
+            self._answer(*passed, half=fault.half)
 
     do_GET = do_POST = do_PUT = do_HEAD = do_DELETE = handle_call  # http.server's names
 
@@ -157,14 +158,17 @@ class _Front(BaseHTTPRequestHandler):
         finally:
             connection.close()
 
-    def _answer(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
+    def _answer(
+        self, status: int, headers: list[tuple[str, str]], body: bytes, half: bool = False
+    ) -> None:
         self.send_response_only(status)
         for name, value in headers:
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(body)
+            self.wfile.write(body[: len(body) // 2] if half else body)
+        self.close_connection = self.close_connection or half
 
     def _hang_up(self) -> None:
         """A reset: what a caller sees of a machine that dies."""

@@ -59,10 +59,12 @@ def caller(plane: ControlPlane, aws: FaultyAws) -> Iterator[None]:
         os.environ.update(before)
 
 
-def run_here(aws: FaultyAws, command: str, config: Path, *faults: Fault) -> str:
-    """One command in this process; why it stopped, or nothing."""
+def run_here(
+    aws: FaultyAws, command: str, config: Path, *faults: Fault, more: Sequence[object] = ()
+) -> str:
+    """One command in this process; why it stopped, or nothing. more: of its arguments."""
     aws.begin(*faults)
-    before, sys.argv = sys.argv, ["deploy", command, str(config)]
+    before, sys.argv = sys.argv, ["deploy", command, str(config), *map(str, more)]
     try:
         assert read_command("deploy")() == 0
     except DeployError as error:
@@ -80,10 +82,19 @@ class Killed:
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(["tests.support.deploy_runs"])
 
-    def run(self, command: str, config: Path, sent: signal.Signals, **where: Any) -> int:
-        """Its exit code; where: members of the Fault that is the call."""
+    def run(
+        self,
+        command: str,
+        config: Path,
+        sent: signal.Signals,
+        *,
+        more: Sequence[object] = (),
+        **where: Any,
+    ) -> int:
+        """Its exit code; more: of its arguments; where: members of the Fault that is the call."""
+        words = [command, str(config), *map(str, more)]
         process = self._context.Process(
-            target=as_process, args=(self._log, dict(os.environ), command, config)
+            target=as_process, args=(self._log, dict(os.environ), words)
         )
 
         def send() -> None:
@@ -103,13 +114,13 @@ class Killed:
             process.join()
 
 
-def as_process(log: Path, environ: Mapping[str, str], command: str, config: Path) -> None:
-    """What a forked process does."""
+def as_process(log: Path, environ: Mapping[str, str], words: Sequence[str]) -> None:
+    """What a forked process does; words: of the command line."""
     os.environ.update(environ)
     with log.open("ab") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
-    sys.argv = ["deploy", command, str(config)]
+    sys.argv = ["deploy", *words]
     sys.exit(as_program("deploy"))
 
 

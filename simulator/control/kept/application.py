@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
+from urllib.parse import parse_qs, unquote
 
 from simulator.control.aws_errors import make_error
 from simulator.control.caller import operation_of, signed
@@ -84,7 +84,8 @@ class Application:
             if note is not None and begun[-1][0].startswith("2"):
                 note()
         except Exception as error:
-            return _failed(error, headers, service, start_response)
+            asked = parse_qs(environ.get("QUERY_STRING", ""))
+            return _failed(error, headers, service, asked, start_response)
         if service == "sts":
             return _with_role(begun[-1], answer, start_response)
         start_response(*begun[-1])
@@ -204,13 +205,22 @@ def _authorization(service: str, region: str) -> str:
 
 
 def _failed(
-    error: Exception, headers: Mapping[str, str], service: str | None, start: StartResponse
+    error: Exception,
+    headers: Mapping[str, str],
+    service: str | None,
+    asked: Mapping[str, list[str]],
+    start: StartResponse,
 ) -> Iterable[bytes]:
+    """asked: the query."""
     found = re.search(r"The (\w+) action", str(error))
     name = operation_of(headers) or (found[1] if found else "this call")
     if isinstance(error, NotImplementedError):
         words = f"{name} of {service or 's3'} is not carried out by this simulator, nor by moto."
         answer = make_error(headers, service, 400, "UnknownOperationException", words)
+    elif isinstance(error, KeyError) and list(error.args) == asked.get("uploadId"):
+        # moto looks for an upload where it completes it, and nowhere before.
+        words = "The specified upload does not exist."
+        answer = make_error(headers, service, 404, "NoSuchUpload", words)
     else:
         _logger.warning("moto failed at %s of %s: %r", name, service, error)
         words = (

@@ -209,7 +209,7 @@ def test_of_conditional_writes_at_once_one_is_carried_out(alone: ControlPlane) -
     """As S3 does it: the others are told that the object is another one by now."""
     s3 = alone.client("s3", max_pool_connections=8)
 
-    def write(number: int, turn: int = 0, **condition: str) -> str:
+    def write(number: int, turn: int, condition: dict[str, str]) -> str:
         # An object with the same bytes would be the same one, by its ETag.
         body = f"{turn} {number}".encode()
         try:
@@ -221,10 +221,27 @@ def test_of_conditional_writes_at_once_one_is_carried_out(alone: ControlPlane) -
     with ThreadPoolExecutor(8) as pool:
         condition = {"IfNoneMatch": "*"}
         for turn in range(15):
-            said = list(pool.map(partial(write, turn=turn, **condition), range(8)))
+            said = list(pool.map(partial(write, turn=turn, condition=condition), range(8)))
             assert sorted(said) == ["PreconditionFailed"] * 7 + ["written"]
             found = s3.get_object(Bucket="bucket", Key="table")
             assert found["Body"].read() == f"{turn} {said.index('written')}".encode()
             condition = {"IfMatch": found["ETag"]}
     s3.delete_object(Bucket="bucket", Key="table")
-    assert write(0, IfMatch='"0"') == "NoSuchKey"
+    assert write(0, 0, {"IfMatch": '"0"'}) == "NoSuchKey"
+
+
+def test_uploads_that_are_gone_are_said_so(alone: ControlPlane) -> None:
+    """Whatever of an upload is asked for after it was aborted."""
+    s3 = alone.client("s3")
+    named = {"Bucket": "bucket", "Key": "parts"}
+    upload = {**named, "UploadId": s3.create_multipart_upload(**named)["UploadId"]}
+    tag = s3.upload_part(**upload, PartNumber=1, Body=b"x")["ETag"]
+    s3.abort_multipart_upload(**upload)
+    parts = {"Parts": [{"PartNumber": 1, "ETag": tag}]}
+    for call, more in (
+        (s3.upload_part, {"PartNumber": 1, "Body": b"x"}),
+        (s3.complete_multipart_upload, {"MultipartUpload": parts}),
+        (s3.abort_multipart_upload, {}),
+    ):
+        with pytest.raises(ClientError, match=r"\(NoSuchUpload\)"):
+            call(**upload, **more)

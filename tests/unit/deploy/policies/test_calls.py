@@ -18,6 +18,7 @@ BUILT = {"List{what}s": ("ListModels", "ListEndpointConfigs")}
 RIGHTS = {
     "s3:CompleteMultipartUpload": {"s3:PutObject"},
     "s3:CreateMultipartUpload": {"s3:PutObject"},
+    "s3:HeadObject": {"s3:GetObject"},
     "s3:ListMultipartUploads": {"s3:ListBucketMultipartUploads"},
     "s3:ListObjectsV2": {"s3:ListBucket"},
     "s3:UploadPart": {"s3:PutObject"},

@@ -114,6 +114,25 @@ def test_keys_by_alias_are_known_by_their_alias() -> None:
     assert not is_allowed(policy, "kms:Decrypt", key, kms__ResourceAliases="alias/shop")
 
 
+def test_a_tenant_that_may_read_the_table_may_decrypt_it() -> None:
+    """And one that may not has no right of the key."""
+    config = make_config('[encryption]\narchives_key = "1234"')
+    key = "arn:aws:kms:us-east-1:123456789012:key/1234"
+    through_s3 = {"kms__ViaService": "s3.us-east-1.amazonaws.com"}
+    for aliases in (True, False):
+        policy = make_tenant_policy(config, WHERE, "shop-a", aliases=aliases)
+        assert is_allowed(policy, "kms:Decrypt", key, **through_s3) is aliases
+
+
+def test_the_deployer_deletes_archives_alone() -> None:
+    """Not the table, nor what lies beside them."""
+    policy = make_deployer_policy(make_config(), WHERE)
+    bucket = "arn:aws:s3:::models"
+    assert is_allowed(policy, "s3:DeleteObject", f"{bucket}/shop/archives/a/0.tar.gz")
+    assert not is_allowed(policy, "s3:DeleteObject", f"{bucket}/shop/aliases.json")
+    assert is_allowed(policy, "s3:PutObject", f"{bucket}/shop/aliases.json")
+
+
 def test_the_deployer_has_this_endpoint_alone() -> None:
     """Its models, its alarms, its role, which it passes to SageMaker and to nobody else."""
     policy = make_deployer_policy(make_config(), WHERE)

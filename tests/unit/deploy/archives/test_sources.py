@@ -1,0 +1,77 @@
+"""Which archives a command line names, and what they are called."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deploy.archives.sources import find_sources
+from deploy.errors import Refused
+
+
+def make_export(folder: Path) -> Path:
+    """Of one model."""
+    (folder / "0_workflow/1").mkdir(parents=True)
+    (folder / "0_workflow/config.pbtxt").touch()
+    return folder
+
+
+def names(*paths: Path, name: str | None = None) -> list[str]:
+    return [one.name for one in find_sources(paths, name)]
+
+
+def test_a_folder_with_models_is_one_archive(tmp_path: Path) -> None:
+    """Called as the folder is, or as is said."""
+    export = make_export(tmp_path / "shop-a")
+    assert names(export) == ["shop-a"]
+    assert names(export, name="shop-b") == ["shop-b"]
+    (single,) = find_sources([export / "0_workflow"], "one")
+    assert single.path == export / "0_workflow"
+
+
+def test_any_other_folder_is_what_lies_in_it(tmp_path: Path) -> None:
+    """Archives, exports, and what has them one level deeper; but for hidden and other files."""
+    make_export(tmp_path / "shop-a")
+    make_export(tmp_path / "shop-b/model")
+    for file in ("shop-c.tar.gz", "shop-d.tgz", "notes.txt", ".hidden.tar.gz"):
+        (tmp_path / file).touch()
+    (tmp_path / "__pycache__").mkdir()
+    found = find_sources([tmp_path], None)
+    assert [one.name for one in found] == ["shop-a", "shop-b", "shop-c", "shop-d"]
+    assert [one.is_folder for one in found] == [True, True, False, False]
+
+
+def test_here_is_called_as_the_folder_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    export = make_export(tmp_path / "shop-a")
+    monkeypatch.chdir(export)
+    assert names(Path(".")) == ["shop-a"]
+    monkeypatch.chdir(export / "0_workflow")
+    assert names(Path("..")) == ["shop-a"]
+
+
+def test_all_mistakes_are_told_together(tmp_path: Path) -> None:
+    """Nothing there, neither one nor the other, no name for it, one name for two."""
+    for name in ("shop a.tar.gz", "x.zip", "one/a.tar.gz", "two/a.tar.gz"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "empty").mkdir()
+    given = ("gone", "x.zip", "empty", "shop a.tar.gz", "one", "two")
+    with pytest.raises(Refused) as refused:
+        find_sources([tmp_path / name for name in given], None)
+    gone, file, empty, name, twice = str(refused.value).splitlines()
+    assert gone == f"{tmp_path}/gone: there is no such file or folder"
+    assert file.startswith(f"{tmp_path}/x.zip: found a file, expected an archive")
+    assert empty.startswith(f"{tmp_path}/empty: found neither models nor archives in it")
+    assert "as its name found 'shop a', expected 1 to 63 letters" in name
+    assert name.endswith("; say another one with --as")
+    assert twice.endswith("are both called a; rename one")
+
+
+def test_one_name_is_for_one_archive(tmp_path: Path) -> None:
+    for name in ("a.tar.gz", "b.tar.gz"):
+        (tmp_path / name).touch()
+    with pytest.raises(Refused, match="--as c is for one archive; found 2"):
+        names(tmp_path, name="c")
+    with pytest.raises(Refused, match="as its name found --as a/b, expected 1 to 63 letters"):
+        names(tmp_path / "a.tar.gz", name="a/b")
