@@ -1,7 +1,4 @@
-"""`python -m deploy` rehearsed: a real registry, real containers, the local control plane as AWS.
-
-Every command is a program of its own, as a user runs it.
-"""
+"""`python -m deploy` rehearsed, as a user goes: images, archives, an endpoint, and back."""
 
 from __future__ import annotations
 
@@ -9,9 +6,7 @@ import contextlib
 import io
 import json
 import os
-import re
 import tarfile
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,150 +14,27 @@ from pathlib import Path
 
 import docker
 import pytest
-from docker.models.containers import Container
 
 from deploy.images.local_image import LABEL
 from tests.docker.images import Built
 from tests.docker.registry import Registry, running_registry
-from tests.docker.running import EXPORTS, check_numbers
+from tests.docker.rehearsing import ECR, Rehearsal, image_of, request_of
+from tests.docker.running import check_numbers
 from tests.docker.small_image import make_image
-from tests.support.control_plane import ControlPlane, control_plane
 from tests.support.deploy_runs import left_of
-from tests.support.deploying import RUN_TIMEOUT_S, deploy, interrupt, meddle, write_config
+from tests.support.deploying import write_config
 from tests.support.endpoint_traffic import traffic
 
-ECR = "123456789012.dkr.ecr.us-east-1.amazonaws.com"
 SCALING = """
 [autoscaling]
 max = 2
 invocations_per_instance = 100000
 """
-#: The image is packed by one core, layer by layer: a minute where nothing else runs.
-PUSH_TIMEOUT_S = 900
 #: Random bytes take some seconds to be packed and sent: long enough to be cut off.
 LARGE, SMALL = 64_000_000, 1000
 
 
-@dataclass(frozen=True)
-class Rehearsal:
-    """What stands for AWS, and an engine. folder: of files that a user writes."""
-
-    plane: ControlPlane
-    registry: Registry
-    engine: docker.DockerClient
-    host: str
-    folder: Path
-
-    def deploy(self, *arguments: str | Path, code: int = 0) -> str:
-        """A command, to its end."""
-        limit = PUSH_TIMEOUT_S if arguments[0] == "push" else RUN_TIMEOUT_S
-        return deploy(self.plane, *arguments, code=code, host=self.host, timeout_s=limit)
-
-    def meddle(
-        self,
-        *arguments: str | Path,
-        when: Callable[[str], object],
-        act: Callable[..., object] = interrupt,
-        code: int = 130,
-    ) -> str:
-        """Ctrl-C, or something worse, when it is time by what a command says; all that it said."""
-        log = Path(tempfile.mkdtemp(dir=self.folder)) / "log"
-        ended = meddle(
-            self.plane,
-            *arguments,
-            log=log,
-            when=lambda: bool(when(log.read_text())),
-            act=act,
-            host=self.host,
-        )
-        said = log.read_text()
-        assert ended == code, said
-        assert "Traceback" not in said
-        return said
-
-    def push(self, image: str, repository: str, tag: str) -> str:
-        """The image's name, as `push` prints it for CONFIG.toml."""
-        options = ("--repository", repository, "--tag", tag, "--registry", self.registry.place)
-        return image_of(self.deploy("push", image, *options))
-
-    def put(self, config: Path, export: str, name: str) -> str:
-        """An archive of an export, which the name means from then on; its target model."""
-        said = self.deploy("put", config, EXPORTS / export, "--as", name)
-        found = re.search(rf"^{name}  ({name}/\S+)  ", said, re.MULTILINE)
-        assert found is not None, said
-        return found[1]
-
-    def ask(self, config: Path, export: str, *target: str) -> None:
-        """A request by `invoke`: the answer is Merlin's own."""
-        said = self.deploy("invoke", config, "--request", request_of(export), *target)
-        (answer,) = [line for line in said.splitlines() if line.startswith("{")]
-        check_numbers(export, json.loads(answer))
-
-    def containers(self, endpoint: str) -> list[Container]:
-        """Of an endpoint, running or not."""
-        label = f"sagemaker-simulator.endpoint={endpoint}"
-        found: list[Container] = self.engine.containers.list(
-            all=True, filters={"label": label}, ignore_removed=True
-        )
-        return found
-
-    def images_of(self, endpoint: str) -> set[str]:
-        """Of an endpoint's containers, as ECR names them."""
-        return {
-            f"{ECR}/{name.partition('/')[2]}"
-            for container in self.containers(endpoint)
-            for name in container.image.attrs["RepoDigests"]
-        }
-
-
-def image_of(said: str) -> str:
-    """The name that `push` printed for CONFIG.toml."""
-    found = re.search(r'^image = "(\S+@sha256:[0-9a-f]{64})"$', said, re.MULTILINE)
-    assert found is not None, said
-    return found[1]
-
-
-def request_of(export: str) -> Path:
-    """The request whose answer by Merlin is known."""
-    return EXPORTS / export / "request.json"
-
-
-@pytest.fixture(scope="module")
-def rehearsal(
-    host: str, engine: docker.DockerClient, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Rehearsal]:
-    """As docs/control-plane.md has it, with a bucket."""
-    folder = tmp_path_factory.mktemp("rehearsal")
-    with (
-        running_registry(tmp_path_factory.mktemp("registry")) as registry,
-        control_plane(
-            folder / "log",
-            *("--instances-on", "docker", "--registry", registry.place),
-            container=None,
-            environment={"DOCKER_HOST": host},
-        ) as plane,
-    ):
-        plane.client("s3").create_bucket(Bucket="models")
-        yield Rehearsal(plane, registry, engine, host, folder)
-    forget(engine, registry.place)
-
-
-def forget(engine: docker.DockerClient, registry: str) -> None:
-    """Take the names away that the engine has of a registry's images."""
-    for image in engine.images.list():
-        for name in image.tags + (image.attrs["RepoDigests"] or []):
-            if name.startswith(f"{registry}/"):
-                engine.images.remove(name)
-
-
 # -- an image on its way
-
-
-@pytest.fixture(scope="module", autouse=True)
-def pushed(rehearsal: Rehearsal, images: Built) -> Iterator[Future[str]]:
-    """Beside the tests that can do without it: the name of the image that serves, in ECR."""
-    with ThreadPoolExecutor(1) as thread:
-        yield thread.submit(rehearsal.push, images.cpu, "shop", "1")
 
 
 @dataclass(frozen=True)
