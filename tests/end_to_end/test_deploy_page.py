@@ -15,13 +15,18 @@ from pathlib import Path
 from tests.support.container import ROOT
 
 PAGE = ROOT / "docs/deploy.md"
-#: The sections that are one session, from the start of the control plane to its end.
-SECTIONS = ("Try it here", "One request: `invoke`", "What it does now: `status`")
+#: The sections that are one session: from the start of the control plane to its end, and after it.
+SECTIONS = (
+    "Try it here",
+    "One request: `invoke`",
+    "What it does now: `status`",
+    "The least rights",
+)
 #: The page's own, which may be taken here.
 PORT, FOLDER = "8090", "/tmp/"
 SESSION_TIMEOUT_S = 240
-#: Of one command; no command writes it.
-MARK = "\n=====\n"
+#: After each command, with its exit code; no command writes it.
+MARK = "\\n=====%s\\n"
 #: In the place of a line's end that a command goes on after.
 CONTINUED = "\0"
 
@@ -45,10 +50,10 @@ def commands_of(page: str) -> Iterator[Command]:
 
 
 def run(commands: list[Command], folder: Path) -> list[str]:
-    """What each of them says, in one shell, on both of its outputs."""
+    """What each of them says, in one shell, on both of its outputs. Each ends with 0."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
-    script = "".join(f"printf '{MARK}'\n{command.line}\n" for command in commands)
+    script = "".join(f"{command.line}\nprintf '{MARK}' $?\n" for command in commands)
     script = script.replace(PORT, port).replace(FOLDER, f"{folder}/")
     shell = subprocess.Popen(
         ["bash", "-c", script],
@@ -64,7 +69,9 @@ def run(commands: list[Command], folder: Path) -> list[str]:
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(shell.pid, signal.SIGKILL)
-    return said.replace(f"{folder}/", FOLDER).split(MARK)[1:]
+    parts = re.split(r"\n=====(\d+)\n", said.replace(f"{folder}/", FOLDER))
+    assert set(parts[1::2]) == {"0"}, said
+    return parts[:-1:2]
 
 
 def masked(line: str) -> str:
@@ -96,6 +103,7 @@ def test_session_says_what_the_page_shows(tmp_path: Path) -> None:
     commands = list(commands_of(PAGE.read_text()))
     assert [it.line.split()[3] for it in commands if " deploy " in it.line] == [
         *("example", "put", "put", "up", "invoke", "invoke", "invoke", "status", "down"),
+        *["policy"] * 4,
     ]
     for command, said in zip(commands, run(commands, tmp_path), strict=True):
         check_shown(command, said)
