@@ -63,7 +63,7 @@ def rehearsal(
 
 
 @pytest.fixture(scope="session")
-def pushed(rehearsal: Rehearsal, images: Built) -> Iterator[Future[str]]:
+def served_image(rehearsal: Rehearsal, images: Built) -> Iterator[Future[str]]:
     """The image that serves, as ECR names it, once `push` has brought it there."""
     with ThreadPoolExecutor(1) as thread:
         yield thread.submit(rehearsal.push, images.cpu, "shop", "1")
@@ -72,5 +72,5 @@ def pushed(rehearsal: Rehearsal, images: Built) -> Iterator[Future[str]]:
 @pytest.fixture(scope="session", autouse=True)
 def pushed_early(request: pytest.FixtureRequest) -> None:
     """The push is packed by one core for a minute: beside all tests, where one of them needs it."""
-    if any("pushed" in getattr(item, "fixturenames", ()) for item in request.session.items):
-        request.getfixturevalue("pushed")
+    if any("served_image" in getattr(item, "fixturenames", ()) for item in request.session.items):
+        request.getfixturevalue("served_image")

@@ -137,14 +137,14 @@ def test_an_image_that_ecr_does_not_have(rehearsal: Rehearsal, host: str, tmp_pa
 
 
 def test_from_an_image_to_an_endpoint_and_back(
-    rehearsal: Rehearsal, images: Built, pushed: Future[str], tmp_path: Path
+    rehearsal: Rehearsal, images: Built, served_image: Future[str], tmp_path: Path
 ) -> None:
     """A new archive, a new image under a caller's eyes, back again, and nothing is left.
 
     Ctrl-C in an `up` is finished by the next one. A tag is what its digest is.
     """
     deploy, plane = rehearsal.deploy, rehearsal.plane
-    first = pushed.result()
+    first = served_image.result()
     config = write_config(tmp_path, "shop", SCALING, image=f"{ECR}/shop:1")
     nothing = left_of(plane, "shop", [config])
     dense = rehearsal.put(config, "dense", "shop-a")
