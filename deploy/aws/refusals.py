@@ -109,9 +109,10 @@ _NOT_FOUND = re.compile(r"(Could not|Cannot) find")
 #: SageMaker has one code for all that it refuses: its words tell what it is.
 _ALREADY = re.compile(r"already exist")
 _IN_PROGRESS = re.compile(r"in-progress endpoint|ConcurrentUpdate|OperationAborted")
+#: What passes. ServerException is ECR's: taken for a refusal, it would let an image go by its tag.
 _BUSY = re.compile(
     r"(Throttl|TooManyRequests|RequestLimitExceeded|RequestThrottled|SlowDown|Internal"
-    r"|ServiceUnavailable|^5\d\d$)"
+    r"|ServiceUnavailable|^ServerException$|^5\d\d$)"
 )
 _CREDENTIALS = (
     NoCredentialsError,

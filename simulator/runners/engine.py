@@ -15,6 +15,7 @@ from typing import Any
 import docker
 from docker.errors import APIError, DockerException, NotFound
 from docker.models.containers import Container
+from urllib3.exceptions import HTTPError
 
 from simulator.errors import PlatformFailed
 from simulator.proc import read_command_line, read_tree
@@ -26,8 +27,8 @@ _OWNER = f"{_PREFIX}.owner"
 _ANSWER_S = 60
 #: Each container that runs has a connection that its output comes by.
 _CONNECTIONS = 256
-#: What the SDK raises; requests' errors are OSErrors.
-TROUBLE = (DockerException, OSError)
+#: What the SDK raises; requests' errors are OSErrors, those of what is streamed are urllib3's.
+TROUBLE = (DockerException, OSError, HTTPError)
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,8 @@ def remove(container: Container) -> None:
 
 def said(error: BaseException) -> str:
     """The engine's own words, without what HTTP adds to them."""
+    if isinstance(error, HTTPError):
+        return "the Docker engine went away in the middle of an answer"
     explanation = getattr(error, "explanation", None)
     return str(explanation or error).strip().rstrip(".")
 

@@ -92,8 +92,8 @@ def reason_of(asked: Asked, words: str) -> str:
         )
     return (
         f"Image {asked.image} of production variant {asked.variant_name} could not be pulled: "
-        f"{words}. Start its registry, name another one with --registry, or give the engine an "
-        "image of that name."
+        f"{words}. See that the engine and its registry run, name another one with --registry, or "
+        "give the engine an image of that name."
     )
 
 

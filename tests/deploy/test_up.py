@@ -66,6 +66,23 @@ def test_down_leaves_nothing_that_up_made(
     assert "removed" not in deploy(plane, "down", config)
 
 
+def test_a_quota_is_told_and_finished_below_it(
+    plane: ControlPlane, tmp_path: Path, archive: Path
+) -> None:
+    """AWS's own words, and what to do; the next `up` needs no more than the rest."""
+    put(plane, archive, "large")
+    large = '[instances]\ntype = "ml.p4d.24xlarge"\ncount = '
+    said = deploy(plane, "up", write_config(tmp_path, "large", f"{large}2"), code=1)
+    assert "error: sagemaker:CreateEndpoint: a quota of the account is reached in us-east-1" in said
+    assert "'ml.p4d.24xlarge for endpoint usage' is 1 Instances" in said
+    assert "large" not in plane.endpoint_names()
+    config = write_config(tmp_path, "large", f"{large}1")
+    finished = deploy(plane, "up", config)
+    assert "written" not in finished
+    assert "is in service" in finished
+    deploy(plane, "down", config)
+
+
 def put(plane: ControlPlane, archive: Path, name: str) -> None:
     """An archive where the configuration of an endpoint of this name looks for it."""
     key = f"{name}/archives/shop-a/0123.tar.gz"

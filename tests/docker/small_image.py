@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from importlib.metadata import distribution
 from pathlib import Path
 
+from deploy.images.local_image import LABEL
 from tests.docker.base_image import ROOT
 
 _FAKE = ROOT / "tests/fakes/mme_container.py"
@@ -47,6 +48,7 @@ def make_image(host: str, name: str, entrypoint: str) -> None:
         for change in (
             f"ENTRYPOINT {entrypoint.format(python=_PYTHON)}",
             f"ENV LD_LIBRARY_PATH={search} PYTHONPATH=/packages PYTHONUNBUFFERED=1",
+            f"LABEL {LABEL}=true",
         ):
             command += ["--change", change]
         subprocess.run(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -24,6 +23,7 @@ from simulator.runners.containers import ContainerLife
 from simulator.runners.engine import connect
 from simulator.runners.images import Asked, Images
 from tests.docker.engine import ASK_TIMEOUT_S
+from tests.docker.registry import running_registry
 from tests.docker.small_image import make_image
 from tests.support.container import until
 from tests.support.control_plane import IMAGE, ROLE, ControlPlane, control_plane
@@ -62,31 +62,8 @@ def containers(engine: docker.DockerClient, label: str = LABEL) -> list[Containe
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """HOST:PORT of one that is empty."""
-    program = shutil.which("docker-registry")
-    assert program is not None, "docker-registry is not there: apt-get install docker-registry"
-    folder = tmp_path_factory.mktemp("registry")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        place = f"127.0.0.1:{free.getsockname()[1]}"
-    (folder / "config.yml").write_text(
-        "version: 0.1\nlog: {level: warn}\n"
-        f"storage: {{filesystem: {{rootdirectory: {folder}/data}}}}\nhttp: {{addr: '{place}'}}\n"
-    )
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [program, "serve", folder / "config.yml"], stdout=log, stderr=log
-        )
-    try:
-        until(lambda: _answers(f"http://{place}/v2/"), "the registry answers")
-        yield place
-    finally:
-        process.terminate()
-        process.wait(ASK_TIMEOUT_S)
-
-
-def _answers(url: str) -> bool:
-    with contextlib.suppress(httpx.TransportError):
-        return httpx.get(url, trust_env=False).status_code == 200
-    return False
+    with running_registry(tmp_path_factory.mktemp("registry")) as started:
+        yield started.place
 
 
 @pytest.fixture(scope="module")

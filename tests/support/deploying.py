@@ -4,37 +4,85 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.support.container import ROOT
+from tests.support.container import ROOT, until
 from tests.support.control_plane import IMAGE, ROLE, ControlPlane
 from tests.support.simulator import fake_model
 
 RUN_TIMEOUT_S = 120
 
 
-def deploy(plane: ControlPlane, *arguments: str | Path, code: int = 0) -> str:
-    """What it says, on both of its outputs; it ends with this code."""
+def deploy(
+    plane: ControlPlane,
+    *arguments: str | Path,
+    code: int = 0,
+    host: str | None = None,
+    timeout_s: float = RUN_TIMEOUT_S,
+) -> str:
+    """What it says, on both of its outputs; it ends with this code. host: of a Docker engine."""
     done = subprocess.run(
-        [sys.executable, "-m", "deploy", *map(str, arguments)],
+        _command(arguments),
         cwd=ROOT,
-        env=environment(plane),
+        env=environment(plane, host),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=RUN_TIMEOUT_S,
+        timeout=timeout_s,
     )
     assert done.returncode == code, done.stdout
     return done.stdout
 
 
-def environment(plane: ControlPlane) -> dict[str, str]:
-    """Of a caller for whom the control plane is AWS."""
+def meddle(
+    plane: ControlPlane,
+    *arguments: str | Path,
+    log: Path,
+    when: Callable[[], bool],
+    act: Callable[[subprocess.Popen[bytes]], object],
+    host: str | None = None,
+) -> int:
+    """Do something to a command, or to what it works with, when it is time; its exit code.
+
+    log: gets what it says, while it runs.
+    """
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            _command(arguments),
+            cwd=ROOT,
+            env=environment(plane, host),
+            stdout=file,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        until(lambda: when() or process.poll() is not None, f"it is time; {log} has what it says")
+        assert process.poll() is None, f"it ended too soon:\n{log.read_text()}"
+        act(process)
+        return process.wait(RUN_TIMEOUT_S)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def interrupt(process: subprocess.Popen[bytes]) -> None:
+    """Ctrl-C."""
+    process.send_signal(signal.SIGINT)
+
+
+def _command(arguments: Sequence[str | Path]) -> list[str]:
+    return [sys.executable, "-m", "deploy", *map(str, arguments)]
+
+
+def environment(plane: ControlPlane, host: str | None = None) -> dict[str, str]:
+    """Of a caller for whom the control plane is AWS. host: of a Docker engine."""
     return {
         **os.environ,
+        **({} if host is None else {"DOCKER_HOST": host}),
         "AWS_ENDPOINT_URL": plane.url,
         "AWS_ACCESS_KEY_ID": "a",
         "AWS_SECRET_ACCESS_KEY": "b",

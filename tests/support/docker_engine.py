@@ -1,7 +1,7 @@
 """A Docker engine that has images and a registry behind it, as its HTTP API shows them.
 
 It does what a push meets: images are looked at, named, pushed, and lose names. What the registry
-has of layers stays from push to push.
+has of layers stays from push to push. Of a pull it has the lines alone.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _HANGS_S = 30.0
 class FakeEngine:
     """names: image ids by name. images: what is told of each.
 
-    A push ends after stop_after layers: with the words of `error`, where it is set, or with a
-    connection that ends (`breaks`), or not before the listener goes (`hangs`).
+    A push or a pull ends after stop_after layers: with the words of `error`, where it is set, or
+    with a connection that ends (`breaks`), or not before the listener goes (`hangs`).
     """
 
     host: str
@@ -75,12 +75,22 @@ class FakeEngine:
             yield {"status": "Pushing", "progressDetail": detail, "id": layer}
             self.there.add(layer)
             yield {"status": "Pushed", "progressDetail": {}, "id": layer}
+        yield from self._end({"aux": {"Tag": "1", "Digest": DIGEST, "Size": 1000}})
+
+    def pull(self) -> Iterator[Mapping[str, Any]]:
+        """The lines of one pull."""
+        for layer in LAYERS[: self.stop_after]:
+            detail = {"current": _LAYER_BYTES // 2, "total": _LAYER_BYTES}
+            yield {"status": "Downloading", "progressDetail": detail, "id": layer}
+        yield from self._end({"status": f"Digest: {DIGEST}"})
+
+    def _end(self, last: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         if self.hangs:
             self.ended.wait(_HANGS_S)
         if self.error is not None:
             yield {"errorDetail": {"message": self.error}, "error": self.error}
         elif not self.breaks:
-            yield {"progressDetail": {}, "aux": {"Tag": "1", "Digest": DIGEST, "Size": 1000}}
+            yield {"progressDetail": {}, **last}
 
 
 @contextmanager
@@ -118,6 +128,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, {"ApiVersion": "1.41"})
         elif path == "/_ping":
             self._answer(200, None)
+        elif path == "/info":
+            self._answer(200, {"MemTotal": 2**34})
         elif found := re.fullmatch(r"/images/(.+)/json", path):
             image = self.engine.find(found[1])
             self._answer(404 if image is None else 200, image or {"message": "No such image"})
@@ -140,7 +152,9 @@ class _Handler(BaseHTTPRequestHandler):
         elif found := re.fullmatch(r"/images/(.+)/push", path):
             assert f"{found[1]}:{query['tag']}" in self.engine.names
             self.engine.logins.append(self._login())
-            self._push()
+            self._stream(self.engine.push())
+        elif path == "/images/create":
+            self._stream(self.engine.pull())
         else:
             self._answer(404, {"message": "page not found"})
 
@@ -157,13 +171,13 @@ class _Handler(BaseHTTPRequestHandler):
         found: dict[str, str] | None = json.loads(base64.urlsafe_b64decode(sent)) if sent else None
         return found
 
-    def _push(self) -> None:
+    def _stream(self, lines: Iterator[Mapping[str, Any]]) -> None:
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         try:
-            for line in self.engine.push():
+            for line in lines:
                 self._chunk(json.dumps(line).encode() + b"\r\n")
             if not self.engine.breaks:
                 self._chunk(b"")

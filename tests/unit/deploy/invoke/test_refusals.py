@@ -77,7 +77,8 @@ def test_what_every_call_may_meet() -> None:
     assert "a load that has begun goes on" in str(silent)
 
 
-def test_a_failure_of_aws_may_be_asked_again() -> None:
+@pytest.mark.parametrize("code", ["InternalFailure", "ServerException"])
+def test_a_failure_of_aws_may_be_asked_again(code: str) -> None:
     """Nobody's fault here: it is told as what passes."""
     with pytest.raises(NoAnswer, match=r"does not manage it now .*: oh; .*ask again"):
-        raise of("InternalFailure", "oh")
+        raise of(code, "oh")
