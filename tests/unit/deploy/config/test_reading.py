@@ -116,7 +116,8 @@ traffic = "linear"
 step_percent = 9
 [tags]
 "aws:a" = ""
-"deploy:history" = ""
+"DEPLOY:history" = ""
+"" = ""
 [costs]
 currency = " "
 """,
@@ -134,8 +135,9 @@ currency = " "
             "23 autoscaling.min is 3, more than autoscaling.max, which is 2",
             "28 deployment.step_percent is 9, expected 10 to 50",
             '30 the tag "aws:a": names that begin with aws: are AWS',
-            '31 the tag "deploy:history": names that begin with deploy: are `up`',
-            '33 costs.currency: found " ", expected a string in one line',
+            '31 the tag "DEPLOY:history": names that begin with deploy: are `up`',
+            '32 the tag "": found a name of 0 characters, expected 1 to 128',
+            '34 costs.currency: found " ", expected a string in one line',
         ],
         told,
         strict=True,
