@@ -202,10 +202,10 @@ def test_numbers_that_python_does_not_write() -> None:
 
 def test_what_would_draw_on_a_terminal_is_written_out() -> None:
     """Names and values may have anything in them."""
-    ((_, _), (line, said), *_) = mistakes_of('"\\u001b[31m" = 1\n[instances]\ntype = "\\u001b"')[1:]
-    assert line == 3
-    assert '"\\u001b"' in said
-    assert not any("\x1b" in one for _, one in mistakes_of('"\\u001b[31m" = 1'))
+    for sign in ("\\u001b", "\\u202e", "\\u009b"):
+        told = mistakes_of(f'"{sign}[31m" = 1\n[instances]\ntype = "{sign}"')
+        assert all(said.isprintable() for _, said in told)
+        assert any(line == 3 and f'found "{sign}"' in said for line, said in told)
 
 
 @pytest.mark.parametrize(
