@@ -45,7 +45,7 @@ pytest = PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest -n $(or $(N),$(1)) 
 ifneq ($(filter clean,$(MAKECMDGOALS)),)
 .NOTPARALLEL:
 endif
-.PHONY: help setup demo check test suite test-docker listings lint bench bench-short bench-workflows exports fuzz-graphs fuzz-json fuzz-workflows fuzz-http soak chaos beside lock clean with-demo with-checks with-all
+.PHONY: help setup demo check test suite test-docker listings lint bench bench-short bench-workflows exports fuzz-graphs fuzz-json fuzz-workflows fuzz-http soak chaos beside every-call lock clean with-demo with-checks with-all
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -119,6 +119,9 @@ soak: setup  ## N minutes (N=10) of load, invoke, unload, three at a time, with 
 
 chaos: setup  ## N minutes (N=10 SEED=1) of kills, shortages and attacks beside 20 tenants whose every answer is checked
 	.venv/bin/python -m tests.reliability.chaos --minutes $(or $(N),10) --seed $(or $(SEED),1) --out $(or $(OUT),reliability-report)
+
+every-call: setup  ## each call of deploy's up, rollback and down fails once, in six ways; half an hour (KINDS="half lost")
+	.venv/bin/python -m tests.deploy.every_call $(KINDS)
 
 beside: setup  ## each hostile request and archive on the container and on Triton's own frontend, as a table
 	.venv/bin/python -m tests.reliability.beside --out $(or $(OUT),reliability-report)

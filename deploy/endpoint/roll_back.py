@@ -15,7 +15,8 @@ from deploy.endpoint.state import (
     no_endpoint,
     require_deployed,
 )
-from deploy.errors import Refused
+from deploy.endpoint.waiting import with_patience
+from deploy.errors import NoAnswer, Refused
 from deploy.wanted.names import STEP_TAG
 from deploy.wanted.scaling import make_policy, make_target
 
@@ -48,7 +49,11 @@ def roll_back(account: Account, config: Config, say: Say, *, timeout_s: float) -
         bring_scaling(account, name, target, policy, say)
     else:
         end_in_service(account, name, config_name, target, policy, say, timeout_s=timeout_s)
-    bring_tags(account, require_deployed(account, name), {STEP_TAG: ""})
+    # Looked at again where no answer comes: a step that was taken, and is said to be none, would be
+    # taken once more by whoever calls again.
+    with_patience(
+        lambda: bring_tags(account, require_deployed(account, name), {STEP_TAG: ""}), NoAnswer
+    )
 
 
 def _settled(account: Account, name: str, say: Say, timeout_s: float) -> Deployed:

@@ -20,6 +20,7 @@ from tests.support.deploy_runs import (
     run_here,
     until_done,
 )
+from tests.support.deploying import write_config
 from tests.support.simulator import fake_model
 
 
@@ -66,6 +67,27 @@ def test_lost_answers_change_nothing(
         assert run_here(aws, command, config, again, *faults) == ""
         assert all(fault.met > 1 for fault in faults), faults
         assert left_of(plane, "lost", [path for _, path in life]) == end.left, command
+
+
+def test_a_rollback_whose_last_answer_is_lost_goes_no_step_further(
+    plane: ControlPlane, aws: FaultyAws, tmp_path: Path, archive: Path
+) -> None:
+    """It notes that the step is taken, last of all, and looks whether that is noted."""
+    put(plane, archive, "noted")
+    config = write_config(tmp_path, "noted")
+    for count in (1, 2, 1):
+        more = f'[instances]\ntype = "ml.c5.xlarge"\ncount = {count}'
+        assert run_here(aws, "up", write_config(tmp_path, "noted", more)) == ""
+    before = plane.describe("noted")["EndpointConfigName"]
+    # All that one call may be: asked again by botocore, too.
+    lost = Fault("AddTags", after=1, times=5, half=True)
+    assert run_here(aws, "rollback", config, lost) == ""
+    assert lost.met > 1
+    after = plane.describe("noted")
+    assert after["EndpointConfigName"] != before
+    tags = plane.client("sagemaker").list_tags(ResourceArn=after["EndpointArn"])["Tags"]
+    assert {tag["Key"]: tag["Value"] for tag in tags}["deploy:rollback"] == ""
+    assert run_here(aws, "down", config) == ""
 
 
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])

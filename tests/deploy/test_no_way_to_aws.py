@@ -158,6 +158,7 @@ def test_what_aws_says_of_a_caller(
         ({"AWS_DEFAULT_REGION": "", "AWS_REGION": ""}, "no region is given"),
         ({"AWS_DEFAULT_REGION": None}, "no region is given"),
         ({"AWS_REGION": "eu-centrall-1"}, "expected one of AWS; did you mean eu-central-1?"),
+        ({"AWS_REGION": "aws-global"}, "found the region 'aws-global', expected one of AWS"),
         ({"AWS_DEFAULT_REGION": "x"}, "found the region 'x', expected one of AWS"),
         ({"AWS_ENDPOINT_URL": "localhost:80"}, "sagemaker: Invalid endpoint: localhost:80; look"),
         ({"AWS_MAX_ATTEMPTS": "many"}, "many"),

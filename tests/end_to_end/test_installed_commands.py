@@ -134,6 +134,17 @@ def test_archives_are_explained_and_rewritten(programs: Path, tmp_path: Path) ->
     assert list(tmp_path.glob("rewritten/*/config.pbtxt"))
 
 
+def test_an_endpoint_is_written_down(programs: Path, tmp_path: Path) -> None:
+    """Its own example is read, and becomes a template; what is no file is told."""
+    deploy, config = str(programs / "merlin-deploy"), tmp_path / "CONFIG.toml"
+    config.write_text(run(deploy, "example", cwd=tmp_path))
+    template = tmp_path / "template.json"
+    run(deploy, "render", str(config), "--output", str(template), cwd=tmp_path)
+    assert "Endpoint" in json.loads(template.read_text())["Resources"]
+    said = run(deploy, "up", "none.toml", code=1, cwd=tmp_path)
+    assert said.startswith("error: none.toml: No such file or directory; expected a CONFIG.toml")
+
+
 @pytest.mark.tritonserver
 def test_the_installed_server_serves_an_export(programs: Path, tmp_path: Path) -> None:
     """Backends and steps come out of the wheel, too, and Merlin's numbers out of the model."""

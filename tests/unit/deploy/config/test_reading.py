@@ -116,7 +116,8 @@ traffic = "linear"
 step_percent = 9
 [tags]
 "aws:a" = ""
-"deploy:history" = ""
+"DEPLOY:history" = ""
+"" = ""
 [costs]
 currency = " "
 """,
@@ -134,8 +135,9 @@ currency = " "
             "23 autoscaling.min is 3, more than autoscaling.max, which is 2",
             "28 deployment.step_percent is 9, expected 10 to 50",
             '30 the tag "aws:a": names that begin with aws: are AWS',
-            '31 the tag "deploy:history": names that begin with deploy: are `up`',
-            '33 costs.currency: found " ", expected a string in one line',
+            '31 the tag "DEPLOY:history": names that begin with deploy: are `up`',
+            '32 the tag "": found a name of 0 characters, expected 1 to 128',
+            '34 costs.currency: found " ", expected a string in one line',
         ],
         told,
         strict=True,
@@ -200,10 +202,10 @@ def test_numbers_that_python_does_not_write() -> None:
 
 def test_what_would_draw_on_a_terminal_is_written_out() -> None:
     """Names and values may have anything in them."""
-    ((_, _), (line, said), *_) = mistakes_of('"\\u001b[31m" = 1\n[instances]\ntype = "\\u001b"')[1:]
-    assert line == 3
-    assert '"\\u001b"' in said
-    assert not any("\x1b" in one for _, one in mistakes_of('"\\u001b[31m" = 1'))
+    for sign in ("\\u001b", "\\u202e", "\\u009b"):
+        told = mistakes_of(f'"{sign}[31m" = 1\n[instances]\ntype = "{sign}"')
+        assert all(said.isprintable() for _, said in told)
+        assert any(line == 3 and f'found "{sign}"' in said for line, said in told)
 
 
 @pytest.mark.parametrize(

@@ -82,3 +82,38 @@ def test_a_failure_of_aws_may_be_asked_again(code: str) -> None:
     """Nobody's fault here: it is told as what passes."""
     with pytest.raises(NoAnswer, match=r"does not manage it now .*: oh; .*ask again"):
         raise of(code, "oh")
+
+
+@pytest.mark.parametrize(
+    ("status", "cure"),
+    [
+        (399, "has more"),
+        (400, "correct the request"),
+        (499, "correct the request"),
+        (500, "has more"),
+        (503, "ask again"),
+        (507, "larger instances.type"),
+    ],
+)
+def test_who_can_do_something(status: int, cure: str) -> None:
+    """By the container's status: who asks, or who looks after the endpoint."""
+    said = of_model(status, '{"error": "no."}')
+    assert f"answers {status}: no; " in said
+    assert cure in said.partition("no; ")[2]
+
+
+def test_without_words_of_the_container_it_is_the_platforms() -> None:
+    """Without a log's name the log is told of all the same; words come in one line."""
+    members = {"OriginalStatusCode": 500, "OriginalMessage": None}
+    said = str(of("ModelError", "Received\n an error.", **members))
+    assert said == "shop-a/0123.tar.gz answers 500: Received an error; its log has more"
+    alone = Asked("shop", None)
+    error = ClientError({"Error": {"Code": "ModelError", "Message": "no"}}, "InvokeEndpoint")
+    assert str(refusal_of_invocation(error, alone, "us-east-1")).startswith("shop answers None")
+
+
+def test_no_key_is_told() -> None:
+    """AWS's words may have the request in them."""
+    words = "x AKIAIOSFODNN7EXAMPLE Signature=5d67"
+    assert "5d67" not in str(of("ValidationError", words))
+    assert "AKIA" not in str(of("ThrottlingException", words))
