@@ -7,7 +7,8 @@
 # The first two run `python -m container serve`; `docker run IMAGE serve` is what SageMaker does.
 # BuildKit builds the one target; the legacy builder makes those that stand above it, too.
 # What is installed comes before our own code, and of requirements/ only the files that it is
-# installed from, so that other changes cost no installation.
+# installed from, so that other changes cost no installation. What is the base's stays as it is:
+# PYTHONDONTWRITEBYTECODE keeps bytecode away from it, while packages get theirs from pip.
 
 ARG BASE_IMAGE=nvcr.io/nvidia/merlin/merlin-pytorch:23.12
 ARG CPU_BASE=python:3.11-slim-bookworm
@@ -19,7 +20,6 @@ COPY container/ /opt/serve/container/
 COPY serve/ /opt/serve/serve/
 COPY ensemble_tools/ /opt/serve/ensemble_tools/
 COPY verification/ /opt/serve/verification/
-COPY requirements/ /opt/serve/requirements/
 
 # ---- simulator: the platform's side, for docker-compose.yml ---------------------------------------
 
@@ -28,14 +28,16 @@ FROM ${CPU_BASE} AS simulator
 ARG PIP_INDEX_URL
 ARG PIP_EXTRA_INDEX_URL
 ARG PIP_FIND_LINKS
+ARG PYTHONDONTWRITEBYTECODE=1
 WORKDIR /opt/simulator
 COPY requirements/simulator.txt requirements/
 RUN python3 -m venv .venv \
  && .venv/bin/python -m pip install --no-cache-dir --require-hashes -r requirements/simulator.txt \
+ && .venv/bin/python -m pip uninstall --yes pip setuptools \
  && find .venv -depth -type d -name tests -exec rm -r {} + \
  && .venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > purelib \
  && echo /opt/simulator > "$(cat purelib)/simulator.pth" \
- && rm purelib
+ && rm -r purelib requirements
 COPY measuring/ measuring/
 COPY simulator/ simulator/
 EXPOSE 8080
@@ -50,6 +52,7 @@ FROM ${CPU_BASE} AS cpu-packages
 ARG PIP_INDEX_URL
 ARG PIP_EXTRA_INDEX_URL
 ARG PIP_FIND_LINKS
+ARG PYTHONDONTWRITEBYTECODE=1
 WORKDIR /opt/serve
 COPY requirements/check_system.py requirements/install_torch.sh requirements/quietly.sh \
      requirements/build.txt requirements/torch.txt requirements/torch-cuda.txt \
@@ -66,17 +69,19 @@ RUN python3 requirements/check_system.py \
  && .venv-merlin/bin/python -m pip install --no-cache-dir --require-hashes --no-deps \
         -r requirements/stages.txt \
  && find .venv-merlin -depth -type d \
-        \( -name tests -o -path '*/torch/test' -o -path '*/torch/include' \) -exec rm -r {} +
+        \( -name tests -o -path '*/torch/test' -o -path '*/torch/include' \) -exec rm -r {} + \
+ && rm -r requirements
 # The server's environment is its own: Merlin is held to protobuf 3 and numpy 1.
 COPY requirements/server.txt requirements/triton.txt requirements/
 RUN python3 -m venv .venv \
  && .venv/bin/python -m pip install --no-cache-dir --require-hashes -r requirements/server.txt \
  && .venv/bin/python -m pip install --no-cache-dir --require-hashes --no-deps \
         -r requirements/triton.txt \
+ && .venv/bin/python -m pip uninstall --yes pip setuptools \
  && find .venv -depth -type d -name tests -exec rm -r {} + \
  && .venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > purelib \
  && echo /opt/serve > "$(cat purelib)/serve.pth" \
- && rm purelib
+ && rm -r purelib requirements
 
 FROM cpu-packages AS cpu
 COPY --from=sources /opt/serve/ /opt/serve/
@@ -88,24 +93,29 @@ EXPOSE 8080
 ENTRYPOINT ["/opt/serve/.venv/bin/python", "-I", "-m", "container"]
 CMD ["serve"]
 
-# ---- gpu: NVIDIA's image has tritonserver, its backends, Merlin and Python already ----------------
+# ---- gpu: NVIDIA's image has tritonserver, its backends and Python already ------------------------
 
+# Merlin's, which has Merlin, too, or a plain one of Triton's (docs/images.md).
 # hadolint ignore=DL3006
 FROM ${BASE_IMAGE} AS gpu
 ARG PIP_INDEX_URL
 ARG PIP_EXTRA_INDEX_URL
 ARG PIP_FIND_LINKS
+ARG PYTHONDONTWRITEBYTECODE=1
 WORKDIR /opt/serve
-COPY requirements/server.txt requirements/
-# NVIDIA's image lacks ensurepip, so its own pip installs into the server's environment. It also
-# sets PYTHONPATH, which puts its old protobuf, numpy and typing_extensions before the environment's
-# own: pip and (by -I) the server must not see it.
-RUN python3 -m venv --without-pip .venv \
+COPY requirements/check_base.sh requirements/server.txt requirements/
+# NVIDIA's images lack ensurepip, so their own pip installs into the server's environment: into a
+# folder, as PEP 668 lets it. Merlin's also sets PYTHONPATH, which puts its old protobuf, numpy and
+# typing_extensions before the environment's own: pip and (by -I) the server must not see it.
+RUN requirements/check_base.sh \
+ && unset PYTHONPATH \
+ && python3 -m venv --without-pip .venv \
  && .venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > purelib \
- && env -u PYTHONPATH python3 -m pip install --no-cache-dir --require-hashes \
+ && python3 -m pip install --no-cache-dir --require-hashes \
         --target "$(cat purelib)" -r requirements/server.txt \
+ && find .venv -depth -type d -name tests -exec rm -r {} + \
  && echo /opt/serve > "$(cat purelib)/serve.pth" \
- && rm purelib
+ && rm -r purelib requirements
 COPY --from=sources /opt/serve/ /opt/serve/
 LABEL com.amazonaws.sagemaker.capabilities.multi-models=true \
       com.amazonaws.sagemaker.capabilities.accept-bind-to-port=true

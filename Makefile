@@ -45,7 +45,7 @@ pytest = PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest -n $(or $(N),$(1)) 
 ifneq ($(filter clean,$(MAKECMDGOALS)),)
 .NOTPARALLEL:
 endif
-.PHONY: help setup demo check test suite test-docker listings lint bench bench-short bench-workflows exports fuzz-graphs fuzz-json fuzz-workflows fuzz-http soak chaos beside every-call lock clean with-demo with-checks with-all
+.PHONY: help setup demo check test suite test-docker listings lint bench bench-short bench-workflows exports fuzz-graphs fuzz-json fuzz-workflows fuzz-http soak chaos beside every-call sbom pythons lock clean with-demo with-checks with-all
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -86,7 +86,7 @@ lint: with-checks  ## ruff, mypy, the arrows between the rooms, the Dockerfile
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports
-	.venv/bin/hadolint Dockerfile tests/docker/stand_in/Dockerfile
+	.venv/bin/hadolint Dockerfile tests/docker/stand_in/*.Dockerfile
 
 bench: setup  ## measures the container beside Triton's own frontend (half an hour); writes OUT (bench-report)
 	.venv/bin/python -m bench --out $(or $(OUT),bench-report)
@@ -125,6 +125,12 @@ every-call: setup  ## each call of deploy's up, rollback and down fails once, in
 
 beside: setup  ## each hostile request and archive on the container and on Triton's own frontend, as a table
 	.venv/bin/python -m tests.reliability.beside --out $(or $(OUT),reliability-report)
+
+pythons: setup  ## which Pythons of server and models serve Merlin's numbers, each with each (numpy for 3.13 compiles)
+	.venv/bin/python -m tests.pythons
+
+sbom: with-checks  ## what is in each image, as CycloneDX; writes OUT (sbom)
+	.venv/bin/python -m images --out $(or $(OUT),sbom)
 
 lock:  ## requirements/*.in -> *.txt; needs uv
 	requirements/lock.sh

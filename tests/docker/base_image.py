@@ -35,13 +35,18 @@ DEBOOTSTRAP_TIMEOUT_S = 1200.0
 def base_image(host: str) -> str:
     """The name of an image in that engine; made or pulled unless it is there already."""
     named = _named_in_dockerfile()
-    for name in (named, TAG):
-        if docker(host, "image", "inspect", name, check=False).returncode == 0:
-            return name
-    if _pulled(host, named):
-        return named
+    if found := there_or_pulled(host, named, TAG):
+        return found
     _import(host)
     return TAG
+
+
+def there_or_pulled(host: str, named: str, made: str) -> str | None:
+    """The first of the two that the engine has, or the first one pulled; None to make the other."""
+    for name in (named, made):
+        if docker(host, "image", "inspect", name, check=False).returncode == 0:
+            return name
+    return named if _pulled(host, named) else None
 
 
 def _named_in_dockerfile() -> str:

@@ -17,24 +17,36 @@ from dataclasses import dataclass
 from tests.docker.base_image import ROOT, base_image
 from tests.docker.engine import NoEngine, running_engine
 from tests.docker.pip_settings import build_arguments
+from tests.docker.python_image import python_image
 
 CPU = "merlin-sagemaker-test:cpu"
 SIMULATOR = "merlin-sagemaker-test:simulator"
 GPU = "merlin-sagemaker-test:gpu"
 PACKAGES = "merlin-sagemaker-test-base:packages"
-STAND_IN = "merlin-sagemaker-test-base:nvidia"
+MERLIN = "merlin-sagemaker-test-base:merlin"
+TRITON = "merlin-sagemaker-test-base:triton"
+PLAIN = "merlin-sagemaker-test:plain"
+OTHER = "merlin-sagemaker-test:other"
+#: Stand-ins for NVIDIA's images: see each for what it has and lacks.
+STAND_INS = ROOT / "tests/docker/stand_in"
 #: 2 min on two cores; with a slow package index longer.
 BUILD_TIMEOUT_S = 1500.0
 
 
 @dataclass(frozen=True)
 class Built:
-    """The names of the images, what they were built with, and the seconds that each one took."""
+    """The names of the images, what they stand on, and the seconds that each one took.
+
+    gpu stands on Merlin's stand-in, plain on Triton's.
+    """
 
     cpu: str
     simulator: str
     gpu: str
+    plain: str
     base: str
+    merlin: str
+    triton: str
     seconds: Mapping[str, float]
 
 
@@ -51,20 +63,42 @@ def build_images(host: str) -> Built:
         # cache, too.
         packages = ("--target", "cpu-packages", str(ROOT))
         seconds[PACKAGES] = _build(host, PACKAGES, arguments, *packages)
-        stand_in = str(ROOT / "tests/docker/stand_in")
-        seconds[STAND_IN] = _build(host, STAND_IN, {"PACKAGES": PACKAGES}, stand_in)
-        gpu = {**arguments, "BASE_IMAGE": STAND_IN}
-        seconds[GPU] = _build(host, GPU, gpu, str(ROOT))
-    return Built(CPU, SIMULATOR, GPU, base, seconds)
+        seconds[MERLIN] = _stand_in(host, MERLIN, {"PACKAGES": PACKAGES})
+        seconds[GPU] = _build(host, GPU, {**arguments, "BASE_IMAGE": MERLIN}, str(ROOT))
+        parts = {"PACKAGES": PACKAGES, "BASE": base, "PYTHON": python_image(host)}
+        seconds[TRITON] = _stand_in(host, TRITON, {**parts, **pip})
+        seconds[PLAIN] = _build(host, PLAIN, {**arguments, "BASE_IMAGE": TRITON}, str(ROOT))
+    return Built(CPU, SIMULATOR, GPU, PLAIN, base, MERLIN, TRITON, seconds)
+
+
+def _stand_in(host: str, name: str, arguments: Mapping[str, str]) -> float:
+    file = STAND_INS / f"{name.rpartition(':')[2]}.Dockerfile"
+    return _build(host, name, arguments, "--file", str(file), str(ROOT))
+
+
+def build_on(host: str, base: str) -> subprocess.CompletedProcess[str]:
+    """The gpu target on another base, which may not fit; what stands above it is in the cache."""
+    with build_arguments() as pip:
+        arguments = {"CPU_BASE": base_image(host), **pip, "BASE_IMAGE": base}
+        return _run(host, OTHER, arguments, str(ROOT))
 
 
 def _build(host: str, name: str, arguments: Mapping[str, str], *rest: str) -> float:
-    """docker build -t NAME ...: seconds. On the host's network, where the package index is."""
+    """docker build -t NAME ...: seconds."""
+    started = time.monotonic()
+    done = _run(host, name, arguments, *rest)
+    assert done.returncode == 0, f"{name} cannot be built:\n{done.stdout[-4000:]}"
+    return time.monotonic() - started
+
+
+def _run(
+    host: str, name: str, arguments: Mapping[str, str], *rest: str
+) -> subprocess.CompletedProcess[str]:
+    """On the host's network, where the package index is."""
     command = ["docker", "--host", host, "build", "--network", "host", "--tag", name]
     for key, value in arguments.items():
         command += ["--build-arg", f"{key}={value}"]
-    started = time.monotonic()
-    done = subprocess.run(
+    return subprocess.run(
         [*command, *rest],
         check=False,
         text=True,
@@ -72,8 +106,6 @@ def _build(host: str, name: str, arguments: Mapping[str, str], *rest: str) -> fl
         stderr=subprocess.STDOUT,
         timeout=BUILD_TIMEOUT_S,
     )
-    assert done.returncode == 0, f"{' '.join(command)} failed:\n{done.stdout[-4000:]}"
-    return time.monotonic() - started
 
 
 def main() -> int:

@@ -13,14 +13,12 @@ from typing import Any
 
 import docker
 import httpx
-import pytest
 from docker.models.containers import Container
 
 from tests.docker.base_image import ROOT
+from tests.support.merlins_answers import check_numbers
 
 EXPORTS = ROOT / "examples/merlin"
-#: The executor's own answers are float32; a sum in another order may differ in the last digits.
-TOLERANCE = 1e-6
 #: A start is 2 s; on a busy machine with a cold disk longer.
 START_TIMEOUT_S = 60.0
 #: The platform kills after that.
@@ -46,11 +44,11 @@ class Served:
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         return self.http.post(f"/models/{name}/invoke", content=content)
 
-    def check_numbers(self, export: str) -> None:
+    def check_numbers(self, export: str, exports: Path = EXPORTS) -> None:
         """The export of that name answers its committed request with Merlin's own numbers."""
-        answer = self.invoke(export, (EXPORTS / export / "request.json").read_bytes())
+        answer = self.invoke(export, (exports / export / "request.json").read_bytes())
         assert answer.status_code == 200, answer.text
-        check_numbers(export, answer.json())
+        check_numbers(exports / export, answer.json())
 
     def stop(self) -> int:
         """SIGTERM, as the platform does it; the exit code. Fails when it has to be killed."""
@@ -72,26 +70,15 @@ class Served:
         return str(self.container.logs().decode(errors="replace"))
 
 
-def check_numbers(export: str, answer: dict[str, Any]) -> None:
-    """An answer holds the outputs that Merlin computed offline, and no others."""
-    expected = json.loads((EXPORTS / export / "expected.json").read_text())["outputs"]
-    got = {output["name"]: output for output in answer["outputs"]}
-    assert sorted(got) == sorted(output["name"] for output in expected)
-    for want in expected:
-        output = got[want["name"]]
-        assert (output["datatype"], output["shape"]) == (want["datatype"], want["shape"])
-        assert output["data"] == pytest.approx(want["data"], rel=TOLERANCE)
-
-
 def delivered_url(name: str) -> str:
     """Where the platform puts the extracted archive of that name, as the container sees it."""
     return f"/opt/ml/models/{name}/model"
 
 
-def deliver(models: Path, *exports: str) -> Path:
+def deliver(models: Path, *names: str, exports: Path = EXPORTS) -> Path:
     """Put exports where the platform puts extracted archives, under their names as hashes."""
-    for name in exports:
-        shutil.copytree(EXPORTS / name / "repository", models / name / "model")
+    for name in names:
+        shutil.copytree(exports / name / "repository", models / name / "model")
     return models
 
 

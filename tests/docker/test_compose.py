@@ -27,7 +27,8 @@ from docker.models.containers import Container
 from tests.docker.base_image import ROOT
 from tests.docker.compose import ENDPOINT, Stack, compose_commands, stack_settings
 from tests.docker.images import Built
-from tests.docker.running import EXPORTS, check_numbers
+from tests.docker.running import EXPORTS
+from tests.support.merlins_answers import check_numbers
 
 SERVED = ("dense", "session")
 #: Without any the tests are there and fail.
@@ -99,9 +100,9 @@ def test_cold_then_warm(export: str, stack: Stack) -> None:
     """The first invocation fetches and loads; it and the next one answer with Merlin's numbers."""
     client = stack.client()
     assert cold(stack, f"{export}.tar.gz")
-    check_numbers(export, ask(client, export))
+    check_numbers(EXPORTS / export, ask(client, export))
     assert not cold(stack, f"{export}.tar.gz")
-    check_numbers(export, ask(client, export))
+    check_numbers(EXPORTS / export, ask(client, export))
 
 
 def test_an_archive_that_is_not_there(stack: Stack) -> None:
@@ -155,7 +156,7 @@ def test_two_instances(stack: Stack) -> None:
     stack.compose("up", "--detach", "--no-build", "--scale", "instance=2")
     stack.wait_for(lambda: len(stack.in_service()) == 2, "the second is not in service")
     for export in SERVED:
-        check_numbers(export, ask(stack.client(), export))
+        check_numbers(EXPORTS / export, ask(stack.client(), export))
 
 
 def test_the_simulator_starts_again(stack: Stack) -> None:
@@ -166,7 +167,7 @@ def test_the_simulator_starts_again(stack: Stack) -> None:
     assert _started(stack) == started
     for export in SERVED:
         assert cold(stack, f"{export}.tar.gz")
-        check_numbers(export, ask(stack.client(), export))
+        check_numbers(EXPORTS / export, ask(stack.client(), export))
 
 
 def _started(stack: Stack) -> dict[str, str]:
@@ -241,7 +242,7 @@ class Traffic:
         client = self._stack.client()
         while not self._stop.is_set():
             try:
-                check_numbers(export, ask(client, export))
+                check_numbers(EXPORTS / export, ask(client, export))
                 self.answered += 1
             except ClientError as error:
                 self.errors[error.response["Error"]["Code"]] += 1
@@ -266,7 +267,7 @@ def test_without_the_engines_socket(stack: Stack) -> None:
     without.compose("up", "--detach", "--no-build", "--no-deps", "simulator")
     stack.wait_for(lambda: _healthy(stack) and len(stack.in_service()) == 2, "not in service")
     for export in SERVED:
-        check_numbers(export, ask(stack.client(), export))
+        check_numbers(EXPORTS / export, ask(stack.client(), export))
     assert [one["memory_used"] for one in stack.state()["instances"]] == [None, None]
 
 

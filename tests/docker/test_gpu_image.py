@@ -1,4 +1,4 @@
-"""The gpu image, on a stand-in for NVIDIA's: see stand_in/Dockerfile for what that has and lacks.
+"""The gpu image, on a stand-in for NVIDIA's: see stand_in/merlin.Dockerfile for what that has.
 
 NVIDIA's own image is not built here: 15 GB, from a registry that not every machine reaches.
 """

@@ -230,14 +230,15 @@ def launch(
     directory: Path,
     *,
     program: str = "container",
+    python: str | Path = sys.executable,
     under: Sequence[str] = (),
     descriptors: str = "",
     **environment: str,
 ) -> Container:
     """Start a multi-model container, everything of it under the directory, and wait for nothing.
 
-    environment is laid over the defaults. program: the module that is run; under: the command that
-    becomes it. descriptors: its hard limit of them.
+    environment is laid over the defaults. program: the module that python runs; under: the command
+    that becomes it. descriptors: its hard limit of them.
     """
     model_root, work_dir = directory / "models", directory / "work"
     for path in (model_root, work_dir):
@@ -257,7 +258,7 @@ def launch(
     log_path = directory / "log"
     with log_path.open("wb") as log:
         process = subprocess.Popen(
-            [*limits, *under, sys.executable, "-m", program, "serve"],
+            [*limits, *under, python, "-m", program, "serve"],
             cwd=ROOT,
             env=everything,
             stdin=subprocess.DEVNULL,
@@ -274,13 +275,19 @@ def running(
     directory: Path,
     *,
     program: str = "container",
+    python: str | Path = sys.executable,
     under: Sequence[str] = (),
     descriptors: str = "",
     **environment: str,
 ) -> Iterator[Container]:
     """A container for as long as the block lasts; nothing of it is left after."""
     container = launch(
-        directory, program=program, under=under, descriptors=descriptors, **environment
+        directory,
+        program=program,
+        python=python,
+        under=under,
+        descriptors=descriptors,
+        **environment,
     )
     try:
         until(lambda: container.ping() == 200, "/ping is 200", container)

@@ -1,4 +1,4 @@
-# Where NVIDIA's image cannot be had: one with its layout, for the gpu target to stand on.
+# Where NVIDIA's image of Merlin cannot be had: one with its layout, for the gpu target to stand on.
 #
 # tritonserver lies in /opt/tritonserver, with the one stub of the image's Python. Merlin and old
 # packages are that Python's own, and PYTHONPATH names their folder once more; pip is there, ensurepip
@@ -14,7 +14,7 @@ RUN wheel=.venv/lib/python3.11/site-packages \
  && rm -r /opt/tritonserver/python_backend_stubs \
  && echo /opt/tritonserver/lib > /etc/ld.so.conf.d/tritonserver.conf \
  && ldconfig \
- && rm -r .venv .venv-merlin/bin .venv-merlin/pyvenv.cfg requirements \
+ && rm -r .venv .venv-merlin/bin .venv-merlin/pyvenv.cfg \
  && own=$(python3 -c 'import sysconfig; print(sysconfig.get_path("purelib"))') \
  && rm -rf "$own" \
  && ln -s /opt/serve/.venv-merlin/lib/python3.11/site-packages "$own" \
