@@ -79,7 +79,7 @@ class Rehearsal:
         """A request by `invoke`: the answer is Merlin's own."""
         said = self.deploy("invoke", config, "--request", request_of(export), *target)
         (answer,) = [line for line in said.splitlines() if line.startswith("{")]
-        check_numbers(export, json.loads(answer))
+        check_numbers(EXPORTS / export, json.loads(answer))
 
     def containers(self, endpoint: str) -> list[Container]:
         """Of an endpoint, running or not."""

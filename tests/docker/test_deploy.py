@@ -19,11 +19,12 @@ from deploy.images.local_image import LABEL
 from tests.docker.images import Built
 from tests.docker.registry import Registry, running_registry
 from tests.docker.rehearsing import ECR, Rehearsal, image_of, request_of
-from tests.docker.running import check_numbers
+from tests.docker.running import EXPORTS
 from tests.docker.small_image import make_image
 from tests.support.deploy_runs import left_of
 from tests.support.deploying import write_config
 from tests.support.endpoint_traffic import traffic
+from tests.support.merlins_answers import check_numbers
 
 SCALING = """
 [autoscaling]
@@ -183,7 +184,7 @@ def test_from_an_image_to_an_endpoint_and_back(
         assert rehearsal.images_of("shop") == {first}
     assert sent.failures() == 0
     for answer in sent.answers:
-        check_numbers("dense", json.loads(answer))
+        check_numbers(EXPORTS / "dense", json.loads(answer))
     status = json.loads(deploy("status", config, "--json"))
     assert status["traffic"]["invocations"] > len(sent.answers) > 0
     assert status["traffic"]["errors_5xx"] == 0
