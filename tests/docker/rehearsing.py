@@ -17,7 +17,8 @@ import docker
 from docker.models.containers import Container
 
 from tests.docker.registry import Registry, running_registry
-from tests.docker.running import EXPORTS, check_numbers
+from tests.docker.running import EXPORTS
+from tests.support.merlins_answers import check_numbers
 from tests.support.control_plane import ControlPlane, control_plane
 from tests.support.deploying import RUN_TIMEOUT_S, deploy, interrupt, meddle
 
