@@ -6,6 +6,7 @@ instance is this project's own container. A story imports this module and needs 
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -15,7 +16,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ import numpy as np
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from ensemble_tools.__main__ import main as tools
 from simulator.replay.local_endpoint import find_free_port, start_endpoint
 
 ROOT = Path(__file__).parents[1]
@@ -32,7 +34,7 @@ ROOT = Path(__file__).parents[1]
 MODELS_PYTHON = Path(os.environ.get("SERVE_BACKEND_PYTHON", ROOT / ".venv-merlin/bin/python"))
 NAME = "story"
 INTERRUPTED, ENDED = 130, 143
-_START_S, _EXPORT_S, _PACK_S = 120.0, 120.0, 60.0
+_START_S, _EXPORT_S = 120.0, 120.0
 #: A cold model may take 60 s, boto3's own limit; with that it would send the request once more.
 _ANSWER_S = 70.0
 
@@ -60,14 +62,24 @@ class Endpoint:
             config=Config(read_timeout=_ANSWER_S, retries={"total_max_attempts": 1}),
         )
 
-    def invoke(self, target: str, body: bytes, content_type: str = "application/json") -> Answer:
-        """The archive's answer. Raises boto3's errors."""
+    def invoke(
+        self, target: str | None, body: bytes, content_type: str = "application/json"
+    ) -> Answer:
+        """The archive's answer; None: of the only one. Raises boto3's errors."""
+        named = {} if target is None else {"TargetModel": target}
         began = time.perf_counter()
         answer = self._client.invoke_endpoint(
-            EndpointName=self._name, TargetModel=target, ContentType=content_type, Body=body
+            EndpointName=self._name, ContentType=content_type, Body=body, **named
         )
         read = answer["Body"].read()
         return Answer(read, answer["ContentType"], time.perf_counter() - began)
+
+    def stream(self, body: bytes, **more: str) -> Any:
+        """The answer in pieces: botocore's EventStream, to be closed. Raises boto3's errors."""
+        answer = self._client.invoke_endpoint_with_response_stream(
+            EndpointName=self._name, ContentType="application/json", Body=body, **more
+        )
+        return answer["Body"]
 
     def state(self) -> dict[str, Any]:
         """What the simulator's page shows, as JSON."""
@@ -78,7 +90,7 @@ class Endpoint:
 
 @contextmanager
 def endpoint(archives: Path, scratch: Path, *options: str) -> Iterator[Endpoint]:
-    """A multi-model endpoint of all archives in the folder; options are those of `simulator up`.
+    """An endpoint of all archives in the folder; options are those of `simulator up`.
 
     It and its container have ended when the block is left.
     """
@@ -112,17 +124,24 @@ def ask_models_python(module: str, *arguments: str | Path) -> str:
     if not MODELS_PYTHON.exists():
         raise SystemExit(f"found no {MODELS_PYTHON}, expected the models' Python; run `make setup`")
     command: list[str | Path] = [MODELS_PYTHON, "-m", module, *arguments]
-    return _run(command, _EXPORT_S)
+    return run(command, _EXPORT_S)
 
 
 def pack(repository: Path, archive: Path, *options: str) -> None:
-    """What SageMaker downloads, checked by what would load it."""
+    """What SageMaker downloads, checked by what would load it.
+
+    As `python -m ensemble_tools pack` does it, without a process for each.
+    """
     archive.parent.mkdir(exist_ok=True)
-    command = [sys.executable, "-m", "ensemble_tools", "pack", *options]
-    _run([*command, repository, "-o", archive], _PACK_S)
+    said = io.StringIO()
+    with redirect_stdout(said), redirect_stderr(said):
+        code = tools(["pack", *options, str(repository), "-o", str(archive)])
+    if code:
+        raise SystemExit(f"{repository} was not packed:\n{said.getvalue()}")
 
 
-def _run(command: Sequence[str | Path], seconds: float) -> str:
+def run(command: Sequence[str | Path], seconds: float) -> str:
+    """What it says on stdout; ends the story where it fails."""
     done = subprocess.run(
         command,
         cwd=ROOT,

@@ -31,18 +31,21 @@ def make_archives(folder: Path, models: int) -> None:
 
 
 @contextmanager
-def running_endpoint(archives: Path, work: Path, port: int, memory: str) -> Iterator[str]:
-    """Its address, once both containers are in service; their logs are in work."""
+def running_endpoint(archives: Path, work: Path, port: int, *rules: str) -> Iterator[str]:
+    """Its address, once both containers are in service; their logs are in work.
+
+    rules: options of `simulator up`.
+    """
     options = {
         "--models": str(archives),
         "--work-dir": str(work),
         "--endpoint-name": NAME,
         "--port": str(port),
         "--instances": str(INSTANCES),
-        "--memory": memory,
     }
     words = [word for option in options.items() for word in option]
-    with start_endpoint([*_SIMULATOR, "up", *words], port, work / "simulator.log") as endpoint:
+    command = [*_SIMULATOR, "up", *words, *rules]
+    with start_endpoint(command, port, work / "simulator.log") as endpoint:
         _until_in_service(endpoint)
         yield endpoint.url
 

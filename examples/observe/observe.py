@@ -50,7 +50,7 @@ def main() -> int:
         make_archives(archives, options.models)
         pages, port = Pages(), options.port or find_free_port()
         with (
-            running_endpoint(archives, work, port, options.memory) as url,
+            running_endpoint(archives, work, port, *_rules(options)) as url,
             relaying(pages) as proxy,
             running_prometheus(
                 program, write_files(scratch, url, options.scrape_every, proxy)
@@ -58,6 +58,14 @@ def main() -> int:
         ):
             print(f"endpoint: {url}/   Prometheus: {prometheus.url}/graph", flush=True)
             return _observe(options, url, prometheus, pages, report)
+
+
+def _rules(options: argparse.Namespace) -> list[str]:
+    """What `simulator up` is told of memory and loads."""
+    words = ["--memory", options.memory]
+    if options.loads_at_once is not None:
+        words += ["--loads-at-once", str(options.loads_at_once)]
+    return words
 
 
 def _observe(
@@ -125,6 +133,12 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SIZE",
         help="of each container; too little for all archives, so that models leave "
         "(default: %(default)s)",
+    )
+    add(
+        "--loads-at-once",
+        type=int,
+        metavar="N",
+        help="loads that a container does at the same time (default: `simulator up`'s)",
     )
     add(
         "--scrape-every",

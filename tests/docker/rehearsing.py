@@ -18,9 +18,9 @@ from docker.models.containers import Container
 
 from tests.docker.registry import Registry, running_registry
 from tests.docker.running import EXPORTS
-from tests.support.merlins_answers import check_numbers
 from tests.support.control_plane import ControlPlane, control_plane
 from tests.support.deploying import RUN_TIMEOUT_S, deploy, interrupt, meddle
+from tests.support.merlins_answers import check_numbers
 
 ECR = "123456789012.dkr.ecr.us-east-1.amazonaws.com"
 #: The image is packed by one core, layer by layer: a minute where nothing else runs.

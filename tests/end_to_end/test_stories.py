@@ -97,6 +97,54 @@ def test_session(tmp_path: Path) -> None:
     assert "All numbers are Merlin's own" in told(tmp_path, "examples.demo", "session")
 
 
+def test_hundreds(tmp_path: Path) -> None:
+    """A day of sixteen models, and memory for eight: the endpoint grows, and is small again."""
+    size = ("--models", "16", "--seconds", "8", "--instances", "2", "--memory", "520MB")
+    said = told(tmp_path, "examples.hundreds", *size)
+    assert re.search(r"^\d+ answers of \d+ of 16 models, 0 failed$", said, re.MULTILINE), said
+    assert int(re.findall(r"(\d+) evictions$", said, re.MULTILINE)[-1]) > 0
+    for how in ("cold", "warm"):
+        assert re.search(rf"^{how}: [1-9]\d* requests, p50 [\d.]+ m?s$", said, re.MULTILINE)
+    assert "  Successful: Setting desired instance count to 2." in said
+    assert "instances: 1 → 2 → 1\n" in said
+    assert "All answers are torch's own, to the last bit." in said
+
+
+def test_tenants(tmp_path: Path) -> None:
+    """What each role may, by the printed policies; nobody may more, by no detour."""
+    said = told(tmp_path, "examples.tenants")
+    got = dict(re.findall(r"^  (\S.*?)  +(200 .*|403.*)$", said, re.MULTILINE))
+    cells = {words: re.split(r"  +", row) for words, row in got.items()}
+    own = {"shop-a/1.tar.gz": 0, "shop-b/1.tar.gz": 1}
+    for target, column in own.items():
+        shop = target.partition("/")[0]
+        assert cells.pop(target)[:2] == [
+            f"200 {shop} greets you" if column == number else "403" for number in range(2)
+        ]
+    assert {"shop-a-evil/1.tar.gz", "shop-a/../shop-b/1.tar.gz", "no TargetModel"} < cells.keys()
+    assert {"a response stream", "keys of nobody"} < cells.keys()
+    assert not [row for row in cells.values() if any(cell[:3] == "200" for cell in row[:2])]
+    # Without IAM anybody has it: what refuses here is the policy.
+    assert cells["shop-a-evil/1.tar.gz"] == ["403", "403", "200 shop-a-evil greets you"]
+    assert "with an explicit deny in an identity-based policy" in said
+    assert "Each has its own, and nothing else." in said
+
+
+def test_streaming(tmp_path: Path) -> None:
+    """Token by token; who leaves frees the model; errors of the model and of the stream."""
+    said = told(tmp_path, "examples.streaming")
+    first, last = map(
+        float, re.findall(r"first token after ([\d.]+) s, the last after (.*) s", said)[0]
+    )
+    assert first < last / 2
+    assert float(re.findall(r"the next caller's first token after ([\d.]+) s", said)[0]) < 1.5
+    assert "32 tokens, then the error “the context has room for 32 tokens, and 40 were" in said
+    assert re.search(r"longer than 4 s: [1-4] tokens, then ModelStreamError: ", said)
+    assert "a request that lacks inputs: ModelError, status 400 of the container" in said
+    assert 'with TargetModel: Unknown parameter in input: "TargetModel"' in said
+    assert "All tokens are the generator's own, in order." in said
+
+
 @pytest.mark.parametrize(
     ("number", "code", "line"),
     [

@@ -15,9 +15,9 @@ from deploy.policies.arns import Where, make_where, partition_of
 from deploy.policies.deployer import make_deployer_policy
 from deploy.policies.role import make_role_policy, make_trust_policy
 from deploy.policies.tenant import make_tenant_policy
+from examples.tenants.iam import as_list, is_allowed
 from tests.support.cfn_lint import lint_template, read_actions
 from tests.support.deploy_grid import make_config, make_grid
-from tests.support.iam import as_list, is_allowed
 
 WHERE = Where("aws", "us-east-1", "123456789012")
 SAGEMAKER = "arn:aws:sagemaker:us-east-1:123456789012"

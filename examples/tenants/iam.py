@@ -1,4 +1,4 @@
-"""IAM's decision for the parts of its language that our policies use.
+"""IAM's decision for the parts of its language that `python -m deploy policy` uses.
 
 "Policy evaluation logic" and "Condition operators" of IAM's guide: nothing is allowed that no
 statement allows, what one denies is denied; a key that the request has not makes a condition
@@ -8,21 +8,40 @@ false. Everything else raises, and is not guessed.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
 from typing import Any
 
 Policy = Mapping[str, Any]
 
 
-def is_allowed(policy: Policy, action: str, resource: str, **context: str) -> bool:
-    """context: condition keys, with __ for the colon (sagemaker__TargetModel)."""
-    keys = {name.replace("__", ":"): value for name, value in context.items()}
+class Decision(Enum):
+    """What comes of all policies of whoever asks."""
+
+    ALLOWED = "allowed"
+    NOT_ALLOWED = "no policy allows it"
+    DENIED = "a policy denies it"
+
+
+def decide(
+    policies: Iterable[Policy], action: str, resource: str, keys: Mapping[str, str]
+) -> Decision:
+    """keys: the request's condition keys, such as sagemaker:TargetModel."""
     effects = {
         statement["Effect"]
+        for policy in policies
         for statement in policy["Statement"]
         if applies(statement, action, resource, keys)
     }
-    return "Allow" in effects and "Deny" not in effects
+    if "Deny" in effects:
+        return Decision.DENIED
+    return Decision.ALLOWED if "Allow" in effects else Decision.NOT_ALLOWED
+
+
+def is_allowed(policy: Policy, action: str, resource: str, **context: str) -> bool:
+    """context: condition keys, with __ for the colon (sagemaker__TargetModel)."""
+    keys = {name.replace("__", ":"): value for name, value in context.items()}
+    return decide([policy], action, resource, keys) is Decision.ALLOWED
 
 
 def applies(
