@@ -9,48 +9,69 @@ candidates that can win, which is found by heaps, not all that there are.
 from __future__ import annotations
 
 import heapq
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
+from simulator.instance.course import Course, Stage
 from simulator.instance.decisions import (
     Delete,
     DiskTurn,
-    MemoryTurn,
     Step,
     UnloadAll,
     decide_disk,
     decide_memory,
 )
-from simulator.instance.eviction import HeldModel
 from simulator.planning.archives import Figures, Machine
+from simulator.planning.chance import Chance, poisson, poisson_shares
 from simulator.planning.demand import NEVER, Demand
-from simulator.planning.happening import Happening, Work
+from simulator.planning.happening import Cores, Happening, Places, Toil, Work
 from simulator.planning.instances import Copy, PlannedInstance
 from simulator.routing import Candidate, route
 from simulator.rules import CacheSetting, Rules
-from simulator.watch.view import ModelState
+from simulator.watch.events import COLD_PARTS
 
-#: Cold waits that are kept one by one; of more, every so manieth.
-_MOST_WAITS = 2_000_000
+#: Cold requests whose latencies are kept one by one, and those whose parts are.
+_MOST_LATENCIES, _MOST_PARTS = 2_000_000, 200_000
 #: A model whose requests overlap less than this is never asked for by four at once.
 _LEAST_BUSY = 0.02
+#: As memory_room has it: a wish for room waits so long for a model in use to become idle.
+_WISH_S = 0.5
+#: Between two looks of a load that the container refused whether a model in use is idle.
+_REFUSED_AGAIN_S = 1.0
 
 
 @dataclass
 class Counts:
-    """What happened until now. waits: seconds that cold requests waited for their model."""
+    """What happened until now. latencies: seconds of cold requests that were answered in time, and
+    parts: what they were spent on, by the names that events have for it.
+
+    not_ready: callers who gave up before it was there; no_memory: those whose model the container
+    refused in the end. evictions_507: those of evictions that the container's refusals made.
+    """
 
     cold: int = 0
     loads: int = 0
     evictions: int = 0
+    evictions_507: int = 0
     not_ready: int = 0
+    no_memory: int = 0
     without_instance: int = 0
     copies: int = 0
     disk_gave_up: int = 0
-    waits: list[float] = field(default_factory=list)
+    latencies: list[float] = field(default_factory=list)
+    parts: dict[str, list[float]] = field(default_factory=lambda: {part: [] for part in COLD_PARTS})
+
+
+@dataclass(frozen=True)
+class Coming:
+    """A model on its way to an instance. since: when it was first asked for."""
+
+    instance: PlannedInstance
+    since: float
+    course: Course
 
 
 class PlannedEndpoint:
@@ -64,15 +85,18 @@ class PlannedEndpoint:
         machine: Machine,
         rules: Rules,
         count: int,
+        seed: int = 1,
     ) -> None:
         self._happening, self._demand, self.archives = happening, demand, list(archives)
+        self._chance = Chance(seed)
+        self._host = Cores(happening, machine.cores) if machine.one_host else None
         self.machine, self._rules = machine, rules
         self._numbers = {figures.name: number for number, figures in enumerate(self.archives)}
         self.instances: list[PlannedInstance] = []
         self.counts = Counts()
         self._holders: list[list[PlannedInstance]] = [[] for _ in self.archives]
-        #: Of models that come: where, and since when somebody waits.
-        self._coming: dict[int, tuple[PlannedInstance, float]] = {}
+        #: Of models that come: where, since when somebody waits, and what for.
+        self._coming: dict[int, Coming] = {}
         self._stamps = [0] * len(self.archives)
         #: One entry of each instance counts, that of its newest version.
         self._by_emptiness: list[tuple[tuple[float, int, str], int, PlannedInstance]] = []
@@ -88,7 +112,8 @@ class PlannedEndpoint:
     def add_instance(self) -> None:
         """One more is in service."""
         self._made += 1
-        instance = PlannedInstance(self._made, self.machine, self._rules)
+        cores = self._host or Cores(self._happening, self.machine.cores)
+        instance = PlannedInstance(self._made, self.machine, self._rules, cores)
         self.instances.append(instance)
         self._by_name[instance.name] = instance
         self._touch(instance)
@@ -100,10 +125,10 @@ class PlannedEndpoint:
         del self._by_name[instance.name]
         for model in list(instance.copies):
             self._lose(instance, model)
-        for model, (where, since) in list(self._coming.items()):
-            if where is instance:
+        for model, coming in list(self._coming.items()):
+            if coming.instance is instance:
                 del self._coming[model]
-                self._ask(model, since)
+                self._ask(model, coming.since)
 
     # -- requests of models that are not loaded
 
@@ -130,97 +155,108 @@ class PlannedEndpoint:
         self._bring(model, self._by_name[chosen.name], since)
 
     def _bring(self, model: int, instance: PlannedInstance, since: float) -> None:
-        self._coming[model] = (instance, since)
-        self._happening.start(self._brought(model, instance))
+        course = Course(lambda: self._happening.now)
+        self._coming[model] = Coming(instance, since, course)
+        self._happening.start(self._brought(model, instance, course))
 
     # -- models come
 
-    def _brought(self, model: int, instance: PlannedInstance) -> Work:
+    def _brought(self, model: int, instance: PlannedInstance, course: Course) -> Work:
         figures, happening = self.archives[model], self._happening
         if model in instance.on_disk:
             del instance.on_disk[model]
         else:
+            instance.fetching += 1
+            self._touch(instance)
             yield instance.downloads
-            yield figures.download_s
+            course.enter(Stage.DOWNLOAD)
+            yield self._chance.draw(figures.downloads)
             happening.give_back(instance.downloads)
+            course.enter(Stage.TURN)
+            instance.fetching -= 1
             instance.used_disk += figures.disk
             if not self._made_disk_room(model, instance):
                 instance.used_disk -= figures.disk
+                self.counts.disk_gave_up += 1
                 self._given_up(model, instance)
                 return
         yield instance.soon
         instance.coming[model] = figures.memory
         self._touch(instance)
+        course.enter(Stage.ROOM)
         yield from self._made_room(model, instance)
+        course.enter(Stage.TURN)
         yield instance.loads
-        instance.loading += 1
-        busy = max(1.0, instance.loading * figures.load_cores / instance.machine.cores)
-        yield figures.load_s * busy
-        instance.loading -= 1
-        instance.load_cores_s += figures.load_s * figures.load_cores
+        course.enter(Stage.LOAD)
+        yield from self._load(model, instance)
         happening.give_back(instance.loads)
+        refused = instance.lacks(figures) and not (
+            yield from self._loaded_after_507(model, instance)
+        )
         happening.give_back(instance.soon)
         del instance.coming[model]
-        if instance.in_service:
+        if refused:
+            instance.on_disk[model] = happening.now
+            self._refused(model, instance)
+        elif instance.in_service:
             self._loaded(model, instance)
+
+    def _load(self, model: int, instance: PlannedInstance) -> Work:
+        figures = self.archives[model]
+        seconds = self._chance.draw(figures.loads)
+        yield Toil(instance.cores, seconds, figures.load_cores)
+        instance.load_cores_s += seconds * figures.load_cores
+
+    def _loaded_after_507(
+        self, model: int, instance: PlannedInstance
+    ) -> Generator[float | Places | Toil, None, bool]:
+        """Whether it is loaded after the container has refused it: one more leaves for each try."""
+        figures = self.archives[model]
+        deadline = self._happening.now + self._rules.load_timeout_s
+        tries = 0
+        while tries < self._rules.evictions_per_call and instance.could_hold(figures):
+            oldest = instance.oldest_idle(self._happening.now, self._demand, self.archives)
+            if oldest is not None:
+                self.counts.evictions_507 += 1
+                yield self._evict(instance, self._numbers[oldest])
+            elif self._happening.now < deadline:
+                yield _REFUSED_AGAIN_S
+            else:
+                return False
+            if not instance.lacks(figures):
+                yield from self._load(model, instance)
+                return True
+            tries += oldest is not None
+        return False
 
     def _made_room(self, model: int, instance: PlannedInstance) -> Work:
         """As many leave as are needed; with all in use the container has the last word."""
+        wish = self._happening.now + _WISH_S
         for _ in range(self._rules.evictions_per_call):
-            step = decide_memory(self._memory_turn(model, instance))
+            turn = instance.memory_turn(model, self._happening.now, self._demand, self.archives)
+            step = Step.DONE if turn is None else decide_memory(turn)
             if isinstance(step, UnloadAll):
-                longest = 0.0
-                for name in step.target_models:
-                    longest = max(longest, self._evict(instance, self._numbers[name]))
-                yield longest
+                leaving = [
+                    self._evict(instance, self._numbers[name]) for name in step.target_models
+                ]
+                yield max(leaving)
             elif step is Step.WAIT:
-                yield max((self.archives[one].unload_s for one in instance.unloading), default=0.0)
+                yield instance.next_left(self._happening.now)
+            elif step is Step.EVICT and self._happening.now < wish:
+                yield wish - self._happening.now
             else:
-                return
-
-    def _memory_turn(self, model: int, instance: PlannedInstance) -> MemoryTurn:
-        before = list(instance.coming)
-        others = [instance.coming[one] for one in before[: before.index(model)]]
-        turn = MemoryTurn(
-            self._leaving(instance),
-            instance.coming[model],
-            others,
-            instance.used_memory,
-            instance.machine.memory,
-            self._rules.memory_threshold,
-        )
-        limit = int(instance.machine.memory * self._rules.memory_threshold)
-        lack = instance.used_memory + instance.coming[model] + sum(others) - limit
-        lack -= sum(instance.unloading.values())
-        if lack <= 0:
-            return turn
-        held = [*turn.held, *self._idle(instance, lack)]
-        return MemoryTurn(held, turn.needed, others, turn.used, turn.limit, turn.threshold)
-
-    def _leaving(self, instance: PlannedInstance) -> list[HeldModel]:
-        return [
-            HeldModel(self.archives[one].name, ModelState.UNLOADING, False, 0.0, memory, 0)
-            for one, memory in instance.unloading.items()
-        ]
-
-    def _idle(self, instance: PlannedInstance, lack: int) -> Iterator[HeldModel]:
-        """The least recently used, as many as can be chosen for so many bytes."""
-        for held in instance.least_recent(self._happening.now, self._demand, self.archives):
-            yield held
-            if not held.wanted:
-                lack -= held.memory or 0
-            if lack <= 0:
                 return
 
     def _loaded(self, model: int, instance: PlannedInstance) -> None:
         now, figures = self._happening.now, self.archives[model]
         self.counts.loads += 1
         coming = self._coming.get(model)
-        instance.add(Copy(model, now, now + figures.service_s), figures.memory)
+        copy = Copy(model, now, now)
+        instance.add(copy, figures)
         self._holders[model].append(instance)
-        if coming is not None and coming[0] is instance:
+        if coming is not None and coming.instance is instance:
             del self._coming[model]
-            self._answer_waiting(model, coming[1])
+            copy.busy_until = now + self._answer_waiting(model, coming)
         self._share_out(model)
         self._touch(instance)
         if self._rules.cache is CacheSetting.DISABLED:
@@ -228,21 +264,45 @@ class PlannedEndpoint:
         else:
             self._watch_busy(model)
 
-    def _answer_waiting(self, model: int, since: float) -> None:
-        now, counts = self._happening.now, self.counts
-        later = self._demand.times_between(model, since, now)
-        waits = np.concatenate(([now - since], now - later))
-        in_time = waits[waits <= self._rules.cold_wait_s]
-        counts.cold += len(in_time)
-        counts.not_ready += len(waits) - len(in_time)
-        if len(counts.waits) < _MOST_WAITS:
-            counts.waits += in_time.tolist()
+    def _asked(self, model: int, since: float, now: float) -> Any:
+        """The first request since then, and all that came after it."""
+        return np.concatenate(([since], self._demand.times_between(model, since, now)))
+
+    def _answer_waiting(self, model: int, coming: Coming) -> float:
+        """Those who have waited for it are answered; seconds until the last of them is."""
+        now, counts, figures = self._happening.now, self.counts, self.archives[model]
+        longest = 0.0
+        for asked in self._asked(model, coming.since, now).tolist():
+            if now - asked > self._rules.cold_wait_s:
+                counts.not_ready += 1
+                continue
+            answer = self._chance.draw(figures.firsts or figures.services)
+            longest = max(longest, answer)
+            counts.cold += 1
+            if len(counts.latencies) < _MOST_LATENCIES:
+                counts.latencies.append(now - asked + answer)
+            if len(counts.parts["answer"]) < _MOST_PARTS:
+                spent = coming.course.between(asked, now)
+                for stage in Stage:
+                    counts.parts[stage.value].append(spent.get(stage, 0.0))
+                counts.parts["answer"].append(answer)
+        return longest
+
+    def _refused(self, model: int, instance: PlannedInstance) -> None:
+        """The container had no memory for it: those who wait are told so, if they still do."""
+        coming = self._coming.get(model)
+        if coming is not None and coming.instance is instance:
+            now = self._happening.now
+            waits = now - self._asked(model, coming.since, now)
+            in_time = int((waits <= self._rules.cold_wait_s).sum())
+            self.counts.no_memory += in_time
+            self.counts.not_ready += len(waits) - in_time
+        self._given_up(model, instance)
 
     def _given_up(self, model: int, instance: PlannedInstance) -> None:
-        """Its archive found no place: those who wait are told so; for a copy nobody waits."""
-        self.counts.disk_gave_up += 1
+        """It does not come: who waits is told so; for a copy nobody waits."""
         coming = self._coming.get(model)
-        if coming is not None and coming[0] is instance:
+        if coming is not None and coming.instance is instance:
             del self._coming[model]
             self._expect(model, self._happening.now)
 
@@ -258,19 +318,20 @@ class PlannedEndpoint:
         figures = self.archives[model]
         used = instance.copies[model].used
         self._lose(instance, model)
-        instance.unloading[model] = figures.memory
+        seconds = self._chance.draw(figures.unloads)
+        instance.unloading[model] = (figures.memory, self._happening.now + seconds)
         if from_disk:
             instance.used_disk -= figures.disk
 
         def left() -> None:
-            instance.used_memory -= figures.memory
+            instance.leave(figures)
             instance.unloading.pop(model, None)
             if not from_disk:
                 instance.on_disk[model] = used
             self._touch(instance)
 
-        self._happening.at(self._happening.now + figures.unload_s, left)
-        return figures.unload_s
+        self._happening.at(self._happening.now + seconds, left)
+        return seconds
 
     def _lose(self, instance: PlannedInstance, model: int) -> None:
         """It answers nothing any more there."""
@@ -286,7 +347,7 @@ class PlannedEndpoint:
         if budget is None:
             return True
         while True:
-            held = [self._oldest_on_disk(instance)] if instance.on_disk else []
+            held = instance.oldest_on_disk(self.archives)
             needed = self.archives[model].disk
             name = self.archives[model].name
             step = decide_disk(DiskTurn(held, name, needed, instance.used_disk, budget))
@@ -296,17 +357,12 @@ class PlannedEndpoint:
                 instance.used_disk -= self.archives[deleted].disk
                 continue
             if step is Step.EVICT:
-                oldest = next(self._idle(instance, 1), None)
-                if oldest is None or oldest.wanted:
+                oldest = instance.oldest_idle(self._happening.now, self._demand, self.archives)
+                if oldest is None:
                     return False
-                self._evict(instance, self._numbers[oldest.target_model], from_disk=True)
+                self._evict(instance, self._numbers[oldest], from_disk=True)
                 continue
             return step is Step.DONE
-
-    def _oldest_on_disk(self, instance: PlannedInstance) -> HeldModel:
-        model = min(instance.on_disk, key=instance.on_disk.__getitem__)
-        figures, used = self.archives[model], instance.on_disk[model]
-        return HeldModel(figures.name, ModelState.ON_DISK, False, used, None, figures.disk)
 
     def _leave_when_idle(self, model: int, instance: PlannedInstance) -> None:
         """ModelCacheSetting Disabled: it stays while one request overlaps the next."""
@@ -337,7 +393,7 @@ class PlannedEndpoint:
             for instance in holders:
                 instance.copies[model].share = 1.0
             return
-        found = _poisson_shares(self._busy(model), len(holders))
+        found = poisson_shares(self._busy(model), len(holders))
         for instance, share in zip(holders, found, strict=True):
             instance.copies[model].share = share
 
@@ -352,10 +408,10 @@ class PlannedEndpoint:
         if busy < _LEAST_BUSY or copies >= len(self.instances):
             return
         below = self._rules.busy_at * copies - 1
-        rate = busy / self.archives[model].service_s * _poisson(below, busy)
+        rate = busy / self.archives[model].service_s * poisson(below, busy)
         if rate <= 0.0:
             return
-        gap = float(np.random.default_rng((model, copies, self.counts.loads)).exponential(1 / rate))
+        gap = self._chance.gap(rate)
         stamp = self._stamps[model]
 
         def overflow() -> None:
@@ -370,7 +426,8 @@ class PlannedEndpoint:
         instance = self._emptiest(without=self._holders[model])
         if instance is not None:
             self.counts.copies += 1
-            self._happening.start(self._brought(model, instance))
+            course = Course(lambda: self._happening.now)
+            self._happening.start(self._brought(model, instance, course))
 
     # -- the router's view
 
@@ -406,19 +463,3 @@ def _candidate(instance: PlannedInstance) -> Candidate:
         models=models,
         memory=memory,
     )
-
-
-def _poisson(number: int, mean: float) -> float:
-    """The probability of a number."""
-    if mean <= 0.0:
-        return 1.0 if number == 0 else 0.0
-    return math.exp(number * math.log(mean) - mean - math.lgamma(number + 1))
-
-
-def _poisson_shares(mean: float, parts: int) -> list[float]:
-    """The probability that a Poisson number is 0, 1, … modulo parts."""
-    most = int(mean + 10 * math.sqrt(mean + 1)) + parts
-    shares = [0.0] * parts
-    for number in range(most + 1):
-        shares[number % parts] += _poisson(number, mean)
-    return shares

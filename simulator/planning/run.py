@@ -25,7 +25,10 @@ _LEAST_LOOK_S = 0.25
 
 @dataclass(frozen=True)
 class Setting:
-    """What is simulated. archives: in the demand's order; count: instances at the start."""
+    """What is simulated. archives: in the demand's order; count: instances at the start.
+
+    settle_s: after the demand's end, for what has begun.
+    """
 
     demand: Demand
     archives: Sequence[Figures]
@@ -34,6 +37,7 @@ class Setting:
     count: int
     scaling: Scaling | None = None
     seed: int = 1
+    settle_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -54,8 +58,8 @@ class Look:
 @dataclass(frozen=True)
 class Outcome:
     """What came of it. warm: seconds of a sample of the requests that found their model loaded,
-    with weights; waits: what cold requests waited for their model. saturated: the share of all
-    requests that was too much for the cores of its instance, and is never answered in time.
+    with weights; cold ones are in counts. saturated: the share of all requests that was too much
+    for the cores of its instance, and is never answered in time.
     """
 
     requests: int
@@ -77,6 +81,7 @@ def simulate(setting: Setting, advance: Callable[[float], object] = lambda share
         setting.machine,
         setting.rules,
         setting.count,
+        setting.seed,
     )
     if setting.scaling is not None:
         Scaler(happening, setting.demand, endpoint, setting.scaling)
@@ -86,6 +91,7 @@ def simulate(setting: Setting, advance: Callable[[float], object] = lambda share
         happening.run(end)
         looking.look(end)
         advance(end / setting.demand.duration)
+    happening.run(ends[-1] + setting.settle_s)
     return looking.outcome()
 
 

@@ -1,0 +1,160 @@
+"""What a plan reckons with, as a replay has seen it: memory, and seconds by their quantiles. Pure.
+
+Loads share the machine's cores. So a load is told by its work: the seconds that it would take with
+a core of its own, which is less than it took where more loads went on than there are cores.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from simulator.replay.arithmetic import find_coldness, percentile
+from simulator.replay.traffic.samples import Recording
+
+#: Quantiles that a distribution is told by, at equal steps from the least to the most.
+STEPS = 20
+#: Fewer quiet requests do not tell how they are spread.
+_FEW = 20
+
+Event = Mapping[str, Any]
+#: From when to when.
+_Span = tuple[float, float]
+
+
+def calibrate(
+    recording: Recording, target_models: Sequence[str], cores: int, kinds: int
+) -> dict[str, Any]:
+    """Figures of each kind of archive, and of an instance. Bytes, seconds; null: not seen.
+
+    target_models: by rank. Copies of several exports take turns: that of rank r, from 0 on, is of
+    kind r modulo kinds.
+    """
+    work = measure_work(find_loads(recording.events), cores)
+    cold = find_coldness(recording.events)
+    return {
+        "base_memory_bytes": find_base_memory(recording),
+        "kinds": [
+            _of_kind(recording, {*target_models[kind::kinds]}, work, cold) for kind in range(kinds)
+        ],
+    }
+
+
+def find_loads(events: Iterable[Event]) -> list[tuple[str, _Span]]:
+    """(target model, from when to when it held its place among the loads) of each load."""
+    begun: dict[tuple[str, str], float] = {}
+    found = []
+    for event in events:
+        if event["kind"] not in ("load_started", "loaded", "load_failed"):
+            continue
+        where = (event["instance"], event["target_model"])
+        if event["kind"] == "load_started":
+            begun[where] = event["at"]
+        elif (start := begun.pop(where, None)) is not None and event["kind"] == "loaded":
+            found.append((event["target_model"], (start, event["at"])))
+    return found
+
+
+def measure_work(loads: Sequence[tuple[str, _Span]], cores: int) -> list[tuple[str, float]]:
+    """(target model, seconds of work) of each load, where all that go on share the cores alike."""
+    changes = Counter(start for _, (start, _) in loads)
+    changes.subtract(end for _, (_, end) in loads)
+    done: dict[float, float] = {}
+    total, going, before = 0.0, 0, 0.0
+    for now in sorted(changes):
+        total += (now - before) * min(1.0, cores / going) if going else 0.0
+        done[now], before = total, now
+        going += changes[now]
+    return [(model, done[end] - done[start]) for model, (start, end) in loads]
+
+
+def find_base_memory(recording: Recording) -> int | None:
+    """What an instance uses beside its models: where nothing comes or leaves, else at least."""
+    quiet: list[int] = []
+    others: list[int] = []
+    for look in recording.looks:
+        for instance in look.state["instances"]:
+            used, models = instance["memory_used"], instance["models"]
+            if used is None:
+                continue
+            sizes = [model.get("memory") for model in models if model["state"] == "loaded"]
+            if None in sizes:
+                continue
+            moving = any(model["state"] in ("loading", "unloading") for model in models)
+            (others if moving or not sizes else quiet).append(used - sum(sizes))
+    if quiet:
+        return int(median(quiet))
+    return min(others, default=None)
+
+
+def list_quantiles(values: Iterable[float]) -> list[float] | None:
+    """At equal steps from the least to the most."""
+    ordered = sorted(values)
+    if not ordered:
+        return None
+    return [percentile(ordered, 100 * step / STEPS) for step in range(STEPS + 1)]
+
+
+def _of_kind(
+    recording: Recording,
+    models: set[str],
+    work: Iterable[tuple[str, float]],
+    cold: Mapping[str, bool],
+) -> dict[str, Any]:
+    events = [event for event in recording.events if event.get("target_model") in models]
+
+    def seconds(kind: str) -> list[float]:
+        return [event["seconds"] for event in events if event["kind"] == kind]
+
+    extracted = seconds("extracted")
+    fetched = [one + two for one, two in zip(seconds("download_finished"), extracted, strict=False)]
+    firsts = [
+        event["answer_seconds"]
+        for event in events
+        if event["kind"] == "invoked" and event["cold"] and "answer_seconds" in event
+    ]
+    mine = {str(event.get("request_id")) for event in events}
+    return {
+        "memory_bytes": _most(recording, models, "memory"),
+        "disk_bytes": _most(recording, models, "disk"),
+        "fetch_s": list_quantiles(fetched),
+        "load_work_s": list_quantiles(seconds for model, seconds in work if model in models),
+        "unload_s": list_quantiles(seconds("unloaded")),
+        "first_answer_s": list_quantiles(firsts),
+        "warm_s": list_quantiles(_warm(recording, mine, cold)),
+    }
+
+
+def _warm(recording: Recording, mine: set[str], cold: Mapping[str, bool]) -> list[float]:
+    """Latencies of warm requests while nothing was loaded; of all where there are few of those."""
+    spans = [
+        (start - recording.started, end - recording.started)
+        for _, (start, end) in find_loads(recording.events)
+    ]
+    warm = [
+        sample
+        for sample in recording.samples
+        if sample.error is None
+        and sample.request_id in mine
+        and cold.get(str(sample.request_id)) is False
+    ]
+    quiet = [
+        sample.latency
+        for sample in warm
+        if not any(start < sample.finished and sample.due < end for start, end in spans)
+    ]
+    return quiet if len(quiet) >= _FEW else [sample.latency for sample in warm]
+
+
+def _most(recording: Recording, models: set[str], field: str) -> int | None:
+    """The median over the models of the most that each was seen to take."""
+    most: dict[str, int] = {}
+    for look in recording.looks:
+        for instance in look.state["instances"]:
+            for model in instance["models"]:
+                if model["target_model"] in models and model.get(field):
+                    known = most.get(model["target_model"], 0)
+                    most[model["target_model"]] = max(known, model[field])
+    return int(median(most.values())) if most else None
