@@ -9,7 +9,7 @@ candidates that can win, which is found by heaps, not all that there are.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,8 +19,10 @@ from simulator.instance.course import Course, Stage
 from simulator.instance.decisions import (
     Delete,
     DiskTurn,
+    FullDisk,
     Step,
     UnloadAll,
+    decide_after_full_disk,
     decide_disk,
     decide_memory,
 )
@@ -39,8 +41,11 @@ _MOST_LATENCIES, _MOST_PARTS = 2_000_000, 200_000
 _LEAST_BUSY = 0.02
 #: As memory_room has it: a wish for room waits so long for a model in use to become idle.
 _WISH_S = 0.5
-#: Between two looks of a load that the container refused whether a model in use is idle.
-_REFUSED_AGAIN_S = 1.0
+#: Between two looks whether a model in use is idle, of what cannot do without its place.
+_AGAIN_S = 1.0
+
+#: Work with an answer: whether it came to what was wanted.
+Answer = Generator["float | Places | Toil", None, bool]
 
 
 @dataclass
@@ -64,6 +69,16 @@ class Counts:
     latencies: list[float] = field(default_factory=list)
     parts: dict[str, list[float]] = field(default_factory=lambda: {part: [] for part in COLD_PARTS})
 
+    def note(self, wait: float, answer: float, spent: Mapping[Stage, float]) -> None:
+        """A cold request was answered. Seconds."""
+        self.cold += 1
+        if len(self.latencies) < _MOST_LATENCIES:
+            self.latencies.append(wait + answer)
+        if len(self.parts["answer"]) < _MOST_PARTS:
+            for stage in Stage:
+                self.parts[stage.value].append(spent.get(stage, 0.0))
+            self.parts["answer"].append(answer)
+
 
 @dataclass(frozen=True)
 class Coming:
@@ -86,9 +101,11 @@ class PlannedEndpoint:
         rules: Rules,
         count: int,
         seed: int = 1,
+        loads_in_order: Sequence[Sequence[float]] = (),
     ) -> None:
         self._happening, self._demand, self.archives = happening, demand, list(archives)
         self._chance = Chance(seed)
+        self._loads_in_order = [iter(loads) for loads in loads_in_order]
         self._host = Cores(happening, machine.cores) if machine.one_host else None
         self.machine, self._rules = machine, rules
         self._numbers = {figures.name: number for number, figures in enumerate(self.archives)}
@@ -97,6 +114,8 @@ class PlannedEndpoint:
         self._holders: list[list[PlannedInstance]] = [[] for _ in self.archives]
         #: Of models that come: where, since when somebody waits, and what for.
         self._coming: dict[int, Coming] = {}
+        #: Of models of which another copy comes: where, and what it waits for.
+        self._copying: dict[int, tuple[PlannedInstance, Course]] = {}
         self._stamps = [0] * len(self.archives)
         #: One entry of each instance counts, that of its newest version.
         self._by_emptiness: list[tuple[tuple[float, int, str], int, PlannedInstance]] = []
@@ -125,6 +144,9 @@ class PlannedEndpoint:
         del self._by_name[instance.name]
         for model in list(instance.copies):
             self._lose(instance, model)
+        for model, (where, _) in list(self._copying.items()):
+            if where is instance:
+                del self._copying[model]
         for model, coming in list(self._coming.items()):
             if coming.instance is instance:
                 del self._coming[model]
@@ -145,7 +167,10 @@ class PlannedEndpoint:
             self._ask(model, self._happening.now)
 
     def _ask(self, model: int, since: float) -> None:
-        """Somebody waits for it since then."""
+        """Somebody waits for it since then; with those who come, if another copy does already."""
+        if (copying := self._copying.get(model)) is not None:
+            self._coming[model] = Coming(copying[0], since, copying[1])
+            return
         instance = self._emptiest()
         chosen = route([] if instance is None else [_candidate(instance)], self._rules.busy_at)
         if chosen is None:
@@ -162,24 +187,26 @@ class PlannedEndpoint:
     # -- models come
 
     def _brought(self, model: int, instance: PlannedInstance, course: Course) -> Work:
+        yield from self._steps(model, instance, course)
+        if self._copying.get(model, (None, None))[1] is course:
+            del self._copying[model]
+
+    def _steps(self, model: int, instance: PlannedInstance, course: Course) -> Work:
         figures, happening = self.archives[model], self._happening
+        while model in instance.unloading:
+            course.enter(Stage.ROOM)
+            yield instance.unloading[model][1] - happening.now
+        used = instance.on_disk.get(model, 0.0)
+        course.enter(Stage.TURN)
         if model in instance.on_disk:
             del instance.on_disk[model]
         else:
-            instance.fetching += 1
             self._touch(instance)
-            yield instance.downloads
-            course.enter(Stage.DOWNLOAD)
-            yield self._chance.draw(figures.downloads)
-            happening.give_back(instance.downloads)
-            course.enter(Stage.TURN)
-            instance.fetching -= 1
-            instance.used_disk += figures.disk
-            if not self._made_disk_room(model, instance):
-                instance.used_disk -= figures.disk
+            if not (yield from self._arrived(model, instance, course)):
                 self.counts.disk_gave_up += 1
                 self._given_up(model, instance)
                 return
+            course.enter(Stage.TURN)
         yield instance.soon
         instance.coming[model] = figures.memory
         self._touch(instance)
@@ -199,41 +226,72 @@ class PlannedEndpoint:
             instance.on_disk[model] = happening.now
             self._refused(model, instance)
         elif instance.in_service:
-            self._loaded(model, instance)
+            self._loaded(model, instance, used)
+
+    def _arrived(self, model: int, instance: PlannedInstance, course: Course) -> Answer:
+        """Onto the disk; away again while others need its place there, and then once more."""
+        figures, happening, disk = self.archives[model], self._happening, instance.machine.disk
+        deadline = happening.now + self._rules.load_timeout_s
+        while True:
+            instance.fetching += 1
+            course.enter(Stage.TURN)
+            yield instance.downloads
+            course.enter(Stage.DOWNLOAD)
+            yield self._chance.draw(figures.downloads)
+            happening.give_back(instance.downloads)
+            instance.fetching -= 1
+            instance.used_disk += figures.disk
+            if disk is None:
+                return True
+            course.enter(Stage.TURN)
+            yield instance.disk_turns
+            course.enter(Stage.ROOM)
+            found = yield from self._made_disk_room(model, instance)
+            happening.give_back(instance.disk_turns)
+            if found:
+                return True
+            instance.used_disk -= figures.disk
+            others, over = instance.has_others, happening.now > deadline
+            turn = FullDisk(figures.disk, disk, others, others, over)
+            if decide_after_full_disk(turn) is Step.GIVE_UP:
+                return False
+            yield _AGAIN_S
 
     def _load(self, model: int, instance: PlannedInstance) -> Work:
         figures = self.archives[model]
-        seconds = self._chance.draw(figures.loads)
+        seconds = self._load_seconds(model)
         yield Toil(instance.cores, seconds, figures.load_cores)
-        instance.load_cores_s += seconds * figures.load_cores
 
-    def _loaded_after_507(
-        self, model: int, instance: PlannedInstance
-    ) -> Generator[float | Places | Toil, None, bool]:
+    def _load_seconds(self, model: int) -> float:
+        kinds = self._loads_in_order
+        known = next(kinds[model % len(kinds)], None) if kinds else None
+        return self._chance.draw(self.archives[model].loads) if known is None else known
+
+    def _loaded_after_507(self, model: int, instance: PlannedInstance) -> Answer:
         """Whether it is loaded after the container has refused it: one more leaves for each try."""
         figures = self.archives[model]
         deadline = self._happening.now + self._rules.load_timeout_s
-        tries = 0
-        while tries < self._rules.evictions_per_call and instance.could_hold(figures):
-            oldest = instance.oldest_idle(self._happening.now, self._demand, self.archives)
-            if oldest is not None:
-                self.counts.evictions_507 += 1
-                yield self._evict(instance, self._numbers[oldest])
-            elif self._happening.now < deadline:
-                yield _REFUSED_AGAIN_S
-            else:
+        for _ in range(self._rules.evictions_per_call):
+            if not instance.could_hold(figures):
                 return False
+            yield instance.room_turn
+            left = yield from self._evicted_another(instance, deadline)
+            self._happening.give_back(instance.room_turn)
+            if not left:
+                return False
+            self.counts.evictions_507 += 1
             if not instance.lacks(figures):
                 yield from self._load(model, instance)
                 return True
-            tries += oldest is not None
         return False
 
     def _made_room(self, model: int, instance: PlannedInstance) -> Work:
         """As many leave as are needed; with all in use the container has the last word."""
         wish = self._happening.now + _WISH_S
         for _ in range(self._rules.evictions_per_call):
+            yield instance.room_turn
             turn = instance.memory_turn(model, self._happening.now, self._demand, self.archives)
+            self._happening.give_back(instance.room_turn)
             step = Step.DONE if turn is None else decide_memory(turn)
             if isinstance(step, UnloadAll):
                 leaving = [
@@ -247,16 +305,51 @@ class PlannedEndpoint:
             else:
                 return
 
-    def _loaded(self, model: int, instance: PlannedInstance) -> None:
+    def _made_disk_room(self, model: int, instance: PlannedInstance) -> Answer:
+        """Whether the archive has its place, after others lost theirs."""
+        figures, budget = self.archives[model], instance.machine.disk
+        wish = self._happening.now + _WISH_S
+        while True:
+            held = instance.oldest_on_disk(self.archives)
+            turn = DiskTurn(held, figures.name, figures.disk, instance.used_disk, budget)
+            step = decide_disk(turn)
+            if isinstance(step, Delete):
+                deleted = self._numbers[step.target_model]
+                del instance.on_disk[deleted]
+                instance.used_disk -= self.archives[deleted].disk
+            elif step is Step.EVICT:
+                yield instance.room_turn
+                left = yield from self._evicted_another(instance, wish)
+                self._happening.give_back(instance.room_turn)
+                if not left:
+                    return False
+            else:
+                return step is Step.DONE
+
+    def _evicted_another(self, instance: PlannedInstance, deadline: float) -> Answer:
+        """Whether the least recently used has left; one in use is waited for until then."""
+        while True:
+            now = self._happening.now
+            oldest = instance.oldest_idle(now, self._demand, self.archives)
+            if oldest is not None:
+                yield self._evict(instance, self._numbers[oldest])
+                return True
+            if now >= deadline:
+                return False
+            yield min(_AGAIN_S, deadline - now)
+
+    def _loaded(self, model: int, instance: PlannedInstance, used: float) -> None:
+        """used: when it was asked last there, which is later where somebody has waited for it."""
         now, figures = self._happening.now, self.archives[model]
         self.counts.loads += 1
+        self._copying.pop(model, None)
         coming = self._coming.get(model)
-        copy = Copy(model, now, now)
-        instance.add(copy, figures)
+        copy = Copy(model, now, used)
         self._holders[model].append(instance)
         if coming is not None and coming.instance is instance:
             del self._coming[model]
-            copy.busy_until = now + self._answer_waiting(model, coming)
+            self._answer_waiting(model, coming, copy)
+        instance.add(copy, figures)
         self._share_out(model)
         self._touch(instance)
         if self._rules.cache is CacheSetting.DISABLED:
@@ -268,25 +361,32 @@ class PlannedEndpoint:
         """The first request since then, and all that came after it."""
         return np.concatenate(([since], self._demand.times_between(model, since, now)))
 
-    def _answer_waiting(self, model: int, coming: Coming) -> float:
-        """Those who have waited for it are answered; seconds until the last of them is."""
+    def _answer_waiting(self, model: int, coming: Coming, copy: Copy) -> None:
+        """Those who have waited for it are answered, all but those who have given up."""
         now, counts, figures = self._happening.now, self.counts, self.archives[model]
-        longest = 0.0
-        for asked in self._asked(model, coming.since, now).tolist():
-            if now - asked > self._rules.cold_wait_s:
+        asked = self._asked(model, coming.since, now)
+        copy.used = float(asked[-1])
+        answers = []
+        for since in asked.tolist():
+            if now - since > self._rules.cold_wait_s:
                 counts.not_ready += 1
                 continue
-            answer = self._chance.draw(figures.firsts or figures.services)
-            longest = max(longest, answer)
-            counts.cold += 1
-            if len(counts.latencies) < _MOST_LATENCIES:
-                counts.latencies.append(now - asked + answer)
-            if len(counts.parts["answer"]) < _MOST_PARTS:
-                spent = coming.course.between(asked, now)
-                for stage in Stage:
-                    counts.parts[stage.value].append(spent.get(stage, 0.0))
-                counts.parts["answer"].append(answer)
-        return longest
+            answers.append(self._chance.draw(figures.firsts or figures.services))
+            counts.note(now - since, answers[-1], coming.course.between(since, now))
+        answers.sort(reverse=True)
+        copy.busy_until = now + (answers[0] if answers else 0.0)
+        if len(answers) >= self._rules.busy_at:
+            self._copy_if_asked_until(model, now + answers[self._rules.busy_at - 1])
+
+    def _copy_if_asked_until(self, model: int, until: float) -> None:
+        """So long it is busy with those who have waited: who asks meanwhile has it copied."""
+        when = self._demand.next_after(model, self._happening.now)
+        if when < until:
+            self._happening.at(when, lambda: self._copy_where_held(model))
+
+    def _copy_where_held(self, model: int) -> None:
+        if self._holders[model]:
+            self._copy(model)
 
     def _refused(self, model: int, instance: PlannedInstance) -> None:
         """The container had no memory for it: those who wait are told so, if they still do."""
@@ -308,25 +408,25 @@ class PlannedEndpoint:
 
     # -- models leave
 
-    def _evict(self, instance: PlannedInstance, model: int, *, from_disk: bool = False) -> float:
+    def _evict(self, instance: PlannedInstance, model: int) -> float:
         """It leaves for another one; how long that takes."""
         self.counts.evictions += 1
-        return self._unload(instance, model, from_disk)
+        return self._unload(instance, model)
 
-    def _unload(self, instance: PlannedInstance, model: int, from_disk: bool) -> float:
-        """It begins to leave; how long that takes. from_disk: its archive goes, too, at once."""
+    def _unload(self, instance: PlannedInstance, model: int, *, from_disk: bool = False) -> float:
+        """It begins to leave; how long that takes. from_disk: its archive goes, too."""
         figures = self.archives[model]
         used = instance.copies[model].used
         self._lose(instance, model)
         seconds = self._chance.draw(figures.unloads)
         instance.unloading[model] = (figures.memory, self._happening.now + seconds)
-        if from_disk:
-            instance.used_disk -= figures.disk
 
         def left() -> None:
             instance.leave(figures)
             instance.unloading.pop(model, None)
-            if not from_disk:
+            if from_disk:
+                instance.used_disk -= figures.disk
+            else:
                 instance.on_disk[model] = used
             self._touch(instance)
 
@@ -340,29 +440,6 @@ class PlannedEndpoint:
         self._share_out(model)
         if not self._holders[model] and model not in self._coming:
             self._expect(model, self._happening.now)
-
-    def _made_disk_room(self, model: int, instance: PlannedInstance) -> bool:
-        """Whether the archive has its place, after others lost theirs."""
-        budget = instance.machine.disk
-        if budget is None:
-            return True
-        while True:
-            held = instance.oldest_on_disk(self.archives)
-            needed = self.archives[model].disk
-            name = self.archives[model].name
-            step = decide_disk(DiskTurn(held, name, needed, instance.used_disk, budget))
-            if isinstance(step, Delete):
-                deleted = self._numbers[step.target_model]
-                del instance.on_disk[deleted]
-                instance.used_disk -= self.archives[deleted].disk
-                continue
-            if step is Step.EVICT:
-                oldest = instance.oldest_idle(self._happening.now, self._demand, self.archives)
-                if oldest is None:
-                    return False
-                self._evict(instance, self._numbers[oldest], from_disk=True)
-                continue
-            return step is Step.DONE
 
     def _leave_when_idle(self, model: int, instance: PlannedInstance) -> None:
         """ModelCacheSetting Disabled: it stays while one request overlaps the next."""
@@ -421,12 +498,13 @@ class PlannedEndpoint:
         self._happening.at(self._happening.now + gap, overflow)
 
     def _copy(self, model: int) -> None:
-        if model in self._coming:
+        if model in self._coming or model in self._copying:
             return
         instance = self._emptiest(without=self._holders[model])
         if instance is not None:
             self.counts.copies += 1
             course = Course(lambda: self._happening.now)
+            self._copying[model] = (instance, course)
             self._happening.start(self._brought(model, instance, course))
 
     # -- the router's view

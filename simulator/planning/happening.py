@@ -23,13 +23,15 @@ class Cores:
     def __init__(self, happening: Happening, count: float) -> None:
         self._happening, self._count = happening, count
         self._busy = self._done = self._at = 0.0
+        #: Until now: cores times seconds that were wanted, and that were had.
+        self.wanted_s = self.worked_s = 0.0
         #: When each is done, in seconds of work; all go on at the same speed.
         self._ends: list[tuple[float, int, float, Work]] = []
         self._numbers, self._version = count_up(), 0
 
     def begin(self, toil: Toil, work: Work) -> None:
         """The work goes on when this much is done."""
-        self._advance()
+        self.advance()
         self._busy += toil.cores
         end = self._done + toil.seconds
         heapq.heappush(self._ends, (end, next(self._numbers), toil.cores, work))
@@ -39,9 +41,12 @@ class Cores:
     def _speed(self) -> float:
         return min(1.0, self._count / self._busy) if self._busy > 0.0 else 1.0
 
-    def _advance(self) -> None:
+    def advance(self) -> None:
+        """What was done until now is known."""
         now = self._happening.now
         self._done += (now - self._at) * self._speed
+        self.wanted_s += (now - self._at) * self._busy
+        self.worked_s += (now - self._at) * min(self._busy, self._count)
         self._at = now
 
     def _expect(self) -> None:
@@ -53,7 +58,7 @@ class Cores:
 
         def due() -> None:
             if version == self._version:
-                self._advance()
+                self.advance()
                 self._done = end
                 self._end()
 

@@ -25,9 +25,9 @@ class Copy:
 
     __slots__ = ("busy_until", "model", "seen", "share", "used")
 
-    def __init__(self, model: int, now: float, busy_until: float) -> None:
-        self.model, self.used, self.seen = model, now, now
-        self.share, self.busy_until = 1.0, busy_until
+    def __init__(self, model: int, now: float, used: float) -> None:
+        self.model, self.used, self.seen = model, used, now
+        self.share, self.busy_until = 1.0, now
 
 
 class PlannedInstance:
@@ -51,9 +51,9 @@ class PlannedInstance:
         self.used_memory, self.used_disk = machine.base_memory, 0
         self.used_gpu_memory = machine.base_gpu_memory
         self.downloads = Places(_DOWNLOADS_AT_ONCE)
+        self.disk_turns, self.room_turn = Places(1), Places(1)
         self.soon = Places(_SOON * rules.loads_at_once)
         self.loads = Places(rules.loads_at_once)
-        self.load_cores_s = 0.0
         self._by_use: list[tuple[float, int]] = []
 
     @property
@@ -74,6 +74,11 @@ class PlannedInstance:
         """A model has left the memory."""
         self.used_memory -= figures.memory
         self.used_gpu_memory -= figures.gpu_memory
+
+    @property
+    def has_others(self) -> bool:
+        """Whether there is any model here, beside one that is not counted any more."""
+        return bool(self.copies or self.on_disk or self.coming or self.unloading or self.fetching)
 
     # -- room
 

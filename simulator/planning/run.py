@@ -27,7 +27,8 @@ _LEAST_LOOK_S = 0.25
 class Setting:
     """What is simulated. archives: in the demand's order; count: instances at the start.
 
-    settle_s: after the demand's end, for what has begun.
+    settle_s: after the demand's end, for what has begun. loads_in_order: seconds of loads as they
+    begin, by kind, where they are known; archive n is of kind n modulo kinds.
     """
 
     demand: Demand
@@ -38,6 +39,7 @@ class Setting:
     scaling: Scaling | None = None
     seed: int = 1
     settle_s: float = 0.0
+    loads_in_order: Sequence[Sequence[float]] = ()
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,7 @@ def simulate(setting: Setting, advance: Callable[[float], object] = lambda share
         setting.rules,
         setting.count,
         setting.seed,
+        setting.loads_in_order,
     )
     if setting.scaling is not None:
         Scaler(happening, setting.demand, endpoint, setting.scaling)
@@ -114,7 +117,7 @@ class _Looking:
         self._looks: list[Look] = []
         self._before = (0.0, 0, 0, 0)
         self._instance_s = self._saturated = self._weight = 0.0
-        self._loads_before: dict[int, float] = {}
+        self._cores_before: dict[int, tuple[float, float]] = {}
         self._warm: list[Any] = []
         self._weights: list[Any] = []
         self._windows_each = max(1, round(_WINDOWS / looks))
@@ -146,7 +149,7 @@ class _Looking:
         for window in windows:
             weight = window.rate * (now - since)
             self._weight += weight
-            self._saturated += weight * max(0.0, 1 - 1 / max(window.utilization, 1e-12))
+            self._saturated += weight * max(0.0, 1 - 1 / max(window.asked, 1e-12))
         if len(self._looks) % self._every == 0:
             self._carry_out(windows, now - since)
 
@@ -166,18 +169,28 @@ class _Looking:
         models = list(instance.copies)
         figures = [self._setting.archives[model] for model in models]
         shares = [instance.copies[model].share for model in models]
-        done = instance.load_cores_s - self._loads_before.get(instance.number, 0.0)
-        self._loads_before[instance.number] = instance.load_cores_s
-        load_s = figures[0].load_s if figures else 0.0
-        load_cores = figures[0].load_cores if figures else 1.0
         return Window(
             figures,
             [float(rates[model]) * share for model, share in zip(models, shares, strict=True)],
-            instance.machine.cores,
-            done / seconds / (load_s * load_cores) if load_s and seconds else 0.0,
-            load_s,
-            load_cores,
+            self._cores(),
+            *self._load_cores(instance, seconds),
         )
+
+    def _cores(self) -> int:
+        """Of one instance, where all of one host are asked alike."""
+        machine = self._setting.machine
+        parts = len(self._endpoint.instances) if machine.one_host else 1
+        return max(1, machine.cores // max(1, parts))
+
+    def _load_cores(self, instance: PlannedInstance, seconds: float) -> tuple[float, float]:
+        """Cores that loads have wanted, and had, on average since the last look."""
+        instance.cores.advance()
+        now = (instance.cores.wanted_s, instance.cores.worked_s)
+        before = self._cores_before.get(instance.number, (0.0, 0.0))
+        self._cores_before[instance.number] = now
+        if seconds <= 0.0:
+            return 0.0, 0.0
+        return (now[0] - before[0]) / seconds, (now[1] - before[1]) / seconds
 
     def _carry_out(self, windows: Sequence[Window], seconds: float) -> None:
         """Requests of some instances, the more the more they are asked."""
@@ -195,6 +208,6 @@ class _Looking:
 
     def _latencies(self, window: Window) -> Any:
         """Where more comes than the cores can do, those that are answered wait until the limit."""
-        if window.utilization >= 1.0:
+        if window.asked >= 1.0:
             return np.full(_REQUESTS, self._setting.rules.invoke_timeout_s)
         return draw_latencies(window, _REQUESTS, self._random)

@@ -56,6 +56,8 @@ def make_setting(report: Report) -> Setting:
         int(settings["instances"]),
         seed=int(settings["seed"]),
         settle_s=rules.load_timeout_s,
+        # What else the machine did came and went: its loads were slow and fast in their order.
+        loads_in_order=[kind["load_work_in_order_s"] for kind in report.calibration["kinds"]],
     )
 
 

@@ -6,6 +6,7 @@ a core of its own, which is less than it took where more loads went on than ther
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
@@ -16,8 +17,6 @@ from simulator.replay.traffic.samples import Recording
 
 #: Quantiles that a distribution is told by, at equal steps from the least to the most.
 STEPS = 20
-#: Fewer quiet requests do not tell how they are spread.
-_FEW = 20
 
 Event = Mapping[str, Any]
 #: From when to when.
@@ -37,7 +36,8 @@ def calibrate(
     return {
         "base_memory_bytes": find_base_memory(recording),
         "kinds": [
-            _of_kind(recording, {*target_models[kind::kinds]}, work, cold) for kind in range(kinds)
+            _of_kind(recording, {*target_models[kind::kinds]}, work, cold, cores)
+            for kind in range(kinds)
         ],
     }
 
@@ -58,7 +58,7 @@ def find_loads(events: Iterable[Event]) -> list[tuple[str, _Span]]:
 
 
 def measure_work(loads: Sequence[tuple[str, _Span]], cores: int) -> list[tuple[str, float]]:
-    """(target model, seconds of work) of each load, where all that go on share the cores alike."""
+    """(target model, seconds of work) of each load, as they began; all share the cores alike."""
     changes = Counter(start for _, (start, _) in loads)
     changes.subtract(end for _, (_, end) in loads)
     done: dict[float, float] = {}
@@ -67,7 +67,8 @@ def measure_work(loads: Sequence[tuple[str, _Span]], cores: int) -> list[tuple[s
         total += (now - before) * min(1.0, cores / going) if going else 0.0
         done[now], before = total, now
         going += changes[now]
-    return [(model, done[end] - done[start]) for model, (start, end) in loads]
+    ordered = sorted(loads, key=lambda load: load[1])
+    return [(model, done[end] - done[start]) for model, (start, end) in ordered]
 
 
 def find_base_memory(recording: Recording) -> int | None:
@@ -102,12 +103,14 @@ def _of_kind(
     models: set[str],
     work: Iterable[tuple[str, float]],
     cold: Mapping[str, bool],
+    cores: int,
 ) -> dict[str, Any]:
     events = [event for event in recording.events if event.get("target_model") in models]
 
     def seconds(kind: str) -> list[float]:
         return [event["seconds"] for event in events if event["kind"] == kind]
 
+    works = [seconds for model, seconds in work if model in models]
     extracted = seconds("extracted")
     fetched = [one + two for one, two in zip(seconds("download_finished"), extracted, strict=False)]
     firsts = [
@@ -120,32 +123,29 @@ def _of_kind(
         "memory_bytes": _most(recording, models, "memory"),
         "disk_bytes": _most(recording, models, "disk"),
         "fetch_s": list_quantiles(fetched),
-        "load_work_s": list_quantiles(seconds for model, seconds in work if model in models),
+        "load_work_s": list_quantiles(works),
+        "load_work_in_order_s": works,
         "unload_s": list_quantiles(seconds("unloaded")),
         "first_answer_s": list_quantiles(firsts),
-        "warm_s": list_quantiles(_warm(recording, mine, cold)),
+        "warm_s": list_quantiles(_warm(recording, mine, cold, cores)),
     }
 
 
-def _warm(recording: Recording, mine: set[str], cold: Mapping[str, bool]) -> list[float]:
-    """Latencies of warm requests while nothing was loaded; of all where there are few of those."""
-    spans = [
-        (start - recording.started, end - recording.started)
-        for _, (start, end) in find_loads(recording.events)
-    ]
-    warm = [
-        sample
+def _warm(
+    recording: Recording, mine: set[str], cold: Mapping[str, bool], cores: int
+) -> list[float]:
+    """Latencies of warm requests, shorter by what the loads that went on have made of them."""
+    loads = find_loads(recording.events)
+    starts = sorted(start - recording.started for _, (start, _) in loads)
+    ends = sorted(end - recording.started for _, (_, end) in loads)
+    return [
+        sample.latency
+        / max(1.0, (1 + bisect(starts, sample.finished) - bisect(ends, sample.due)) / cores)
         for sample in recording.samples
         if sample.error is None
         and sample.request_id in mine
         and cold.get(str(sample.request_id)) is False
     ]
-    quiet = [
-        sample.latency
-        for sample in warm
-        if not any(start < sample.finished and sample.due < end for start, end in spans)
-    ]
-    return quiet if len(quiet) >= _FEW else [sample.latency for sample in warm]
 
 
 def _most(recording: Recording, models: set[str], field: str) -> int | None:
