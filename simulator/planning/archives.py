@@ -22,8 +22,9 @@ class Figures:
 
     services: what a warm request takes; firsts: what the answer to a cold one takes once its model
     is there, None: as a warm one. downloads have the extraction in them. load_cores: how many cores
-    a load keeps busy. concurrency: requests of it that an instance answers at the same time.
-    gpu_memory: of the instance's GPUs.
+    a load keeps busy; loading_share: how much of the memory is taken on average while it goes on.
+    concurrency: requests of it that an instance answers at the same time. gpu_memory: of the
+    instance's GPUs.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Figures:
     services: Quantiles
     firsts: Quantiles | None = None
     load_cores: float = 1.0
+    loading_share: float = 0.5
     concurrency: int = 1
     gpu_memory: int = 0
 

@@ -212,6 +212,7 @@ class PlannedEndpoint:
         self._touch(instance)
         course.enter(Stage.ROOM)
         yield from self._made_room(model, instance)
+        instance.admitted.add(model)
         course.enter(Stage.TURN)
         yield instance.loads
         course.enter(Stage.LOAD)
@@ -222,6 +223,7 @@ class PlannedEndpoint:
         )
         happening.give_back(instance.soon)
         del instance.coming[model]
+        instance.admitted.remove(model)
         if refused:
             instance.on_disk[model] = happening.now
             self._refused(model, instance)
@@ -259,8 +261,10 @@ class PlannedEndpoint:
 
     def _load(self, model: int, instance: PlannedInstance) -> Work:
         figures = self.archives[model]
-        seconds = self._load_seconds(model)
-        yield Toil(instance.cores, seconds, figures.load_cores)
+        instance.loading[model] = int(figures.memory * figures.loading_share)
+        self._touch(instance)
+        yield Toil(instance.cores, self._load_seconds(model), figures.load_cores)
+        del instance.loading[model]
 
     def _load_seconds(self, model: int) -> float:
         kinds = self._loads_in_order

@@ -44,6 +44,9 @@ class PlannedInstance:
         self.on_disk: dict[int, float] = {}
         #: Memory of models that come, in the order in which they asked for room; and that leave.
         self.coming: dict[int, int] = {}
+        #: Those of them that have their room, and what those have taken of it that are loaded now.
+        self.admitted: set[int] = set()
+        self.loading: dict[int, int] = {}
         #: Memory of models that leave, and when they have left.
         self.unloading: dict[int, tuple[int, float]] = {}
         #: Archives that are being fetched.
@@ -61,7 +64,12 @@ class PlannedInstance:
         """What the router sees of it."""
         models = len(self.copies) + len(self.on_disk) + len(self.coming) + self.fetching
         limit = self.machine.memory
-        return (self.used_memory / limit if limit else 0.0, models, self.name)
+        return (self.seen_memory / limit if limit else 0.0, models, self.name)
+
+    @property
+    def seen_memory(self) -> int:
+        """As it is read: models that are loaded now are there in part."""
+        return self.used_memory + sum(self.loading.values())
 
     def add(self, copy: Copy, figures: Figures) -> None:
         """A model is loaded."""
@@ -105,16 +113,21 @@ class PlannedInstance:
         if limit is None:
             return None
         before = list(self.coming)
-        others = [self.coming[one] for one in before[: before.index(model)]]
+        mine = before.index(model)
+        others = [
+            self.coming[one]
+            for place, one in enumerate(before)
+            if place < mine or (one in self.admitted and one != model)
+        ]
         turn = MemoryTurn(
             self._leaving(archives),
             self.coming[model],
             others,
-            self.used_memory,
+            self.seen_memory,
             limit,
             self._threshold,
         )
-        lack = self.used_memory + self.coming[model] + sum(others) - int(limit * self._threshold)
+        lack = self.seen_memory + self.coming[model] + sum(others) - int(limit * self._threshold)
         lack -= sum(memory for memory, _ in self.unloading.values())
         if lack <= 0:
             return turn

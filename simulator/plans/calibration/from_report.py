@@ -25,8 +25,12 @@ def make_figures(report: Report) -> list[Figures]:
             report.path,
             "found no load in it, expected a replay with some; send it more requests (--rps)",
         )
+    share = report.calibration.get("loading_memory_share")
     return [
-        _figures(f"kind-{number}", kind if kind.get("load_work_s") else kinds[0])
+        replace(
+            _figures(f"kind-{number}", kind if kind.get("load_work_s") else kinds[0]),
+            loading_share=0.5 if share is None else share,
+        )
         for number, kind in enumerate(report.calibration["kinds"])
     ]
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from simulator.replay.arithmetic import find_coldness, percentile
 from simulator.replay.traffic.samples import Recording
+from simulator.rules import Rules
 
 #: Quantiles that a distribution is told by, at equal steps from the least to the most.
 STEPS = 20
@@ -33,12 +34,12 @@ def calibrate(
     """
     work = measure_work(find_loads(recording.events), cores)
     cold = find_coldness(recording.events)
+    base, share = find_base_memory(recording)
+    turns = [{*target_models[kind::kinds]} for kind in range(kinds)]
     return {
-        "base_memory_bytes": find_base_memory(recording),
-        "kinds": [
-            _of_kind(recording, {*target_models[kind::kinds]}, work, cold, cores)
-            for kind in range(kinds)
-        ],
+        "base_memory_bytes": base,
+        "loading_memory_share": share,
+        "kinds": [_of_kind(recording, models, work, cold, cores) for models in turns],
     }
 
 
@@ -71,23 +72,38 @@ def measure_work(loads: Sequence[tuple[str, _Span]], cores: int) -> list[tuple[s
     return [(model, done[end] - done[start]) for model, (start, end) in ordered]
 
 
-def find_base_memory(recording: Recording) -> int | None:
-    """What an instance uses beside its models: where nothing comes or leaves, else at least."""
-    quiet: list[int] = []
-    others: list[int] = []
+def find_base_memory(recording: Recording) -> tuple[int | None, float | None]:
+    """What an instance uses beside its models, and the share of a model that is there while it is
+    loaded: what is used beyond that, where some are.
+
+    Of those that are said to be loading no more have begun than the container is asked for at once.
+    """
+    at_once = Rules().loads_at_once
+    beside: list[tuple[float, int, float]] = []
     for look in recording.looks:
         for instance in look.state["instances"]:
             used, models = instance["memory_used"], instance["models"]
-            if used is None:
+            sizes = [m["memory"] for m in models if m["state"] == "loaded" and m.get("memory")]
+            if used is None or not sizes:
                 continue
-            sizes = [model.get("memory") for model in models if model["state"] == "loaded"]
-            if None in sizes:
-                continue
-            moving = any(model["state"] in ("loading", "unloading") for model in models)
-            (others if moving or not sizes else quiet).append(used - sum(sizes))
-    if quiet:
-        return int(median(quiet))
-    return min(others, default=None)
+            size = median(sizes)
+            leaving = [m.get("memory") or size for m in models if m["state"] == "unloading"]
+            loading = sum(model["state"] == "loading" for model in models)
+            beside.append(
+                (
+                    used - sum(sizes) - sum(leaving),
+                    loading + len(leaving),
+                    min(loading, at_once) * size,
+                )
+            )
+    if not beside:
+        return None, None
+    quiet = [used for used, moving, _ in beside if not moving]
+    base = median(quiet) if quiet else min(used for used, _, _ in beside)
+    coming = [(used - base, size) for used, _, size in beside if size]
+    total = sum(size for _, size in coming)
+    share = sum(more for more, _ in coming) / total if total else None
+    return int(base), None if share is None else min(1.0, max(0.0, share))
 
 
 def list_quantiles(values: Iterable[float]) -> list[float] | None:
