@@ -150,18 +150,22 @@ def _of_kind(
 def _warm(
     recording: Recording, mine: set[str], cold: Mapping[str, bool], cores: int
 ) -> list[float]:
-    """Latencies of warm requests, shorter by what the loads that went on have made of them."""
+    """What warm requests would take alone: shorter than they took by what they shared cores with.
+
+    That is the loads that went on, and other requests: with one core, processor sharing makes of s
+    seconds s / (1 - rate * s). With more it is taken for that of so many machines with one each.
+    """
     loads = find_loads(recording.events)
     starts = sorted(start - recording.started for _, (start, _) in loads)
     ends = sorted(end - recording.started for _, (_, end) in loads)
-    return [
-        sample.latency
+    warm = {
+        str(sample.request_id): sample.latency
         / max(1.0, (1 + bisect(starts, sample.finished) - bisect(ends, sample.due)) / cores)
         for sample in recording.samples
-        if sample.error is None
-        and sample.request_id in mine
-        and cold.get(str(sample.request_id)) is False
-    ]
+        if sample.error is None and cold.get(str(sample.request_id)) is False
+    }
+    shared = 1 + sum(warm.values()) / recording.seconds / cores
+    return [latency / shared for request, latency in warm.items() if request in mine]
 
 
 def _most(recording: Recording, models: set[str], field: str) -> int | None:
