@@ -54,7 +54,8 @@ class Counts:
     parts: what they were spent on, by the names that events have for it.
 
     not_ready: callers who gave up before it was there; no_memory: those whose model the container
-    refused in the end. evictions_507: those of evictions that the container's refusals made.
+    refused in the end; no_disk: those whose archive found no place, which happened disk_gave_up
+    times. evictions_507: those of evictions that the container's refusals made.
     """
 
     cold: int = 0
@@ -66,8 +67,14 @@ class Counts:
     without_instance: int = 0
     copies: int = 0
     disk_gave_up: int = 0
+    no_disk: int = 0
     latencies: list[float] = field(default_factory=list)
     parts: dict[str, list[float]] = field(default_factory=lambda: {part: [] for part in COLD_PARTS})
+
+    @property
+    def failed(self) -> int:
+        """Requests that were told of a failure instead of an answer."""
+        return self.not_ready + self.no_memory + self.no_disk + self.without_instance
 
     def note(self, wait: float, answer: float, spent: Mapping[Stage, float]) -> None:
         """A cold request was answered. Seconds."""
@@ -204,7 +211,7 @@ class PlannedEndpoint:
             self._touch(instance)
             if not (yield from self._arrived(model, instance, course)):
                 self.counts.disk_gave_up += 1
-                self._given_up(model, instance)
+                self.counts.no_disk += self._refused(model, instance)
                 return
             course.enter(Stage.TURN)
         yield instance.soon
@@ -226,7 +233,7 @@ class PlannedEndpoint:
         instance.admitted.remove(model)
         if refused:
             instance.on_disk[model] = happening.now
-            self._refused(model, instance)
+            self.counts.no_memory += self._refused(model, instance)
         elif instance.in_service:
             self._loaded(model, instance, used)
 
@@ -392,23 +399,20 @@ class PlannedEndpoint:
         if self._holders[model]:
             self._copy(model)
 
-    def _refused(self, model: int, instance: PlannedInstance) -> None:
-        """The container had no memory for it: those who wait are told so, if they still do."""
+    def _refused(self, model: int, instance: PlannedInstance) -> int:
+        """It does not come. How many are told so: all who wait for it and have not given up; for a
+        copy nobody waits.
+        """
         coming = self._coming.get(model)
-        if coming is not None and coming.instance is instance:
-            now = self._happening.now
-            waits = now - self._asked(model, coming.since, now)
-            in_time = int((waits <= self._rules.cold_wait_s).sum())
-            self.counts.no_memory += in_time
-            self.counts.not_ready += len(waits) - in_time
-        self._given_up(model, instance)
-
-    def _given_up(self, model: int, instance: PlannedInstance) -> None:
-        """It does not come: who waits is told so; for a copy nobody waits."""
-        coming = self._coming.get(model)
-        if coming is not None and coming.instance is instance:
-            del self._coming[model]
-            self._expect(model, self._happening.now)
+        if coming is None or coming.instance is not instance:
+            return 0
+        del self._coming[model]
+        now = self._happening.now
+        waits = now - self._asked(model, coming.since, now)
+        in_time = int((waits <= self._rules.cold_wait_s).sum())
+        self.counts.not_ready += len(waits) - in_time
+        self._expect(model, now)
+        return in_time
 
     # -- models leave
 

@@ -133,7 +133,7 @@ def _failures(outcome: Outcome) -> list[dict[str, Any]]:
     kinds = (
         ("ModelNotReadyException", counts.not_ready, "its model took longer than callers wait"),
         ("ModelError", counts.no_memory, "the container had no memory for its model (507)"),
-        ("InternalFailure", counts.disk_gave_up, "its archive found no place on the disk"),
+        ("InternalFailure", counts.no_disk, "its archive found no place on the disk"),
         ("ServiceUnavailable", counts.without_instance, "no instance was in service"),
     )
     return [
