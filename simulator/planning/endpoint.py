@@ -43,6 +43,8 @@ _LEAST_BUSY = 0.02
 _WISH_S = 0.5
 #: Between two looks whether a model in use is idle, of what cannot do without its place.
 _AGAIN_S = 1.0
+#: The first of them, which grow.
+_LOOK_S = 0.05
 
 #: Work with an answer: whether it came to what was wanted.
 Answer = Generator["float | Places | Toil", None, bool]
@@ -311,8 +313,12 @@ class PlannedEndpoint:
                 yield max(leaving)
             elif step is Step.WAIT:
                 yield instance.next_left(self._happening.now)
-            elif step is Step.EVICT and self._happening.now < wish:
-                yield wish - self._happening.now
+            elif step is Step.EVICT:
+                yield instance.room_turn
+                left = yield from self._evicted_another(instance, wish)
+                self._happening.give_back(instance.room_turn)
+                if not left:
+                    return
             else:
                 return
 
@@ -339,6 +345,7 @@ class PlannedEndpoint:
 
     def _evicted_another(self, instance: PlannedInstance, deadline: float) -> Answer:
         """Whether the least recently used has left; one in use is waited for until then."""
+        pause = _LOOK_S
         while True:
             now = self._happening.now
             oldest = instance.oldest_idle(now, self._demand, self.archives)
@@ -347,7 +354,8 @@ class PlannedEndpoint:
                 return True
             if now >= deadline:
                 return False
-            yield min(_AGAIN_S, deadline - now)
+            yield min(instance.next_idle(now) or pause, deadline - now)
+            pause = min(_AGAIN_S, 2 * pause)
 
     def _loaded(self, model: int, instance: PlannedInstance, used: float) -> None:
         """used: when it was asked last there, which is later where somebody has waited for it."""

@@ -137,6 +137,11 @@ class PlannedInstance:
         """Seconds until one of those that leave has left; 0.0 where none does."""
         return max(0.0, min((at for _, at in self.unloading.values()), default=now) - now)
 
+    def next_idle(self, now: float) -> float | None:
+        """Seconds until one of those that somebody waits for is idle; None without one."""
+        busy = [copy.busy_until for copy in self.copies.values() if copy.busy_until > now]
+        return min(busy) - now if busy else None
+
     def oldest_idle(self, now: float, demand: Demand, archives: Sequence[Figures]) -> str | None:
         """The least recently used of the loaded models that nobody wants."""
         models = self.least_recent(now, demand, archives)
