@@ -19,7 +19,9 @@ from simulator.planning.scaling import MINUTE_S, Scaler, Scaling
 from simulator.rules import Rules
 
 #: Looks at the whole endpoint, at equal steps; windows of its requests that are carried out.
-_LOOKS, _WINDOWS, _REQUESTS = 288, 96, 2500
+_LOOKS, _WINDOWS = 288, 96
+#: Requests of a window: about twice as many as come in its time, within these.
+_LEAST_REQUESTS, _MOST_REQUESTS = 200, 2500
 _LEAST_LOOK_S = 0.25
 
 
@@ -201,13 +203,14 @@ class _Looking:
         drawn = self._random.choice(len(windows), self._windows_each, p=weights / total)
         for number in drawn.tolist():
             window = windows[number]
-            latencies = self._latencies(window)
+            latencies = self._latencies(window, seconds * self._every)
             self._warm.append(latencies)
             weight = total * seconds / self._windows_each / max(1, len(latencies))
             self._weights.append(np.full(len(latencies), weight))
 
-    def _latencies(self, window: Window) -> Any:
+    def _latencies(self, window: Window, seconds: float) -> Any:
         """Where more comes than the cores can do, those that are answered wait until the limit."""
+        count = int(min(_MOST_REQUESTS, max(_LEAST_REQUESTS, 2 * window.rate * seconds)))
         if window.asked >= 1.0:
-            return np.full(_REQUESTS, self._setting.rules.invoke_timeout_s)
-        return draw_latencies(window, _REQUESTS, self._random)
+            return np.full(count, self._setting.rules.invoke_timeout_s)
+        return draw_latencies(window, count, self._random)

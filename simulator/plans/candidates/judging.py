@@ -21,6 +21,8 @@ from simulator.plans.settings.settings import Goals
 from simulator.rules import Rules
 
 _HOUR_S = 3600.0
+#: Cores that are used so much are short.
+_BUSY = 0.95
 
 
 def judge(
@@ -145,7 +147,7 @@ def explain(answer: Answer) -> str:
     """Why it misses its goals, by what is used most; empty where it meets them."""
     if answer.good:
         return ""
-    if answer.failures.get("ModelError (no answer in time)") or answer.busiest > 0.95:
+    if answer.failures.get("ModelError (no answer in time)"):
         return f"the cores: the busiest instance uses {answer.busiest:.0%} of its own"
     if answer.failures.get("ModelError (507)"):
         return "the memory: the container refuses models (507)"
@@ -156,6 +158,8 @@ def explain(answer: Answer) -> str:
             f"the memory: {answer.fits} models fit on an instance, "
             f"and {answer.evictions_an_hour:.0f} leave an hour for others"
         )
+    if answer.busiest > _BUSY:
+        return f"the cores: loads and requests use {answer.busiest:.0%} of the busiest instance"
     most = max(answer.cold_parts, key=lambda part: answer.cold_parts[part], default="load")
     return f"cold requests, which wait most for {most}"
 
