@@ -45,7 +45,7 @@ pytest = PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest -n $(or $(N),$(1)) 
 ifneq ($(filter clean,$(MAKECMDGOALS)),)
 .NOTPARALLEL:
 endif
-.PHONY: help setup demo check test suite test-docker listings lint bench bench-short bench-workflows exports fuzz-graphs fuzz-json fuzz-workflows fuzz-http soak chaos beside lock clean with-demo with-checks with-all
+.PHONY: help setup demo check test suite test-docker listings lint bench bench-short bench-workflows exports fuzz-graphs fuzz-json fuzz-workflows fuzz-http soak chaos beside plan-table lock clean with-demo with-checks with-all
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -122,6 +122,9 @@ chaos: setup  ## N minutes (N=10 SEED=1) of kills, shortages and attacks beside 
 
 beside: setup  ## each hostile request and archive on the container and on Triton's own frontend, as a table
 	.venv/bin/python -m tests.reliability.beside --out $(or $(OUT),reliability-report)
+
+plan-table: setup  ## replays eight settings twice, each beside the plan that is like it (10 minutes); writes OUT (plan-report)
+	.venv/bin/python -m tests.planning --out $(or $(OUT),plan-report)
 
 lock:  ## requirements/*.in -> *.txt; needs uv
 	requirements/lock.sh

@@ -164,7 +164,7 @@ def _warm(
         for sample in recording.samples
         if sample.error is None and cold.get(str(sample.request_id)) is False
     }
-    shared = 1 + sum(warm.values()) / recording.seconds / cores
+    shared = 1 + sum(warm.values()) / max(recording.seconds, 1e-9) / cores
     return [latency / shared for request, latency in warm.items() if request in mine]
 
 

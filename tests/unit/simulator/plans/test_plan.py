@@ -53,12 +53,13 @@ def test_the_cheapest_that_is_good_enough() -> None:
     alone, two, large, _ = plan.answers
     assert alone.fits == 22
     assert alone.evictions_an_hour > 100
-    assert {one.goal for one in alone.missed} == {"cold_share"}
+    assert {one.goal for one in alone.missed} == {"p99_s", "cold_share"}
     assert (large.fits, large.evictions_an_hour, large.missed) == (60, 0.0, [])
     assert large.cost == pytest.approx(0.15)
     assert plan.best is not None
     best = plan.answers[plan.best]
-    assert best.cost == min(answer.cost for answer in (alone, two, large) if answer.good)
+    costs = [answer.cost or 0.0 for answer in (alone, two, large) if answer.good]
+    assert best.cost == min(costs)
     text = write_plan(plan)
     assert f"The cheapest that meets the goals: {best.candidate.words}" in text
     assert "What breaks first" in text
