@@ -458,21 +458,25 @@ class PlannedEndpoint:
             self._expect(model, self._happening.now)
 
     def _leave_when_idle(self, model: int, instance: PlannedInstance) -> None:
-        """ModelCacheSetting Disabled: it stays while one request overlaps the next."""
-        service = self.archives[model].service_s
-        since = self._happening.now
+        """ModelCacheSetting Disabled: it stays until all are answered, those too who come then."""
+        services, copy = self.archives[model].services, instance.copies[model]
+        seen = self._happening.now
+        busy_until = max(seen, copy.busy_until)
 
         def look() -> None:
-            if model not in instance.copies:
+            nonlocal seen, busy_until
+            if instance.copies.get(model) is not copy:
                 return
             now = self._happening.now
-            later = self._demand.times_between(model, now - service, now)
-            if len(later) and now > since + service:
-                self._happening.at(float(later[-1]) + service, look)
-                return
-            self._unload(instance, model, from_disk=True)
+            for asked in self._demand.times_between(model, seen, now).tolist():
+                busy_until = max(busy_until, asked + self._chance.draw(services))
+            seen = now
+            if busy_until > now:
+                self._happening.at(busy_until, look)
+            else:
+                self._unload(instance, model, from_disk=True)
 
-        self._happening.at(since + service, look)
+        self._happening.at(busy_until, look)
 
     # -- copies of what is busy
 

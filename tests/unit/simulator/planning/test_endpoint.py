@@ -211,3 +211,16 @@ def gone_through_with(
     endpoint = PlannedEndpoint(happening, demand, figures, of, Rules(), count)
     happening.run(demand.duration)
     return endpoint
+
+
+def test_without_a_cache_a_model_stays_until_all_are_answered() -> None:
+    """Who comes while others are answered finds it; who comes after that does not."""
+    figures = [replace(archives(1)[0], services=(2.0,), firsts=(2.0,))]
+    times = np.array([1.0, 2.5, 4.0, 9.0])
+    demand = TraceDemand(times, np.zeros(4, dtype=int), 1, 20.0)
+    happening = Happening()
+    rules = Rules(cache=CacheSetting.DISABLED)
+    endpoint = PlannedEndpoint(happening, demand, figures, machine(2), rules, 1)
+    happening.run(demand.duration)
+    # Those at 1 and 9 s; the others find it, until 6 s.
+    assert (endpoint.counts.cold, endpoint.counts.loads) == (2, 2)
