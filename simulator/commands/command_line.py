@@ -23,4 +23,5 @@ def read_command(program: str) -> Callable[[], int]:
 
 _DESCRIPTION = """A local SageMaker: plays the platform's side of the multi-model contract, so that
 an unmodified boto3 client, the AWS CLI or curl talks to a multi-model endpoint on this machine:
-serve has the control plane, too, up starts one endpoint, replay sends traffic to one."""
+serve has the control plane, too, up starts one endpoint, replay sends traffic to one, and plan
+reckons what one would do without starting it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 #: Quantiles that a distribution is kept by, at equal steps from the least to the most.
 Quantiles = tuple[float, ...]
@@ -40,12 +41,12 @@ class Figures:
     concurrency: int = 1
     gpu_memory: int = 0
 
-    @property
+    @cached_property
     def service_s(self) -> float:
         """A warm request's, on average."""
         return average(self.services)
 
-    @property
+    @cached_property
     def load_s(self) -> float:
         """A load's, on average."""
         return average(self.loads)
