@@ -9,84 +9,25 @@ candidates that can win, which is found by heaps, not all that there are.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from simulator.instance.course import Course, Stage
-from simulator.instance.decisions import (
-    Delete,
-    DiskTurn,
-    FullDisk,
-    Step,
-    UnloadAll,
-    decide_after_full_disk,
-    decide_disk,
-    decide_memory,
-)
 from simulator.planning.archives import Figures, Machine
+from simulator.planning.bringing import Bringing, Ended
 from simulator.planning.chance import Chance, poisson, poisson_shares
+from simulator.planning.counts import Counts
 from simulator.planning.demand import NEVER, Demand
-from simulator.planning.happening import Cores, Happening, Places, Toil, Work
+from simulator.planning.happening import Cores, Happening, Work
 from simulator.planning.instances import Copy, PlannedInstance
 from simulator.routing import Candidate, route
 from simulator.rules import CacheSetting, Rules
-from simulator.watch.events import COLD_PARTS
 
-#: Cold requests whose latencies are kept one by one, and those whose parts are.
-_MOST_LATENCIES, _MOST_PARTS = 2_000_000, 200_000
 #: A model whose requests overlap less than this is never asked for by four at once.
 _LEAST_BUSY = 0.02
-#: As memory_room has it: a wish for room waits so long for a model in use to become idle.
-_WISH_S = 0.5
-#: Between two looks whether a model in use is idle, of what cannot do without its place.
-_AGAIN_S = 1.0
-#: The first of them, which grow.
-_LOOK_S = 0.05
-
-#: Work with an answer: whether it came to what was wanted.
-Answer = Generator["float | Places | Toil", None, bool]
-
-
-@dataclass
-class Counts:
-    """What happened until now. latencies: seconds of cold requests that were answered in time, and
-    parts: what they were spent on, by the names that events have for it.
-
-    not_ready: callers who gave up before it was there; no_memory: those whose model the container
-    refused in the end; no_disk: those whose archive found no place, which happened disk_gave_up
-    times. evictions_507: those of evictions that the container's refusals made.
-    """
-
-    cold: int = 0
-    loads: int = 0
-    evictions: int = 0
-    evictions_507: int = 0
-    not_ready: int = 0
-    no_memory: int = 0
-    without_instance: int = 0
-    copies: int = 0
-    disk_gave_up: int = 0
-    no_disk: int = 0
-    latencies: list[float] = field(default_factory=list)
-    parts: dict[str, list[float]] = field(default_factory=lambda: {part: [] for part in COLD_PARTS})
-
-    @property
-    def failed(self) -> int:
-        """Requests that were told of a failure instead of an answer."""
-        return self.not_ready + self.no_memory + self.no_disk + self.without_instance
-
-    def note(self, wait: float, answer: float, spent: Mapping[Stage, float]) -> None:
-        """A cold request was answered. Seconds."""
-        self.cold += 1
-        if len(self.latencies) < _MOST_LATENCIES:
-            self.latencies.append(wait + answer)
-        if len(self.parts["answer"]) < _MOST_PARTS:
-            for stage in Stage:
-                self.parts[stage.value].append(spent.get(stage, 0.0))
-            self.parts["answer"].append(answer)
 
 
 @dataclass(frozen=True)
@@ -114,12 +55,21 @@ class PlannedEndpoint:
     ) -> None:
         self._happening, self._demand, self.archives = happening, demand, list(archives)
         self._chance = Chance(seed)
-        self._loads_in_order = [iter(loads) for loads in loads_in_order]
         self._host = Cores(happening, machine.cores) if machine.one_host else None
         self.machine, self._rules = machine, rules
-        self._numbers = {figures.name: number for number, figures in enumerate(self.archives)}
         self.instances: list[PlannedInstance] = []
         self.counts = Counts()
+        self._bringing = Bringing(
+            happening,
+            demand,
+            self.archives,
+            rules,
+            self._chance,
+            self.counts,
+            loads_in_order,
+            self._evict,
+            self._touch,
+        )
         self._holders: list[list[PlannedInstance]] = [[] for _ in self.archives]
         #: Of models that come: where, since when somebody waits, and what for.
         self._coming: dict[int, Coming] = {}
@@ -196,166 +146,21 @@ class PlannedEndpoint:
     # -- models come
 
     def _brought(self, model: int, instance: PlannedInstance, course: Course) -> Work:
-        yield from self._steps(model, instance, course)
-        if self._copying.get(model, (None, None))[1] is course:
-            del self._copying[model]
-
-    def _steps(self, model: int, instance: PlannedInstance, course: Course) -> Work:
-        figures, happening = self.archives[model], self._happening
+        happening = self._happening
         while model in instance.unloading:
             course.enter(Stage.ROOM)
             yield instance.unloading[model][1] - happening.now
         used = instance.on_disk.get(model, 0.0)
-        course.enter(Stage.TURN)
-        if model in instance.on_disk:
-            del instance.on_disk[model]
-        else:
-            self._touch(instance)
-            if not (yield from self._arrived(model, instance, course)):
-                self.counts.disk_gave_up += 1
-                self.counts.no_disk += self._refused(model, instance)
-                return
-            course.enter(Stage.TURN)
-        yield instance.soon
-        instance.coming[model] = figures.memory
-        self._touch(instance)
-        course.enter(Stage.ROOM)
-        yield from self._made_room(model, instance)
-        instance.admitted.add(model)
-        course.enter(Stage.TURN)
-        yield instance.loads
-        course.enter(Stage.LOAD)
-        yield from self._load(model, instance)
-        happening.give_back(instance.loads)
-        refused = instance.lacks(figures) and not (
-            yield from self._loaded_after_507(model, instance)
-        )
-        happening.give_back(instance.soon)
-        del instance.coming[model]
-        instance.admitted.remove(model)
-        if refused:
-            instance.on_disk[model] = happening.now
+        ended = yield from self._bringing.bring(model, instance, course)
+        if ended is Ended.NO_DISK:
+            self.counts.disk_gave_up += 1
+            self.counts.no_disk += self._refused(model, instance)
+        elif ended is Ended.NO_MEMORY:
             self.counts.no_memory += self._refused(model, instance)
         elif instance.in_service:
             self._loaded(model, instance, used)
-
-    def _arrived(self, model: int, instance: PlannedInstance, course: Course) -> Answer:
-        """Onto the disk; away again while others need its place there, and then once more."""
-        figures, happening, disk = self.archives[model], self._happening, instance.machine.disk
-        deadline = happening.now + self._rules.load_timeout_s
-        while True:
-            instance.fetching += 1
-            course.enter(Stage.TURN)
-            yield instance.downloads
-            course.enter(Stage.DOWNLOAD)
-            yield self._chance.draw(figures.downloads)
-            happening.give_back(instance.downloads)
-            instance.fetching -= 1
-            instance.used_disk += figures.disk
-            if disk is None:
-                return True
-            course.enter(Stage.TURN)
-            yield instance.disk_turns
-            course.enter(Stage.ROOM)
-            found = yield from self._made_disk_room(model, instance)
-            happening.give_back(instance.disk_turns)
-            if found:
-                return True
-            instance.used_disk -= figures.disk
-            others, over = instance.has_others, happening.now > deadline
-            turn = FullDisk(figures.disk, disk, others, others, over)
-            if decide_after_full_disk(turn) is Step.GIVE_UP:
-                return False
-            yield _AGAIN_S
-
-    def _load(self, model: int, instance: PlannedInstance) -> Work:
-        figures = self.archives[model]
-        instance.loading[model] = int(figures.memory * figures.loading_share)
-        self._touch(instance)
-        yield Toil(instance.cores, self._load_seconds(model), figures.load_cores)
-        del instance.loading[model]
-
-    def _load_seconds(self, model: int) -> float:
-        kinds = self._loads_in_order
-        known = next(kinds[model % len(kinds)], None) if kinds else None
-        return self._chance.draw(self.archives[model].loads) if known is None else known
-
-    def _loaded_after_507(self, model: int, instance: PlannedInstance) -> Answer:
-        """Whether it is loaded after the container has refused it: one more leaves for each try."""
-        figures = self.archives[model]
-        deadline = self._happening.now + self._rules.load_timeout_s
-        for _ in range(self._rules.evictions_per_call):
-            if not instance.could_hold(figures):
-                return False
-            yield instance.room_turn
-            left = yield from self._evicted_another(instance, deadline)
-            self._happening.give_back(instance.room_turn)
-            if not left:
-                return False
-            self.counts.evictions_507 += 1
-            if not instance.lacks(figures):
-                yield from self._load(model, instance)
-                return True
-        return False
-
-    def _made_room(self, model: int, instance: PlannedInstance) -> Work:
-        """As many leave as are needed; with all in use the container has the last word."""
-        wish = self._happening.now + _WISH_S
-        for _ in range(self._rules.evictions_per_call):
-            yield instance.room_turn
-            turn = instance.memory_turn(model, self._happening.now, self._demand, self.archives)
-            self._happening.give_back(instance.room_turn)
-            step = Step.DONE if turn is None else decide_memory(turn)
-            if isinstance(step, UnloadAll):
-                leaving = [
-                    self._evict(instance, self._numbers[name]) for name in step.target_models
-                ]
-                yield max(leaving)
-            elif step is Step.WAIT:
-                yield instance.next_left(self._happening.now)
-            elif step is Step.EVICT:
-                yield instance.room_turn
-                left = yield from self._evicted_another(instance, wish)
-                self._happening.give_back(instance.room_turn)
-                if not left:
-                    return
-            else:
-                return
-
-    def _made_disk_room(self, model: int, instance: PlannedInstance) -> Answer:
-        """Whether the archive has its place, after others lost theirs."""
-        figures, budget = self.archives[model], instance.machine.disk
-        wish = self._happening.now + _WISH_S
-        while True:
-            held = instance.oldest_on_disk(self.archives)
-            turn = DiskTurn(held, figures.name, figures.disk, instance.used_disk, budget)
-            step = decide_disk(turn)
-            if isinstance(step, Delete):
-                deleted = self._numbers[step.target_model]
-                del instance.on_disk[deleted]
-                instance.used_disk -= self.archives[deleted].disk
-            elif step is Step.EVICT:
-                yield instance.room_turn
-                left = yield from self._evicted_another(instance, wish)
-                self._happening.give_back(instance.room_turn)
-                if not left:
-                    return False
-            else:
-                return step is Step.DONE
-
-    def _evicted_another(self, instance: PlannedInstance, deadline: float) -> Answer:
-        """Whether the least recently used has left; one in use is waited for until then."""
-        pause = _LOOK_S
-        while True:
-            now = self._happening.now
-            oldest = instance.oldest_idle(now, self._demand, self.archives)
-            if oldest is not None:
-                yield self._evict(instance, self._numbers[oldest])
-                return True
-            if now >= deadline:
-                return False
-            yield min(instance.next_idle(now) or pause, deadline - now)
-            pause = min(_AGAIN_S, 2 * pause)
+        if self._copying.get(model, (None, None))[1] is course:
+            del self._copying[model]
 
     def _loaded(self, model: int, instance: PlannedInstance, used: float) -> None:
         """used: when it was asked last there, which is later where somebody has waited for it."""

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from simulator.planning.archives import Figures, Machine
+from simulator.planning.counts import Counts
 from simulator.planning.demand import Demand
-from simulator.planning.endpoint import Counts, PlannedEndpoint
+from simulator.planning.endpoint import PlannedEndpoint
 from simulator.planning.happening import Happening
 from simulator.planning.instances import PlannedInstance
 from simulator.planning.queueing import Window, draw_latencies

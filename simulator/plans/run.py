@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from measuring.quantities import format_seconds, format_share
 from simulator.plans.candidates.answers import Plan
 from simulator.plans.candidates.trying import Advance, try_all
 from simulator.plans.errors import UnusableFile
@@ -32,10 +33,10 @@ def plan_like(path: Path, json_path: Path | None) -> None:
     latency = answer["latency_s"]
     for kind in ("warm", "cold"):
         if latency[kind]["count"]:
-            p50, p99 = (f"{latency[kind][key]:.3g}" for key in ("p50", "p99"))
-            print(f"{kind}: {latency[kind]['count']} requests, p50 {p50} s, p99 {p99} s")
+            p50, p99 = (format_seconds(latency[kind][key] or 0.0) for key in ("p50", "p99"))
+            print(f"{kind}: {latency[kind]['count']} requests, p50 {p50}, p99 {p99}")
     ratio = answer["hit_ratio"]
-    shown = "-" if ratio is None else f"{ratio:.1%}"
+    shown = "-" if ratio is None else format_share(ratio)
     print(f"hit ratio {shown}, {answer['loading']['evictions']} evictions")
 
 

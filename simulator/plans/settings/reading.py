@@ -139,7 +139,9 @@ def _read_figures(table: Table, name: str) -> tuple[list[Figures], int]:
     if "verify" in table:
         return [make_figures_of_verify(table.file("verify"))], 0
     if "metrics" in table:
-        return [make_figures_of_metrics(table.text("metrics", None))], 0
+        where = table.text("metrics", None)
+        address = where.startswith(("http://", "https://"))
+        return [make_figures_of_metrics(where if address else str(table.file("metrics")))], 0
     nothing = (0.0,)
     memory, loads = table.size("memory", None), table.numbers("load_s")
     return [Figures(name, memory, 0, nothing, loads, nothing, nothing)], 0

@@ -1,6 +1,7 @@
 """A replay once more, beside what it measured: reports of real ones, which stand beside this file.
 
-They were made by `make plan-table` on two cores that others used, too (load 20): without over_time.
+They are those of one `make plan-table`, all eight, on two cores that others used, too (load 20 to
+37); without over_time.
 """
 
 from __future__ import annotations
@@ -15,15 +16,23 @@ from simulator.plans.like import run_like
 from simulator.plans.reports import read_report
 from tests.planning.comparing import compare
 
+#: Where a replay's evictions are chance: of two instances either may be the one that evicts, and the
+#: second replay of the same requests had 23 in place of 33; 45 in place of 43 with little disk.
+BY_CHANCE = {"two-instances", "little-disk"}
 REPLAYS = sorted(Path(__file__).with_name("replays").glob("*.json"))
+NAMED = {path.stem: path for path in REPLAYS}
 
 
 @pytest.mark.parametrize("path", REPLAYS, ids=lambda path: path.stem)
 def test_a_plan_is_near_its_replay(path: Path) -> None:
-    """Hit ratio within 2 points, evictions within a tenth, cold p50 within a quarter."""
+    """Hit ratio within 2 points, evictions within a tenth (by chance: a quarter), cold p50 within a
+    quarter.
+    """
     report = read_report(path)
     planned = run_like(report, lambda share: None)
-    far = [one for one in compare(report.whole, planned) if one.near is False]
+    far = {one.name: one for one in compare(report.whole, planned) if one.near is False}
+    if path.stem in BY_CHANCE and (evictions := far.pop("evictions", None)):
+        assert abs(evictions.real - evictions.planned) <= 0.25 * evictions.real
     assert not far
     # The same keys, so that both can be laid side by side.
     assert planned["requests"].keys() == report.whole["requests"].keys()
@@ -35,7 +44,7 @@ def test_a_plan_is_near_its_replay(path: Path) -> None:
 
 def test_equal_reports_are_equal_plans() -> None:
     """All that is drawn has the replay's seed."""
-    report = read_report(REPLAYS[0])
+    report = read_report(NAMED["one-gigabyte"])
     assert run_like(report, lambda share: None) == run_like(report, lambda share: None)
 
 
@@ -60,7 +69,7 @@ def test_what_is_no_report(tmp_path: Path, text: str, place: str, said: str) -> 
 
 def test_replays_that_tell_too_little(tmp_path: Path) -> None:
     """Of an endpoint that ran already, and without a load."""
-    whole = json.loads(REPLAYS[0].read_text("utf-8"))
+    whole = json.loads(NAMED["one-gigabyte"].read_text("utf-8"))
     elsewhere = {**whole, "settings": {**whole["settings"], "instances": None}}
     kind = {**whole["calibration"]["kinds"][0], "load_work_s": None}
     unloaded = {**whole, "calibration": {**whole["calibration"], "kinds": [kind]}}
