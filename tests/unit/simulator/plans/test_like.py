@@ -16,8 +16,8 @@ from simulator.plans.like import run_like
 from simulator.plans.reports import read_report
 from tests.planning.comparing import compare
 
-#: Where a replay's evictions are chance: of two instances either may be the one that evicts, and the
-#: second replay of the same requests had 23 in place of 33; 45 in place of 43 with little disk.
+#: Where a replay's own evictions are chance: either of two instances may be the one that evicts, and
+#: the second replay of the same requests had 23 in place of 33. With little disk it had 45 for 43.
 BY_CHANCE = {"two-instances", "little-disk"}
 REPLAYS = sorted(Path(__file__).with_name("replays").glob("*.json"))
 NAMED = {path.stem: path for path in REPLAYS}
@@ -25,14 +25,14 @@ NAMED = {path.stem: path for path in REPLAYS}
 
 @pytest.mark.parametrize("path", REPLAYS, ids=lambda path: path.stem)
 def test_a_plan_is_near_its_replay(path: Path) -> None:
-    """Hit ratio within 2 points, evictions within a tenth (by chance: a quarter), cold p50 within a
+    """Hit ratio within 2 points, evictions within a tenth (by chance: a third), cold p50 within a
     quarter.
     """
     report = read_report(path)
     planned = run_like(report, lambda share: None)
     far = {one.name: one for one in compare(report.whole, planned) if one.near is False}
     if path.stem in BY_CHANCE and (evictions := far.pop("evictions", None)):
-        assert abs(evictions.real - evictions.planned) <= 0.25 * evictions.real
+        assert abs(evictions.real - evictions.planned) <= evictions.real / 3
     assert not far
     # The same keys, so that both can be laid side by side.
     assert planned["requests"].keys() == report.whole["requests"].keys()
