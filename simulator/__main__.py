@@ -1,4 +1,4 @@
-"""python -m simulator serve | up | replay | s3: a local SageMaker for multi-model endpoints."""
+"""python -m simulator serve | up | replay | plan | s3: a local SageMaker, multi-model endpoints."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from simulator.interrupts import INTERRUPTED, leaving_at_once
 from simulator.replay.errors import Interrupted, ReplayError
 from simulator.replay.settings import RunningEndpoint, Settings
+from simulator.rules import CacheSetting
 from simulator.sizes import read_room
 
 _EPILOG = """\
@@ -80,8 +81,10 @@ def _settings(options: argparse.Namespace) -> Settings:
         if options.endpoint_url
         else None
     )
-    if endpoint and (options.instances or options.memory or options.disk):
-        options.error("--instances, --memory and --disk are for an endpoint that the replay starts")
+    if endpoint and (options.instances or options.memory or options.disk or options.cache):
+        options.error(
+            "--instances, --memory, --disk and --cache are for an endpoint that the replay starts"
+        )
     return Settings(
         options.models,
         options.zipf,
@@ -95,6 +98,7 @@ def _settings(options: argparse.Namespace) -> Settings:
         options.model,
         options.request,
         endpoint,
+        options.cache,
     )
 
 
@@ -172,6 +176,11 @@ def _add_endpoint(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--memory", type=_room, metavar="SIZE", help="of each instance: 4GB")
     group.add_argument(
         "--disk", type=_room, metavar="SIZE", help="of each instance, for archives: 20GB"
+    )
+    group.add_argument(
+        "--cache",
+        choices=[setting.value for setting in CacheSetting],
+        help="ModelCacheSetting (default: Enabled)",
     )
     group.add_argument(
         "--endpoint-url",

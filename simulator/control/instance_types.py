@@ -1,4 +1,4 @@
-"""The memory of SageMaker's instance types. No I/O.
+"""Memory and vCPUs of SageMaker's instance types. No I/O.
 
 AWS, "Amazon EC2 instance types": GiB for each vCPU by family, vCPUs by size.
 """
@@ -20,6 +20,7 @@ _FAMILIES = {
 _SIZES = {"medium": 1, "large": 2, "xlarge": 4}
 #: Types of which the two do not tell it, in GiB.
 _OTHERS = {"ml.t2.medium": 4.0, "ml.t2.large": 8.0, "ml.t2.xlarge": 16.0, "ml.t2.2xlarge": 32.0}
+_OTHER_CORES = {"ml.t2.medium": 2, "ml.t2.large": 2, "ml.t2.xlarge": 4, "ml.t2.2xlarge": 8}
 _NAME = re.compile(r"ml\.(?P<family>[a-z0-9]+)\.(?P<many>\d*)(?P<size>medium|large|xlarge)")
 
 
@@ -31,3 +32,18 @@ def memory_of(instance_type: str) -> int | None:
     if found is None or found["family"] not in _FAMILIES:
         return None
     return int(_FAMILIES[found["family"]] * _SIZES[found["size"]] * int(found["many"] or 1) * GIB)
+
+
+def count_cores(instance_type: str) -> int | None:
+    """vCPUs; None where the type is not known here."""
+    if instance_type in _OTHER_CORES:
+        return _OTHER_CORES[instance_type]
+    found = _NAME.fullmatch(instance_type)
+    if found is None or found["family"] not in _FAMILIES:
+        return None
+    return _SIZES[found["size"]] * int(found["many"] or 1)
+
+
+def list_families() -> list[str]:
+    """Of the types that are known here."""
+    return sorted(_FAMILIES)

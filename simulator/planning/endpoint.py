@@ -9,48 +9,34 @@ candidates that can win, which is found by heaps, not all that there are.
 from __future__ import annotations
 
 import heapq
-import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from simulator.instance.decisions import (
-    Delete,
-    DiskTurn,
-    MemoryTurn,
-    Step,
-    UnloadAll,
-    decide_disk,
-    decide_memory,
-)
-from simulator.instance.eviction import HeldModel
+from simulator.instance.course import Course, Stage
 from simulator.planning.archives import Figures, Machine
+from simulator.planning.bringing import Bringing, Ended
+from simulator.planning.chance import Chance, poisson, poisson_shares
+from simulator.planning.counts import Counts
 from simulator.planning.demand import NEVER, Demand
-from simulator.planning.happening import Happening, Work
+from simulator.planning.happening import Cores, Happening, Work
 from simulator.planning.instances import Copy, PlannedInstance
 from simulator.routing import Candidate, route
 from simulator.rules import CacheSetting, Rules
-from simulator.watch.view import ModelState
 
-#: Cold waits that are kept one by one; of more, every so manieth.
-_MOST_WAITS = 2_000_000
 #: A model whose requests overlap less than this is never asked for by four at once.
 _LEAST_BUSY = 0.02
 
 
-@dataclass
-class Counts:
-    """What happened until now. waits: seconds that cold requests waited for their model."""
+@dataclass(frozen=True)
+class Coming:
+    """A model on its way to an instance. since: when it was first asked for."""
 
-    cold: int = 0
-    loads: int = 0
-    evictions: int = 0
-    not_ready: int = 0
-    without_instance: int = 0
-    copies: int = 0
-    disk_gave_up: int = 0
-    waits: list[float] = field(default_factory=list)
+    instance: PlannedInstance
+    since: float
+    course: Course
 
 
 class PlannedEndpoint:
@@ -64,15 +50,31 @@ class PlannedEndpoint:
         machine: Machine,
         rules: Rules,
         count: int,
+        seed: int = 1,
+        loads_in_order: Sequence[Sequence[float]] = (),
     ) -> None:
         self._happening, self._demand, self.archives = happening, demand, list(archives)
+        self._chance = Chance(seed)
+        self._host = Cores(happening, machine.cores) if machine.one_host else None
         self.machine, self._rules = machine, rules
-        self._numbers = {figures.name: number for number, figures in enumerate(self.archives)}
         self.instances: list[PlannedInstance] = []
         self.counts = Counts()
+        self._bringing = Bringing(
+            happening,
+            demand,
+            self.archives,
+            rules,
+            self._chance,
+            self.counts,
+            loads_in_order,
+            self._evict,
+            self._touch,
+        )
         self._holders: list[list[PlannedInstance]] = [[] for _ in self.archives]
-        #: Of models that come: where, and since when somebody waits.
-        self._coming: dict[int, tuple[PlannedInstance, float]] = {}
+        #: Of models that come: where, since when somebody waits, and what for.
+        self._coming: dict[int, Coming] = {}
+        #: Of models of which another copy comes: where, and what it waits for.
+        self._copying: dict[int, tuple[PlannedInstance, Course]] = {}
         self._stamps = [0] * len(self.archives)
         #: One entry of each instance counts, that of its newest version.
         self._by_emptiness: list[tuple[tuple[float, int, str], int, PlannedInstance]] = []
@@ -88,7 +90,8 @@ class PlannedEndpoint:
     def add_instance(self) -> None:
         """One more is in service."""
         self._made += 1
-        instance = PlannedInstance(self._made, self.machine, self._rules)
+        cores = self._host or Cores(self._happening, self.machine.cores)
+        instance = PlannedInstance(self._made, self.machine, self._rules, cores)
         self.instances.append(instance)
         self._by_name[instance.name] = instance
         self._touch(instance)
@@ -100,10 +103,13 @@ class PlannedEndpoint:
         del self._by_name[instance.name]
         for model in list(instance.copies):
             self._lose(instance, model)
-        for model, (where, since) in list(self._coming.items()):
+        for model, (where, _) in list(self._copying.items()):
             if where is instance:
+                del self._copying[model]
+        for model, coming in list(self._coming.items()):
+            if coming.instance is instance:
                 del self._coming[model]
-                self._ask(model, since)
+                self._ask(model, coming.since)
 
     # -- requests of models that are not loaded
 
@@ -120,7 +126,10 @@ class PlannedEndpoint:
             self._ask(model, self._happening.now)
 
     def _ask(self, model: int, since: float) -> None:
-        """Somebody waits for it since then."""
+        """Somebody waits for it since then; with those who come, if another copy does already."""
+        if (copying := self._copying.get(model)) is not None:
+            self._coming[model] = Coming(copying[0], since, copying[1])
+            return
         instance = self._emptiest()
         chosen = route([] if instance is None else [_candidate(instance)], self._rules.busy_at)
         if chosen is None:
@@ -130,97 +139,41 @@ class PlannedEndpoint:
         self._bring(model, self._by_name[chosen.name], since)
 
     def _bring(self, model: int, instance: PlannedInstance, since: float) -> None:
-        self._coming[model] = (instance, since)
-        self._happening.start(self._brought(model, instance))
+        course = Course(lambda: self._happening.now)
+        self._coming[model] = Coming(instance, since, course)
+        self._happening.start(self._brought(model, instance, course))
 
     # -- models come
 
-    def _brought(self, model: int, instance: PlannedInstance) -> Work:
-        figures, happening = self.archives[model], self._happening
-        if model in instance.on_disk:
-            del instance.on_disk[model]
-        else:
-            yield instance.downloads
-            yield figures.download_s
-            happening.give_back(instance.downloads)
-            instance.used_disk += figures.disk
-            if not self._made_disk_room(model, instance):
-                instance.used_disk -= figures.disk
-                self._given_up(model, instance)
-                return
-        yield instance.soon
-        instance.coming[model] = figures.memory
-        self._touch(instance)
-        yield from self._made_room(model, instance)
-        yield instance.loads
-        instance.loading += 1
-        busy = max(1.0, instance.loading * figures.load_cores / instance.machine.cores)
-        yield figures.load_s * busy
-        instance.loading -= 1
-        instance.load_cores_s += figures.load_s * figures.load_cores
-        happening.give_back(instance.loads)
-        happening.give_back(instance.soon)
-        del instance.coming[model]
-        if instance.in_service:
-            self._loaded(model, instance)
+    def _brought(self, model: int, instance: PlannedInstance, course: Course) -> Work:
+        happening = self._happening
+        while model in instance.unloading:
+            course.enter(Stage.ROOM)
+            yield instance.unloading[model][1] - happening.now
+        used = instance.on_disk.get(model, 0.0)
+        ended = yield from self._bringing.bring(model, instance, course)
+        if ended is Ended.NO_DISK:
+            self.counts.disk_gave_up += 1
+            self.counts.no_disk += self._refused(model, instance)
+        elif ended is Ended.NO_MEMORY:
+            self.counts.no_memory += self._refused(model, instance)
+        elif instance.in_service:
+            self._loaded(model, instance, used)
+        if self._copying.get(model, (None, None))[1] is course:
+            del self._copying[model]
 
-    def _made_room(self, model: int, instance: PlannedInstance) -> Work:
-        """As many leave as are needed; with all in use the container has the last word."""
-        for _ in range(self._rules.evictions_per_call):
-            step = decide_memory(self._memory_turn(model, instance))
-            if isinstance(step, UnloadAll):
-                longest = 0.0
-                for name in step.target_models:
-                    longest = max(longest, self._evict(instance, self._numbers[name]))
-                yield longest
-            elif step is Step.WAIT:
-                yield max((self.archives[one].unload_s for one in instance.unloading), default=0.0)
-            else:
-                return
-
-    def _memory_turn(self, model: int, instance: PlannedInstance) -> MemoryTurn:
-        before = list(instance.coming)
-        others = [instance.coming[one] for one in before[: before.index(model)]]
-        turn = MemoryTurn(
-            self._leaving(instance),
-            instance.coming[model],
-            others,
-            instance.used_memory,
-            instance.machine.memory,
-            self._rules.memory_threshold,
-        )
-        limit = int(instance.machine.memory * self._rules.memory_threshold)
-        lack = instance.used_memory + instance.coming[model] + sum(others) - limit
-        lack -= sum(instance.unloading.values())
-        if lack <= 0:
-            return turn
-        held = [*turn.held, *self._idle(instance, lack)]
-        return MemoryTurn(held, turn.needed, others, turn.used, turn.limit, turn.threshold)
-
-    def _leaving(self, instance: PlannedInstance) -> list[HeldModel]:
-        return [
-            HeldModel(self.archives[one].name, ModelState.UNLOADING, False, 0.0, memory, 0)
-            for one, memory in instance.unloading.items()
-        ]
-
-    def _idle(self, instance: PlannedInstance, lack: int) -> Iterator[HeldModel]:
-        """The least recently used, as many as can be chosen for so many bytes."""
-        for held in instance.least_recent(self._happening.now, self._demand, self.archives):
-            yield held
-            if not held.wanted:
-                lack -= held.memory or 0
-            if lack <= 0:
-                return
-
-    def _loaded(self, model: int, instance: PlannedInstance) -> None:
+    def _loaded(self, model: int, instance: PlannedInstance, used: float) -> None:
+        """used: when it was asked last there, which is later where somebody has waited for it."""
         now, figures = self._happening.now, self.archives[model]
         self.counts.loads += 1
+        self._copying.pop(model, None)
         coming = self._coming.get(model)
-        instance.add(Copy(model, now, now + figures.service_s), figures.memory)
+        copy = Copy(model, now, used)
         self._holders[model].append(instance)
-        if coming is not None and coming[0] is instance:
+        if coming is not None and coming.instance is instance:
             del self._coming[model]
-            self._answer_waiting(model, coming[1])
+            self._answer_waiting(model, coming, copy)
+        instance.add(copy, figures)
         self._share_out(model)
         self._touch(instance)
         if self._rules.cache is CacheSetting.DISABLED:
@@ -228,49 +181,78 @@ class PlannedEndpoint:
         else:
             self._watch_busy(model)
 
-    def _answer_waiting(self, model: int, since: float) -> None:
-        now, counts = self._happening.now, self.counts
-        later = self._demand.times_between(model, since, now)
-        waits = np.concatenate(([now - since], now - later))
-        in_time = waits[waits <= self._rules.cold_wait_s]
-        counts.cold += len(in_time)
-        counts.not_ready += len(waits) - len(in_time)
-        if len(counts.waits) < _MOST_WAITS:
-            counts.waits += in_time.tolist()
+    def _asked(self, model: int, since: float, now: float) -> Any:
+        """The first request since then, and all that came after it."""
+        return np.concatenate(([since], self._demand.times_between(model, since, now)))
 
-    def _given_up(self, model: int, instance: PlannedInstance) -> None:
-        """Its archive found no place: those who wait are told so; for a copy nobody waits."""
-        self.counts.disk_gave_up += 1
+    def _answer_waiting(self, model: int, coming: Coming, copy: Copy) -> None:
+        """Those who have waited for it are answered, all but those who have given up."""
+        now, counts, figures = self._happening.now, self.counts, self.archives[model]
+        asked = self._asked(model, coming.since, now)
+        copy.used = float(asked[-1])
+        answers = []
+        for since in asked.tolist():
+            if now - since > self._rules.cold_wait_s:
+                counts.not_ready += 1
+                continue
+            answers.append(self._chance.draw(figures.firsts or figures.services))
+            counts.note(now - since, answers[-1], coming.course.between(since, now))
+        answers.sort(reverse=True)
+        copy.busy_until = now + (answers[0] if answers else 0.0)
+        if len(answers) >= self._rules.busy_at:
+            self._copy_if_asked_until(model, now + answers[self._rules.busy_at - 1])
+
+    def _copy_if_asked_until(self, model: int, until: float) -> None:
+        """So long it is busy with those who have waited: who asks meanwhile has it copied."""
+        when = self._demand.next_after(model, self._happening.now)
+        if when < until:
+            self._happening.at(when, lambda: self._copy_where_held(model))
+
+    def _copy_where_held(self, model: int) -> None:
+        if self._holders[model]:
+            self._copy(model)
+
+    def _refused(self, model: int, instance: PlannedInstance) -> int:
+        """It does not come. How many are told so: all who wait for it and have not given up; for a
+        copy nobody waits.
+        """
         coming = self._coming.get(model)
-        if coming is not None and coming[0] is instance:
-            del self._coming[model]
-            self._expect(model, self._happening.now)
+        if coming is None or coming.instance is not instance:
+            return 0
+        del self._coming[model]
+        now = self._happening.now
+        waits = now - self._asked(model, coming.since, now)
+        in_time = int((waits <= self._rules.cold_wait_s).sum())
+        self.counts.not_ready += len(waits) - in_time
+        self._expect(model, now)
+        return in_time
 
     # -- models leave
 
-    def _evict(self, instance: PlannedInstance, model: int, *, from_disk: bool = False) -> float:
+    def _evict(self, instance: PlannedInstance, model: int) -> float:
         """It leaves for another one; how long that takes."""
         self.counts.evictions += 1
-        return self._unload(instance, model, from_disk)
+        return self._unload(instance, model)
 
-    def _unload(self, instance: PlannedInstance, model: int, from_disk: bool) -> float:
-        """It begins to leave; how long that takes. from_disk: its archive goes, too, at once."""
+    def _unload(self, instance: PlannedInstance, model: int, *, from_disk: bool = False) -> float:
+        """It begins to leave; how long that takes. from_disk: its archive goes, too."""
         figures = self.archives[model]
         used = instance.copies[model].used
         self._lose(instance, model)
-        instance.unloading[model] = figures.memory
-        if from_disk:
-            instance.used_disk -= figures.disk
+        seconds = self._chance.draw(figures.unloads)
+        instance.unloading[model] = (figures.memory, self._happening.now + seconds)
 
         def left() -> None:
-            instance.used_memory -= figures.memory
+            instance.leave(figures)
             instance.unloading.pop(model, None)
-            if not from_disk:
+            if from_disk:
+                instance.used_disk -= figures.disk
+            else:
                 instance.on_disk[model] = used
             self._touch(instance)
 
-        self._happening.at(self._happening.now + figures.unload_s, left)
-        return figures.unload_s
+        self._happening.at(self._happening.now + seconds, left)
+        return seconds
 
     def _lose(self, instance: PlannedInstance, model: int) -> None:
         """It answers nothing any more there."""
@@ -280,50 +262,26 @@ class PlannedEndpoint:
         if not self._holders[model] and model not in self._coming:
             self._expect(model, self._happening.now)
 
-    def _made_disk_room(self, model: int, instance: PlannedInstance) -> bool:
-        """Whether the archive has its place, after others lost theirs."""
-        budget = instance.machine.disk
-        if budget is None:
-            return True
-        while True:
-            held = [self._oldest_on_disk(instance)] if instance.on_disk else []
-            needed = self.archives[model].disk
-            name = self.archives[model].name
-            step = decide_disk(DiskTurn(held, name, needed, instance.used_disk, budget))
-            if isinstance(step, Delete):
-                deleted = self._numbers[step.target_model]
-                del instance.on_disk[deleted]
-                instance.used_disk -= self.archives[deleted].disk
-                continue
-            if step is Step.EVICT:
-                oldest = next(self._idle(instance, 1), None)
-                if oldest is None or oldest.wanted:
-                    return False
-                self._evict(instance, self._numbers[oldest.target_model], from_disk=True)
-                continue
-            return step is Step.DONE
-
-    def _oldest_on_disk(self, instance: PlannedInstance) -> HeldModel:
-        model = min(instance.on_disk, key=instance.on_disk.__getitem__)
-        figures, used = self.archives[model], instance.on_disk[model]
-        return HeldModel(figures.name, ModelState.ON_DISK, False, used, None, figures.disk)
-
     def _leave_when_idle(self, model: int, instance: PlannedInstance) -> None:
-        """ModelCacheSetting Disabled: it stays while one request overlaps the next."""
-        service = self.archives[model].service_s
-        since = self._happening.now
+        """ModelCacheSetting Disabled: it stays until all are answered, those too who come then."""
+        services, copy = self.archives[model].services, instance.copies[model]
+        seen = self._happening.now
+        busy_until = max(seen, copy.busy_until)
 
         def look() -> None:
-            if model not in instance.copies:
+            nonlocal seen, busy_until
+            if instance.copies.get(model) is not copy:
                 return
             now = self._happening.now
-            later = self._demand.times_between(model, now - service, now)
-            if len(later) and now > since + service:
-                self._happening.at(float(later[-1]) + service, look)
-                return
-            self._unload(instance, model, from_disk=True)
+            for asked in self._demand.times_between(model, seen, now).tolist():
+                busy_until = max(busy_until, asked + self._chance.draw(services))
+            seen = now
+            if busy_until > now:
+                self._happening.at(busy_until, look)
+            else:
+                self._unload(instance, model, from_disk=True)
 
-        self._happening.at(since + service, look)
+        self._happening.at(busy_until, look)
 
     # -- copies of what is busy
 
@@ -337,7 +295,7 @@ class PlannedEndpoint:
             for instance in holders:
                 instance.copies[model].share = 1.0
             return
-        found = _poisson_shares(self._busy(model), len(holders))
+        found = poisson_shares(self._busy(model), len(holders))
         for instance, share in zip(holders, found, strict=True):
             instance.copies[model].share = share
 
@@ -352,10 +310,10 @@ class PlannedEndpoint:
         if busy < _LEAST_BUSY or copies >= len(self.instances):
             return
         below = self._rules.busy_at * copies - 1
-        rate = busy / self.archives[model].service_s * _poisson(below, busy)
+        rate = busy / self.archives[model].service_s * poisson(below, busy)
         if rate <= 0.0:
             return
-        gap = float(np.random.default_rng((model, copies, self.counts.loads)).exponential(1 / rate))
+        gap = self._chance.gap(rate)
         stamp = self._stamps[model]
 
         def overflow() -> None:
@@ -365,12 +323,14 @@ class PlannedEndpoint:
         self._happening.at(self._happening.now + gap, overflow)
 
     def _copy(self, model: int) -> None:
-        if model in self._coming:
+        if model in self._coming or model in self._copying:
             return
         instance = self._emptiest(without=self._holders[model])
         if instance is not None:
             self.counts.copies += 1
-            self._happening.start(self._brought(model, instance))
+            course = Course(lambda: self._happening.now)
+            self._copying[model] = (instance, course)
+            self._happening.start(self._brought(model, instance, course))
 
     # -- the router's view
 
@@ -406,19 +366,3 @@ def _candidate(instance: PlannedInstance) -> Candidate:
         models=models,
         memory=memory,
     )
-
-
-def _poisson(number: int, mean: float) -> float:
-    """The probability of a number."""
-    if mean <= 0.0:
-        return 1.0 if number == 0 else 0.0
-    return math.exp(number * math.log(mean) - mean - math.lgamma(number + 1))
-
-
-def _poisson_shares(mean: float, parts: int) -> list[float]:
-    """The probability that a Poisson number is 0, 1, … modulo parts."""
-    most = int(mean + 10 * math.sqrt(mean + 1)) + parts
-    shares = [0.0] * parts
-    for number in range(most + 1):
-        shares[number % parts] += _poisson(number, mean)
-    return shares

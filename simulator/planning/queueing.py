@@ -1,7 +1,9 @@
 """Requests of loaded models on the cores of one instance: what they wait for, and take.
 
 A sample of an instance's requests is carried out, first come first served: each needs a place of
-its model (an instance_group has so many) and a core. Loads on the instance take cores, too.
+its model (an instance_group has so many) and a core. Loads share the cores with them, as processes
+do. So beside L loads on c cores all takes (L + 1) / c times as long, as it is of processor sharing
+with L jobs that never end (for one core: Coffman, Muntz, Trotter 1970).
 """
 
 from __future__ import annotations
@@ -24,15 +26,14 @@ _WARM_UP = 0.1
 class Window:
     """An instance at one time. rates: requests a second of each model that it has loaded.
 
-    loads: a second; load_s and load_cores: of one.
+    load_cores: how many cores its loads want on average, and load_work: how many they get.
     """
 
     figures: Sequence[Figures]
     rates: Sequence[float]
     cores: int
-    loads: float = 0.0
-    load_s: float = 0.0
-    load_cores: float = 1.0
+    load_cores: float = 0.0
+    load_work: float = 0.0
 
     @cached_property
     def rate(self) -> float:
@@ -40,12 +41,17 @@ class Window:
         return sum(self.rates)
 
     @cached_property
-    def utilization(self) -> float:
-        """Of the cores, by requests and loads; above 1 the queue grows for ever."""
+    def asked(self) -> float:
+        """The share of the cores that requests need; above 1 their queue grows for ever."""
         busy = sum(
             rate * figures.service_s for rate, figures in zip(self.rates, self.figures, strict=True)
         )
-        return (busy + self.loads * self.load_s * self.load_cores) / self.cores
+        return busy / self.cores
+
+    @property
+    def utilization(self) -> float:
+        """Of the cores, by requests and loads."""
+        return min(1.0, self.asked + self.load_work / self.cores)
 
 
 def draw_latencies(window: Window, count: int, random: np.random.Generator) -> Any:
@@ -55,13 +61,13 @@ def draw_latencies(window: Window, count: int, random: np.random.Generator) -> A
     total = int(count / (1 - _WARM_UP)) + 1
     models, services = _draw_requests(window, total, random)
     arrivals = np.cumsum(random.exponential(1 / window.rate, total))
-    waits = _serve(window, arrivals, models, services, random)
-    return np.asarray(waits[-count:])
+    waits = np.asarray(_serve(window, arrivals, models, services))
+    return (waits * _stretch(window, total, random))[-count:]
 
 
 def _draw_requests(
     window: Window, total: int, random: np.random.Generator
-) -> tuple[list[int], list[float]]:
+) -> tuple[list[int], Any]:
     shares = np.asarray(window.rates) / window.rate
     models = random.choice(len(shares), total, p=shares)
     places = random.random(total)
@@ -73,25 +79,20 @@ def _draw_requests(
         mine = np.isin(models, numbers)
         steps = np.linspace(0, 1, len(quantiles)) if len(quantiles) > 1 else [0.0]
         services[mine] = np.interp(places[mine], steps, quantiles)
-    return models.tolist(), services.tolist()
+    return models.tolist(), services
 
 
-def _serve(
-    window: Window,
-    arrivals: Any,
-    models: list[int],
-    services: list[float],
-    random: np.random.Generator,
-) -> list[float]:
+def _stretch(window: Window, total: int, random: np.random.Generator) -> Any:
+    """How many times longer each takes beside loads, by as many as go on when it comes."""
+    going = random.poisson(window.load_cores, total)
+    return np.maximum(1.0, (going + 1) / window.cores)
+
+
+def _serve(window: Window, arrivals: Any, models: list[int], services: Any) -> list[float]:
     cores = [0.0] * window.cores
     free: dict[int, list[float]] = {}
-    loads = _draw_loads(window, float(arrivals[-1]), random)
     waits = []
-    for at, model, service in zip(arrivals.tolist(), models, services, strict=True):
-        while loads and loads[-1] <= at:
-            start = loads.pop()
-            for _ in range(max(1, round(window.load_cores))):
-                heapq.heappush(cores, max(start, heapq.heappop(cores)) + window.load_s)
+    for at, model, service in zip(arrivals.tolist(), models, services.tolist(), strict=True):
         places = free.setdefault(model, [0.0] * window.figures[model].concurrency)
         start = max(at, cores[0], places[0])
         end = start + service
@@ -99,11 +100,3 @@ def _serve(
         heapq.heapreplace(places, end)
         waits.append(end - at)
     return waits
-
-
-def _draw_loads(window: Window, until: float, random: np.random.Generator) -> list[float]:
-    """When loads begin, the last one first."""
-    if window.loads <= 0.0 or window.load_s <= 0.0:
-        return []
-    times = random.uniform(0.0, until, int(random.poisson(window.loads * until)))
-    return sorted(times.tolist(), reverse=True)

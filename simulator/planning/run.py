@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from simulator.planning.archives import Figures, Machine
+from simulator.planning.counts import Counts
 from simulator.planning.demand import Demand
-from simulator.planning.endpoint import Counts, PlannedEndpoint
+from simulator.planning.endpoint import PlannedEndpoint
 from simulator.planning.happening import Happening
 from simulator.planning.instances import PlannedInstance
 from simulator.planning.queueing import Window, draw_latencies
@@ -19,13 +20,19 @@ from simulator.planning.scaling import MINUTE_S, Scaler, Scaling
 from simulator.rules import Rules
 
 #: Looks at the whole endpoint, at equal steps; windows of its requests that are carried out.
-_LOOKS, _WINDOWS, _REQUESTS = 288, 96, 2500
+_LOOKS, _WINDOWS = 288, 96
+#: Requests of a window: about twice as many as come in its time, within these.
+_LEAST_REQUESTS, _MOST_REQUESTS = 200, 2500
 _LEAST_LOOK_S = 0.25
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What is simulated. archives: in the demand's order; count: instances at the start."""
+    """What is simulated. archives: in the demand's order; count: instances at the start.
+
+    settle_s: after the demand's end, for what has begun. loads_in_order: seconds of loads as they
+    begin, by kind, where they are known; archive n is of kind n modulo kinds.
+    """
 
     demand: Demand
     archives: Sequence[Figures]
@@ -34,6 +41,8 @@ class Setting:
     count: int
     scaling: Scaling | None = None
     seed: int = 1
+    settle_s: float = 0.0
+    loads_in_order: Sequence[Sequence[float]] = ()
 
 
 @dataclass(frozen=True)
@@ -54,8 +63,8 @@ class Look:
 @dataclass(frozen=True)
 class Outcome:
     """What came of it. warm: seconds of a sample of the requests that found their model loaded,
-    with weights; waits: what cold requests waited for their model. saturated: the share of all
-    requests that was too much for the cores of its instance, and is never answered in time.
+    with weights; cold ones are in counts. saturated: the share of all requests that was too much
+    for the cores of its instance, and is never answered in time.
     """
 
     requests: int
@@ -77,6 +86,8 @@ def simulate(setting: Setting, advance: Callable[[float], object] = lambda share
         setting.machine,
         setting.rules,
         setting.count,
+        setting.seed,
+        setting.loads_in_order,
     )
     if setting.scaling is not None:
         Scaler(happening, setting.demand, endpoint, setting.scaling)
@@ -86,6 +97,7 @@ def simulate(setting: Setting, advance: Callable[[float], object] = lambda share
         happening.run(end)
         looking.look(end)
         advance(end / setting.demand.duration)
+    happening.run(ends[-1] + setting.settle_s)
     return looking.outcome()
 
 
@@ -108,7 +120,7 @@ class _Looking:
         self._looks: list[Look] = []
         self._before = (0.0, 0, 0, 0)
         self._instance_s = self._saturated = self._weight = 0.0
-        self._loads_before: dict[int, float] = {}
+        self._cores_before: dict[int, tuple[float, float]] = {}
         self._warm: list[Any] = []
         self._weights: list[Any] = []
         self._windows_each = max(1, round(_WINDOWS / looks))
@@ -140,7 +152,7 @@ class _Looking:
         for window in windows:
             weight = window.rate * (now - since)
             self._weight += weight
-            self._saturated += weight * max(0.0, 1 - 1 / max(window.utilization, 1e-12))
+            self._saturated += weight * max(0.0, 1 - 1 / max(window.asked, 1e-12))
         if len(self._looks) % self._every == 0:
             self._carry_out(windows, now - since)
 
@@ -160,18 +172,28 @@ class _Looking:
         models = list(instance.copies)
         figures = [self._setting.archives[model] for model in models]
         shares = [instance.copies[model].share for model in models]
-        done = instance.load_cores_s - self._loads_before.get(instance.number, 0.0)
-        self._loads_before[instance.number] = instance.load_cores_s
-        load_s = figures[0].load_s if figures else 0.0
-        load_cores = figures[0].load_cores if figures else 1.0
         return Window(
             figures,
             [float(rates[model]) * share for model, share in zip(models, shares, strict=True)],
-            instance.machine.cores,
-            done / seconds / (load_s * load_cores) if load_s and seconds else 0.0,
-            load_s,
-            load_cores,
+            self._cores(),
+            *self._load_cores(instance, seconds),
         )
+
+    def _cores(self) -> int:
+        """Of one instance, where all of one host are asked alike."""
+        machine = self._setting.machine
+        parts = len(self._endpoint.instances) if machine.one_host else 1
+        return max(1, machine.cores // max(1, parts))
+
+    def _load_cores(self, instance: PlannedInstance, seconds: float) -> tuple[float, float]:
+        """Cores that loads have wanted, and had, on average since the last look."""
+        instance.cores.advance()
+        now = (instance.cores.wanted_s, instance.cores.worked_s)
+        before = self._cores_before.get(instance.number, (0.0, 0.0))
+        self._cores_before[instance.number] = now
+        if seconds <= 0.0:
+            return 0.0, 0.0
+        return (now[0] - before[0]) / seconds, (now[1] - before[1]) / seconds
 
     def _carry_out(self, windows: Sequence[Window], seconds: float) -> None:
         """Requests of some instances, the more the more they are asked."""
@@ -182,13 +204,14 @@ class _Looking:
         drawn = self._random.choice(len(windows), self._windows_each, p=weights / total)
         for number in drawn.tolist():
             window = windows[number]
-            latencies = self._latencies(window)
+            latencies = self._latencies(window, seconds * self._every)
             self._warm.append(latencies)
             weight = total * seconds / self._windows_each / max(1, len(latencies))
             self._weights.append(np.full(len(latencies), weight))
 
-    def _latencies(self, window: Window) -> Any:
+    def _latencies(self, window: Window, seconds: float) -> Any:
         """Where more comes than the cores can do, those that are answered wait until the limit."""
-        if window.utilization >= 1.0:
-            return np.full(_REQUESTS, self._setting.rules.invoke_timeout_s)
-        return draw_latencies(window, _REQUESTS, self._random)
+        count = int(min(_MOST_REQUESTS, max(_LEAST_REQUESTS, 2 * window.rate * seconds)))
+        if window.asked >= 1.0:
+            return np.full(count, self._setting.rules.invoke_timeout_s)
+        return draw_latencies(window, count, self._random)

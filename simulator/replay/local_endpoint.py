@@ -58,6 +58,7 @@ def make_up_command(settings: Settings, scratch: Scratch, port: int) -> list[str
         "--instances": str(settings.instances),
         "--memory": settings.memory,
         "--disk": settings.disk,
+        "--cache": settings.cache,
     }
     arguments = [
         word for name, value in options.items() if value is not None for word in (name, value)

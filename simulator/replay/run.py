@@ -81,6 +81,7 @@ def _replayed(settings: Settings, report: Path, command: Command) -> int:
         str(settings.model or "the replay's own, which answers its name"),
         describe_machine(),
         find_versions(logs),
+        max(1, len(variants)),
     )
     write_report(report, setting, recording)
     if recording.interrupted == Interrupted.REASON:

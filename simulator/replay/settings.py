@@ -21,8 +21,8 @@ class RunningEndpoint:
 class Settings:
     """rps is the mean rate of arrivals; zipf the exponent, 0 being every model alike.
 
-    memory and disk are handed to the endpoint as they were written (4GB); outstanding bounds the
-    requests that wait for an answer at one time.
+    memory, disk and cache are handed to the endpoint as they were written (4GB, Disabled);
+    outstanding bounds the requests that wait for an answer at one time.
     """
 
     models: int = 200
@@ -37,6 +37,7 @@ class Settings:
     model: Path | None = None
     request: Path | None = None
     endpoint: RunningEndpoint | None = None
+    cache: str | None = None
 
     @property
     def endpoint_name(self) -> str:

@@ -32,7 +32,7 @@ SUFFIXES = {".md", ".py", ".sh", ".toml", ".txt", ".yml"}
 #: What programs write, and no file of the tree.
 WRITTEN = {"report.md", "served_model.py"}
 #: What users write, under this name in all pages.
-USERS = {"CONFIG.toml"}
+USERS = {"CONFIG.toml", "PLAN.toml"}
 #: A file of a decision's time, and the one that has its place now.
 RENAMED = re.compile(r"`[^`]+`\s+\(today\s+`([^`]+)`")
 

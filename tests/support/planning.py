@@ -18,9 +18,9 @@ def archives(count: int, **seconds: float) -> list[Figures]:
             f"m{number:05d}",
             SIZE,
             MIB,
-            times["download_s"],
-            times["load_s"],
-            times["unload_s"],
+            (times["download_s"],),
+            (times["load_s"],),
+            (times["unload_s"],),
             services=(0.004, 0.006),
         )
         for number in range(count)

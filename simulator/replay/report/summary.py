@@ -12,8 +12,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from simulator.replay import arithmetic
+from simulator.replay.report.calibration import calibrate
 from simulator.replay.settings import Settings
 from simulator.replay.traffic.samples import UNFINISHED, WRONG_ANSWER, Recording, Sample
+from simulator.rules import Rules
 from simulator.watch.events import COLD_PARTS
 
 FORMAT = 1
@@ -23,7 +25,10 @@ Facts = Mapping[str, str | int | None]
 
 @dataclass(frozen=True)
 class Setting:
-    """What a recording was made with: target models and their shares of the traffic, by rank."""
+    """What a recording was made with: target models and their shares of the traffic, by rank.
+
+    kinds: of how many models the archives are copies, which take turns.
+    """
 
     settings: Settings
     target_models: Sequence[str]
@@ -31,6 +36,7 @@ class Setting:
     model: str
     machine: Facts
     versions: Facts
+    kinds: int = 1
 
 
 def summarise(setting: Setting, recording: Recording) -> dict[str, Any]:
@@ -57,6 +63,7 @@ def summarise(setting: Setting, recording: Recording) -> dict[str, Any]:
         "troubles": [asdict(kind) for kind in arithmetic.count_troubles(recording.events)],
         "over_time": _over_time(recording),
         "models": _models(setting, recording, cold),
+        "calibration": _calibration(setting, recording),
         "measuring": _measuring(recording),
     }
 
@@ -95,6 +102,7 @@ def _settings(setting: Setting) -> dict[str, Any]:
         "instances": None if settings.endpoint else settings.instances,
         "memory": settings.memory,
         "disk": settings.disk,
+        "cache": settings.cache,
         "model": setting.model,
         "endpoint": settings.endpoint.url if settings.endpoint else "started for this replay",
         "endpoint_name": settings.endpoint_name,
@@ -252,6 +260,25 @@ def _models(
         }
         for rank, target_model in enumerate(setting.target_models)
     ]
+
+
+def _calibration(setting: Setting, recording: Recording) -> dict[str, Any]:
+    """What a plan reckons with; see calibration."""
+    found = calibrate(
+        recording, setting.target_models, int(setting.machine["cores"] or 1), setting.kinds
+    )
+    return {**found, "rules": None if setting.settings.endpoint else _rules()}
+
+
+def _rules() -> dict[str, Any]:
+    """Of an endpoint that the replay starts."""
+    rules = Rules()
+    return {
+        "memory_threshold": rules.memory_threshold,
+        "loads_at_once": rules.loads_at_once,
+        "busy_at": rules.busy_at,
+        "cold_wait_s": rules.cold_wait_s,
+    }
 
 
 def _measuring(recording: Recording) -> dict[str, Any]:

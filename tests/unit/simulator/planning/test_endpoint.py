@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.planning.archives import Machine
+from simulator.planning.archives import Figures, Machine
 from simulator.planning.demand import Demand, PoissonDemand, TraceDemand
 from simulator.planning.endpoint import Counts, PlannedEndpoint
 from simulator.planning.happening import Happening
 from simulator.replay.traffic.schedule import zipf_shares
 from simulator.rules import CacheSetting, Rules
-from tests.support.planning import MIB, archives, machine
+from tests.support.planning import MIB, SIZE, archives, machine
 
 
 def test_hit_ratio_is_ches() -> None:
@@ -123,3 +123,104 @@ def gone_through(demand: Demand, of: Machine, rules: Rules) -> PlannedEndpoint:
     endpoint = PlannedEndpoint(happening, demand, archives(demand.models), of, rules, 1)
     happening.run(demand.duration)
     return endpoint
+
+
+def test_what_is_busy_is_copied_by_the_seed() -> None:
+    """Of a trace nothing else is drawn but when four requests overlap."""
+
+    def copied(seed: int) -> float:
+        times = np.arange(1.0, 2000.0) / 20
+        demand = TraceDemand(times, np.zeros(len(times), dtype=int), 1, 100.0)
+        figures = [replace(archives(1)[0], services=(0.1,))]
+        happening = Happening()
+        endpoint = PlannedEndpoint(
+            happening, demand, figures, machine(2), Rules(busy_at=3), 2, seed
+        )
+        happening.run(demand.duration)
+        assert endpoint.counts.copies == 1
+        return max(copy.seen for one in endpoint.instances for copy in one.copies.values())
+
+    assert copied(1) == copied(1)
+    assert copied(1) != copied(2)
+
+
+def test_who_asks_while_others_are_answered_has_it_copied() -> None:
+    """Four have waited for it; the fifth comes while they are answered."""
+    times = np.array([1.0, 1.1, 1.2, 1.3, 11.5])
+    demand = TraceDemand(times, np.zeros(5, dtype=int), 1, 60.0)
+    figures = [replace(archives(1, load_s=10.0)[0], services=(0.001,), firsts=(1.0,))]
+    for last, copies in ((11.5, 1), (30.0, 0)):
+        times[-1] = last
+        demand = TraceDemand(times, np.zeros(5, dtype=int), 1, 60.0)
+        endpoint = gone_through_with(demand, figures, machine(2), 2)
+        assert (endpoint.counts.copies, endpoint.counts.cold) == (copies, 4)
+
+
+@pytest.mark.parametrize("bound", ["memory", "gpu"])
+def test_the_container_has_the_last_word(bound: str) -> None:
+    """507: the least recently used leaves, one after the other, until there is room."""
+    figures = [replace(one, gpu_memory=SIZE) for one in archives(3)]
+    roomy = machine(9)
+    small = (
+        replace(roomy, hard_memory=2 * SIZE)
+        if bound == "memory"
+        else replace(roomy, gpu_memory=2 * SIZE)
+    )
+    asked = [0, 1, 0, 2]
+    demand = TraceDemand(np.arange(1.0, 5.0), np.array(asked), 3, 6.0)
+    endpoint = gone_through_with(demand, figures, small, 1)
+    assert (endpoint.counts.evictions_507, endpoint.counts.no_memory) == (1, 0)
+    assert sorted(endpoint.instances[0].copies) == [0, 2]
+
+
+def test_what_the_container_never_has_memory_for_fails() -> None:
+    """Each of its requests, and nobody leaves for it."""
+    figures = archives(2)
+    figures[1] = replace(figures[1], gpu_memory=3 * SIZE)
+    demand = TraceDemand(np.arange(1.0, 4.0), np.array([0, 1, 1]), 2, 6.0)
+    endpoint = gone_through_with(demand, figures, replace(machine(9), gpu_memory=2 * SIZE), 1)
+    assert (endpoint.counts.no_memory, endpoint.counts.evictions) == (2, 0)
+    assert [*endpoint.instances[0].copies] == [0]
+
+
+def test_callers_who_wait_too_long_are_told() -> None:
+    """60 s by the platform's rule; the load goes on, and who came later is answered."""
+    times = np.array([1.0, 30.0])
+    demand = TraceDemand(times, np.zeros(2, dtype=int), 1, 200.0)
+    endpoint = gone_through_with(demand, archives(1, load_s=70.0), machine(2), 1)
+    assert (endpoint.counts.not_ready, endpoint.counts.cold) == (1, 1)
+
+
+def test_a_model_that_leaves_is_waited_for() -> None:
+    """Asked again while it is unloaded: it comes after that, as holdings has it."""
+    asked = [0, 1, 0]
+    times = np.array([1.0, 2.0, 3.0])
+    demand = TraceDemand(times, np.array(asked), 2, 60.0)
+    endpoint = gone_through_with(demand, archives(2, unload_s=10.0), machine(1), 1)
+    # Model 1 has its room at 12 s. Model 0 waits that long to have left, and then for model 1 to.
+    assert endpoint.counts.latencies == pytest.approx([0.004, 10.0, 19.0], abs=0.1)
+    room, turn = endpoint.counts.parts["room"], endpoint.counts.parts["turn"]
+    assert room == pytest.approx([0.0, 10.0, 19.0], abs=0.1)
+    assert turn == pytest.approx([0.0] * 3)
+
+
+def gone_through_with(
+    demand: Demand, figures: list[Figures], of: Machine, count: int
+) -> PlannedEndpoint:
+    happening = Happening()
+    endpoint = PlannedEndpoint(happening, demand, figures, of, Rules(), count)
+    happening.run(demand.duration)
+    return endpoint
+
+
+def test_without_a_cache_a_model_stays_until_all_are_answered() -> None:
+    """Who comes while others are answered finds it; who comes after that does not."""
+    figures = [replace(archives(1)[0], services=(2.0,), firsts=(2.0,))]
+    times = np.array([1.0, 2.5, 4.0, 9.0])
+    demand = TraceDemand(times, np.zeros(4, dtype=int), 1, 20.0)
+    happening = Happening()
+    rules = Rules(cache=CacheSetting.DISABLED)
+    endpoint = PlannedEndpoint(happening, demand, figures, machine(2), rules, 1)
+    happening.run(demand.duration)
+    # Those at 1 and 9 s; the others find it, until 6 s.
+    assert (endpoint.counts.cold, endpoint.counts.loads) == (2, 2)

@@ -1,0 +1,1 @@
+"""Figures of archives, from what was measured of them."""

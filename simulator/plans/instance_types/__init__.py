@@ -1,0 +1,1 @@
+"""What an instance of AWS has, and what it costs where somebody says it."""

@@ -1,0 +1,154 @@
+"""A replay gone through once more without processes: the same requests, to the same endpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+
+from simulator.planning.archives import Machine
+from simulator.planning.demand import TraceDemand
+from simulator.planning.run import Outcome, Setting, simulate
+from simulator.plans.calibration.from_report import make_figures, name_copies
+from simulator.plans.errors import UnusableFile
+from simulator.plans.reports import Report
+from simulator.replay import arithmetic
+from simulator.replay.traffic.copies import SUFFIX, make_names
+from simulator.replay.traffic.schedule import plan, zipf_shares
+from simulator.rules import CacheSetting, Rules
+from simulator.sizes import read_room
+from simulator.watch.events import COLD_PARTS
+
+FORMAT = 1
+
+
+def make_setting(report: Report) -> Setting:
+    """What the replay did, calibrated by what it saw. Raises UnusableFile."""
+    settings = report.settings
+    if settings.get("instances") is None:
+        raise UnusableFile(
+            report.path,
+            "found a replay of an endpoint that ran already, expected one that the replay "
+            "started: only of that the instances and their limits are known",
+        )
+    models, duration = int(settings["models"]), float(settings["duration_s"])
+    shares = zipf_shares(models, float(settings["zipf"]))
+    arrivals = plan(float(settings["rps"]), duration, shares, int(settings["seed"]))
+    rules = _rules(report)
+    return Setting(
+        TraceDemand(
+            np.array([arrival.at for arrival in arrivals]),
+            np.array([arrival.model for arrival in arrivals], dtype=int),
+            models,
+            duration,
+        ),
+        name_copies(make_figures(report), [name + SUFFIX for name in make_names(models)]),
+        Machine(
+            _size(settings["memory"]),
+            report.cores,
+            int(report.calibration["base_memory_bytes"] or 0),
+            _size(settings["disk"]),
+            one_host=True,
+        ),
+        rules,
+        int(settings["instances"]),
+        seed=int(settings["seed"]),
+        settle_s=rules.load_timeout_s,
+        # What else the machine did came and went: its loads were slow and fast in their order.
+        loads_in_order=[kind["load_work_in_order_s"] for kind in report.calibration["kinds"]],
+    )
+
+
+def run_like(report: Report, advance: Callable[[float], object]) -> dict[str, Any]:
+    """The plan's answer by the keys of the replay's report. Raises UnusableFile."""
+    setting = make_setting(report)
+    return summarise(report.settings, setting, simulate(setting, advance))
+
+
+def summarise(settings: Mapping[str, Any], setting: Setting, outcome: Outcome) -> dict[str, Any]:
+    """By the keys of report.json, as far as there is something to say."""
+    counts, total = outcome.counts, outcome.requests
+    failures = _failures(outcome)
+    failed = sum(failure["count"] for failure in failures)
+    hits = total - counts.cold - failed
+    found = hits + counts.cold
+    cold = sorted(counts.latencies)
+    warm = _spread_warm(setting, outcome, hits)
+    return {
+        "format": FORMAT,
+        "planned_by": "python -m simulator plan --like",
+        "settings": dict(settings),
+        "seconds": setting.demand.duration,
+        "requests": {
+            "planned": total,
+            "sent": total,
+            "not_sent": 0,
+            "right": total - failed,
+            "wrong": 0,
+            "unfinished": 0,
+            "failed": failed,
+        },
+        "hit_ratio": hits / found if found else None,
+        "hits": hits,
+        "misses": counts.cold,
+        "latency_s": {"cold": asdict(arithmetic.measure_spread(cold)), "warm": warm},
+        "cold_parts_s": _parts(counts.parts),
+        "loading": {
+            "loads": counts.loads,
+            "evictions": counts.evictions,
+            "most_loaded": max((look.loaded for look in outcome.looks), default=0),
+        },
+        "failures": failures,
+    }
+
+
+def _spread_warm(setting: Setting, outcome: Outcome, count: int) -> dict[str, Any]:
+    """Of a weighted sample, which stands for so many requests."""
+    spread = asdict(arithmetic.measure_spread(()))
+    if len(outcome.warm):
+        order = np.argsort(outcome.warm)
+        latencies, weights = outcome.warm[order], outcome.weights[order]
+        share = np.cumsum(weights) / weights.sum()
+        for key, place in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
+            spread[key] = float(latencies[min(np.searchsorted(share, place), len(share) - 1)])
+        spread["max"] = float(latencies[-1])
+    return {**spread, "count": count}
+
+
+def _parts(parts: Mapping[str, list[float]]) -> dict[str, Any]:
+    total = sum(sum(seconds) for seconds in parts.values())
+    return {
+        part: {
+            **asdict(arithmetic.measure_spread(parts[part])),
+            "share": sum(parts[part]) / total if total else None,
+        }
+        for part in COLD_PARTS
+    }
+
+
+def _failures(outcome: Outcome) -> list[dict[str, Any]]:
+    counts = outcome.counts
+    kinds = (
+        ("ModelNotReadyException", counts.not_ready, "its model took longer than callers wait"),
+        ("ModelError", counts.no_memory, "the container had no memory for its model (507)"),
+        ("InternalFailure", counts.no_disk, "its archive found no place on the disk"),
+        ("ServiceUnavailable", counts.without_instance, "no instance was in service"),
+    )
+    return [
+        {"name": name, "count": count, "example": example}
+        for name, count, example in kinds
+        if count
+    ]
+
+
+def _rules(report: Report) -> Rules:
+    known = report.calibration.get("rules") or {}
+    rules = replace(Rules(), **{**known, "loads_at_once": known.get("loads_at_once", 1)})
+    cache = report.settings.get("cache")
+    return replace(rules, cache=CacheSetting(cache)) if cache else rules
+
+
+def _size(text: str | None) -> int | None:
+    return read_room(text) if text else None

@@ -1,0 +1,1 @@
+"""What a plan is asked for: PLAN.toml, read and checked."""

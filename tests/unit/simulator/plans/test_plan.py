@@ -1,0 +1,146 @@
+"""Candidates tried and judged: what is asked of an endpoint is answered, equal seeds alike."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from simulator.planning.archives import Figures
+from simulator.plans.candidates.answers import Plan
+from simulator.plans.candidates.trying import try_all
+from simulator.plans.errors import Impossible
+from simulator.plans.instance_types.table import InstanceType
+from simulator.plans.run import as_json
+from simulator.plans.settings.settings import (
+    Autoscaling,
+    Container,
+    Demand,
+    Goals,
+    Kind,
+    PlanSettings,
+)
+from simulator.plans.table import write_plan
+from simulator.plans.traffic.making import make_traffic
+from simulator.rules import MIB
+from tests.support.planning import archives
+
+FIGURES = replace(
+    archives(1)[0], memory=40 * MIB, disk=10 * MIB, loads=(0.5,), unloads=(0.1,), services=(0.01,)
+)
+SMALL = InstanceType("ml.small", 2, 1000 * MIB, None)
+LARGE = InstanceType("ml.large", 4, 4000 * MIB, None)
+SETTINGS = PlanSettings(
+    Demand(models=60, zipf=0.8, rps=10.0, hours=0.5),
+    [Kind(FIGURES)],
+    [SMALL, LARGE],
+    counts=(1, 2),
+    goals=Goals(p99_s=1.5, cold_share=0.05, failures=0.001),
+    prices={"ml.small": 0.1, "ml.large": 0.3},
+)
+
+
+def planned(settings: PlanSettings) -> Plan:
+    return try_all(settings, make_traffic(settings), lambda what, share: None)
+
+
+def test_the_cheapest_that_is_good_enough() -> None:
+    """One small instance has room for 22 of 60 models; one large one has it for all."""
+    plan = planned(SETTINGS)
+    words = [answer.candidate.words for answer in plan.answers]
+    assert words == ["1 x ml.small", "2 x ml.small", "1 x ml.large", "2 x ml.large"]
+    alone, two, large, _ = plan.answers
+    assert alone.fits == 22
+    assert alone.evictions_an_hour > 100
+    assert {one.goal for one in alone.missed} == {"p99_s", "cold_share"}
+    assert (large.fits, large.evictions_an_hour, large.missed) == (60, 0.0, [])
+    assert large.cost == pytest.approx(0.15)
+    assert plan.best is not None
+    best = plan.answers[plan.best]
+    costs = [answer.cost or 0.0 for answer in (alone, two, large) if answer.good]
+    assert best.cost == min(costs)
+    text = write_plan(plan)
+    assert f"The cheapest that meets the goals: {best.candidate.words}" in text
+    assert "What breaks first" in text
+    # The tree is JSON as it stands.
+    assert json.loads(json.dumps(as_json(plan), allow_nan=False))["best"] == plan.best
+
+
+def test_equal_seeds_are_equal_plans() -> None:
+    """All of it; another seed is another run."""
+    one, two, other = (
+        planned(replace(SETTINGS, seed=seed, types=[SMALL], counts=(1,))) for seed in (1, 1, 2)
+    )
+    assert one == two
+    assert one.answers[0].requests != other.answers[0].requests
+
+
+def test_goals_that_nobody_meets() -> None:
+    """Each candidate is told by what it misses, and why."""
+    goals = Goals(cold_share=0.0)
+    plan = planned(replace(SETTINGS, goals=goals, types=[SMALL], counts=(1,)))
+    assert (plan.best, plan.breaking) == (None, None)
+    text = write_plan(plan)
+    assert "No candidate meets the goals:" in text
+    assert "cold share" in text
+    assert "the memory: 22 models fit on an instance" in text
+
+
+def test_too_few_cores() -> None:
+    """More than the cores can do is not answered in time, and is told by that."""
+    busy = replace(FIGURES, services=(0.5,))
+    plan = planned(
+        replace(SETTINGS, kinds=[Kind(busy)], types=[LARGE], counts=(1,), goals=Goals(failures=0.1))
+    )
+    (answer,) = plan.answers
+    assert answer.failed_share > 0.1
+    assert answer.busiest == 1.0
+    assert "the cores" in write_plan(plan)
+
+
+def test_gpu_memory_is_a_bound_beside_memory() -> None:
+    """Models that fit the memory, and not the GPU's, leave by 507."""
+    kind = replace(FIGURES, gpu_memory=100 * MIB)
+    gpu = replace(LARGE, gpu_memory=1050 * MIB)
+    plan = planned(replace(SETTINGS, kinds=[Kind(kind)], types=[gpu], counts=(1,)))
+    (answer,) = plan.answers
+    assert answer.fits == 10
+    assert answer.evictions_an_hour > 100
+    assert answer.limits[0].name == "GPU memory"
+
+
+def test_autoscaling_has_a_candidate_for_each_bounds() -> None:
+    """From the least up to the most, by the target."""
+    scaling = Autoscaling(target=100.0, bounds=[(1, 3)])
+    container = Container(ready_s=60.0)
+    plan = planned(
+        replace(SETTINGS, autoscaling=scaling, container=container, types=[LARGE], counts=(1,))
+    )
+    (answer,) = plan.answers
+    assert answer.candidate.words == "1-3 x ml.large"
+    assert answer.most_instances == 3
+    assert 0.5 < answer.instance_hours < 1.5
+
+
+@pytest.mark.parametrize(
+    ("figures", "container", "what"),
+    [
+        (replace(FIGURES, memory=999 * MIB), Container(base_memory=2 * MIB), "bytes of memory"),
+        (replace(FIGURES, gpu_memory=1), Container(), "bytes of GPU memory"),
+        (FIGURES, Container(disk=MIB), "bytes of disk"),
+    ],
+)
+def test_an_archive_that_no_instance_holds(
+    figures: Figures, container: Container, what: str
+) -> None:
+    """One sentence with the archive, and what it lacks."""
+    settings = replace(SETTINGS, kinds=[Kind(figures)], types=[SMALL], container=container)
+    with pytest.raises(Impossible, match=rf"model-01\.tar\.gz, which needs .* {what}"):
+        planned(settings)
+
+
+def test_no_price_is_said() -> None:
+    """Prices are of the user's file alone."""
+    with pytest.raises(Impossible, match=r"found no price of ml\.large"):
+        planned(replace(SETTINGS, prices={}, types=[LARGE], counts=(1,)))
