@@ -1,7 +1,7 @@
 """A replay once more, beside what it measured: reports of real ones, which stand beside this file.
 
-They are those of one `make plan-table`, all eight, on two cores that others used, too (load 20 to
-37); without over_time.
+They are those of one `make plan-table`, all eight, and of three settings once more, on two cores
+that others used, too (load 17 to 37); without over_time.
 """
 
 from __future__ import annotations
