@@ -45,8 +45,11 @@ def find_sources(paths: Sequence[Path], name: str | None) -> tuple[Source, ...]:
             mistakes.append(sentence_of(error))
         except ValueError as error:
             mistakes.append(str(error))
-    if name is not None and len(found) != 1 and not mistakes:
-        mistakes.append(f"--as {name} is for one archive; found {len(found)}")
+    if name is not None and len(found) > 1:
+        mistakes.append(
+            f"--as {name} is for one archive; found {len(found)}, such as {found[0]} and {found[1]}"
+        )
+        found.clear()  # else each would be told of the others, too
     sources: dict[str, Source] = {}
     for path in found:
         try:
@@ -56,7 +59,10 @@ def find_sources(paths: Sequence[Path], name: str | None) -> tuple[Source, ...]:
             continue
         other = sources.setdefault(source.name, source)
         if other is not source:
-            mistakes.append(f"{other.path} and {path} are both called {source.name}; rename one")
+            mistakes.append(
+                f"{other.path} and {path} are both called {source.name}; put one of them by "
+                "itself, with --as"
+            )
     if mistakes:
         raise Refused("\n".join(mistakes))
     return tuple(sources.values())
@@ -94,6 +100,8 @@ def _name_source(path: Path, name: str | None) -> Source:
     try:
         return Source(read_name(MOST_NAME)(called if name is None else name), path)
     except ValueError as error:
-        found = f"found {called!r}" if name is None else f"found --as {name}"
-        more = "; say another one with --as" if name is None else ""
-        raise ValueError(f"{path}: as its name {found}, expected {error}{more}") from error
+        if name is not None:
+            raise ValueError(f"--as: found {name!r}, expected {error}") from error
+        raise ValueError(
+            f"{path}: as its name found {called!r}, expected {error}; put it by itself, with --as"
+        ) from error

@@ -6,7 +6,7 @@ import difflib
 import math
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,6 +21,8 @@ else:
 #: Line and column from 1 on; which table of that name, from 0 on.
 Place = tuple[int, int]
 _Which = tuple[str, int]
+#: No archive and no instance is smaller; a number below it is one of MB.
+_LEAST_BYTES = 10_000
 
 _HEADER = re.compile(r"\s*(\[\[?)\s*([A-Za-z0-9_.\-]+)\s*\]\]?")
 _KEY = re.compile(r"(\s*)([A-Za-z0-9_\-]+)\s*=")
@@ -49,7 +51,8 @@ class Table:
         """Raise UnusableFile at the key's place, or the table's."""
         place = self._places.get(key, self._place) if key else self._place
         line, column = place or (None, None)
-        name = f"{self._name}.{key}: " if key else f"[{self._name}]: " if self._name else ""
+        table = f"[{self._name}]: " if self._name else ""
+        name = f"{self._name}.{key}: ".lstrip(".") if key else table
         raise UnusableFile(self._path, name + what, line, column)
 
     def number(self, key: str, default: float | None, *, least: float = 0.0) -> float:
@@ -87,8 +90,10 @@ class Table:
         return self._path.parent / self.text(key, None)
 
     def size(self, key: str, default: int | None) -> int:
-        """Bytes, of a text as 4GB or of a number."""
+        """Bytes, of a text as 4GB or of a number; a small one lacks its unit."""
         value = self._get(key, default)
+        if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _LEAST_BYTES:
+            self.refuse(key, f'found {value} bytes, expected a size such as "{value}MB"')
         if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
             return value
         try:
@@ -118,19 +123,19 @@ class Table:
     def wholes(self, key: str) -> tuple[int, ...]:
         """A list of whole numbers from 1 on, or a text as "1-4"."""
         value = self._get(key, None)
+        numbers = value
         if isinstance(value, str) and (found := re.fullmatch(r"(\d+)-(\d+)", value)):
-            value = list(range(int(found[1]), int(found[2]) + 1))
-        wrong = not isinstance(value, list) or not value
-        if wrong or any(not isinstance(one, int) or one < 1 for one in value):
+            numbers = list(range(int(found[1]), int(found[2]) + 1))
+        wrong = not isinstance(numbers, list) or not numbers
+        if wrong or any(not isinstance(one, int) or one < 1 for one in numbers):
             self.refuse(key, f'found {value!r}, expected numbers from 1 on, as [1, 2] or "1-4"')
-        return tuple(value)
+        return tuple(numbers)
 
     def finish(self) -> None:
         """Refuse what nobody has asked for."""
         for key in self._values:
             if key not in self._asked:
-                near = difflib.get_close_matches(key, self._asked, n=1)
-                hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(self._asked)}"
+                hint = _hint(key, self._asked)
                 self.refuse(key, f"found a key that is not known here; {hint}")
 
     def _get(self, key: str, default: Any) -> Any:
@@ -197,12 +202,17 @@ class TomlFile:
                 places = {name: self._headers.get((name, 0), (1, 1))}
                 places.update(self._keys.get(("", 0), {}))
                 Table(self._path, "", {}, places, None).refuse(
-                    name, f"found a table that is not known; known: {', '.join(known)}"
+                    name, f"found a table that is not known; {_hint(name, known)}"
                 )
 
     def _table(self, name: str, place: int, values: Mapping[str, Any]) -> Table:
         keys = self._keys.get((name, place), {})
         return Table(self._path, name, values, keys, self._headers.get((name, place)))
+
+
+def _hint(found: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(found, known, n=1)
+    return f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
 
 
 def _is_tables(value: Any) -> bool:

@@ -64,14 +64,16 @@ def test_all_mistakes_are_told_together(tmp_path: Path) -> None:
     assert file.startswith(f"{tmp_path}/x.zip: found a file, expected an archive")
     assert empty.startswith(f"{tmp_path}/empty: found neither models nor archives in it")
     assert "as its name found 'shop a', expected 1 to 63 letters" in name
-    assert name.endswith("; say another one with --as")
-    assert twice.endswith("are both called a; rename one")
+    assert name.endswith("; put it by itself, with --as")
+    assert twice.endswith("are both called a; put one of them by itself, with --as")
 
 
 def test_one_name_is_for_one_archive(tmp_path: Path) -> None:
     for name in ("a.tar.gz", "b.tar.gz"):
         (tmp_path / name).touch()
-    with pytest.raises(Refused, match="--as c is for one archive; found 2"):
+    with pytest.raises(Refused) as refused:
         names(tmp_path, name="c")
-    with pytest.raises(Refused, match="as its name found --as a/b, expected 1 to 63 letters"):
+    two = f"{tmp_path}/a.tar.gz and {tmp_path}/b.tar.gz"
+    assert str(refused.value) == f"--as c is for one archive; found 2, such as {two}"
+    with pytest.raises(Refused, match="--as: found 'a/b', expected 1 to 63 letters"):
         names(tmp_path / "a.tar.gz", name="a/b")
