@@ -24,7 +24,9 @@ ROOT = Path(__file__).parents[1]
 def main(argv: Sequence[str]) -> int:
     """DIR/NAME.cdx.json for each image; says what was written."""
     parser = argparse.ArgumentParser(prog="python -m images", description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("sbom"), metavar="DIR")
+    parser.add_argument(
+        "--out", type=Path, default=Path("sbom"), metavar="DIR", help="made if need be (sbom)"
+    )
     out: Path = parser.parse_args(argv).out
     try:
         seconds = float(os.environ.get("SOURCE_DATE_EPOCH") or time.time())

@@ -19,6 +19,8 @@ SECTIONS = (
     "Try it here",
     "One request: `invoke`",
     "What it does now: `status`",
+    "What is new, and back: `put`, `up`, `rollback`",
+    "The end: `down`",
     "The least rights",
 )
 #: The page's own, which may be taken here.
@@ -82,7 +84,7 @@ def masked(line: str) -> str:
     Digests of content stay.
     """
     line = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d|\b[0-9a-f]{32}\b|OK|INSUFFICIENT_DATA", "#", line)
-    return " ".join(re.sub(r"(?<![\w./-])\d[\d.]*( m?s\b)?", "#", line).split())
+    return " ".join(re.sub(r"(?<![\w./-])\d[\d.]*( m?s\b| min\b)?", "#", line).split())
 
 
 def check_shown(command: Command, said: str) -> None:
@@ -104,7 +106,8 @@ def test_session_says_what_the_page_shows(tmp_path: Path) -> None:
     """Every line that is shown is said; digests of content are those of the page."""
     commands = list(commands_of(PAGE.read_text()))
     assert [it.line.split()[3] for it in commands if " deploy " in it.line] == [
-        *("example", "put", "put", "up", "invoke", "invoke", "invoke", "status", "down"),
+        *("example", "put", "put", "up", "invoke", "invoke", "invoke", "status"),
+        *("put", "rollback", "archives", "archives", "up", "rollback", "down"),
         *["policy"] * 4,
     ]
     for command, said in zip(commands, run(commands, tmp_path), strict=True):
