@@ -31,8 +31,9 @@ PAGES = [*FRONT, *DOCS, *DECISIONS, *EXAMPLES]
 SUFFIXES = {".md", ".py", ".sh", ".toml", ".txt", ".yml"}
 #: What programs write, and no file of the tree.
 WRITTEN = {"report.md", "served_model.py"}
-#: What users write, under this name in all pages.
+#: What users write, under this name in all pages; and where sessions do.
 USERS = {"CONFIG.toml", "PLAN.toml"}
+SCRATCH = "/tmp/"
 #: A file of a decision's time, and the one that has its place now.
 RENAMED = re.compile(r"`[^`]+`\s+\(today\s+`([^`]+)`")
 
@@ -85,6 +86,8 @@ def _names(text: str) -> Iterator[str]:
     """What looks like a path from the root, or like the end of one."""
     for token in re.findall(r"[\w./~-]+(?![\w./~…<*-])", re.sub(r"https?://\S+", "", text)):
         name = token.removeprefix("./").replace("../", "").rstrip(".").rstrip("/")
+        if name.startswith(SCRATCH):
+            continue
         top, slash, _ = name.partition("/")
         if (slash and top in _top()) or (
             Path(name).suffix in SUFFIXES and name not in WRITTEN | USERS
