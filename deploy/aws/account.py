@@ -147,6 +147,9 @@ class Account:
         try:
             yield
         except FOREIGN as error:
+            # S3's answers that are not whole come as errors: botocore reads their status anew.
+            if isinstance(error, ClientError):
+                require_whole(error.response, asked)
             raise refusal_of(error, asked, self.region) from error
 
 
