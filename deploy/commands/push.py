@@ -38,7 +38,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--registry` pulls from there",
     )
     add_dry_run(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(
+        run=run, interrupted="layers that are there stay: the same command finishes it"
+    )
 
 
 def run(options: argparse.Namespace) -> int:

@@ -87,6 +87,7 @@ def test_interrupted_it_leaves_nothing(
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=RUN_TIMEOUT_S)
     assert process.returncode == 130
+    assert said.endswith("interrupted; layers that are there stay: the same command finishes it\n")
     assert "Traceback" not in said
     assert list(engine.names) == ["merlin:1"]
 
