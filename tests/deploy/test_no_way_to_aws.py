@@ -340,6 +340,15 @@ def test_table_of_aliases_that_breaks_off(
     assert said in found
 
 
+def test_what_is_too_large_for_a_table_is_not_read(
+    aws: OddAws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever somebody has put in its place: it would be in memory."""
+    aws.body = b"{" + bytes(64 * 2**20)
+    found = refused(tmp_path, monkeypatch, "up", single_model="shop-a", AWS_ENDPOINT_URL=aws.url)
+    assert "aliases.json has more than 67.1 MB, expected a table of aliases" in found
+
+
 def test_a_process_ends_with_1_and_a_sentence(tmp_path: Path) -> None:
     """On stderr; no traceback, and nothing on stdout."""
     config = write_config(tmp_path, "shop", image="merlin:1")
