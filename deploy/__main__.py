@@ -46,8 +46,8 @@ def as_program(name: str) -> int:
             file=sys.stderr,
         )
         return REFUSED
-    except KeyboardInterrupt:
-        print("interrupted; what was begun goes on: the same command finishes it", file=sys.stderr)
+    except KeyboardInterrupt as interrupted:
+        print("; ".join(filter(None, ("interrupted", str(interrupted)))), file=sys.stderr)
         return INTERRUPTED
     finally:
         # The interpreter's own end would print a second one.

@@ -142,16 +142,19 @@ def pack(repository: Path, archive: Path, *options: str) -> None:
 
 def run(command: Sequence[str | Path], seconds: float) -> str:
     """What it says on stdout; ends the story where it fails."""
-    done = subprocess.run(
-        command,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=seconds,
-        check=False,
-    )
+    words = " ".join(map(str, command))
+    try:
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise SystemExit(f"`{words}` did not end within {seconds:g} s") from None
     if done.returncode:
-        words = " ".join(map(str, command))
         raise SystemExit(f"`{words}` ended with {done.returncode}:\n{done.stdout}{done.stderr}")
     return done.stdout
 

@@ -1,7 +1,7 @@
 """`put`: archives come to S3, each under its digest, and names mean them then.
 
 The table of aliases is written last and once: what stops before has changed nothing that anybody
-asks for. What came to S3 until then is not sent again by the next call.
+asks for. What came to S3 until then is not sent again by a call within the hour (stored.py).
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from deploy.config.values import MOST_ARCHIVE_NAME
 from deploy.config.values import name as read_name
 from deploy.errors import Refused
 from ensemble_tools import model_directories
@@ -15,8 +16,6 @@ from ensemble_tools.errors import EnsembleToolsError, sentence_of
 
 #: How archives are called.
 _ENDS = (".tar.gz", ".tgz")
-#: As SageMaker's own names; a folder in S3 and a tenant's policy have it.
-MOST_NAME = 63
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,7 @@ def _name_source(path: Path, name: str | None) -> Source:
     own = path.resolve().name if path.name in ("", "..") else path.name
     called = next((own.removesuffix(end) for end in _ENDS if own.endswith(end)), own)
     try:
-        return Source(read_name(MOST_NAME)(called if name is None else name), path)
+        return Source(read_name(MOST_ARCHIVE_NAME)(called if name is None else name), path)
     except ValueError as error:
         if name is not None:
             raise ValueError(f"--as: found {name!r}, expected {error}") from error

@@ -17,7 +17,8 @@ YOUNG = timedelta(hours=1)
 
 @dataclass(frozen=True)
 class Stored:
-    """An archive in S3. size: in bytes. modified: when it was put there."""
+    """An archive in S3. size: in bytes. modified: when it was put there; of one that came in parts,
+    when the first of them did (S3's LastModified)."""
 
     target_model: str
     size: int

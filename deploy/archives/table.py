@@ -15,11 +15,14 @@ from deploy.archives.aliases import Aliases, parse_aliases, write_aliases
 from deploy.archives.places import Place
 from deploy.aws.account import Account
 from deploy.errors import CallRefused, Refused
+from deploy.quantities import show_bytes
 
 #: Of S3's refusals: the table is another by now, is gone, or is being written.
 _CONFLICTS = frozenset(
     {"PreconditionFailed", "412", "ConditionalRequestConflict", "OperationAborted", "NoSuchKey"}
 )
+#: Bytes of a table: a name with all that it meant has a kilobyte, or less.
+_MOST_BYTES = 64 * 1024 * 1024
 #: Others' writes take a moment each; so many of them may come first.
 _TRIES = 30
 #: Between two tries, in seconds, at most; half of it on average.
@@ -41,11 +44,16 @@ def read_aliases(account: Account, place: Place) -> Aliases:
 
 def read_table(account: Account, place: Place) -> Table:
     """With what tells whether it is another one by now. Raises DeployError."""
-    found = account.find_body("s3", "GetObject", Bucket=place.bucket, Key=place.aliases_key)
+    key, where = place.aliases_key, f"s3://{place.bucket}/{place.aliases_key}"
+    found = account.find_body("s3", "GetObject", _MOST_BYTES, Bucket=place.bucket, Key=key)
     if found is None:
         return Table(Aliases(), None)
     written, answer = found
-    where = f"s3://{place.bucket}/{place.aliases_key}"
+    if len(written) > _MOST_BYTES:
+        raise Refused(
+            f"{where} has more than {show_bytes(_MOST_BYTES)}, expected a table of aliases; "
+            "restore an older version of the object, or take another endpoint.archives"
+        )
     return Table(parse_aliases(written, where), str(answer["ETag"]))
 
 

@@ -4,12 +4,18 @@ One part goes after the other: an uplink, or gzip before it, is what takes the t
 are sent are hashed once more, and the upload is completed only where the hash is that of the key:
 no archive ever lies under another one's digest, whoever writes the file meanwhile. boto3's own
 transfer completes what it has sent.
+
+S3 checks each part by its CRC-32, and has the upload's algorithm said when it begins, and every
+part's checksum again when it ends ("Checking object integrity" in its guide). boto3's transfer does
+so by itself; its calls do not.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import shlex
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -27,6 +33,7 @@ _MIB = 1024 * 1024
 #: Of a part; S3 takes 5 MiB and more, and 10,000 of them.
 PART = 8 * _MIB
 _MOST_PARTS = 10_000
+_CHECKSUM = "CRC32"
 #: An upload is aborted when something went wrong: it may be that nothing answers any more.
 _ABORT_S = 5.0
 
@@ -89,14 +96,21 @@ def write_copy_line(place: Place, parcel: Parcel, file: Path) -> str:
 def _upload_parts(
     account: Account, named: Mapping[str, str], parcel: Parcel, source: IO[bytes], tell: Tell
 ) -> None:
-    begun = account.change("s3", "CreateMultipartUpload", **named, **parcel.encryption)
+    begun = account.change(
+        "s3",
+        "CreateMultipartUpload",
+        **named,
+        ChecksumAlgorithm=_CHECKSUM,
+        **parcel.encryption,
+    )
     upload_of = {**named, "UploadId": begun["UploadId"]}
     with _aborted_unless_done(account, upload_of):
         digest, parts, done = hashlib.sha256(), [], 0
         for number, body in enumerate(_pieces(source, parcel.size), 1):
             digest.update(body)
-            answer = account.change("s3", "UploadPart", **upload_of, PartNumber=number, Body=body)
-            parts.append({"PartNumber": number, "ETag": answer["ETag"]})
+            part = {"PartNumber": number, f"Checksum{_CHECKSUM}": _crc32(body)}
+            answer = account.change("s3", "UploadPart", **upload_of, **part, Body=body)
+            parts.append({**part, "ETag": answer["ETag"]})
             done += len(body)
             tell(Bytes(f"{parcel.target_model}: uploading", done, parcel.size))
         _check(parcel, digest.hexdigest())
@@ -111,6 +125,11 @@ def _pieces(source: IO[bytes], size: int) -> Iterator[bytes]:
     while left > 0 and (piece := source.read(min(length, left))):
         left -= len(piece)
         yield piece
+
+
+def _crc32(body: bytes) -> str:
+    """As S3 writes it."""
+    return base64.b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()
 
 
 def _check(parcel: Parcel, digest: str) -> None:

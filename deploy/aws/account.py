@@ -104,14 +104,19 @@ class Account:
                 yield from page.get(key, ())
 
     def find_body(
-        self, service: str, operation: str, **members: Any
+        self, service: str, operation: str, most: int, **members: Any
     ) -> tuple[bytes, Answer] | None:
-        """As find, of a call whose answer has a Body: all of it, and the answer beside it."""
+        """As find, of a call whose answer has a Body: all of it, and the answer beside it.
+
+        Of a body that is longer than most bytes these and one more.
+        """
         answer = self.find(service, operation, **members)
         if answer is None:
             return None
         with self._in_sentences(f"{service}:{operation}"):
-            return answer["Body"].read(), answer
+            body = answer["Body"]
+            # botocore looks whether all came, and as it was sent, where nothing is left to read.
+            return body.read(most) + body.read(1), answer
 
     def show(self, line: str) -> None:
         """With dry_run, what would be done by more than one call; nothing else."""
@@ -147,6 +152,9 @@ class Account:
         try:
             yield
         except FOREIGN as error:
+            # S3's answers that are not whole come as errors: botocore reads their status anew.
+            if isinstance(error, ClientError):
+                require_whole(error.response, asked)
             raise refusal_of(error, asked, self.region) from error
 
 

@@ -29,11 +29,19 @@ _COMMANDS = (example, push, put, up, status, invoke, rollback, archives, down, r
 def read_command(program: str) -> Callable[[], int]:
     """What runs the command of this process's arguments and returns its exit code.
 
-    program: the name by which it was called.
+    program: the name by which it was called. KeyboardInterrupt comes with what the command leaves.
     """
     parser = argparse.ArgumentParser(prog=program, description=_DESCRIPTION)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for command in _COMMANDS:
         command.add_parser(commands)
+    parser.set_defaults(interrupted="")
     options = parser.parse_args()
-    return lambda: int(options.run(options))
+
+    def run() -> int:
+        try:
+            return int(options.run(options))
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(options.interrupted) from None
+
+    return run

@@ -46,6 +46,7 @@ def add_change_options(parser: argparse.ArgumentParser) -> None:
     add_config(parser)
     add_dry_run(parser)
     add_timeout(parser)
+    parser.set_defaults(interrupted="what was begun goes on: the same command finishes it")
 
 
 def open_account(config: Config, options: argparse.Namespace) -> Account:

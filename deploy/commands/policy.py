@@ -9,6 +9,7 @@ from typing import Any
 from deploy.commands.options import add_config, open_account
 from deploy.config.config import Config
 from deploy.config.reading import read_config
+from deploy.config.values import MOST_ARCHIVE_NAME
 from deploy.config.values import name as read_name
 from deploy.errors import Refused
 from deploy.policies.arns import Where, make_where
@@ -17,7 +18,6 @@ from deploy.policies.role import make_role_policy, make_trust_policy
 from deploy.policies.tenant import make_tenant_policy
 
 _WHOM = ("trust", "role", "deploy", "tenant")
-_MOST_NAME = 63
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -71,7 +71,7 @@ def _make(config: Config, where: Where, options: argparse.Namespace) -> dict[str
 def _read_tenant(raw: str | None) -> str:
     """A name without what IAM reads as a wildcard."""
     try:
-        return read_name(_MOST_NAME)(raw)
+        return read_name(MOST_ARCHIVE_NAME)(raw)
     except ValueError as error:
         found = "no name" if raw is None else raw
         raise Refused(f"tenant: found {found}, expected {error}") from error

@@ -11,6 +11,7 @@ from deploy.aws.account import Account
 from deploy.commands.options import add_dry_run, say
 from deploy.images.engine import Engine
 from deploy.images.pushing import Wish, push
+from deploy.orderly_end import orderly_end
 from deploy.telling import progress_on
 
 
@@ -38,7 +39,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--registry` pulls from there",
     )
     add_dry_run(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(
+        run=run, interrupted="layers that are there stay: the same command finishes it"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -47,7 +50,8 @@ def run(options: argparse.Namespace) -> int:
     told = say if options.dry_run else _say_beside
     engine = Engine()
     account = Account(options.region, told, dry_run=options.dry_run)
-    pushed = push(account, engine, wish, told, partial(progress_on, sys.stderr))
+    with orderly_end():
+        pushed = push(account, engine, wish, told, partial(progress_on, sys.stderr))
     if pushed is not None:
         _say_beside("CONFIG.toml, section [endpoint]:")
         say(f'image = "{pushed}"')

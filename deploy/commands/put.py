@@ -49,7 +49,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--no-check", action="store_true", help="put them even if they could not be served"
     )
     add_dry_run(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, interrupted="what came to S3 stays: the same command finishes it")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -54,7 +54,7 @@ class EndpointSection:
     single_model: str | None = choice(
         "Serve this archive alone (a name of `put --as`) in the place of all of them. Its memory "
         "is never taken by others, and a new archive is a blue/green update.",
-        values.name(63),
+        values.name(values.MOST_ARCHIVE_NAME),
         default=None,
         example='"shop-a"',
     )
@@ -85,7 +85,7 @@ class InstancesSection:
     )
     ami: str | None = choice(
         "The host's image, which chooses its NVIDIA driver; unset: AWS's choice, an old one. "
-        "CUDA 12 wants gpu-2-1 or later.",
+        "gpu-2 and gpu-3 are for CUDA 12, gpu-4 for CUDA 13.",
         values.one_of(*AMIS),
         default=None,
         example='"al2-ami-sagemaker-inference-gpu-3-1"',

@@ -32,6 +32,8 @@ _RESERVED = {"aws:": "AWS's", "deploy:": "`up`'s"}
 _TAG_KINDS, _TAG_SIGNS = ("L", "N", "Z"), "_.:/=+-@"
 #: An image by its digest is @sha256: and 64 characters longer; CreateModel takes 255.
 _MOST_IMAGE, _DIGEST = 255, len("@sha256:") + 64
+#: EC2's: T and a number.
+_BURSTABLE = re.compile(r"ml\.t\d")
 #: TrafficRoutingConfig, LinearStepSize: 10 to 50 % of the instances.
 _LEAST_LINEAR = 10
 
@@ -90,8 +92,8 @@ def _of_counts(
 def _of_burstable(
     instances: InstancesSection, scaling: AutoscalingSection | None
 ) -> Iterator[Contradiction]:
-    # RegisterScalableTarget refuses them, when the endpoint is there already.
-    if scaling is not None and instances.type.startswith("ml.t"):
+    # RegisterScalableTarget refuses them, when the endpoint is there already. ml.trn1 is none.
+    if scaling is not None and _BURSTABLE.match(instances.type):
         yield (
             ("instances", "type"),
             f"instances.type is {instances.type}: AWS scales no burstable instances; take another "

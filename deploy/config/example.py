@@ -17,7 +17,7 @@ _HEAD = """\
 # examples where there is no default.
 """
 _TAGS = """
-# Tags of everything that is made, for your bills.
+# Tags of the endpoint, its models and its configurations, for your bills.
 [tags]
 #: team = "recommendations"
 """

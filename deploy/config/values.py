@@ -150,8 +150,10 @@ role = pattern(
     "the ARN of an IAM role, such as arn:aws:iam::123456789012:role/sagemaker",
     r"(?=.{20,2048}\Z)arn:aws[a-z\-]*:iam::[0-9]{12}:role/?[a-zA-Z_0-9+=,.@\-_/]+",
 )
+#: Of an archive, as SageMaker's own names; a folder in S3 and a tenant's policy have it.
+MOST_ARCHIVE_NAME = 63
 #: ModelDataUrl has 1024 characters, and archives/NAME/DIGEST.tar.gz comes behind.
-MOST_PREFIX = 1024 - len("archives/") - 63 - len("/") - 64 - len(".tar.gz")
+MOST_PREFIX = 1024 - len("archives/") - MOST_ARCHIVE_NAME - len("/") - 64 - len(".tar.gz")
 prefix = pattern(
     "an S3 prefix that ends with a slash, such as s3://bucket/recommenders/",
     rf"(?=.{{1,{MOST_PREFIX}}}\Z)s3://(?![^/]*\.\.){_BUCKET}/([^\s/\x00-\x1f\x7f]+/)*",

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deploy.aws.account import Account, Say
-from deploy.wanted.alarms import make_alarm_prefix
+from deploy.wanted.alarms import is_alarm_of, make_alarm_prefix
 from deploy.wanted.comparing import has_all
 from deploy.wanted.wanted import Members
 
@@ -15,15 +15,14 @@ _MOST_DELETED = 100
 
 
 def find_alarms(account: Account, endpoint_name: str) -> list[Mapping[str, Any]]:
-    """All of an endpoint, as DescribeAlarms has them."""
-    return list(
-        account.ask_all(
-            "cloudwatch",
-            "DescribeAlarms",
-            "MetricAlarms",
-            AlarmNamePrefix=make_alarm_prefix(endpoint_name),
-        )
+    """All that `up` makes for an endpoint, as DescribeAlarms has them."""
+    listed = account.ask_all(
+        "cloudwatch",
+        "DescribeAlarms",
+        "MetricAlarms",
+        AlarmNamePrefix=make_alarm_prefix(endpoint_name),
     )
+    return [one for one in listed if is_alarm_of(endpoint_name, one["AlarmName"])]
 
 
 def bring_alarms(account: Account, endpoint_name: str, wanted: Sequence[Members], say: Say) -> None:

@@ -11,7 +11,7 @@ Report
 │                   cache_hit_ratio, loaded_models, loaded_models_per_instance, latency_p50_ms,
 │                   latency_p99_ms, latency_period_minutes, loading_wait_ms
 ├── alarms[]        name, state, reason, since
-├── archives        count, bytes, without_alias, aliases[name, target, is_there]
+├── archives        count, bytes, former, without_alias, aliases[name, target, is_there]
 ├── history         digests[], current, before (what `rollback` goes to)
 └── costs[]         what, quantity, unit, money_per_day, currency, note
 
@@ -143,10 +143,12 @@ class Alias:
 
 @dataclass(frozen=True)
 class ArchivesPart:
-    """without_alias: archives that no alias means now; former ones, mostly."""
+    """former: archives that some alias meant before, and none means now. without_alias: that none
+    means or meant."""
 
     count: int
     bytes: int
+    former: int
     without_alias: int
     aliases: tuple[Alias, ...]
 

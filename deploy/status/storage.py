@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from deploy.archives.aliases import Aliases
 from deploy.archives.places import Place
+from deploy.archives.stored import Stored, find_stored
 from deploy.archives.table import read_aliases
 from deploy.aws.account import Account
 from deploy.config.ecr import read_ecr_image
@@ -13,20 +17,22 @@ from deploy.status.report import Alias, ArchivesPart
 
 def gather_archives(account: Account, place: Place) -> ArchivesPart:
     """Newest versions alone: what a bucket keeps besides is not seen. Raises DeployError."""
-    listed = account.ask_all(
-        "s3", "ListObjectsV2", "Contents", Bucket=place.bucket, Prefix=place.archives_prefix
-    )
-    sizes = {one["Key"].removeprefix(place.archives_prefix): int(one["Size"]) for one in listed}
-    named = read_aliases(account, place)
+    return make_archives(read_aliases(account, place), find_stored(account, place))
+
+
+def make_archives(named: Aliases, stored: Mapping[str, Stored]) -> ArchivesPart:
+    """No I/O. stored: by TargetModel."""
     aliases = tuple(
-        Alias(name, target, target in sizes)
+        Alias(name, target, target in stored)
         for name in sorted(named.targets)
         if (target := named.find(name)) is not None
     )
+    meant = {alias.target for alias in aliases}
     return ArchivesPart(
-        count=len(sizes),
-        bytes=sum(sizes.values()),
-        without_alias=len(set(sizes) - {alias.target for alias in aliases}),
+        count=len(stored),
+        bytes=sum(one.size for one in stored.values()),
+        former=len(stored.keys() & named.mentioned - meant),
+        without_alias=len(stored.keys() - named.mentioned),
         aliases=aliases,
     )
 

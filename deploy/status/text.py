@@ -155,12 +155,14 @@ def _archives(part: ArchivesPart | Missing) -> Iterator[str]:
     if isinstance(part, Missing):
         yield part.missing
         return
-    without = f", {part.without_alias} without an alias" if part.without_alias else ""
-    yield f"{_count(part.count, 'archive')}, {show_bytes(part.bytes)}{without}"
+    more = f", {part.former} former" if part.former else ""
+    if part.without_alias:
+        more += f", {part.without_alias} without an alias"
+    yield f"{_count(part.count, 'archive')}, {show_bytes(part.bytes)}{more}"
     for alias in part.aliases[:_ALIASES]:
         yield f"{alias.name} → {alias.target}{'' if alias.is_there else ', which is not there'}"
-    if (more := len(part.aliases) - _ALIASES) > 0:
-        yield f"and {more} more (--json has them)"
+    if (others := len(part.aliases) - _ALIASES) > 0:
+        yield f"and {others} more (--json has them)"
 
 
 def _history(part: HistoryPart | Missing, name: str) -> Iterator[str]:

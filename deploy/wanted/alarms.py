@@ -14,6 +14,18 @@ from deploy.config.config import Config
 from deploy.wanted.names import VARIANT
 
 _MICROSECONDS = 1000.0
+#: What an alarm of ours may be called behind the endpoint's prefix; a name stays here when it is no
+#: longer made, so that it goes.
+_NAMES = frozenset(
+    {
+        "model-cache-hit",
+        "model-loading-wait",
+        "model-unloading",
+        "errors-5xx",
+        "errors-4xx",
+        "latency-p99",
+    }
+)
 #: Alarms that end an update.
 _OF_UPDATES = ("errors-5xx", "latency-p99")
 
@@ -47,6 +59,12 @@ def make_rollback_alarm_names(config: Config) -> tuple[str, ...]:
 def make_alarm_prefix(endpoint_name: str) -> str:
     """What the names of an endpoint's alarms begin with, and no other's do: no name has a slash."""
     return f"{endpoint_name}/"
+
+
+def is_alarm_of(endpoint_name: str, alarm_name: str) -> bool:
+    """Whether make_alarms makes one of that name; others' may begin with the prefix, too."""
+    prefix = make_alarm_prefix(endpoint_name)
+    return alarm_name.startswith(prefix) and alarm_name.removeprefix(prefix) in _NAMES
 
 
 def _watches(config: Config) -> Iterator[_Watch]:

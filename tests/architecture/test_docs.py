@@ -89,6 +89,9 @@ def _names(text: str) -> Iterator[str]:
         if name.startswith(SCRATCH):
             continue
         top, slash, _ = name.partition("/")
+        # What a page's commands make, wherever it is read.
+        if name.startswith("/tmp/"):
+            continue
         if (slash and top in _top()) or (
             Path(name).suffix in SUFFIXES and name not in WRITTEN | USERS
         ):
@@ -96,7 +99,8 @@ def _names(text: str) -> Iterator[str]:
 
 
 def _exists(name: str) -> bool:
-    return (ROOT / name).exists() or f"/{name}".replace("//", "/") in _ends()
+    """In this checkout, whatever the machine has at an absolute path."""
+    return (ROOT / name.lstrip("/")).exists() or f"/{name}".replace("//", "/") in _ends()
 
 
 @cache

@@ -6,7 +6,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -57,21 +57,22 @@ def refused(
     command: str = "down",
     *,
     single_model: str | None = None,
+    more: Sequence[Path] = (),
     environment: Mapping[str, str | None] = {},
-    **more: str,
+    **variables: str,
 ) -> str:
     """What a command says in this environment; it is one line, and has no secret in it.
 
-    None: of a variable that is not set.
+    more: of its arguments. None: of a variable that is not set.
     """
-    for name, value in {**environment, **more}.items():
+    for name, value in {**environment, **variables}.items():
         if value is None:
             monkeypatch.delenv(name)
         else:
             monkeypatch.setenv(name, value)
     one = {} if single_model is None else {"single_model": single_model}
     config = write_config(folder, "shop", image="merlin:1", **one)
-    monkeypatch.setattr(sys, "argv", ["deploy", command, str(config)])
+    monkeypatch.setattr(sys, "argv", ["deploy", command, str(config), *map(str, more)])
     with pytest.raises(DeployError) as stopped:
         read_command("deploy")()
     said = str(stopped.value)
@@ -273,6 +274,17 @@ def test_half_an_answer_is_none(
     assert f"sagemaker:DescribeEndpoint: the answer is none of AWS's ({said}" in found
 
 
+def test_a_page_in_the_place_of_s3_is_none(
+    aws: OddAws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """botocore reads the status of S3's answers once more, which others' are not."""
+    aws.headers, aws.body = {"Content-Type": "text/html"}, b"<html>log in</html>"
+    archive = tmp_path / "a.tar.gz"
+    archive.touch()
+    found = refused(tmp_path, monkeypatch, "put", more=[archive], AWS_ENDPOINT_URL=aws.url)
+    assert "s3:ListObjectsV2: the answer is none of AWS's (a page in HTML)" in found
+
+
 def test_half_an_answer_is_asked_for_again(
     aws: OddAws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -326,6 +338,15 @@ def test_table_of_aliases_that_breaks_off(
             read_command("deploy")()
         found = str(stopped.value)
     assert said in found
+
+
+def test_what_is_too_large_for_a_table_is_not_read(
+    aws: OddAws, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever somebody has put in its place: it would be in memory."""
+    aws.body = b"{" + bytes(64 * 2**20)
+    found = refused(tmp_path, monkeypatch, "up", single_model="shop-a", AWS_ENDPOINT_URL=aws.url)
+    assert "aliases.json has more than 67.1 MB, expected a table of aliases" in found
 
 
 def test_a_process_ends_with_1_and_a_sentence(tmp_path: Path) -> None:

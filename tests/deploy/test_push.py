@@ -76,17 +76,20 @@ def test_a_push_that_stops_is_finished_by_the_next_one(
     assert "3 of 3 layers, 1.0 MB; 2 were there before" in finished.stderr
 
 
-def test_interrupted_it_leaves_nothing(
-    plane: ControlPlane, engine: FakeEngine, tmp_path: Path
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_ended_by_a_signal_it_leaves_nothing(
+    plane: ControlPlane, engine: FakeEngine, tmp_path: Path, sent: signal.Signals
 ) -> None:
-    """Ctrl-C while a layer is on its way: 130, and the name is gone."""
+    """While a layer is on its way: the name is gone."""
     engine.stop_after, engine.hangs = 1, True
     with running(plane, engine, tmp_path, "merlin:1") as process:
         until(lambda: len(engine.there) == 1, "a layer is there")
         assert f"{ECR}/merlin:1" in engine.names
-        process.send_signal(signal.SIGINT)
+        process.send_signal(sent)
         _, said = process.communicate(timeout=RUN_TIMEOUT_S)
-    assert process.returncode == 130
+    assert process.returncode == 128 + sent
+    words = "interrupted; layers that are there stay: the same command finishes it\n"
+    assert said.endswith(words) == (sent == signal.SIGINT)
     assert "Traceback" not in said
     assert list(engine.names) == ["merlin:1"]
 

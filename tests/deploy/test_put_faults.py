@@ -111,6 +111,8 @@ def test_a_signal_leaves_no_upload_and_no_file(
     assert code == 128 + sent
     said = (tmp_path / "log").read_text()
     assert "Traceback" not in said
+    words = "interrupted; what came to S3 stays: the same command finishes it\n"
+    assert said.endswith(words) == (sent == signal.SIGINT)
     assert (keys_of(plane, name), uploads_of(plane, name)) == (["aliases.json"], [])
     assert aliases_of(plane, name) == {"large": [OLD]}
     assert list(rooms.iterdir()) == []

@@ -15,7 +15,10 @@ invocations_per_instance = 300
 
 
 def test_a_second_up_changes_nothing(plane: ControlPlane, tmp_path: Path, archive: Path) -> None:
-    """The first call makes all of it; the next one finds it as it is to be."""
+    """The first call makes all of it; the next one finds it as it is to be.
+
+    Somebody's own alarm stays, though its name begins as those of the endpoint do.
+    """
     put(plane, archive, "twice")
     config = write_config(tmp_path, "twice", SCALING)
     first = deploy(plane, "up", config)
@@ -23,12 +26,23 @@ def test_a_second_up_changes_nothing(plane: ControlPlane, tmp_path: Path, archiv
     assert plane.describe("twice")["EndpointStatus"] == "InService"
     names = [alarm["AlarmName"] for alarm in alarms(plane, "twice")]
     assert "twice/model-cache-hit" in names
+    plane.client("cloudwatch").put_metric_alarm(
+        AlarmName="twice/mine",
+        Namespace="Mine",
+        MetricName="Mine",
+        Statistic="Sum",
+        Period=60,
+        EvaluationPeriods=1,
+        Threshold=1.0,
+        ComparisonOperator="GreaterThanThreshold",
+    )
     dry = deploy(plane, "up", config, "--dry-run")
     assert "aws " not in dry
     second = deploy(plane, "up", config)
     assert "created" not in second
     assert "written" not in second
     deploy(plane, "down", config)
+    assert [alarm["AlarmName"] for alarm in alarms(plane, "twice")] == ["twice/mine"]
 
 
 def test_rollback_goes_back_and_keeps_autoscaling(

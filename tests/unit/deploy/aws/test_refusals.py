@@ -40,6 +40,9 @@ def answer(code: str, words: str) -> ClientError:
     [
         ("AccessDeniedException", "no.", MissingRight, "policy CONFIG.toml"),
         ("UnauthorizedOperation", "no", MissingRight, "policy CONFIG.toml"),
+        # Of HEAD, which has no words; a proxy's page is no right that lacks.
+        ("403", "Forbidden", MissingRight, "policy CONFIG.toml"),
+        ("403", "<html>log in</html>", CallRefused, "AWS refuses it (403)"),
         ("ResourceLimitExceeded", "1 of 1", QuotaReached, "Service Quotas"),
         ("LimitExceededException", "1 of 1", QuotaReached, "Service Quotas"),
         # About calls, not about what they make.

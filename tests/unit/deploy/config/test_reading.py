@@ -170,9 +170,12 @@ def test_burstable_instances_do_not_scale() -> None:
     plain = '[endpoint]\nname = "a"\nimage = "i"\narchives = "s3://models/"\n' + (
         'role = "arn:aws:iam::123456789012:role/r"\n[instances]\ntype = "ml.t2.medium"\n'
     )
+    scaled = f"{plain}[autoscaling]\nmax = 2\ninvocations_per_instance = 1\n"
     assert parse_config(plain, "C.toml").instances.type == "ml.t2.medium"
-    ((line, said),) = mistakes_of(f"{plain}[autoscaling]\nmax = 2\ninvocations_per_instance = 1\n")
+    ((line, said),) = mistakes_of(scaled)
     assert (line, said[:37]) == (7, "instances.type is ml.t2.medium: AWS s")
+    trainium = scaled.replace("ml.t2.medium", "ml.trn1.2xlarge")
+    assert parse_config(trainium, "C.toml").instances.type == "ml.trn1.2xlarge"
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ REPORT = Report(
         Alarm("shop/errors-5xx", "ALARM", "Threshold Crossed", THEN),
         Alarm("shop/model-cache-hit", "OK", "", THEN),
     ),
-    archives=ArchivesPart(2, 8_800_000, 1, (Alias("shop-a", "shop-a/01.tar.gz", False),)),
+    archives=ArchivesPart(4, 8_800_000, 2, 1, (Alias("shop-a", "shop-a/01.tar.gz", False),)),
     history=HistoryPart(("11111111", "33333333"), "11111111", "33333333"),
     costs=(Cost("ml.c5.large, 2 now", 48.0, "instance hours a day", 4.9, "USD"),),
 )
@@ -86,7 +86,7 @@ def test_screen_has_every_part() -> None:
         "hit ratio 98.8%, others waited 2.6 s on average",
         "ALARM shop/errors-5xx (2 h ago): Threshold Crossed.",
         "OK: model-cache-hit",
-        "2 archives, 8.8 MB, 1 without an alias",
+        "4 archives, 8.8 MB, 2 former, 1 without an alias",
         "shop-a → shop-a/01.tar.gz, which is not there",
         "`rollback` goes to shop-33333333",
         "48 instance hours a day = 4.90 USD a day",

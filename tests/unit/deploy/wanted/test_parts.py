@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from deploy.wanted.alarms import make_alarms, make_rollback_alarm_names
+from deploy.wanted.alarms import is_alarm_of, make_alarms, make_rollback_alarm_names
 from deploy.wanted.comparing import has_all
 from deploy.wanted.names import content_name, is_ours
 from deploy.wanted.scaling import make_policy, make_target
@@ -115,10 +115,13 @@ def test_alarms_are_those_that_have_a_threshold() -> None:
         "errors-4xx": ("Invocation4XXErrors", "Sum", 100.0, "Greater"),
         "latency-p99": ("ModelLatency", "p99", 250_000.0, "Greater"),
     }
-    for one in alarms.values():
+    for name, one in alarms.items():
+        assert is_alarm_of("shop", f"shop/{name}")
+        assert not is_alarm_of("sho", f"shop/{name}")
         assert one["EvaluationPeriods"] == one["DatapointsToAlarm"] == 7
         assert one["AlarmActions"] == one["OKActions"] == list(config.alarms.topics)
         assert one["TreatMissingData"] == "notBreaching"
+    assert not is_alarm_of("shop", "shop/mine")
     assert make_rollback_alarm_names(config) == ("shop/errors-5xx", "shop/latency-p99")
 
 
