@@ -48,7 +48,10 @@ Format = Callable[[float], str]
 
 @dataclass(frozen=True)
 class Series:
-    """One row of numbers; colour is 1 to 6, the place in the palette; dashes 0 (none) to 4."""
+    """One row of numbers; colour is 1 to 6, the place in the palette; dashes 0 (none) to 4.
+
+    names: what stands beside each point, where there are few. No label: it is not in the legend.
+    """
 
     label: str
     x: Sequence[float]
@@ -56,6 +59,7 @@ class Series:
     colour: int
     crosses: bool = False
     dashes: int = 0
+    names: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,15 @@ class Level:
 
     label: str
     y: float
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A plot with its title and the sentence below it."""
+
+    title: str
+    svg: str
+    caption: str
 
 
 @dataclass(frozen=True)
@@ -89,6 +102,36 @@ def draw_scatter(frame: Frame, series: Sequence[Series]) -> str:
                 axes.plot(x, y, "x", color=_colour(row), markersize=5, label=row.label)
             else:
                 _dots(axes, x, y, row)
+
+    return _drawn(frame, fill)
+
+
+def draw_points(
+    frame: Frame, series: Sequence[Series], levels: Sequence[Level] = (), *, scale: str = "linear"
+) -> str:
+    """Few points, each with its name beside it; crosses are those of a series that says so.
+
+    scale: "linear" from zero up, "log" of y, or "loglog" of both; what is not positive is left out.
+    """
+
+    def fill(axes: Axes) -> None:
+        if scale != "linear":
+            axes.set_yscale("log", nonpositive="mask")
+        if scale == "loglog":
+            axes.set_xscale("log", nonpositive="mask")
+        for row in series:
+            mark, label = "x" if row.crosses else "o", row.label or "_"
+            lines = {"linestyle": _DASHES[row.dashes], "linewidth": 1} if row.dashes else {"ls": ""}
+            axes.plot(row.x, row.y, mark, **lines, color=_colour(row), markersize=6, label=label)
+            for x, y, name in zip(row.x, row.y, row.names, strict=False):
+                axes.annotate(
+                    name, (x, y), (6, 3), textcoords="offset points", color=_TEXT, fontsize=9
+                )
+        _draw_levels(axes, levels)
+        axes.margins(x=0.12, y=0.12)
+        if scale == "linear":
+            axes.set_ylim(bottom=0)
+            axes.set_xlim(left=0)
 
     return _drawn(frame, fill)
 
@@ -122,10 +165,7 @@ def draw_lines(
         style = "steps-post" if steps else "default"
         for row in series:
             axes.plot(_thinned(row.x), _thinned(row.y), drawstyle=style, **_line(row))
-        for level in levels:
-            axes.axhline(
-                level.y, color=_TEXT, linewidth=1, linestyle=_LEVEL_DASHES, label=level.label
-            )
+        _draw_levels(axes, levels)
         axes.set_ylim(bottom=0, top=highest)
         axes.margins(x=0)
 
@@ -209,6 +249,11 @@ def _line(series: Series) -> dict[str, Any]:
         "linestyle": _DASHES[series.dashes],
         "label": series.label,
     }
+
+
+def _draw_levels(axes: Axes, levels: Sequence[Level]) -> None:
+    for level in levels:
+        axes.axhline(level.y, color=_TEXT, linewidth=1, linestyle=_LEVEL_DASHES, label=level.label)
 
 
 def _dots(axes: Axes, x: Sequence[float], y: Sequence[float], series: Series) -> None:

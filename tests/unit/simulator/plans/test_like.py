@@ -16,8 +16,8 @@ from simulator.plans.like import run_like
 from simulator.plans.reports import read_report
 from tests.planning.comparing import compare
 
-#: Where a replay's own evictions are chance: either of two instances may be the one that evicts, and
-#: the second replay of the same requests had 23 in place of 33. With little disk it had 45 for 43.
+#: Where a replay's own evictions are chance: either of two instances may be the one that evicts,
+#: and the second replay of the same requests had 23 in place of 33; with little disk 45 for 43.
 BY_CHANCE = {"two-instances", "little-disk"}
 REPLAYS = sorted(Path(__file__).with_name("replays").glob("*.json"))
 NAMED = {path.stem: path for path in REPLAYS}
