@@ -132,7 +132,9 @@ class _Looking:
         since, cold, evictions, loads = self._before
         rates = demand.rates((since + now) / 2)
         instances = self._endpoint.instances
-        windows = [self._window(instance, rates, now - since) for instance in instances]
+        # Of one host all instances are asked as one: they share its cores.
+        together = [instances] if self._setting.machine.one_host else [[one] for one in instances]
+        windows = [self._window(some, rates, now - since) for some in together if some]
         busy = [window.utilization for window in windows]
         self._looks.append(
             Look(
@@ -168,22 +170,14 @@ class _Looking:
             self._saturated / self._weight if self._weight else 0.0,
         )
 
-    def _window(self, instance: PlannedInstance, rates: Any, seconds: float) -> Window:
-        models = list(instance.copies)
-        figures = [self._setting.archives[model] for model in models]
-        shares = [instance.copies[model].share for model in models]
+    def _window(self, instances: Sequence[PlannedInstance], rates: Any, seconds: float) -> Window:
+        copies = [copy for instance in instances for copy in instance.copies.values()]
         return Window(
-            figures,
-            [float(rates[model]) * share for model, share in zip(models, shares, strict=True)],
-            self._cores(),
-            *self._load_cores(instance, seconds),
+            [self._setting.archives[copy.model] for copy in copies],
+            [float(rates[copy.model]) * copy.share for copy in copies],
+            instances[0].machine.cores,
+            *self._load_cores(instances[0], seconds),
         )
-
-    def _cores(self) -> int:
-        """Of one instance, where all of one host are asked alike."""
-        machine = self._setting.machine
-        parts = len(self._endpoint.instances) if machine.one_host else 1
-        return max(1, machine.cores // max(1, parts))
 
     def _load_cores(self, instance: PlannedInstance, seconds: float) -> tuple[float, float]:
         """Cores that loads have wanted, and had, on average since the last look."""

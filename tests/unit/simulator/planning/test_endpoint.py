@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.planning.archives import Figures, Machine
+from simulator.planning.counts import Counts
 from simulator.planning.demand import Demand, PoissonDemand, TraceDemand
-from simulator.planning.endpoint import Counts, PlannedEndpoint
+from simulator.planning.endpoint import PlannedEndpoint
 from simulator.planning.happening import Happening
 from simulator.replay.traffic.schedule import zipf_shares
 from simulator.rules import CacheSetting, Rules
