@@ -10,6 +10,11 @@ from pathlib import Path
 _COLOURS = Path(__file__).with_name("colours.css")
 _STYLE = Path(__file__).with_name("page.css")
 
+#: Letters that a tile has room for; what is longer has two tiles' room.
+_TILE, _LONG = 9, ' class="long"'
+#: A picture of its own is so many times as large as a plot's letters need at least.
+_LARGER = 1.8
+
 #: The attributes of a cell whose digits stand right.
 NUMBER = {"class": "number"}
 
@@ -50,7 +55,11 @@ def write_numbers(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def write_tiles(tiles: Iterable[tuple[str, str]]) -> str:
     """The few figures that are read first, each under its name."""
-    shown = (f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in tiles)
+    shown = (
+        f"<div{_LONG if len(value) > _TILE else ''}><dt>{escape(name)}</dt>"
+        f"<dd>{escape(value)}</dd></div>"
+        for name, value in tiles
+    )
     return f'<dl class="tiles">{"".join(shown)}</dl>'
 
 
@@ -80,7 +89,8 @@ def write_figure(svg: str, title: str = "", caption: str = "") -> str:
 
 def write_picture(svg: str) -> str:
     """A plot as a file of its own: with the page's colours, its ground, and a size."""
-    width, height = re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)[0]
+    sides = re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)[0]
+    width, height = (f"{float(side) * _LARGER:.0f}" for side in sides)
     rules = "svg{color:var(--ink);background:var(--ground);font-family:system-ui,sans-serif}"
     style = f"<style>{_COLOURS.read_text('utf-8')}{rules}</style>"
     sized = svg.replace("<svg", f'<svg width="{width}" height="{height}"', 1)

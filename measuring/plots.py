@@ -40,6 +40,8 @@ _LEVEL_DASHES: Any = (0, (2, 2))
 
 #: Inches at 72 points: letters stay readable where a phone shows it 370 pixels wide.
 _WIDTH, _HEIGHT = 5.0, 3.0
+#: Letters that stand beside each other in a legend; a sign takes four.
+_LEGEND = 56
 #: Points of one series beyond which some are left out, evenly; pages of megabytes help nobody.
 MOST_POINTS = 6000
 
@@ -286,13 +288,19 @@ def _finish(axes: Axes, frame: Frame) -> None:
         axes.legend(
             loc="lower left",
             bbox_to_anchor=(0, 1),
-            ncols=4,
+            ncols=_count_columns(axes),
             frameon=False,
             borderaxespad=0.2,
             handlelength=1.8,
             columnspacing=1.2,
             fontsize=10,
         )
+
+
+def _count_columns(axes: Axes) -> int:
+    """Of the legend: up to four, as many as there is room for above the plot."""
+    longest = max(len(label) for label in axes.get_legend_handles_labels()[1])
+    return max(1, min(4, _LEGEND // (longest + 4)))
 
 
 def _place_ticks(axis: Axis) -> None:
