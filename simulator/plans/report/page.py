@@ -31,8 +31,9 @@ _GOALS = {"p99_s": "p99 of all requests", "cold_share": "cold requests", "failur
 _SURE = (
     "The plan is a simulation by the simulator's own decisions (routing, room, evictions, loads at "
     "once, autoscaling), not a measurement. docs/planning.md has real replays beside plans that "
-    "are like them: hit ratios within 2 points and cold p50 within a quarter; evictions within a "
-    "tenth, and within a third where the same replay twice is as far apart.",
+    "are like them: most have hit ratios within 2 points, evictions within a tenth and the cold "
+    "p50 within a quarter; with two instances, or hardly any disk, some are farther apart, as two "
+    "replays of the same requests are.",
     "Its queues are held against Erlang's formula (M/M/c), its hit ratios against Che's "
     "approximation of an LRU cache under a Zipf law.",
     "What it does not know: the speed of another machine's cores (container.speed), S3's time "
