@@ -41,7 +41,9 @@ _LEVEL_DASHES: Any = (0, (2, 2))
 #: Inches at 72 points: letters stay readable where a phone shows it 370 pixels wide.
 _WIDTH, _HEIGHT = 5.0, 3.0
 #: Letters that stand beside each other in a legend; a sign takes four.
-_LEGEND = 56
+_LEGEND = 48
+#: Where a point's name stands, in points from it: each colour has a side of its own.
+_BESIDE = ((6, 3), (6, -11), (-11, 3), (-11, -11), (-3, 8), (-3, -16))
 #: Points of one series beyond which some are left out, evenly; pages of megabytes help nobody.
 MOST_POINTS = 6000
 
@@ -125,9 +127,10 @@ def draw_points(
             mark, label = "x" if row.crosses else "o", row.label or "_"
             lines = {"linestyle": _DASHES[row.dashes], "linewidth": 1} if row.dashes else {"ls": ""}
             axes.plot(row.x, row.y, mark, **lines, color=_colour(row), markersize=6, label=label)
+            beside = _BESIDE[(row.colour - 1) % len(_BESIDE)]
             for x, y, name in zip(row.x, row.y, row.names, strict=False):
                 axes.annotate(
-                    name, (x, y), (6, 3), textcoords="offset points", color=_TEXT, fontsize=9
+                    name, (x, y), beside, textcoords="offset points", color=_TEXT, fontsize=9
                 )
         _draw_levels(axes, levels)
         axes.margins(x=0.12, y=0.12)

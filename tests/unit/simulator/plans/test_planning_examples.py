@@ -20,9 +20,10 @@ PAGE = (ROOT / "docs/planning.md").read_text("utf-8")
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_is_a_plan(path: Path) -> None:
-    """A twentieth of its models for a few minutes, on its first candidate."""
+    """A tenth of its models and requests for a while, on its first candidate."""
     settings = read_settings(path)
-    demand = replace(settings.demand, models=settings.demand.models // 20, hours=0.2)
+    models, rps = settings.demand.models // 10, settings.demand.rps / 10
+    demand = replace(settings.demand, models=models, rps=rps, hours=0.5)
     small = replace(
         settings,
         demand=replace(demand, wave=replace(demand.wave, bursts=())),
