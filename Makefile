@@ -47,7 +47,7 @@ pytest = PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest -n $(or $(N),$(1)) 
 ifneq ($(filter clean,$(MAKECMDGOALS)),)
 .NOTPARALLEL:
 endif
-.PHONY: help setup demo check test suite test-docker listings lint bench bench-short bench-workflows exports fuzz-graphs fuzz-json fuzz-workflows fuzz-http soak chaos beside every-call plan-table sbom pythons lock clean with-demo with-checks with-all
+.PHONY: help setup demo check test suite test-docker listings lint bench bench-short bench-workflows exports fuzz-graphs fuzz-json fuzz-workflows fuzz-http soak chaos beside every-call plan-table plan-speed sbom pythons lock clean with-demo with-checks with-all
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -136,6 +136,9 @@ sbom: with-checks  ## what is in each image, as CycloneDX; writes OUT (sbom)
 
 plan-table: setup  ## replays eight settings twice, each beside the plan that is like it (10 minutes); writes OUT (plan-report)
 	.venv/bin/python -m tests.planning --out $(or $(OUT),plan-report)
+
+plan-speed: setup  ## times plans of 10^4 to 10^9 requests to 10,000 models (5 minutes); writes OUT (plan-report)
+	.venv/bin/python -m tests.planning.speed --out $(or $(OUT),plan-report)
 
 lock:  ## requirements/*.in -> *.txt; needs uv
 	requirements/lock.sh

@@ -40,6 +40,10 @@ _LEVEL_DASHES: Any = (0, (2, 2))
 
 #: Inches at 72 points: letters stay readable where a phone shows it 370 pixels wide.
 _WIDTH, _HEIGHT = 5.0, 3.0
+#: Letters that stand beside each other in a legend; a sign takes four.
+_LEGEND = 48
+#: Where a point's name stands, in points from it: each colour has a side of its own.
+_BESIDE = ((6, 3), (6, -11), (-11, 3), (-11, -11), (-3, 8), (-3, -16))
 #: Points of one series beyond which some are left out, evenly; pages of megabytes help nobody.
 MOST_POINTS = 6000
 
@@ -48,7 +52,10 @@ Format = Callable[[float], str]
 
 @dataclass(frozen=True)
 class Series:
-    """One row of numbers; colour is 1 to 6, the place in the palette; dashes 0 (none) to 4."""
+    """One row of numbers; colour is 1 to 6, the place in the palette; dashes 0 (none) to 4.
+
+    names: what stands beside each point, where there are few. No label: it is not in the legend.
+    """
 
     label: str
     x: Sequence[float]
@@ -56,6 +63,7 @@ class Series:
     colour: int
     crosses: bool = False
     dashes: int = 0
+    names: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -64,6 +72,15 @@ class Level:
 
     label: str
     y: float
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A plot with its title and the sentence below it."""
+
+    title: str
+    svg: str
+    caption: str
 
 
 @dataclass(frozen=True)
@@ -89,6 +106,37 @@ def draw_scatter(frame: Frame, series: Sequence[Series]) -> str:
                 axes.plot(x, y, "x", color=_colour(row), markersize=5, label=row.label)
             else:
                 _dots(axes, x, y, row)
+
+    return _drawn(frame, fill)
+
+
+def draw_points(
+    frame: Frame, series: Sequence[Series], levels: Sequence[Level] = (), *, scale: str = "linear"
+) -> str:
+    """Few points, each with its name beside it; crosses are those of a series that says so.
+
+    scale: "linear" from zero up, "log" of y, or "loglog" of both; what is not positive is left out.
+    """
+
+    def fill(axes: Axes) -> None:
+        if scale != "linear":
+            axes.set_yscale("log", nonpositive="mask")
+        if scale == "loglog":
+            axes.set_xscale("log", nonpositive="mask")
+        for row in series:
+            mark, label = "x" if row.crosses else "o", row.label or "_"
+            lines = {"linestyle": _DASHES[row.dashes], "linewidth": 1} if row.dashes else {"ls": ""}
+            axes.plot(row.x, row.y, mark, **lines, color=_colour(row), markersize=6, label=label)
+            beside = _BESIDE[(row.colour - 1) % len(_BESIDE)]
+            for x, y, name in zip(row.x, row.y, row.names, strict=False):
+                axes.annotate(
+                    name, (x, y), beside, textcoords="offset points", color=_TEXT, fontsize=9
+                )
+        _draw_levels(axes, levels)
+        axes.margins(x=0.12, y=0.12)
+        if scale == "linear":
+            axes.set_ylim(bottom=0)
+            axes.set_xlim(left=0)
 
     return _drawn(frame, fill)
 
@@ -122,10 +170,7 @@ def draw_lines(
         style = "steps-post" if steps else "default"
         for row in series:
             axes.plot(_thinned(row.x), _thinned(row.y), drawstyle=style, **_line(row))
-        for level in levels:
-            axes.axhline(
-                level.y, color=_TEXT, linewidth=1, linestyle=_LEVEL_DASHES, label=level.label
-            )
+        _draw_levels(axes, levels)
         axes.set_ylim(bottom=0, top=highest)
         axes.margins(x=0)
 
@@ -211,6 +256,11 @@ def _line(series: Series) -> dict[str, Any]:
     }
 
 
+def _draw_levels(axes: Axes, levels: Sequence[Level]) -> None:
+    for level in levels:
+        axes.axhline(level.y, color=_TEXT, linewidth=1, linestyle=_LEVEL_DASHES, label=level.label)
+
+
 def _dots(axes: Axes, x: Sequence[float], y: Sequence[float], series: Series) -> None:
     """One path of round dots, a line of no length each: a tenth of what markers take in SVG."""
     gaps = float("nan")
@@ -241,13 +291,19 @@ def _finish(axes: Axes, frame: Frame) -> None:
         axes.legend(
             loc="lower left",
             bbox_to_anchor=(0, 1),
-            ncols=4,
+            ncols=_count_columns(axes),
             frameon=False,
             borderaxespad=0.2,
             handlelength=1.8,
             columnspacing=1.2,
             fontsize=10,
         )
+
+
+def _count_columns(axes: Axes) -> int:
+    """Of the legend: up to four, as many as there is room for above the plot."""
+    longest = max(len(label) for label in axes.get_legend_handles_labels()[1])
+    return max(1, min(4, _LEGEND // (longest + 4)))
 
 
 def _place_ticks(axis: Axis) -> None:

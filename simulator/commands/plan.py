@@ -43,6 +43,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "more, reckoned with the figures that it saw; --json then has the report's own keys",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="all answers, as JSON")
+    parser.add_argument(
+        "--report",
+        type=Path,
+        metavar="FOLDER",
+        help="for report.html, report.json and trade-off.svg, the picture of all candidates",
+    )
     _add_overrides(parser.add_argument_group("above what PLAN.toml says"))
     parser.set_defaults(run=run, error=parser.error)
 
@@ -51,6 +57,8 @@ def run(options: argparse.Namespace) -> int:
     """The plan that the options ask for; what keeps it from being made is said on stderr."""
     if (options.plan is None) == (options.like is None):
         options.error("expected PLAN.toml or --like, one of the two")
+    if options.like is not None and options.report is not None:
+        options.error("--report is of PLAN.toml's candidates; with --like take --json")
     with leaving_at_once():
         # The other commands need not wait for its libraries.
         from simulator.plans.errors import PlanError
@@ -61,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
             plan_like(options.like, options.json)
             return _GOOD
         settings = _override(read_settings(options.plan), options)
-        return _GOOD if plan(settings, options.json) else _NOT_GOOD
+        return _GOOD if plan(settings, options.json, options.report) else _NOT_GOOD
     except KeyboardInterrupt:
         return INTERRUPTED
     except (PlanError, OSError) as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,15 @@ class Report:
     def cores(self) -> int:
         """Of the machine that it ran on."""
         return int(self._mapping("machine").get("cores") or 1)
+
+    @property
+    def source(self) -> str:
+        """What it is, when it was made, and on what: for those who read figures of it."""
+        cpu = self._mapping("machine").get("cpu") or "a CPU that is not named"
+        started = self.whole.get("started")
+        began = datetime.fromtimestamp(started, timezone.utc) if started else None
+        when = f" of {began:%Y-%m-%d}" if began else ""
+        return f"a replay{when}, {self.path.name}, on {self.cores} cores of {cpu}"
 
     def _mapping(self, key: str) -> Mapping[str, Any]:
         found: Mapping[str, Any] = self.whole[key]

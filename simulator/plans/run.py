@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from measuring.page import write_picture
 from measuring.quantities import format_seconds, format_share
 from simulator.plans.candidates.answers import Plan
 from simulator.plans.candidates.trying import Advance, try_all
@@ -40,20 +42,39 @@ def plan_like(path: Path, json_path: Path | None) -> None:
     print(f"hit ratio {shown}, {answer['loading']['evictions']} evictions")
 
 
-def plan(settings: PlanSettings, json_path: Path | None) -> bool:
-    """Whether a candidate meets the goals; all of it is printed. Raises PlanError."""
+def plan(settings: PlanSettings, json_path: Path | None, report: Path | None = None) -> bool:
+    """Whether a candidate meets the goals; all of it is printed. Raises PlanError.
+
+    report: a folder for report.html, report.json and trade-off.svg.
+    """
+    if report is not None:
+        _make_folder(report)
     traffic = make_traffic(settings)
     with showing() as advance:
         found = try_all(settings, traffic, advance)
     print(write_plan(found), end="")
     if json_path is not None:
         _write(json_path, as_json(found))
+    if report is not None:
+        write_report(report, found)
     return found.best is not None
 
 
 def as_json(found: Plan) -> dict[str, Any]:
     """The whole tree; `format` changes when a field changes its meaning."""
     return {"format": FORMAT, **asdict(found)}
+
+
+def write_report(folder: Path, found: Plan) -> None:
+    """Into a folder that is there. Raises UnusableFile."""
+    # Only here: matplotlib takes a second to import.
+    from simulator.plans.report.figures import draw_trade_off
+    from simulator.plans.report.page import write_plan_page
+
+    _write(folder / "report.json", as_json(found))
+    _write_text(folder / "trade-off.svg", write_picture(draw_trade_off(found).svg))
+    _write_text(folder / "report.html", write_plan_page(found))
+    print(f"report: {folder / 'report.html'}")
 
 
 @contextmanager
@@ -80,10 +101,28 @@ def showing() -> Iterator[Advance]:
             sys.stderr.flush()
 
 
-def _write(path: Path, answer: Mapping[str, Any]) -> None:
+def _make_folder(folder: Path) -> None:
+    """Before the plan, which takes a while."""
     try:
-        path.write_text(json.dumps(answer, indent=1, allow_nan=False) + "\n", "utf-8")
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
     except OSError as error:
         raise UnusableFile(
-            path, f"cannot be written ({error.strerror}); name another with --json"
+            folder,
+            f"no files can be written there ({error.strerror}), expected a folder; name another "
+            "with --report",
+        ) from error
+
+
+def _write(path: Path, answer: Mapping[str, Any]) -> None:
+    _write_text(path, json.dumps(answer, indent=1, allow_nan=False) + "\n")
+
+
+def _write_text(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, "utf-8")
+    except OSError as error:
+        raise UnusableFile(
+            path, f"cannot be written ({error.strerror}); name another place"
         ) from error

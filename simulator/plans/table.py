@@ -21,6 +21,11 @@ def _lines(plan: Plan) -> Iterator[str]:
     yield ""
     yield from _align([_HEAD, *(_row(answer) for answer in plan.answers)])
     yield ""
+    yield from say_verdict(plan)
+
+
+def say_verdict(plan: Plan) -> Iterator[str]:
+    """Lines: the best and what breaks it first; or why there is none."""
     if plan.best is None:
         yield "No candidate meets the goals:"
         for answer in plan.answers:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -26,10 +27,11 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Latency:
-    """Of answered requests."""
+    """Of answered requests. quantiles: at 0, 1, … 100 %; empty where there were none."""
 
     p50: float | None = None
     p99: float | None = None
+    quantiles: Sequence[float] = field(repr=False, default=())
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,8 @@ class Breaking:
 @dataclass(frozen=True)
 class Plan:
     """All answers, in the order of their candidates. best: the place of the cheapest that meets the
-    goals, None: none does.
+    goals, None: none does. types_read: when the table of instance types was. settings: all that was
+    asked for, by the names that PlanSettings has.
     """
 
     traffic: str
@@ -130,3 +133,4 @@ class Plan:
     answers: Sequence[Answer]
     best: int | None
     breaking: Breaking | None
+    settings: Mapping[str, Any] = field(repr=False, default_factory=dict)

@@ -12,6 +12,7 @@ from simulator.plans.candidates.answers import Answer, Breaking, Candidate, Plan
 from simulator.plans.candidates.judging import choose_best, explain, judge
 from simulator.plans.errors import Impossible
 from simulator.plans.instance_types.table import READ, InstanceType
+from simulator.plans.settings.describing import describe_settings
 from simulator.plans.settings.settings import PlanSettings
 from simulator.plans.traffic.making import Traffic
 from simulator.rules import Rules
@@ -47,6 +48,7 @@ def try_all(settings: PlanSettings, traffic: Traffic, advance: Advance) -> Plan:
         answers,
         best,
         breaking,
+        describe_settings(settings),
     )
 
 

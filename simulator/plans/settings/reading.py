@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -121,38 +121,45 @@ def _read_archives(file: TomlFile) -> tuple[list[Kind], int]:
     base = 0
     for number, table in enumerate(tables):
         match = table.text("match", None) if "match" in table else None
-        found, used = _read_figures(table, f"kind-{number}")
+        found, used, source = _read_figures(table, f"kind-{number}")
         base = max(base, used)
-        changed = [_change(table, figures) for figures in found]
+        changes = _read_changes(table)
+        changed = [_change(table, figures, changes) for figures in found]
         table.finish()
-        kinds += [Kind(figures, match) for figures in changed]
+        if changes and source:
+            source += f"; {', '.join(changes)} by hand"
+        kinds += [Kind(figures, match, source or Kind.source) for figures in changed]
     return kinds, base
 
 
-def _read_figures(table: Table, name: str) -> tuple[list[Figures], int]:
+def _read_figures(table: Table, name: str) -> tuple[list[Figures], int, str]:
+    """And what the container uses, and where all of it is from; empty: from the table itself."""
     sources = [key for key in ("report", "verify", "metrics") if key in table]
     if len(sources) > 1:
         table.refuse(sources[1], f"found beside {sources[0]}, expected one source")
     if "report" in table:
         report = read_report(table.file("report"))
-        return make_figures(report), int(report.calibration.get("base_memory_bytes") or 0)
+        base = int(report.calibration.get("base_memory_bytes") or 0)
+        return make_figures(report), base, report.source
     if "verify" in table:
-        return [make_figures_of_verify(table.file("verify"))], 0
+        path = table.file("verify")
+        return [make_figures_of_verify(path)], 0, f"verify, {path.name}"
     if "metrics" in table:
         where = table.text("metrics", None)
         address = where.startswith(("http://", "https://"))
-        return [make_figures_of_metrics(where if address else str(table.file("metrics")))], 0
+        found = make_figures_of_metrics(where if address else str(table.file("metrics")))
+        return [found], 0, f"metrics, {where}"
     nothing = (0.0,)
     memory, loads = table.size("memory", None), table.numbers("load_s")
-    return [Figures(name, memory, 0, nothing, loads, nothing, nothing)], 0
+    return [Figures(name, memory, 0, nothing, loads, nothing, nothing)], 0, ""
 
 
-def _change(table: Table, figures: Figures) -> Figures:
-    """As the table's keys have it, which go above what a source says."""
+def _read_changes(table: Table) -> dict[str, Any]:
+    """The table's own keys, which go above what a source says."""
     changes: dict[str, Any] = {}
-    for key, name in (("memory", "memory"), ("disk", "disk"), ("gpu_memory", "gpu_memory")):
+    for key in ("memory", "disk", "gpu_memory"):
         if key in table:
-            changes[name] = table.size(key, None)
+            changes[key] = table.size(key, None)
     for key, name in (
         ("download_s", "downloads"),
         ("load_s", "loads"),
@@ -166,6 +173,10 @@ def _change(table: Table, figures: Figures) -> Figures:
         changes["load_cores"] = table.more_than_nothing("load_cores", None)
     if "concurrency" in table:
         changes["concurrency"] = table.whole("concurrency", None, least=1)
+    return changes
+
+
+def _change(table: Table, figures: Figures, changes: Mapping[str, Any]) -> Figures:
     changed = replace(figures, **changes)
     if not any(changed.services):
         table.refuse(None, "found no service_s, expected the seconds of a warm request")

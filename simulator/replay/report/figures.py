@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from measuring import plots, quantities
-from measuring.plots import Frame, Level, Series
+from measuring.plots import Drawn, Frame, Level, Series
 from simulator.replay.arithmetic import find_coldness
 from simulator.replay.report.summary import split
 from simulator.replay.traffic.samples import Recording, Sample
@@ -28,15 +28,6 @@ _PART_COLOURS = {"room": 2, "turn": 6, "download": 1, "extraction": 5, "load": 3
 #: Instances that are drawn; the others are in report.json.
 _MOST_INSTANCES = 4
 _TIME = "seconds since the start"
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """A plot with its title and the sentence below it."""
-
-    title: str
-    svg: str
-    caption: str
 
 
 def draw_figures(summary: Mapping[str, Any], recording: Recording) -> tuple[Drawn, ...]:

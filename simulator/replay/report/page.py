@@ -13,22 +13,24 @@ from measuring.page import (
     write_cell,
     write_facts,
     write_figure,
+    write_numbers,
     write_page,
     write_row_head,
     write_table,
+    write_tiles,
 )
+from measuring.plots import Drawn
 from measuring.quantities import format_seconds, format_share, format_size
-from simulator.replay.report.figures import PART_WORDS, Drawn
+from simulator.replay.report.figures import PART_WORDS
 
-_STYLE = Path(__file__).with_name("report.css")
+#: Beside the rules of all pages; a plan's report has them, too.
+STYLE = Path(__file__).with_name("report.css")
 
 #: A caller that sends so much too late measures its own machine too.
 LATE_S = 0.1
 
 #: Parts of less than this share of all are not named in a line.
 _TOLD = 0.01
-
-Row = Sequence[str]
 
 
 def write_report_page(summary: Mapping[str, Any], drawn: Sequence[Drawn]) -> str:
@@ -47,7 +49,7 @@ def write_report_page(summary: Mapping[str, Any], drawn: Sequence[Drawn]) -> str
         _models(summary["models"]),
         _method(summary),
     )
-    return write_page(title, "".join(parts), _STYLE)
+    return write_page(title, "".join(parts), STYLE)
 
 
 def _heading(title: str, summary: Mapping[str, Any]) -> str:
@@ -98,8 +100,7 @@ def _tiles(summary: Mapping[str, Any]) -> str:
         ("peak loaded", f"{loading['most_loaded']:,}"),
         ("failures", f"{sum(kind['count'] for kind in summary['failures']):,}"),
     )
-    tiles = (f"<div><dt>{name}</dt><dd>{escape(value)}</dd></div>" for name, value in rows)
-    return f'<dl class="tiles">{"".join(tiles)}</dl>'
+    return write_tiles(rows)
 
 
 def _failures(summary: Mapping[str, Any]) -> str:
@@ -144,7 +145,7 @@ def _latencies(summary: Mapping[str, Any]) -> str:
         if loading[key]["count"]
     ]
     body = [(name, f"{found['count']:,}", *_spread(found)) for name, found in rows]
-    return "<h2>Latencies</h2>" + _table(("", "count", "p50", "p90", "p99", "max"), body)
+    return "<h2>Latencies</h2>" + write_numbers(("", "count", "p50", "p90", "p99", "max"), body)
 
 
 def format_shares(parts: Mapping[str, Any]) -> str:
@@ -173,7 +174,7 @@ def _cold_parts(summary: Mapping[str, Any]) -> str:
         "loaded or given room before it. The share is of all cold requests' seconds together."
     )
     head = ("", "p50", "p90", "p99", "max", "share")
-    return f"<h2>What cold requests waited for</h2><p>{words}</p>" + _table(head, body)
+    return f"<h2>What cold requests waited for</h2><p>{words}</p>" + write_numbers(head, body)
 
 
 def _spread(found: Mapping[str, Any]) -> tuple[str, ...]:
@@ -227,7 +228,8 @@ def _models(models: Sequence[Mapping[str, Any]]) -> str:
         for model in models
     ]
     head = ("model", "requests", "expected", "hits", "failures")
-    return f"<details><summary>Each model ({len(models):,})</summary>{_table(head, body)}</details>"
+    table = write_numbers(head, body)
+    return f"<details><summary>Each model ({len(models):,})</summary>{table}</details>"
 
 
 def _method(summary: Mapping[str, Any]) -> str:
@@ -249,16 +251,6 @@ def _method(summary: Mapping[str, Any]) -> str:
     ]
     paragraphs = (f"<p>{escape(sentence)}</p>" for sentence in sentences)
     return "<h2>How it was measured</h2>" + "".join(paragraphs)
-
-
-def _table(head: Row, body: Iterable[Row]) -> str:
-    """Numbers under names, behind the name of each row."""
-    heads = (write_cell("th", name, NUMBER if place else {}) for place, name in enumerate(head))
-    rows = (
-        (write_row_head(first), *(write_cell("td", cell, NUMBER) for cell in rest))
-        for first, *rest in body
-    )
-    return write_table(heads, rows)
 
 
 def _duration(value: float | None) -> str:

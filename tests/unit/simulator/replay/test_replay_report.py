@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -20,6 +19,7 @@ from simulator.replay.run import write_report
 from simulator.replay.settings import Settings
 from simulator.replay.traffic.samples import WRONG_ANSWER, Look, Recording, Sample
 from simulator.replay.traffic.schedule import Arrival, zipf_shares
+from tests.support.tags import Tags
 
 EVENTS = Path(__file__).with_name("recorded_events.jsonl")
 TARGETS = ("model-1.tar.gz", "model-2.tar.gz")
@@ -60,29 +60,6 @@ SETTING = Setting(
     {"cpu": "A <CPU>", "cores": 2, "memory_bytes": 2**34, "system": "Linux 6"},
     {"python": "3.11.7", "simulator_commit": None, "tritonserver": None},
 )
-
-
-class Tags(HTMLParser):
-    """Every opening tag with its attributes, and whether all are closed in their order."""
-
-    VOID = frozenset({"meta", "br", "img", "link"})
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.found: list[tuple[str, dict[str, str | None]]] = []
-        self.open: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, dict(attrs)))
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
 
 
 @pytest.fixture(scope="module")

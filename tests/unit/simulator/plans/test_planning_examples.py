@@ -1,0 +1,63 @@
+"""The plans of examples/planning, and the table in docs/planning.md, are what the planner makes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from simulator.plans.candidates.trying import try_all
+from simulator.plans.settings.reading import read_settings
+from simulator.plans.traffic.making import make_traffic
+from tests.planning.stored import REPLAYS, write_row
+from tests.support.container import ROOT
+
+EXAMPLES = sorted((ROOT / "examples/planning").glob("*.toml"))
+PAGE = (ROOT / "docs/planning.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_is_a_plan(path: Path) -> None:
+    """A tenth of its models and requests for a while, on its first candidate."""
+    settings = read_settings(path)
+    models, rps = settings.demand.models // 10, settings.demand.rps / 10
+    demand = replace(settings.demand, models=models, rps=rps, hours=0.5)
+    small = replace(
+        settings,
+        demand=replace(demand, wave=replace(demand.wave, bursts=())),
+        types=settings.types[:1],
+        counts=settings.counts[:1],
+    )
+    plan = try_all(small, make_traffic(small), lambda what, share: None)
+    (answer,) = plan.answers
+    assert answer.requests > 100
+    assert answer.cold.p50
+    assert answer.warm.p50
+    assert f"plan examples/planning/{path.name}" in PAGE
+
+
+def test_the_examples_differ_by_compiling_alone() -> None:
+    """Same demand, same instances, same goals; a compiled archive is smaller and faster."""
+    as_exported, compiled = (
+        read_settings(ROOT / f"examples/planning/{name}.toml") for name in ("nvtabular", "compiled")
+    )
+    assert replace(as_exported, kinds=()) == replace(compiled, kinds=())
+    for one, other in zip(as_exported.kinds, compiled.kinds, strict=True):
+        assert one.figures.memory > other.figures.memory
+        assert one.figures.service_s > 10 * other.figures.service_s
+
+
+@pytest.mark.parametrize("path", sorted(REPLAYS.glob("*.json")), ids=lambda path: path.stem)
+def test_the_pages_table_is_the_stored_replays(path: Path) -> None:
+    """The replay's figures as they are; the plan's but for a last digit of another CPU's."""
+    name, *cells = write_row(path)
+    (row,) = (line for line in PAGE.splitlines() if line.startswith(f"| {name} |"))
+    for shown, cell in zip(row.strip("| ").split(" | ")[1:], cells, strict=True):
+        real, planned = (float(one) for one in re.findall(r"[\d.]+", cell))
+        assert [float(one) for one in re.findall(r"[\d.]+", shown)] == [
+            real,
+            pytest.approx(planned, rel=0.05, abs=1e-3),
+        ]
+        assert shown.endswith("✗") == cell.endswith("✗")
