@@ -36,6 +36,8 @@ quietly := requirements/quietly.sh
 pip := -m pip --disable-pip-version-check --no-input
 install := install --require-hashes
 venv := -m venv --clear
+# An environment is emptied before it is made anew. Where it is a link, that would empty what it leads to.
+no_link = @test ! -L $(1) || { echo '$(1) is a link, and what it leads to is not as the locks here want it: make it anew there, or remove the link' >&2; exit 1; }
 # tests/conftest.py has the order: xdist's own would leave the longest modules to the end. Bytecode is
 # written whatever the shell says: the tests start hundreds of processes of ours. Tests that start
 # tritonservers wait a lot, so more of them run at a time; each worker takes 5 s to begin with.
@@ -159,6 +161,7 @@ with-all: $(server) $(triton) $(checks) $(triton_2_36) $(models) $(frameworks) $
 $(server):
 	@NO_APT=1 PYTHON=$(named) requirements/system.sh demo
 	@echo 'setup, .venv: the server ($(PYTHON), 520 MB on disk)'
+	$(call no_link,.venv)
 	@$(PYTHON) $(venv) .venv
 	@$(quietly) .venv/bin/python $(pip) $(install) --no-compile -r requirements/server.txt
 	@touch $@
@@ -166,12 +169,14 @@ $(server):
 # --no-deps: only the tritonserver inside the wheel is wanted.
 $(triton): $(server)
 	@echo 'setup, .venv: tritonserver 2.51 (55 MB)'
+	$(call no_link,.venv)
 	@$(quietly) .venv/bin/python $(pip) $(install) --no-compile --no-deps -r $(triton_lock)
 	@touch $@
 
 # The tests start hundreds of processes: all that they import is compiled first.
 $(checks): $(server) | $(triton)
 	@echo 'setup, .venv: the simulator, the tests and the checks (400 MB on disk)'
+	$(call no_link,.venv)
 	@$(quietly) .venv/bin/python $(pip) $(install) --no-compile $(addprefix -r ,$(server_locks))
 	@$(quietly) .venv/bin/python -m compileall -q -j 0 .venv/lib
 	@touch $@
@@ -179,6 +184,7 @@ $(checks): $(server) | $(triton)
 # torch first: the CPU build where pip finds it, else PyPI's.
 $(small):
 	@echo 'setup, .venv-models: numpy and torch, for compiled exports (830 MB on disk)'
+	$(call no_link,.venv-models)
 	@$(PYTHON) $(venv) .venv-models
 	@requirements/install_torch.sh .venv-models/bin/python $(pip) $(install) --no-compile
 	@$(quietly) .venv-models/bin/python $(pip) $(install) --no-compile --no-deps -r requirements/demo.txt
@@ -187,6 +193,7 @@ $(small):
 
 $(triton_2_36): | $(server)
 	@echo 'setup, .triton/2.36: tritonserver 2.36, for the contract tests (40 MB)'
+	$(call no_link,.triton)
 	@rm -rf $(@D)
 	@$(quietly) .venv/bin/python $(pip) $(install) --no-deps --target $(@D) -r $(triton_2_36_lock)
 	@touch $@
@@ -194,6 +201,7 @@ $(triton_2_36): | $(server)
 # torch first, as above: the rest then asks for no other.
 $(models): | $(server)
 	@echo 'setup, .venv-merlin: Merlin 23.08, torch, FAISS, implicit and Feast (1.9 GB on disk)'
+	$(call no_link,.venv-merlin)
 	@$(MERLIN_PYTHON) $(venv) .venv-merlin
 	@$(quietly) .venv-merlin/bin/python $(pip) $(install) -r requirements/build.txt
 	@requirements/install_torch.sh .venv-merlin/bin/python $(pip) $(install)
@@ -205,6 +213,7 @@ $(models): | $(server)
 # What is not here comes from the models' environment, which Python searches after this one.
 $(frameworks): | $(models)
 	@echo 'setup, .venv-frameworks: tensorflow, xgboost and lightgbm, beside .venv-merlin (1 GB on disk)'
+	$(call no_link,.venv-frameworks)
 	@$(MERLIN_PYTHON) $(venv) --without-pip .venv-frameworks
 	@cd .venv-frameworks/lib/python3.11/site-packages && \
 		echo ../../../../.venv-merlin/lib/python3.11/site-packages > models.pth
@@ -215,6 +224,7 @@ $(frameworks): | $(models)
 # The environment is the callers' own: no other package of this project is seen from it.
 $(aws): | $(server)
 	@echo 'setup, .venv-aws: the AWS command line and the SageMaker SDK, for the tests (440 MB on disk)'
+	$(call no_link,.venv-aws)
 	@$(MERLIN_PYTHON) $(venv) --without-pip .venv-aws
 	@$(quietly) .venv/bin/python $(pip) --python .venv-aws/bin/python $(install) -r $(aws_lock)
 	@touch $@

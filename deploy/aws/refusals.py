@@ -44,7 +44,9 @@ from deploy.errors import (
 #: What comes out of a call: AWS's errors, botocore's, those that it lets pass of what it reads
 #: (urllib3's of bodies), and of where credentials come from (a program's output, a file).
 FOREIGN = (ClientError, BotoCoreError, ResponseParserError, HTTPError, OSError, ValueError)
-_RIGHTS = re.compile(r"(AccessDenied|NotAuthorized|UnauthorizedOperation|AuthFailure|^403$)")
+_RIGHTS = re.compile(r"(AccessDenied|NotAuthorized|UnauthorizedOperation|AuthFailure)")
+#: Of the answer to a HEAD, which has no body: a code and words that botocore makes of its status.
+_HEAD_REFUSED = ("403", "Forbidden")
 _QUOTAS = re.compile(r"(ResourceLimitExceeded|LimitExceeded|QuotaExceeded|TooManyBuckets)")
 
 
@@ -206,7 +208,7 @@ def _of_answer(error: ClientError, asked: str, region: str) -> DeployError:
         return NoAnswer(
             f"{asked}: AWS does not manage it now ({code}): {words}; nothing is lost, ask again"
         )
-    if _RIGHTS.search(code):
+    if _RIGHTS.search(code) or (code, words) == _HEAD_REFUSED:
         return MissingRight(
             f"{asked} is not allowed in {region}: {words}; `python -m deploy policy CONFIG.toml` "
             "prints the rights that are needed"

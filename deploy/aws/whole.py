@@ -59,7 +59,8 @@ def _find_wrong(operation_model: Any, response: Mapping[str, Any]) -> str | None
     is_head = operation_model.http.get("method") == "HEAD"
     if length.isdecimal() and len(body) < int(length) and not is_head:
         return f"{len(body)} of {length} bytes came"
-    if str(headers.get("content-type", "")).startswith("text/html"):
+    # Without a body it is no page: so do some say that it is done.
+    if body and str(headers.get("content-type", "")).startswith("text/html"):
         return "a page in HTML"
     if operation_model.service_model.resolved_protocol == _JSON:
         return _find_wrong_json(body or b"{}", operation_model.output_shape)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import signal
@@ -12,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.container import ROOT
+from tests.support.container import ROOT, STOP_TIMEOUT_S
 
 PAGE = ROOT / "docs/deploy.md"
 #: The sections that are one session: from the start of the control plane to its end, and after it.
@@ -53,7 +52,9 @@ def run(commands: list[Command], folder: Path) -> list[str]:
     """What each of them says, in one shell, on both of its outputs. Each ends with 0."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
-    script = "".join(f"{command.line}\nprintf '{MARK}' $?\n" for command in commands)
+    # The control plane ends its containers, wherever the shell stops.
+    script = "trap 'kill $(jobs -p) 2> /dev/null; wait' EXIT\n"
+    script += "".join(f"{command.line}\nprintf '{MARK}' $?\n" for command in commands)
     script = script.replace(PORT, port).replace(FOLDER, f"{folder}/")
     shell = subprocess.Popen(
         ["bash", "-c", script],
@@ -67,8 +68,9 @@ def run(commands: list[Command], folder: Path) -> list[str]:
     try:
         said, _ = shell.communicate(timeout=SESSION_TIMEOUT_S)
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(shell.pid, signal.SIGKILL)
+        if shell.poll() is None:
+            os.killpg(shell.pid, signal.SIGTERM)
+            shell.wait(STOP_TIMEOUT_S)
     parts = re.split(r"\n=====(\d+)\n", said.replace(f"{folder}/", FOLDER))
     assert set(parts[1::2]) == {"0"}, said
     return parts[:-1:2]
