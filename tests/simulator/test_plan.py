@@ -54,8 +54,11 @@ def test_a_plan_is_printed_and_written(tmp_path: Path) -> None:
     path.write_text(PLAN)
     (tmp_path / "prices.csv").write_text("instance_type,price_an_hour\nml.r5.large,1.5\n")
     words = ("--instance", "ml.r5.large", "--counts", "1-2", "--prices", tmp_path / "prices.csv")
-    done = called("plan", path, *words, "--json", tmp_path / "out.json")
+    to = ("--json", tmp_path / "out.json", "--report", tmp_path / "report")
+    done = called("plan", path, *words, *to)
     assert done.returncode == 0, done.stderr
+    assert read(tmp_path / "report/report.json") == read(tmp_path / "out.json")
+    assert f"report: {tmp_path / 'report/report.html'}" in done.stdout
     assert "The cheapest that meets the goals: 1 x ml.r5.large" in done.stdout
     assert "What breaks first:" in done.stdout
     found = read(tmp_path / "out.json")
