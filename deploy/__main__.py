@@ -25,6 +25,7 @@ def as_program(name: str) -> int:
     try:
         from deploy.commands.command_line import read_command
         from deploy.errors import DeployError
+        from ensemble_tools.errors import printable
 
         # Nothing has begun: while libraries are imported, Ctrl-C has nothing to clear away.
         signal.signal(signal.SIGINT, before)
@@ -35,7 +36,7 @@ def as_program(name: str) -> int:
         except BrokenPipeError:
             return reader_is_gone()
         except DeployError as error:
-            print(f"error: {error}", file=sys.stderr)
+            print(printable(f"error: {error}"), file=sys.stderr)
             return REFUSED
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] in _OURS:

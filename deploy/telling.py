@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol, TextIO
 
 from deploy.quantities import show_bytes
+from ensemble_tools.errors import printable
 
 #: Between two drawings of the bar, and between two lines, in seconds.
 _DRAWN_EVERY_S, _LINE_EVERY_S = 0.1, 5.0
@@ -63,9 +64,9 @@ def progress_on(stream: TextIO, clock: Callable[[], float] = time.monotonic) -> 
         last[0] = clock()
         if on_terminal:
             columns = shutil.get_terminal_size().columns
-            stream.write(_CLEAR + f"{draw_bar(tally)} {tally.in_words()}"[: columns - 1])
+            stream.write(_CLEAR + f"{draw_bar(tally)} {printable(tally.in_words())}"[: columns - 1])
         else:
-            stream.write(f"{tally.in_words()}\n")
+            stream.write(f"{printable(tally.in_words())}\n")
         stream.flush()
 
     try:

@@ -23,7 +23,7 @@ from ensemble_tools.commands.exit_codes import (
     SERVED,
 )
 from ensemble_tools.commands.path_argument import opened_path
-from ensemble_tools.errors import EnsembleToolsError, sentence_of
+from ensemble_tools.errors import EnsembleToolsError, printable, sentence_of
 
 __all__ = ["MISUSED", "REFUSED", "SERVED", "main"]
 
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m ensem
     except BrokenPipeError:
         return reader_is_gone()
     except (EnsembleToolsError, OSError) as error:
-        print(f"error: {sentence_of(error)}", file=sys.stderr)
+        print(printable(f"error: {sentence_of(error)}"), file=sys.stderr)
         return REFUSED
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -44,6 +44,15 @@ def quoted(text: str) -> str:
     return repr(shortened(text))
 
 
+def printable(text: str) -> str:
+    """The text as a terminal may be given it: what would move its cursor, change its colours or
+    turn its lines around stands there as an escape. Ends of lines and tabs stay."""
+    return "".join(
+        char if char.isprintable() or char in "\n\t" else char.encode("unicode_escape").decode()
+        for char in text
+    )
+
+
 def shown(path: Path | str) -> str:
     """A path as a message shows it: on one line, its middle left out when it is long."""
     text = str(path) if str(path).isprintable() else repr(str(path))

@@ -22,7 +22,7 @@ from container.errors import ContainerError
 from container.settings import Settings, read_settings
 from ensemble_tools import Compile, EnsembleToolsError, Rewrite
 from ensemble_tools.commands.path_argument import add_path, opened_path
-from ensemble_tools.errors import sentence_of
+from ensemble_tools.errors import printable, sentence_of
 from verification.comparing.forms import Forms, read_forms
 from verification.errors import VerificationError
 from verification.reports.json_report import to_json
@@ -99,7 +99,7 @@ def main(
     except BrokenPipeError:
         return reader_is_gone()
     except (VerificationError, ContainerError, EnsembleToolsError, OSError) as error:
-        print(f"error: {sentence_of(error)}", file=sys.stderr)
+        print(printable(f"error: {sentence_of(error)}"), file=sys.stderr)
         return DIFFERENT
     except Interrupted as stopped:
         return INTERRUPTED if stopped.number == signal.SIGINT else TERMINATED

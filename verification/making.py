@@ -22,7 +22,7 @@ from ensemble_tools.archive.model_config import ModelConfig
 from ensemble_tools.archive.repository import ModelRepository
 from ensemble_tools.commands.atomic_output import write_file
 from ensemble_tools.commands.path_argument import add_path, opened_path
-from ensemble_tools.errors import sentence_of
+from ensemble_tools.errors import printable, sentence_of
 from ensemble_tools.serving.opened_archive import read_archive, require_plan
 from verification.comparing.forms import operator_labels
 from verification.errors import (
@@ -98,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return reader_is_gone()
     except (VerificationError, EnsembleToolsError, OSError) as error:
-        print(f"error: {sentence_of(error)}", file=sys.stderr)
+        print(printable(f"error: {sentence_of(error)}"), file=sys.stderr)
         return REFUSED
     return WRITTEN
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from deploy.aws.account import Account
-from deploy.commands.options import add_config, open_account
+from deploy.commands.options import add_config, open_account, say_beside
 from deploy.config.config import Config
 from deploy.config.reading import read_config
 from deploy.errors import Refused
@@ -22,6 +22,7 @@ from deploy.invoke.refusals import Asked
 from deploy.invoke.sending import Answer, send, stream
 from deploy.invoke.timing import write_times
 from deploy.quantities import show_bytes
+from ensemble_tools.errors import printable
 
 _STDIN = "-"
 _MOST_REPEATS = 100_000
@@ -95,7 +96,7 @@ def _send(
                 _tell(asked, answer.variant, config)
     finally:
         if seconds:
-            print(write_times(seconds), file=sys.stderr)
+            say_beside(write_times(seconds))
     return 0
 
 
@@ -116,23 +117,24 @@ def _stream(account: Account, asked: Asked, body: Body, config: Config, output: 
             file.flush()
     if seconds:
         first, last = write_times(seconds[:1]), write_times(seconds[-1:])
-        print(f"{len(seconds)} parts, the first after {first}, all in {last}", file=sys.stderr)
+        say_beside(f"{len(seconds)} parts, the first after {first}, all in {last}")
     return 0
 
 
 def _show(answer: Answer, options: argparse.Namespace) -> None:
     if options.output is None:
-        print(write_answer(answer.content, answer.content_type, pretty=options.pretty), flush=True)
+        words = write_answer(answer.content, answer.content_type, pretty=options.pretty)
+        print(printable(words) if sys.stdout.isatty() else words, flush=True)
         return
     with _opened(options.output) as file:
         file.write(answer.content)
     size = show_bytes(len(answer.content))
-    print(f"{options.output}: {size} of {answer.content_type}", file=sys.stderr)
+    say_beside(f"{options.output}: {size} of {answer.content_type}")
 
 
 def _tell(asked: Asked, variant: str, config: Config) -> None:
     archive = asked.target_model or config.endpoint.single_model
-    print(f"{archive} by the variant {variant} of {asked.endpoint_name}", file=sys.stderr)
+    say_beside(f"{archive} by the variant {variant} of {asked.endpoint_name}")
 
 
 @contextlib.contextmanager

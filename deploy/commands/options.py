@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from deploy.aws.account import Account, Say
 from deploy.config.config import Config
+from ensemble_tools.errors import printable
 
 _TIMEOUT_S = 3600.0
 
@@ -59,8 +61,13 @@ def teller(account: Account) -> Say:
 
 
 def say(line: str) -> None:
-    """A line of what happens, at once."""
-    print(line, flush=True)
+    """A line of what happens, at once; what others say of it is shown as text."""
+    print(printable(line), flush=True)
+
+
+def say_beside(line: str) -> None:
+    """As say, on stderr: stdout has an answer alone."""
+    print(printable(line), file=sys.stderr, flush=True)
 
 
 def _say_nothing(line: str) -> None:

@@ -8,7 +8,7 @@ import sys
 from functools import partial
 
 from deploy.aws.account import Account
-from deploy.commands.options import add_dry_run, say
+from deploy.commands.options import add_dry_run, say, say_beside
 from deploy.images.engine import Engine
 from deploy.images.pushing import Wish, push
 from deploy.telling import progress_on
@@ -44,19 +44,14 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run(options: argparse.Namespace) -> int:
     """Until the registry has it."""
     wish = Wish(options.image, options.repository, options.tag, options.registry)
-    told = say if options.dry_run else _say_beside
+    told = say if options.dry_run else say_beside
     engine = Engine()
     account = Account(options.region, told, dry_run=options.dry_run)
     pushed = push(account, engine, wish, told, partial(progress_on, sys.stderr))
     if pushed is not None:
-        _say_beside("CONFIG.toml, section [endpoint]:")
+        say_beside("CONFIG.toml, section [endpoint]:")
         say(f'image = "{pushed}"')
     return 0
-
-
-def _say_beside(line: str) -> None:
-    """A line of what happens, at once."""
-    print(line, file=sys.stderr, flush=True)
 
 
 def _read_registry(text: str) -> str:

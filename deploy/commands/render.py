@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 
-from deploy.commands.options import add_config
+from deploy.commands.options import add_config, say_beside
 from deploy.config.reading import read_config
 from deploy.errors import Refused
 from deploy.template.template import render
@@ -39,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
     """Say on stderr what CloudFormation cannot have."""
     rendered = render(read_config(options.config), with_role=options.with_role)
     for one in rendered.left_out:
-        print(f"left out: {one}", file=sys.stderr)
+        say_beside(f"left out: {one}")
     written = json.dumps(rendered.template, indent=2)
     if options.output is None:
         print(written)

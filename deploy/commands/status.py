@@ -8,13 +8,14 @@ import sys
 import time
 
 from deploy.aws.account import Account
-from deploy.commands.options import add_config, open_account
+from deploy.commands.options import add_config, open_account, say_beside
 from deploy.config.config import Config
 from deploy.config.reading import read_config
 from deploy.errors import Unreachable
 from deploy.status.gathering import gather
 from deploy.status.report import Report, write_document
 from deploy.status.text import write_text
+from ensemble_tools.errors import printable
 
 _MINUTES, _MOST_MINUTES = 60, 24 * 60
 #: With --watch, between two looks, in seconds: CloudWatch has something new each minute.
@@ -55,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
     report = gather(account, config, minutes=options.minutes)
     if options.watch:
         return _watch(account, config, report, options)
-    print(write_document(report, indent=2) if options.json else _write(report))
+    print(_show(report, options, indent=2))
     return 0
 
 
@@ -63,16 +64,19 @@ def _watch(account: Account, config: Config, report: Report, options: argparse.N
     """Where AWS is not reached once, the next look may reach it."""
     try:
         while True:
-            text = write_document(report, indent=None) if options.json else _write(report)
             clear = _CLEARED if sys.stdout.isatty() and not options.json else ""
-            print(clear + text, flush=True)
+            print(clear + _show(report, options, indent=None), flush=True)
             time.sleep(_EVERY_S)
             try:
                 report = gather(account, config, minutes=options.minutes)
             except Unreachable as error:
-                print(f"{error}; what was shown is old", file=sys.stderr)
+                say_beside(f"{error}; what was shown is old")
     except KeyboardInterrupt:
         return 0
+
+
+def _show(report: Report, options: argparse.Namespace, *, indent: int | None) -> str:
+    return write_document(report, indent=indent) if options.json else printable(_write(report))
 
 
 def _write(report: Report) -> str:

@@ -194,6 +194,4 @@ def make_document(report: Report) -> Mapping[str, Any]:
 
 def write_document(report: Report, *, indent: int | None) -> str:
     """As JSON."""
-    return json.dumps(
-        make_document(report), indent=indent, ensure_ascii=False, default=datetime.isoformat
-    )
+    return json.dumps(make_document(report), indent=indent, default=datetime.isoformat)

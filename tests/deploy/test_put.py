@@ -17,7 +17,7 @@ from tests.support.container import ROOT
 from tests.support.control_plane import ControlPlane
 from tests.support.deploy_runs import run_here
 from tests.support.deploying import deploy, write_config
-from tests.support.simulator import fake_model
+from tests.support.simulator import archive, fake_model
 from tests.support.stored_archives import (
     BUCKET,
     aliases_of,
@@ -264,3 +264,11 @@ def test_no_temporary_file_is_left(
     rooms.rmdir()
     said = run_here(aws, "put", config, more=(MERLIN / "dense/repository", "--as", "a"))
     assert said.endswith("temporary files want a directory with room: set TMPDIR")
+
+
+def test_an_archive_moves_no_cursor(plane: ControlPlane, tmp_path: Path) -> None:
+    """What stands in it is quoted as text in its refusal."""
+    made = archive(tmp_path / "shop-a.tar.gz", {"m/config.pbtxt": b"\x1b[2J {{{"})
+    said = deploy(plane, "put", write_config(tmp_path, "cursor"), made, code=1)
+    assert "\x1b" not in said
+    assert "'\\x1b[2J {{{'" in said
