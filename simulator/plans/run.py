@@ -13,7 +13,7 @@ from typing import Any
 from measuring.quantities import format_seconds, format_share
 from simulator.plans.candidates.answers import Plan
 from simulator.plans.candidates.trying import Advance, try_all
-from simulator.plans.errors import UnusableFile
+from simulator.plans.errors import UnusableFile, printable
 from simulator.plans.like import run_like
 from simulator.plans.reports import read_report
 from simulator.plans.settings.settings import PlanSettings
@@ -45,7 +45,7 @@ def plan(settings: PlanSettings, json_path: Path | None) -> bool:
     traffic = make_traffic(settings)
     with showing() as advance:
         found = try_all(settings, traffic, advance)
-    print(write_plan(found), end="")
+    print(printable(write_plan(found)), end="")
     if json_path is not None:
         _write(json_path, as_json(found))
     return found.best is not None
