@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 import urllib.request
 from collections.abc import Iterable, Sequence
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
 
 _ANSWER_S = 10.0
 _WHOLE_ANSWER_S, _PIECE = 30.0, 65536
+#: Requests of a container.
+_MOST_COUNTED = 1e15
 _NAMES = frozenset(
     {"serve_model_memory_bytes", "serve_load_seconds_bucket", "serve_invocation_seconds_bucket"}
 )
@@ -109,8 +110,8 @@ def _read_bound(text: str) -> float:
 
 
 def _are_counts(numbers: Sequence[float]) -> bool:
-    """Finite, and none is less than the one before it."""
-    pairs = zip([0.0, *numbers], [*numbers, sys.float_info.max], strict=True)
+    """None is less than the one before it, and none is what nobody can have counted."""
+    pairs = zip([0.0, *numbers], [*numbers, _MOST_COUNTED], strict=True)
     return all(before <= after for before, after in pairs)
 
 
