@@ -7,6 +7,7 @@ import re
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
 
 
+_MOST = 2.0**60
 #: Of a memory or a disk nobody means less with a number alone.
 _LEAST_BARE = 1024**2
 
@@ -24,7 +25,10 @@ def read_size(text: str) -> int:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
     if found is None:
         raise ValueError(f"found {text!r}, expected a size such as 4GB or 512MB")
-    size = int(float(found[1]) * _UNITS[found[2].upper()])
+    amount = float(found[1]) * _UNITS[found[2].upper()]
+    if amount >= _MOST:
+        raise ValueError(f"found {text[:40]!r}, expected less than a million TB")
+    size = int(amount)
     if size <= 0:
         raise ValueError(f"found {text!r}, expected more than nothing")
     return size

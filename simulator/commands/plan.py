@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
         options.error("--report is of PLAN.toml's candidates; with --like take --json")
     with leaving_at_once():
         # The other commands need not wait for its libraries.
-        from simulator.plans.errors import PlanError
+        from simulator.plans.errors import PlanError, printable
         from simulator.plans.run import plan, plan_like
         from simulator.plans.settings.reading import read_settings
     try:
@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except (PlanError, OSError) as error:
-        print(f"plan: {error}", file=sys.stderr)
+        print(printable(f"plan: {error}"), file=sys.stderr)
         return _NOT_GOOD
 
 
@@ -99,7 +99,7 @@ def _add_overrides(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--p99", type=_seconds, metavar="S", help="goal: p99 of all requests")
     group.add_argument("--cold-share", type=_share, metavar="X", help="goal: share of cold ones")
     group.add_argument("--failures", type=_share, metavar="X", help="goal: share of failed ones")
-    group.add_argument("--seed", type=int, metavar="S", help="fixes all that is drawn")
+    group.add_argument("--seed", type=_seed, metavar="S", help="fixes all that is drawn")
 
 
 def _override(settings: PlanSettings, options: argparse.Namespace) -> PlanSettings:
@@ -131,11 +131,15 @@ def _override(settings: PlanSettings, options: argparse.Namespace) -> PlanSettin
 
 
 def _counts(text: str) -> tuple[int, ...]:
+    from simulator.plans.bounds import MOST_INSTANCES
+
     found: list[int] = []
     for part in text.split(","):
-        ends = re.fullmatch(r"([1-9]\d*)(?:-([1-9]\d*))?", part)
-        if ends is None or int(ends[2] or ends[1]) < int(ends[1]):
-            raise argparse.ArgumentTypeError(f"found {text!r}, expected 1,2,4 or 1-4")
+        ends = re.fullmatch(r"([1-9][0-9]{0,8})(?:-([1-9][0-9]{0,8}))?", part)
+        if ends is None or not int(ends[1]) <= int(ends[2] or ends[1]) <= MOST_INSTANCES:
+            raise argparse.ArgumentTypeError(
+                f"found {text[:40]!r}, expected 1,2,4 or 1-4, at most {MOST_INSTANCES}"
+            )
         found += range(int(ends[1]), int(ends[2] or ends[1]) + 1)
     return tuple(found)
 
@@ -146,6 +150,14 @@ def _seconds(text: str) -> float:
 
 def _share(text: str) -> float:
     return _number(text, 1.0, "a share from 0 to 1")
+
+
+def _seed(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,18}", text):
+        raise argparse.ArgumentTypeError(
+            f"found {text[:40]!r}, expected a whole number from 0, of at most 18 digits"
+        )
+    return int(text)
 
 
 def _number(text: str, most: float, expected: str) -> float:

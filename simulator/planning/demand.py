@@ -15,7 +15,13 @@ from typing import Any, Protocol
 import numpy as np
 
 NEVER = math.inf
+#: Requests that one question is answered with; each is gone through by itself.
+_MOST_AT_ONCE = 2_000_000
 Array = Any
+
+
+class TooMany(Exception):
+    """Of requests of one model from one event to the next: they would take all the memory."""
 
 
 class Demand(Protocol):
@@ -105,6 +111,11 @@ class PoissonDemand:
         mean = self._of[model] * (end - start)
         if mean <= 0.0:
             return np.empty(0)
+        if mean > _MOST_AT_ONCE:
+            raise TooMany(
+                f"found {mean:.3g} requests that come while one model is loaded once, or answers, "
+                f"expected at most {_MOST_AT_ONCE:,}; take fewer of them, or shorter ones"
+            )
         count = int(self._random.poisson(mean))
         drawn = np.sort(self._random.uniform(start, end, count))
         return drawn if self._flat else np.array([self._at(one) for one in drawn.tolist()])

@@ -6,8 +6,11 @@ import csv
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
+from simulator.plans.bounds import MOST_LINE_CHARACTERS, MOST_LINES
 from simulator.plans.errors import UnusableFile
+from simulator.plans.text_files import reason_of
 
 
 @dataclass(frozen=True)
@@ -26,11 +29,28 @@ def read_rows(path: Path, names: Sequence[str]) -> Iterator[Row]:
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            yield from _rows(path, names, file)
+            yield from _rows(path, names, _lines(path, file))
     except OSError as error:
-        raise UnusableFile(path, f"found no readable file ({error.strerror})") from error
+        raise UnusableFile(path, f"found no readable file ({reason_of(error)})") from error
     except UnicodeDecodeError as error:
         raise UnusableFile(path, "found no text in UTF-8, expected a CSV file") from error
+    except ValueError as error:  # a zero byte in its name
+        raise UnusableFile(path, f"found no readable file ({error})") from error
+
+
+def _lines(path: Path, file: TextIO) -> Iterator[str]:
+    """No line, and no file, that would take all the memory."""
+    number = 0
+    while line := file.readline(MOST_LINE_CHARACTERS + 1):
+        number += 1
+        if len(line) > MOST_LINE_CHARACTERS:
+            what = f"found a line of more than {MOST_LINE_CHARACTERS:,} characters, expected a CSV"
+            raise UnusableFile(path, f"{what} file", number)
+        if number > MOST_LINES + 1:
+            raise UnusableFile(
+                path, f"found more than {MOST_LINES:,} lines, expected fewer", number
+            )
+        yield line
 
 
 def _rows(path: Path, names: Sequence[str], file: Iterable[str]) -> Iterator[Row]:
@@ -41,7 +61,8 @@ def _rows(path: Path, names: Sequence[str], file: Iterable[str]) -> Iterator[Row
         if missing:
             raise UnusableFile(
                 path,
-                f"found the columns {', '.join(head) or '(none)'}, expected {', '.join(names)}",
+                f"found the columns {', '.join(head)[:200] or '(none)'}, expected "
+                f"{', '.join(names)}",
                 1,
             )
         places = [head.index(name) for name in names]

@@ -11,8 +11,17 @@ import numpy as np
 from simulator.planning.archives import Machine
 from simulator.planning.demand import TraceDemand
 from simulator.planning.run import Outcome, Setting, simulate
+from simulator.plans.bounds import (
+    LEAST,
+    MOST_INSTANCES,
+    MOST_LINES,
+    MOST_MODELS,
+    MOST_RPS,
+    MOST_SECONDS,
+)
 from simulator.plans.calibration.from_report import make_figures, name_copies
 from simulator.plans.errors import UnusableFile
+from simulator.plans.json_files import Members
 from simulator.plans.reports import Report
 from simulator.replay import arithmetic
 from simulator.replay.traffic.copies import SUFFIX, make_names
@@ -22,20 +31,27 @@ from simulator.sizes import read_room
 from simulator.watch.events import COLD_PARTS
 
 FORMAT = 1
+#: Requests of one model, loads of one instance.
+_MOST_AT_ONCE = 10_000
 
 
 def make_setting(report: Report) -> Setting:
     """What the replay did, calibrated by what it saw. Raises UnusableFile."""
     settings = report.settings
-    if settings.get("instances") is None:
+    if "instances" not in settings:
         raise UnusableFile(
             report.path,
             "found a replay of an endpoint that ran already, expected one that the replay "
             "started: only of that the instances and their limits are known",
         )
-    models, duration = int(settings["models"]), float(settings["duration_s"])
-    shares = zipf_shares(models, float(settings["zipf"]))
-    arrivals = plan(float(settings["rps"]), duration, shares, int(settings["seed"]))
+    models = settings.whole("models", None, least=1, most=MOST_MODELS)
+    duration = settings.number("duration_s", None, least=LEAST, most=MOST_SECONDS)
+    rps = settings.number("rps", None, least=LEAST, most=MOST_RPS)
+    if rps * duration > MOST_LINES:
+        settings.refuse("rps", rps, f"no more than {MOST_LINES:,} requests in duration_s")
+    seed = settings.whole("seed", None, most=10**18)
+    shares = zipf_shares(models, settings.number("zipf", None, most=1000.0))
+    arrivals = plan(rps, duration, shares, seed)
     rules = _rules(report)
     return Setting(
         TraceDemand(
@@ -46,25 +62,27 @@ def make_setting(report: Report) -> Setting:
         ),
         name_copies(make_figures(report), [name + SUFFIX for name in make_names(models)]),
         Machine(
-            _size(settings["memory"]),
+            _read_size(settings, "memory"),
             report.cores,
-            int(report.calibration["base_memory_bytes"] or 0),
-            _size(settings["disk"]),
+            report.base_memory,
+            _read_size(settings, "disk"),
             one_host=True,
         ),
         rules,
-        int(settings["instances"]),
-        seed=int(settings["seed"]),
+        settings.whole("instances", None, least=1, most=MOST_INSTANCES),
+        seed=seed,
         settle_s=rules.load_timeout_s,
         # What else the machine did came and went: its loads were slow and fast in their order.
-        loads_in_order=[kind["load_work_in_order_s"] for kind in report.calibration["kinds"]],
+        loads_in_order=[
+            kind.numbers("load_work_in_order_s", most=MOST_SECONDS) or () for kind in report.kinds
+        ],
     )
 
 
 def run_like(report: Report, advance: Callable[[float], object]) -> dict[str, Any]:
     """The plan's answer by the keys of the replay's report. Raises UnusableFile."""
     setting = make_setting(report)
-    return summarise(report.settings, setting, simulate(setting, advance))
+    return summarise(report.whole["settings"], setting, simulate(setting, advance))
 
 
 def summarise(settings: Mapping[str, Any], setting: Setting, outcome: Outcome) -> dict[str, Any]:
@@ -144,11 +162,29 @@ def _failures(outcome: Outcome) -> list[dict[str, Any]]:
 
 
 def _rules(report: Report) -> Rules:
-    known = report.calibration.get("rules") or {}
-    rules = replace(Rules(), **{**known, "loads_at_once": known.get("loads_at_once", 1)})
-    cache = report.settings.get("cache")
-    return replace(rules, cache=CacheSetting(cache)) if cache else rules
+    known, default = report.calibration.inner("rules"), Rules()
+    rules = replace(
+        default,
+        memory_threshold=known.number(
+            "memory_threshold", default.memory_threshold, least=LEAST, most=1.0
+        ),
+        cold_wait_s=known.number(
+            "cold_wait_s", default.cold_wait_s, least=LEAST, most=MOST_SECONDS
+        ),
+        busy_at=known.whole("busy_at", default.busy_at, least=1, most=_MOST_AT_ONCE),
+        loads_at_once=known.whole("loads_at_once", 1, least=1, most=_MOST_AT_ONCE),
+    )
+    word = report.settings.text("cache", None)
+    try:
+        return replace(rules, cache=CacheSetting(word)) if word else rules
+    except ValueError:
+        expected = " or ".join(setting.value for setting in CacheSetting)
+        report.settings.refuse("cache", word, expected)
 
 
-def _size(text: str | None) -> int | None:
-    return read_room(text) if text else None
+def _read_size(settings: Members, key: str) -> int | None:
+    text = settings.text(key, None)
+    try:
+        return read_room(text) if text else None
+    except ValueError:
+        settings.refuse(key, text, "a size such as 4GB or 512MB")

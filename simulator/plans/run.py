@@ -15,7 +15,7 @@ from measuring.page import write_picture
 from measuring.quantities import format_seconds, format_share
 from simulator.plans.candidates.answers import Plan
 from simulator.plans.candidates.trying import Advance, try_all
-from simulator.plans.errors import UnusableFile
+from simulator.plans.errors import UnusableFile, printable
 from simulator.plans.like import run_like
 from simulator.plans.reports import read_report
 from simulator.plans.settings.settings import PlanSettings
@@ -52,7 +52,7 @@ def plan(settings: PlanSettings, json_path: Path | None, report: Path | None = N
     traffic = make_traffic(settings)
     with showing() as advance:
         found = try_all(settings, traffic, advance)
-    print(write_plan(found), end="")
+    print(printable(write_plan(found)), end="")
     if json_path is not None:
         _write(json_path, as_json(found))
     if report is not None:

@@ -26,7 +26,7 @@ def write_row(path: Path) -> tuple[str, ...]:
     report = read_report(path)
     found = list(compare(report.whole, run_like(report, lambda share: None)))[:5]
     cells = (f"{one.real:.3g} · {one.planned:.3g}{_mark(one.near)}" for one in found)
-    return (f"{path.stem}: {', '.join(_say(report.settings))}", *cells)
+    return (f"{path.stem}: {', '.join(_say(report.whole['settings']))}", *cells)
 
 
 def _mark(near: bool | None) -> str:

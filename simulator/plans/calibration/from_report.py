@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from simulator.planning.archives import Figures, Quantiles
+from simulator.plans.bounds import MOST_BYTES, MOST_SECONDS
 from simulator.plans.errors import UnusableFile
+from simulator.plans.json_files import Members
 from simulator.plans.reports import Report
 
 #: Where nothing was seen of it: it took no time, or no room.
@@ -19,19 +20,20 @@ def make_figures(report: Report) -> list[Figures]:
 
     A kind that was never loaded in the replay is as the others are.
     """
-    kinds = [kind for kind in report.calibration["kinds"] if kind.get("load_work_s")]
-    if not kinds:
+    kinds = report.kinds
+    loaded = [kind for kind in kinds if _quantiles(kind, "load_work_s")]
+    if not loaded:
         raise UnusableFile(
             report.path,
             "found no load in it, expected a replay with some; send it more requests (--rps)",
         )
-    share = report.calibration.get("loading_memory_share")
+    share = report.calibration.number("loading_memory_share", 0.5, most=1.0)
     return [
         replace(
-            _figures(f"kind-{number}", kind if kind.get("load_work_s") else kinds[0]),
-            loading_share=0.5 if share is None else share,
+            _figures(f"kind-{number}", kind if _quantiles(kind, "load_work_s") else loaded[0]),
+            loading_share=share,
         )
-        for number, kind in enumerate(report.calibration["kinds"])
+        for number, kind in enumerate(kinds)
     ]
 
 
@@ -40,12 +42,12 @@ def name_copies(figures: Sequence[Figures], names: Sequence[str]) -> list[Figure
     return [replace(figures[rank % len(figures)], name=name) for rank, name in enumerate(names)]
 
 
-def _figures(name: str, kind: Mapping[str, Any]) -> Figures:
+def _figures(name: str, kind: Members) -> Figures:
     warm = _quantiles(kind, "warm_s") or _quantiles(kind, "first_answer_s") or _NOTHING
     return Figures(
         name,
-        int(kind["memory_bytes"] or 0),
-        int(kind["disk_bytes"] or 0),
+        kind.whole("memory_bytes", 0, most=MOST_BYTES),
+        kind.whole("disk_bytes", 0, most=MOST_BYTES),
         _quantiles(kind, "fetch_s") or _NOTHING,
         _quantiles(kind, "load_work_s") or _NOTHING,
         _quantiles(kind, "unload_s") or _NOTHING,
@@ -54,6 +56,6 @@ def _figures(name: str, kind: Mapping[str, Any]) -> Figures:
     )
 
 
-def _quantiles(kind: Mapping[str, Any], key: str) -> Quantiles | None:
-    found = kind.get(key)
-    return tuple(found) if found else None
+def _quantiles(kind: Members, key: str) -> Quantiles | None:
+    found = kind.numbers(key, most=MOST_SECONDS)
+    return tuple(sorted(found)) if found else None

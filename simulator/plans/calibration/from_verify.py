@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 from simulator.planning.archives import Figures
+from simulator.plans.bounds import MOST_BYTES, MOST_SECONDS
 from simulator.plans.errors import UnusableFile
+from simulator.plans.json_files import Members, read_json
 
 _EXPECTED = "expected what `python -m ensemble_tools verify --format json` prints"
 
@@ -18,21 +18,24 @@ def make_figures_of_verify(path: Path) -> Figures:
     Memory: what its processes have of their own (PSS). verify measures neither archive nor unload:
     both take nothing.
     """
-    whole = read_json(path, _EXPECTED)
-    if not isinstance(whole, dict) or "costs" not in whole or "served_as" not in whole:
+    found = read_json(path, _EXPECTED)
+    if not isinstance(found, dict) or "costs" not in found or "served_as" not in found:
         raise UnusableFile(path, f"found another JSON, {_EXPECTED}")
-    costs: list[dict[str, Any]] = whole["costs"]
-    served = [cost for cost in costs if cost.get("form") == whole["served_as"]] or costs[:1]
-    if not served or served[0].get("p50_s") is None:
+    whole = Members(path, found)
+    costs, form = whole.objects("costs"), whole.text("served_as", None)
+    served = [cost for cost in costs if cost.text("form", None) == form] or costs[:1]
+    if not served or "p50_s" not in served[0]:
         raise UnusableFile(path, f"found no timed requests of the served form, {_EXPECTED}")
     cost = served[0]
-    p50, p95 = float(cost["p50_s"]), float(cost["p95_s"])
+    p50 = cost.number("p50_s", None, most=MOST_SECONDS)
+    p95 = cost.number("p95_s", None, most=MOST_SECONDS, least=p50)
+    resident = cost.whole("resident_bytes", 0, most=MOST_BYTES)
     return Figures(
-        str(whole.get("archive", path.name)),
-        int(cost.get("proportional_bytes") or cost.get("resident_bytes") or 0),
+        whole.text("archive", None) or path.name,
+        cost.whole("proportional_bytes", 0, most=MOST_BYTES) or resident,
         0,
         (0.0,),
-        (float(cost["load_s"]),),
+        (cost.number("load_s", None, most=MOST_SECONDS),),
         (0.0,),
         spread(p50, p95),
     )
@@ -43,18 +46,3 @@ def spread(p50: float, p95: float) -> tuple[float, ...]:
     above = [p50 + (p95 - p50) * step / 9 for step in range(11)]
     below = [p50 * (0.5 + 0.05 * step) for step in range(10)]
     return (*below, *above)
-
-
-def read_json(path: Path, expected: str) -> Any:
-    """Raises UnusableFile."""
-    try:
-        return json.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise UnusableFile(
-            path, f"found no readable file ({error.strerror}), {expected}"
-        ) from error
-    except json.JSONDecodeError as error:
-        what = f"found no JSON ({error.msg}), {expected}"
-        raise UnusableFile(path, what, error.lineno, error.colno) from error
-    except UnicodeDecodeError as error:
-        raise UnusableFile(path, f"found no text in UTF-8, {expected}") from error

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from simulator.planning.archives import Figures, Machine, Quantiles
+from simulator.planning.demand import TooMany
 from simulator.planning.run import Setting, simulate
 from simulator.planning.scaling import Scaling
 from simulator.plans.candidates.answers import Answer, Breaking, Candidate, Plan
@@ -95,7 +96,10 @@ def _try(
 ) -> Answer:
     words = candidate.words if more == 1.0 else f"{candidate.words}, {more:g} times the requests"
     setting = make_setting(settings, traffic, candidate, more)
-    outcome = simulate(setting, lambda share: advance(words, share))
+    try:
+        outcome = simulate(setting, lambda share: advance(words, share))
+    except TooMany as error:
+        raise Impossible(f"{words}: {error}") from error
     price = None
     if settings.prices is not None:
         price = settings.prices.get(candidate.instance_type)
@@ -112,7 +116,10 @@ def _break(
 ) -> Breaking:
     steps: list[tuple[float, Answer]] = []
     for times in _TIMES:
-        answer = _try(settings, traffic, candidate, times, advance)
+        try:
+            answer = _try(settings, traffic, candidate, times, advance)
+        except Impossible as error:
+            return Breaking(times, (), f"the reckoning ({error})", steps)
         steps.append((times, answer))
         if not answer.good:
             return Breaking(times, answer.missed, explain(answer), steps)

@@ -6,8 +6,10 @@ import math
 from pathlib import Path
 
 from simulator.plans.csv_files import read_rows
-from simulator.plans.errors import UnusableFile
+from simulator.plans.errors import UnusableFile, shown
 
+#: Of an hour, in whatever currency.
+_MOST_PRICE = 1e9
 _COLUMNS = ("instance_type", "price_an_hour")
 
 
@@ -20,9 +22,12 @@ def read_prices(path: Path) -> dict[str, float]:
             price = float(text)
         except ValueError:
             price = math.nan
-        if not 0 <= price < math.inf:
+        if not 0 <= price <= _MOST_PRICE:
             raise UnusableFile(
-                path, f"found {text!r}, expected the price of an hour", row.line, row.columns[1]
+                path,
+                f"found {shown(text)}, expected the price of an hour",
+                row.line,
+                row.columns[1],
             )
         prices[row.values[0]] = price
     if not prices:

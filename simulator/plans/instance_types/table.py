@@ -11,7 +11,7 @@ import difflib
 from dataclasses import dataclass
 
 from simulator.control.instance_types import count_cores, list_families, memory_of
-from simulator.plans.errors import Impossible
+from simulator.plans.errors import Impossible, shown
 from simulator.rules import GIB
 
 #: When AWS's tables were read.
@@ -40,8 +40,8 @@ def find_instance_type(name: str) -> InstanceType:
         near = difflib.get_close_matches(family, list_families(), n=3)
         hint = f"families like it: {', '.join(near)}" if near else "as ml.m5.xlarge"
         raise Impossible(
-            f"found instance type {name!r}, expected one of SageMaker whose memory is known here "
-            f"({hint}); give another with memory and cores of its own under [[instance_types]]"
+            f"found instance type {shown(name)}, expected one of SageMaker whose memory is known "
+            f"here ({hint}); give another with memory and cores of its own under [[instance_types]]"
         )
     gib = _GPU_GIB.get(name.removeprefix("ml.").partition(".")[0])
     return InstanceType(name, cores, memory, None if gib is None else gib * GIB)

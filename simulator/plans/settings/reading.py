@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from simulator.planning.archives import Figures
+from simulator.plans.bounds import MOST_CORES, MOST_INSTANCES, MOST_MODELS, MOST_RPS
 from simulator.plans.calibration.from_metrics import make_figures_of_metrics
 from simulator.plans.calibration.from_report import make_figures
 from simulator.plans.calibration.from_verify import make_figures_of_verify
-from simulator.plans.errors import Impossible
+from simulator.plans.errors import Impossible, shown
 from simulator.plans.instance_types.prices import read_prices
 from simulator.plans.instance_types.table import InstanceType, find_instance_type
 from simulator.plans.reports import read_report
@@ -27,6 +29,13 @@ from simulator.plans.settings.toml_file import Table, TomlFile
 from simulator.plans.waves import HOUR_S, Burst, Wave
 from simulator.rules import CacheSetting
 
+#: Eleven years.
+_MOST_HOURS = 100_000.0
+_MOST_FACTOR = 1_000.0
+#: Requests of one model, loads of one instance.
+_MOST_AT_ONCE = 10_000
+#: An instance type's; SageMaker's have 20 or so.
+_MOST_NAME = 63
 _TABLES = (
     "demand",
     "archives",
@@ -57,7 +66,7 @@ def read_settings(path: Path) -> PlanSettings:
         _read_goals(file),
         _read_rules(file),
         _read_top(file, "prices", lambda table: read_prices(table.file("prices"))),
-        _read_top(file, "seed", lambda table: table.whole("seed", 1)) or 1,
+        _read_top(file, "seed", lambda table: table.whole("seed", 1, most=10**18)) or 1,
     )
 
 
@@ -66,13 +75,13 @@ def _read_top(file: TomlFile, key: str, read: Callable[[Table], Any]) -> Any:
 
 
 def _read_demand(file: TomlFile) -> Demand:
-    table = file.table("demand")
+    table = file.table("demand", without="bursts")
     default = Demand()
-    hours = table.more_than_nothing("hours", default.hours)
+    hours = table.more_than_nothing("hours", default.hours, most=_MOST_HOURS)
     demand = Demand(
-        table.whole("models", default.models, least=1),
-        table.number("zipf", default.zipf),
-        table.more_than_nothing("rps", default.rps),
+        table.whole("models", default.models, least=1, most=MOST_MODELS),
+        table.number("zipf", default.zipf, most=_MOST_FACTOR),
+        table.more_than_nothing("rps", default.rps, most=MOST_RPS),
         hours,
         Wave(
             _factors(table, "hours_of_day", 24),
@@ -104,7 +113,7 @@ def _read_burst(table: Table, hours: float) -> Burst:
     burst = Burst(
         table.number("at_hour", None) * HOUR_S,
         table.more_than_nothing("minutes", None) * 60.0,
-        table.number("factor", None),
+        table.number("factor", None, most=_MOST_FACTOR),
     )
     if burst.at_s >= hours * HOUR_S:
         table.refuse("at_hour", f"found a burst after the end, which is at {hours:g} hours")
@@ -139,8 +148,7 @@ def _read_figures(table: Table, name: str) -> tuple[list[Figures], int, str]:
         table.refuse(sources[1], f"found beside {sources[0]}, expected one source")
     if "report" in table:
         report = read_report(table.file("report"))
-        base = int(report.calibration.get("base_memory_bytes") or 0)
-        return make_figures(report), base, report.source
+        return make_figures(report), report.base_memory, report.source
     if "verify" in table:
         path = table.file("verify")
         return [make_figures_of_verify(path)], 0, f"verify, {path.name}"
@@ -170,9 +178,9 @@ def _read_changes(table: Table) -> dict[str, Any]:
         if key in table:
             changes[name] = tuple(sorted(table.numbers(key)))
     if "load_cores" in table:
-        changes["load_cores"] = table.more_than_nothing("load_cores", None)
+        changes["load_cores"] = table.more_than_nothing("load_cores", None, most=MOST_CORES)
     if "concurrency" in table:
-        changes["concurrency"] = table.whole("concurrency", None, least=1)
+        changes["concurrency"] = table.whole("concurrency", None, least=1, most=_MOST_AT_ONCE)
     return changes
 
 
@@ -190,7 +198,7 @@ def _read_container(file: TomlFile, base: int) -> Container:
         table.size("base_gpu_memory", 0),
         table.size("disk", None) if "disk" in table else None,
         table.number("ready_s", default.ready_s),
-        table.more_than_nothing("speed", default.speed),
+        table.more_than_nothing("speed", default.speed, most=_MOST_FACTOR),
     )
     table.finish()
     return container
@@ -200,8 +208,8 @@ def _read_types(file: TomlFile) -> list[InstanceType]:
     own = {}
     for table in file.tables("instance_types"):
         one = InstanceType(
-            table.text("name", None),
-            table.whole("cores", None, least=1),
+            _read_name(table),
+            table.whole("cores", None, least=1, most=MOST_CORES),
             table.size("memory", None),
             table.size("gpu_memory", None) if "gpu_memory" in table else None,
         )
@@ -219,9 +227,17 @@ def _read_types(file: TomlFile) -> list[InstanceType]:
     return found
 
 
+def _read_name(table: Table) -> str:
+    name = table.text("name", None)
+    if not name.isprintable() or len(name) > _MOST_NAME:
+        expected = f"one line of at most {_MOST_NAME} characters"
+        table.refuse("name", f"found {shown(name)}, expected {expected}")
+    return name
+
+
 def _read_counts(file: TomlFile) -> tuple[int, ...]:
     table = file.table("instances")
-    counts = table.wholes("counts") if "counts" in table else (1,)
+    counts = table.wholes("counts", most=MOST_INSTANCES) if "counts" in table else (1,)
     if "types" in table:
         table.texts("types")
     table.finish()
@@ -234,10 +250,11 @@ def _read_autoscaling(file: TomlFile) -> Autoscaling | None:
     table = file.table("autoscaling")
     found = []
     for text in table.texts("bounds"):
-        least, dash, most = text.partition("-")
-        if not (dash and least.isdigit() and most.isdigit() and 1 <= int(least) <= int(most)):
-            table.refuse("bounds", f'found {text!r}, expected the least and the most as "1-4"')
-        found.append((int(least), int(most)))
+        ends = re.fullmatch(r"([0-9]{1,9})-([0-9]{1,9})", text)
+        if ends is None or not 1 <= int(ends[1]) <= int(ends[2]) <= MOST_INSTANCES:
+            expected = f'the least and the most as "1-4", up to {MOST_INSTANCES}'
+            table.refuse("bounds", f"found {shown(text)}, expected {expected}")
+        found.append((int(ends[1]), int(ends[2])))
     scaling = Autoscaling(
         table.more_than_nothing("target", None),
         found,
@@ -267,17 +284,19 @@ def _read_goals(file: TomlFile) -> Goals:
 def _read_rules(file: TomlFile) -> dict[str, Any]:
     table = file.table("rules")
     found: dict[str, Any] = {}
-    for key in ("memory_threshold", "cold_wait_s", "invoke_timeout_s", "load_timeout_s"):
+    if "memory_threshold" in table:
+        found["memory_threshold"] = table.more_than_nothing("memory_threshold", None, most=1.0)
+    for key in ("cold_wait_s", "invoke_timeout_s", "load_timeout_s"):
         if key in table:
             found[key] = table.more_than_nothing(key, None)
     for key in ("busy_at", "loads_at_once", "evictions_per_call"):
         if key in table:
-            found[key] = table.whole(key, None, least=1)
+            found[key] = table.whole(key, None, least=1, most=_MOST_AT_ONCE)
     if "cache" in table:
         settings = [setting.value for setting in CacheSetting]
         word = table.text("cache", None)
         if word not in settings:
-            table.refuse("cache", f"found {word!r}, expected {' or '.join(settings)}")
+            table.refuse("cache", f"found {shown(word)}, expected {' or '.join(settings)}")
         found["cache"] = CacheSetting(word)
     table.finish()
     return found

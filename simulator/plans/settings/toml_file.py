@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import difflib
-import math
 import re
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from simulator.plans.errors import UnusableFile
+from simulator.plans.bounds import LEAST, MOST_BYTES, MOST_PLAN_BYTES, MOST_SECONDS
+from simulator.plans.errors import UnusableFile, shown
+from simulator.plans.text_files import read_text
 from simulator.sizes import read_room
 
 if sys.version_info >= (3, 11):
@@ -25,6 +26,7 @@ _Which = tuple[str, int]
 _LEAST_BYTES = 10_000
 
 _HEADER = re.compile(r"\s*(\[\[?)\s*([A-Za-z0-9_.\-]+)\s*\]\]?")
+_RANGE = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
 _KEY = re.compile(r"(\s*)([A-Za-z0-9_\-]+)\s*=")
 
 
@@ -55,34 +57,40 @@ class Table:
         name = f"{self._name}.{key}: ".lstrip(".") if key else table
         raise UnusableFile(self._path, name + what, line, column)
 
-    def number(self, key: str, default: float | None, *, least: float = 0.0) -> float:
-        """At least so much, and finite."""
+    def number(
+        self, key: str, default: float | None, *, least: float = 0.0, most: float = MOST_SECONDS
+    ) -> float:
+        """Between these, which are meant, too."""
         value = self._get(key, default)
         if isinstance(value, bool) or not isinstance(value, int | float):
-            self.refuse(key, f"found {value!r}, expected a number")
-        if not least <= value < math.inf:
-            self.refuse(key, f"found {value!r}, expected a number from {least:g}")
+            self.refuse(key, f"found {shown(value)}, expected a number")
+        if not least <= value <= most:
+            expected = f"a number from {least:g} to {most:g}"
+            self.refuse(key, f"found {shown(value)}, expected {expected}")
         return float(value)
 
-    def more_than_nothing(self, key: str, default: float | None) -> float:
+    def more_than_nothing(
+        self, key: str, default: float | None, *, most: float = MOST_SECONDS
+    ) -> float:
         """A number above 0."""
-        value = self.number(key, default)
-        if value <= 0.0:
-            self.refuse(key, f"found {value:g}, expected more than 0")
+        value = self.number(key, default, most=most)
+        if value < LEAST:
+            self.refuse(key, f"found {value:g}, expected more than 0, {LEAST:g} or above")
         return value
 
-    def whole(self, key: str, default: int | None, *, least: int = 0) -> int:
-        """A whole number, at least so much."""
+    def whole(self, key: str, default: int | None, *, most: int, least: int = 0) -> int:
+        """A whole number between these, which are meant, too."""
         value = self._get(key, default)
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            self.refuse(key, f"found {value!r}, expected a whole number from {least}")
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            expected = f"a whole number from {least} to {most}"
+            self.refuse(key, f"found {shown(value)}, expected {expected}")
         return value
 
     def text(self, key: str, default: str | None) -> str:
         """Not empty."""
         value = self._get(key, default)
         if not isinstance(value, str) or not value:
-            self.refuse(key, f"found {value!r}, expected a text")
+            self.refuse(key, f"found {shown(value)}, expected a text")
         return value
 
     def file(self, key: str) -> Path:
@@ -94,12 +102,15 @@ class Table:
         value = self._get(key, default)
         if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _LEAST_BYTES:
             self.refuse(key, f'found {value} bytes, expected a size such as "{value}MB"')
-        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_BYTES:
             return value
         try:
-            return read_room(value)
+            room = read_room(value)
         except (ValueError, TypeError, AttributeError):
-            self.refuse(key, f"found {value!r}, expected a size such as 4GB or 512MB")
+            room = MOST_BYTES + 1
+        if room > MOST_BYTES:
+            self.refuse(key, f"found {shown(value)}, expected a size such as 4GB or 512MB")
+        return room
 
     def numbers(self, key: str, *, most: int | None = None) -> tuple[float, ...]:
         """One number or a list of them, each from 0 on and finite."""
@@ -109,26 +120,33 @@ class Table:
             few = "one or more" if most is None else f"1 to {most}"
             self.refuse(key, f"found {len(found)} numbers, expected {few}")
         for one in found:
-            if isinstance(one, bool) or not isinstance(one, int | float) or not 0 <= one < math.inf:
-                self.refuse(key, f"found {one!r}, expected numbers from 0")
+            if (
+                isinstance(one, bool)
+                or not isinstance(one, int | float)
+                or not 0 <= one <= MOST_SECONDS
+            ):
+                expected = f"numbers from 0 to {MOST_SECONDS:g}"
+                self.refuse(key, f"found {shown(one)}, expected {expected}")
         return tuple(float(one) for one in found)
 
     def texts(self, key: str) -> tuple[str, ...]:
         """A list of texts."""
         value = self._get(key, None)
         if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-            self.refuse(key, f"found {value!r}, expected a list of texts")
+            self.refuse(key, f"found {shown(value)}, expected a list of texts")
         return tuple(value)
 
-    def wholes(self, key: str) -> tuple[int, ...]:
+    def wholes(self, key: str, *, most: int) -> tuple[int, ...]:
         """A list of whole numbers from 1 on, or a text as "1-4"."""
         value = self._get(key, None)
-        numbers = value
-        if isinstance(value, str) and (found := re.fullmatch(r"(\d+)-(\d+)", value)):
-            numbers = list(range(int(found[1]), int(found[2]) + 1))
-        wrong = not isinstance(numbers, list) or not numbers
-        if wrong or any(not isinstance(one, int) or one < 1 for one in numbers):
-            self.refuse(key, f'found {value!r}, expected numbers from 1 on, as [1, 2] or "1-4"')
+        if isinstance(value, str) and (found := _RANGE.fullmatch(value)):
+            first, last = int(found[1]), int(found[2])
+            numbers = list(range(first, last + 1)) if last <= most else []
+        else:
+            numbers = value if isinstance(value, list) else []
+        if not numbers or any(type(one) is not int or not 1 <= one <= most for one in numbers):
+            expected = f'numbers from 1 to {most}, as [1, 2] or "1-4"'
+            self.refuse(key, f"found {shown(value)}, expected {expected}")
         return tuple(numbers)
 
     def finish(self) -> None:
@@ -151,12 +169,7 @@ class TomlFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        try:
-            text = path.read_text("utf-8")
-        except OSError as error:
-            raise UnusableFile(path, f"found no readable file ({error.strerror})") from error
-        except UnicodeDecodeError as error:
-            raise UnusableFile(path, "found no text in UTF-8, expected TOML") from error
+        text = read_text(path, "expected a PLAN.toml", MOST_PLAN_BYTES)
         try:
             self._values = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
@@ -164,6 +177,11 @@ class TomlFile:
             place = (int(where[1]), int(where[2])) if where else (None, None)
             words = str(error)[: where.start()] if where else str(error)
             raise UnusableFile(path, f"it is no TOML: {words}", *place) from error
+        except RecursionError as error:
+            what = "found values inside of values, too deep to be read, expected two levels"
+            raise UnusableFile(path, what) from error
+        except ValueError as error:  # int() of thousands of digits
+            raise UnusableFile(path, "found a number of thousands of digits") from error
         self._headers, self._keys = _find_places(text)
 
     def __contains__(self, name: str) -> bool:
@@ -171,17 +189,17 @@ class TomlFile:
 
     def top(self) -> Table:
         """What stands above all tables."""
-        flat = {key: one for key, one in self._values.items() if not isinstance(one, dict | list)}
-        return self._table("", 0, flat)
+        return self._table("", 0, self._values)
 
-    def table(self, name: str) -> Table:
-        """[name]; an empty one where it is not there."""
+    def table(self, name: str, *, without: str | None = None) -> Table:
+        """[name]; an empty one where it is not there. without: a key whose tables are asked for
+        by tables()."""
         value = self._values.get(name, {})
         if not isinstance(value, dict):
             Table(self._path, "", {}, self._keys.get(("", 0), {}), None).refuse(
-                name, f"found {value!r}, expected a table [{name}]"
+                name, f"found {shown(value)}, expected a table [{name}]"
             )
-        flat = {key: one for key, one in value.items() if not _is_tables(one)}
+        flat = {key: one for key, one in value.items() if key != without}
         return self._table(name, 0, flat)
 
     def tables(self, name: str) -> list[Table]:

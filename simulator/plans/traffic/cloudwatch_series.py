@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from simulator.plans.bounds import MOST_PERIODS, MOST_RPS, MOST_SECONDS
 from simulator.plans.csv_files import read_rows
-from simulator.plans.errors import UnusableFile
+from simulator.plans.errors import UnusableFile, shown
 from simulator.plans.traffic.traces import read_time
 
 COLUMNS = ("time", "invocations")
@@ -34,10 +35,10 @@ def read_series(path: Path) -> Series:
         except ValueError:
             count = math.nan
         if not 0 <= count < math.inf:
-            what = f"found {text!r}, expected how many invocations there were"
+            what = f"found {shown(text)}, expected how many invocations there were"
             raise UnusableFile(path, what, row.line, row.columns[1])
         if times and at <= times[-1]:
-            what = f"found time {row.values[0]}, expected one after that of the line above"
+            what = f"found time {row.values[0][:40]}, expected one after that of the line above"
             raise UnusableFile(path, what, row.line, row.columns[0])
         if times:
             period = min(period, at - times[-1])
@@ -45,9 +46,20 @@ def read_series(path: Path) -> Series:
         counts.append(count)
     if len(times) < 2:
         raise UnusableFile(path, f"found {len(times)} periods, expected two or more")
-    filled = [0.0] * (round((times[-1] - times[0]) / period) + 1)
+    periods = (times[-1] - times[0]) / period
+    if not (periods < MOST_PERIODS and times[-1] - times[0] <= MOST_SECONDS):
+        raise UnusableFile(
+            path,
+            f"found a period of {period:g} s in {times[-1] - times[0]:g} s, expected at most "
+            f"{MOST_PERIODS:,} of them in at most 30 years",
+        )
+    filled = [0.0] * (round(periods) + 1)
     for at, count in zip(times, counts, strict=True):
         filled[round((at - times[0]) / period)] += count
     if not any(filled):
         raise UnusableFile(path, "found no invocations in it, expected some")
+    if sum(filled) > MOST_RPS * period * len(filled):
+        raise UnusableFile(
+            path, f"found more than {MOST_RPS:,.0f} invocations a second, expected fewer"
+        )
     return Series(filled, period)

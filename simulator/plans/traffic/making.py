@@ -10,6 +10,7 @@ import numpy as np
 
 from simulator.planning.archives import Figures
 from simulator.planning.demand import Demand, PoissonDemand, TraceDemand
+from simulator.plans.bounds import MOST_MODELS
 from simulator.plans.errors import Impossible, UnusableFile
 from simulator.plans.settings.settings import Kind, PlanSettings
 from simulator.plans.traffic.cloudwatch_series import read_series
@@ -46,8 +47,8 @@ def _of_trace(settings: PlanSettings, trace: Trace) -> Traffic:
         if figures is None:
             raise UnusableFile(
                 path,
-                f"found target model {name}, which no archive matches; give [[archives]] without "
-                "match for all others, or one that matches it",
+                f"found target model {name[:100]}, which no archive matches; give [[archives]] "
+                "without match for all others, or one that matches it",
                 trace.lines[number],
             )
         archives.append(figures)
@@ -72,10 +73,20 @@ def _of_laws(settings: PlanSettings) -> Traffic:
         duration = demand.hours * HOUR_S
         steps = make_steps(demand.wave, duration)
         plain = make_steps(replace(demand.wave, bursts=()), duration)
+        if not any(steps) or not any(plain):
+            raise Impossible(
+                f"found a rate of 0 in all of the {demand.hours:g} hours, by hours_of_day, "
+                "days_of_week and bursts; expected requests at some time"
+            )
         rate = demand.rps * (sum(steps) / len(steps)) / (sum(plain) / len(plain))
         source = f"{demand.rps:g} requests a second for {demand.hours:g} hours"
     new = round(demand.new_a_day * duration / DAY_S)
     models = demand.models + new
+    if models > MOST_MODELS:
+        raise Impossible(
+            f"found {models:,} models with those of new_models_a_day, expected at most "
+            f"{MOST_MODELS:,}"
+        )
     random = np.random.default_rng(settings.seed)
     # A new model is as popular as any: its rank is drawn.
     ranks = random.permutation(models) if new else np.arange(models)

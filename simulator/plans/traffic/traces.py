@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
+from simulator.plans.bounds import MOST_MODELS, MOST_SECONDS
 from simulator.plans.csv_files import Row, read_rows
-from simulator.plans.errors import UnusableFile
+from simulator.plans.errors import UnusableFile, shown
 
 COLUMNS = ("time", "target_model")
 
@@ -34,8 +36,7 @@ def read_trace(path: Path) -> Trace:
 
     lines has where each name stands first.
     """
-    times: list[float] = []
-    asked: list[int] = []
+    times, asked = array("d"), array("l")
     lines: list[int] = []
     numbers: dict[str, int] = {}
     for row in read_rows(path, COLUMNS):
@@ -43,14 +44,17 @@ def read_trace(path: Path) -> Trace:
         if times and at < times[-1]:
             raise UnusableFile(
                 path,
-                f"found time {row.values[0]}, which is before that of the line above, expected "
-                "requests in the order of time; sort the file",
+                f"found time {row.values[0][:40]}, which is before that of the line above, "
+                "expected requests in the order of time; sort the file",
                 row.line,
                 row.columns[0],
             )
         if not name:
             raise UnusableFile(path, "found no target model", row.line, row.columns[1])
         if name not in numbers:
+            if len(numbers) == MOST_MODELS:
+                what = f"found more than {MOST_MODELS:,} target models, expected fewer"
+                raise UnusableFile(path, what, row.line, row.columns[1])
             numbers[name] = len(numbers)
             lines.append(row.line)
         times.append(at)
@@ -58,7 +62,9 @@ def read_trace(path: Path) -> Trace:
     if not times:
         raise UnusableFile(path, "found no requests, expected a line for each", 2)
     start = times[0]
-    return Trace([at - start for at in times], asked, list(numbers), lines)
+    if not times[-1] - start <= MOST_SECONDS:
+        raise UnusableFile(path, "found requests of more than 30 years, expected fewer")
+    return Trace([at - start for at in times], asked.tolist(), list(numbers), lines)
 
 
 def read_time(path: Path, row: Row) -> float:
@@ -71,7 +77,7 @@ def read_time(path: Path, row: Row) -> float:
     if not math.isfinite(at):
         raise UnusableFile(
             path,
-            f"found {text!r}, expected seconds or a time as 2026-11-25T09:30:00Z",
+            f"found {shown(text)}, expected seconds or a time as 2026-11-25T09:30:00Z",
             row.line,
             row.columns[0],
         )
@@ -83,4 +89,7 @@ def _read_date(text: str) -> float:
         found = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
         return math.nan
-    return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()
+    try:
+        return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()
+    except OverflowError:  # in the year 1 or 9999, in another time zone
+        return math.nan
