@@ -89,7 +89,4 @@ def _read_date(text: str) -> float:
         found = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
         return math.nan
-    try:
-        return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()
-    except OverflowError:  # in the year 1 or 9999, in another time zone
-        return math.nan
+    return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()
