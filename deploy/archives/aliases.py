@@ -8,8 +8,13 @@ from dataclasses import dataclass, field
 
 from deploy.archives.places import Place
 from deploy.errors import Refused
+from ensemble_tools.errors import quoted
 
 _VERSION = 1
+#: InvokeEndpoint: TargetModel has 1 to 1024 characters.
+_MOST_CHARACTERS = 1024
+#: Names in a message.
+_MOST_LISTED = 20
 #: Of a name, with the one that is meant.
 MOST_TARGETS = 10
 
@@ -70,7 +75,7 @@ def require_target(aliases: Aliases, name: str, place: Place) -> str:
     """The archive that a name means. Raises Refused, which lists the names that there are."""
     target = aliases.find(name)
     if target is None:
-        known = ", ".join(sorted(aliases.targets)) or "none"
+        known = list_names(aliases)
         raise Refused(
             f"there is no archive called {name} at s3://{place.bucket}/{place.prefix}; there are: "
             f"{known}; `put CONFIG.toml ARCHIVE --as {name}` makes it"
@@ -78,7 +83,27 @@ def require_target(aliases: Aliases, name: str, place: Place) -> str:
     return target
 
 
+def list_names(aliases: Aliases) -> str:
+    """The names that there are, as many as a message has room for."""
+    names = sorted(aliases.targets)
+    more = len(names) - _MOST_LISTED
+    listed = names if more <= 0 else [*names[:_MOST_LISTED], f"and {more} more"]
+    return ", ".join(listed) or "none"
+
+
 def _read_targets(name: str, found: object) -> tuple[str, ...]:
-    if isinstance(found, list) and found and all(isinstance(one, str) for one in found):
+    if not _can_be_named(name):
+        raise ValueError(f"{quoted(name)} is no name of an archive")
+    if isinstance(found, list) and found and all(_can_be_named(one) for one in found):
         return tuple(found)
     raise ValueError(f"{name} has no list of archives")
+
+
+def _can_be_named(word: object) -> bool:
+    """A TargetModel of InvokeEndpoint, or a part of one: printable, and below its prefix."""
+    return (
+        isinstance(word, str)
+        and 0 < len(word) <= _MOST_CHARACTERS
+        and word.isprintable()
+        and ".." not in word.split("/")
+    )

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from deploy.archives.places import Place
 from deploy.aws.account import Account
+from deploy.aws.whole import require_members
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ def find_leftovers(account: Account, place: Place, target_model: str = "") -> It
         "s3", "ListMultipartUploads", "Uploads", Bucket=place.bucket, Prefix=key
     )
     for one in listed:
+        require_members(one, "s3:ListMultipartUploads", "Key", "UploadId", "Initiated")
         if one["Key"] == key or not target_model:
             yield Leftover(one["Key"], one["UploadId"], one["Initiated"])
 

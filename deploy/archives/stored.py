@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from deploy.archives.aliases import Aliases
 from deploy.archives.places import Place
 from deploy.aws.account import Account
+from deploy.aws.whole import require_members
 from deploy.errors import NotThere, Refused
 
 #: What no alias mentions, and lies there for longer, may be on its way out (pruning.py).
@@ -37,10 +38,11 @@ def find_stored(account: Account, place: Place, name: str | None = None) -> dict
             Bucket=place.bucket,
             Prefix=prefix if name is None else f"{prefix}{name}/",
         )
-        found = [
-            Stored(one["Key"].removeprefix(prefix), int(one["Size"]), one["LastModified"])
-            for one in listed
-        ]
+        found = []
+        for one in listed:
+            require_members(one, "s3:ListObjectsV2", "Key", "LastModified")
+            size = int(one.get("Size", 0))
+            found.append(Stored(one["Key"].removeprefix(prefix), size, one["LastModified"]))
     except NotThere as error:
         raise Refused(
             f"there is no bucket {place.bucket}; `aws s3 mb s3://{place.bucket} --region "

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from deploy.archives.aliases import Aliases, parse_aliases, write_aliases
 from deploy.archives.places import Place
 from deploy.aws.account import Account
+from deploy.aws.whole import require_members
 from deploy.errors import CallRefused, Refused
 from deploy.quantities import show_bytes
 
@@ -54,7 +55,9 @@ def read_table(account: Account, place: Place) -> Table:
             f"{where} has more than {show_bytes(_MOST_BYTES)}, expected a table of aliases; "
             "restore an older version of the object, or take another endpoint.archives"
         )
-    return Table(parse_aliases(written, where), str(answer["ETag"]))
+    aliases = parse_aliases(written, where)
+    require_members(answer, "s3:GetObject", "ETag")
+    return Table(aliases, str(answer["ETag"]))
 
 
 def change_table(

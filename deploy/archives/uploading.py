@@ -26,6 +26,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from deploy.archives.places import Place
 from deploy.aws.account import Account
+from deploy.aws.whole import require_members
 from deploy.errors import Refused
 from deploy.telling import Bytes, Tell
 
@@ -103,6 +104,7 @@ def _upload_parts(
         ChecksumAlgorithm=_CHECKSUM,
         **parcel.encryption,
     )
+    require_members(begun, "s3:CreateMultipartUpload", "UploadId")
     upload_of = {**named, "UploadId": begun["UploadId"]}
     with _aborted_unless_done(account, upload_of):
         digest, parts, done = hashlib.sha256(), [], 0
@@ -110,6 +112,7 @@ def _upload_parts(
             digest.update(body)
             part = {"PartNumber": number, f"Checksum{_CHECKSUM}": _crc32(body)}
             answer = account.change("s3", "UploadPart", **upload_of, **part, Body=body)
+            require_members(answer, "s3:UploadPart", "ETag")
             parts.append({**part, "ETag": answer["ETag"]})
             done += len(body)
             tell(Bytes(f"{parcel.target_model}: uploading", done, parcel.size))

@@ -42,8 +42,17 @@ from deploy.errors import (
 )
 
 #: What comes out of a call: AWS's errors, botocore's, those that it lets pass of what it reads
-#: (urllib3's of bodies), and of where credentials come from (a program's output, a file).
-FOREIGN = (ClientError, BotoCoreError, ResponseParserError, HTTPError, OSError, ValueError)
+#: (urllib3's of bodies; a redirection to where it came from), and of where credentials come from (a
+#: program's output, a file).
+FOREIGN = (
+    ClientError,
+    BotoCoreError,
+    ResponseParserError,
+    HTTPError,
+    OSError,
+    ValueError,
+    RecursionError,
+)
 _RIGHTS = re.compile(r"(AccessDenied|NotAuthorized|UnauthorizedOperation|AuthFailure)")
 #: Of the answer to a HEAD, which has no body: a code and words that botocore makes of its status.
 _HEAD_REFUSED = ("403", "Forbidden")
@@ -148,6 +157,8 @@ def refusal_of(error: Exception, asked: str, region: str) -> DeployError:
     if isinstance(error, ClientError):
         return _of_answer(error, asked, region)
     words = one_line(error)
+    if isinstance(error, RecursionError):
+        return no_aws(asked, "it is redirected without an end, or has values inside of values")
     if isinstance(error, _CREDENTIALS):
         return Unreachable(
             f"there are no credentials that AWS would take ({words}); set AWS_PROFILE, "

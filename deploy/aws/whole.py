@@ -38,6 +38,14 @@ def require_whole(answer: Mapping[str, Any], asked: str) -> None:
         raise no_aws(asked, answer[_WRONG])
 
 
+def require_members(answer: Mapping[str, Any], asked: str, *names: str) -> None:
+    """Raises NoAnswer where an answer lacks what AWS never leaves out of it: S3's say nothing of
+    what they require."""
+    lacking = [name for name in names if answer.get(name) in (None, "")]
+    if lacking:
+        raise no_aws(asked, f"without {', '.join(lacking)}")
+
+
 def _look(
     operation_model: Any,
     response_dict: dict[str, Any],

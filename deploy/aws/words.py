@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 
 _HIDDEN = "…"
+#: Characters of what is told, and of what is looked at for secrets: AWS writes some hundred.
+_MOST, _MOST_READ = 2000, 100_000
 #: IAM, "Unique identifiers": keys, and whom temporary ones are of; AWS's have 16 or more characters
 #: behind the prefix.
 _IDS = re.compile(r"\b(AKIA|ASIA|ABIA|ACCA|AROA|AIDA)[A-Z0-9]{12,}\b")
@@ -26,6 +28,7 @@ _REQUEST = re.compile(r"(?is)\s*The (Canonical String|String-to-Sign) for this r
 
 def one_line(words: object) -> str:
     """Without a full stop at its end."""
-    shown = _REQUEST.sub("", str(words))
+    shown = _REQUEST.sub("", str(words)[:_MOST_READ])
     shown = _IDS.sub(_HIDDEN, _NAMED.sub(rf"\1\2{_HIDDEN}", shown))
-    return " ".join(shown.split()).rstrip(".")
+    line = " ".join(shown.split()).rstrip(".")
+    return line if len(line) <= _MOST else f"{line[:_MOST]}…"

@@ -26,6 +26,8 @@ else:
 _TAGS = "tags"
 #: More is no configuration.
 _MOST_BYTES = 100_000
+#: A key a.a.a… takes its length squared of memory.
+_MOST_DOTS = 500
 _PRINTS_ONE = "`python -m deploy example` prints one"
 #: Windows' shells write so what is sent to a file.
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -55,6 +57,10 @@ def read_config(path: Path) -> Config:
 
 def parse_config(written: str, path: str) -> Config:
     """Of what stands in a file called path. Raises ConfigurationRefused."""
+    for number, line in enumerate(written.splitlines(), 1):
+        if line.count(".") > _MOST_DOTS:
+            sentence = f"found more than {_MOST_DOTS} dots in a line, expected keys of two parts"
+            raise ConfigurationRefused(path, [(number, sentence)])
     try:
         found = tomllib.loads(written)
     except (ValueError, RecursionError) as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deploy.archives.aliases import require_target
+from deploy.archives.aliases import list_names, require_target
 from deploy.archives.places import read_place
 from deploy.archives.table import read_aliases
 from deploy.aws.account import Account
@@ -32,6 +32,8 @@ def choose_target(
     if model is None and len(aliases.targets) == 1:
         model = next(iter(aliases.targets))
     if model is None:
-        known = ", ".join(sorted(aliases.targets)) or "none yet: `put ARCHIVE --as NAME` makes one"
+        known = list_names(aliases)
+        if not aliases.targets:
+            known = "none yet: `put ARCHIVE --as NAME` makes one"
         raise Refused(f"no archive is named; give --model NAME: {known}")
     return require_target(aliases, model, place)

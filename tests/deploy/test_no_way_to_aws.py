@@ -349,6 +349,35 @@ def test_what_is_too_large_for_a_table_is_not_read(
     assert "aliases.json has more than 67.1 MB, expected a table of aliases" in found
 
 
+@pytest.mark.parametrize(
+    ("status", "headers", "body", "said"),
+    [
+        (302, {"Location": "/"}, b"", "is redirected without an end"),
+        (200, {}, b'{"version": 1, "aliases": {"shop-a": ["shop-a/1.tar.gz"]}}', "without ETag"),
+        (
+            400,
+            {},
+            b"<Error><Code>Odd</Code><Message>" + b"x" * 50_000 + b"</Message></Error>",
+            "x…",
+        ),
+    ],
+)
+def test_s3_that_is_none(
+    aws: OddAws,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    headers: dict[str, str],
+    body: bytes,
+    said: str,
+) -> None:
+    """It sends its callers round in a circle, or has too little, or too much, to say."""
+    aws.status, aws.headers, aws.body = status, headers, body
+    found = refused(tmp_path, monkeypatch, "up", single_model="shop-a", AWS_ENDPOINT_URL=aws.url)
+    assert said in found
+    assert len(found) < 3000
+
+
 def test_a_process_ends_with_1_and_a_sentence(tmp_path: Path) -> None:
     """On stderr; no traceback, and nothing on stdout."""
     config = write_config(tmp_path, "shop", image="merlin:1")

@@ -26,6 +26,9 @@ _Which = tuple[str, int]
 _LEAST_BYTES = 10_000
 
 _HEADER = re.compile(r"\s*(\[\[?)\s*([A-Za-z0-9_.\-]+)\s*\]\]?")
+#: A key a.a.a… takes its length squared of memory; a list of numbers may have as many dots.
+_MOST_DOTS = 500
+_NUMBER = re.compile(r"(?<![\w.\"'])-?[0-9]+\.[0-9eE+-]+(?=\s*(?:,|\]|$))")
 _RANGE = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
 _KEY = re.compile(r"(\s*)([A-Za-z0-9_\-]+)\s*=")
 
@@ -170,6 +173,10 @@ class TomlFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         text = read_text(path, "expected a PLAN.toml", MOST_PLAN_BYTES)
+        for number, line in enumerate(text.splitlines(), 1):
+            if _NUMBER.sub("", line).count(".") > _MOST_DOTS:
+                what = f"found more than {_MOST_DOTS} dots in a key, expected two parts at most"
+                raise UnusableFile(path, what, number)
         try:
             self._values = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:

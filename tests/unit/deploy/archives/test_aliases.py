@@ -57,6 +57,11 @@ def test_a_table_is_read_as_it_was_written() -> None:
         (b'{"version": 1, "aliases": {"a": "a/1"}}', "a has no list of archives"),
         (b'{"version": 1, "aliases": {"a": []}}', "a has no list of archives"),
         (b'{"version": 1, "aliases": {"a": [1]}}', "a has no list of archives"),
+        (b'{"version": 1, "aliases": {"a": ["a/../b/1"]}}', "a has no list of archives"),
+        (b'{"version": 1, "aliases": {"a": ["\\ud800"]}}', "a has no list of archives"),
+        (b'{"version": 1, "aliases": {"a": ["a\\n"]}}', "a has no list of archives"),
+        (b'{"version": 1, "aliases": {"\\u001b[2J": ["a/1"]}}', "'\\x1b[2J' is no name"),
+        (b'{"version": 1, "aliases": {"' + b"a" * 5000 + b'": ["a/1"]}}', "…' is no name"),
     ],
 )
 def test_what_is_no_table_is_refused(written: bytes, why: str) -> None:
@@ -64,6 +69,13 @@ def test_what_is_no_table_is_refused(written: bytes, why: str) -> None:
         parse_aliases(written, WHERE)
     assert str(refused.value).startswith(WHERE)
     assert why in str(refused.value)
+
+
+def test_names_are_told_as_far_as_there_is_room() -> None:
+    """A table may have thousands."""
+    aliases = Aliases({f"n{number:04}": ("t",) for number in range(1000)})
+    with pytest.raises(Refused, match=r"there are: n0000, n0001, .*, n0019, and 980 more; `put"):
+        require_target(aliases, "c", Place("bucket", "shop/"))
 
 
 def test_a_name_that_is_not_there_is_told_with_those_that_are() -> None:

@@ -182,6 +182,7 @@ def test_burstable_instances_do_not_scale() -> None:
     ("written", "line", "said"),
     [
         ("a = " + "[" * 5000, None, "too deep to be read"),
+        ("\na" + ".a" * 40_000 + " = 1", 2, "more than 500 dots in a line"),
         ("a = " + "1" * 5000, None, "a number of thousands of digits"),
         ("[endpoint]\nname='a'\nname='b'", 3, "it is no TOML (at its end)"),
         ("[endpoint]\nname='a'\nname='b'\na=1", 3, "it is no TOML (column 9)"),

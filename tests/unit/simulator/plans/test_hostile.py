@@ -51,6 +51,8 @@ def plan_of(tmp_path: Path, text: str | bytes) -> bool:
     [
         ("x=" + "[" * 40_000 + "]" * 40_000, "too deep"),
         ("x=" + "{a=" * 5000 + "1" + "}" * 5000, "too deep"),
+        ("a" + ".a" * 49_000 + "=1", "found more than 500 dots"),
+        ("[" + '",".' * 20_000 + "a]", "found more than 500 dots"),
         ("seed=" + "9" * 5000, "a number of thousands of digits"),
         ("seed=0x" + "f" * 5000 + "\n" + WHOLE, "found a number of thousands of digits"),
         (b"#" * 200_000, "more than 0.1 MB"),
@@ -85,6 +87,13 @@ def test_a_plan_that_is_absurd(tmp_path: Path, text: str | bytes, said: str) -> 
     """Whatever is reckoned of it would take all the memory, or days; or it is a number of no
     archive, no instance and no rate."""
     assert said in refusal(lambda: plan_of(tmp_path, text))
+
+
+def test_many_numbers_are_no_key(tmp_path: Path) -> None:
+    """A distribution may have thousands of values."""
+    many = ", ".join(["0.25"] * 5000)
+    text = WHOLE.replace("service_s = 0.01", f"service_s = [{many}]")
+    assert plan_of(tmp_path, text)
 
 
 @pytest.mark.parametrize("key", ["trace", "cloudwatch", "report", "verify", "metrics"])
