@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from measuring.proc import die_with_parent
 from simulator.interrupts import hold_signals
 from simulator.replay.settings import Settings
 from simulator.runners.processes import CHECKOUT
@@ -79,13 +80,18 @@ def start_endpoint(command: Sequence[str], port: int, log: Path) -> Iterator[Loc
         release()
         yield LocalEndpoint(process, f"http://127.0.0.1:{port}", log)
     finally:
-        _end(process)
+        release = hold_signals()
+        try:
+            _end(process)
+        finally:
+            release()
 
 
 def _start(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
     with log.open("wb") as output:
         return subprocess.Popen(
-            command,
+            # Who starts it may be killed, and then has no time to end it.
+            die_with_parent(command),
             env=_finding_us(os.environ),
             stdin=subprocess.DEVNULL,
             stdout=output,

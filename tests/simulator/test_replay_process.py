@@ -22,6 +22,7 @@ from simulator.replay.local_endpoint import Scratch, find_free_port, make_up_com
 from simulator.replay.settings import Settings
 from simulator.replay.traffic.copies import make_names
 from simulator.replay.traffic.runtime import Runtime
+from tests.support.container import until
 from tests.unit.simulator.plain_http import plain_http
 
 ROOT = Path(__file__).parents[2]
@@ -42,6 +43,32 @@ def command(settings, scratch, port):
 
 settings = Settings(models=20, rps=40.0, duration_s=float(sys.argv[2]))
 sys.exit(replay(settings, Path(sys.argv[1]), command))
+"""
+
+#: The endpoint interrupts who ends it, and takes a moment to end.
+_ENDING = """
+import sys, time
+from pathlib import Path
+from simulator.replay.local_endpoint import start_endpoint
+
+CHILD = '''
+import os, signal, time
+def end(*_):
+    os.kill(os.getppid(), signal.SIGINT)
+    time.sleep(0.3)
+    os._exit(0)
+signal.signal(signal.SIGTERM, end)
+print("ready", flush=True)
+signal.pause()
+'''
+log = Path(sys.argv[1])
+try:
+    with start_endpoint([sys.executable, "-c", CHILD], 1, log) as endpoint:
+        while "ready" not in log.read_text():
+            time.sleep(0.01)
+        print("ready", flush=True)
+finally:
+    print("there" if endpoint.gone() is None else "gone", flush=True)
 """
 
 
@@ -174,6 +201,31 @@ def test_an_endpoint_that_dies_ends_the_replay(begin: Any, tmp_path: Path) -> No
     code, said = finish(process, tmp_path)
     assert code == 1, said
     assert "exit code -9" in report(tmp_path)["interrupted"]
+
+
+def test_an_endpoint_ends_with_a_replay_that_is_killed(begin: Any, tmp_path: Path) -> None:
+    """The kernel tells it to, since nobody else can any more."""
+    process = begin(600)
+    for line in process.stderr:
+        if line.startswith("traffic:"):
+            break
+    assert len(fakes_of(tmp_path)) == 1
+    process.kill()
+    process.wait()
+    until(lambda: not fakes_of(tmp_path), "the endpoint has ended")
+
+
+def test_a_signal_does_not_cut_the_end_off(tmp_path: Path) -> None:
+    """It comes while the endpoint ends in order: it is heeded once that is done."""
+    done = subprocess.run(
+        [sys.executable, "-c", _ENDING, str(tmp_path / "log")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+    )
+    assert done.stdout == "ready\ngone\n", done.stderr
+    assert "KeyboardInterrupt" in done.stderr
 
 
 def test_an_endpoint_that_does_not_start_is_said(tmp_path: Path) -> None:
