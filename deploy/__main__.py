@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 
-from ensemble_tools.signals import reader_is_gone
+from ensemble_tools.signals import drop_output, open_outputs, reader_is_gone
 
 #: What shells say after Ctrl-C.
 INTERRUPTED = 130
@@ -21,11 +21,12 @@ def as_program(name: str) -> int:
 
     130 after Ctrl-C, which may come at any moment: the next call finishes what it cut off.
     """
+    open_outputs()
     before = signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
     try:
         from deploy.commands.command_line import read_command
         from deploy.errors import DeployError
-        from ensemble_tools.errors import printable
+        from ensemble_tools.errors import printable, sentence_of
 
         # Nothing has begun: while libraries are imported, Ctrl-C has nothing to clear away.
         signal.signal(signal.SIGINT, before)
@@ -37,6 +38,10 @@ def as_program(name: str) -> int:
             return reader_is_gone()
         except DeployError as error:
             print(printable(f"error: {error}"), file=sys.stderr)
+            return REFUSED
+        except OSError as error:  # of AWS and of files it is translated: this is the output's own
+            drop_output()
+            print(f"error: stdout: {sentence_of(error)}", file=sys.stderr)
             return REFUSED
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] in _OURS:

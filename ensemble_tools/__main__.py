@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ensemble_tools.signals import leave_at_once, reader_is_gone, to_the_end
+from ensemble_tools.signals import leave_at_once, open_outputs, reader_is_gone, to_the_end
 
 if __name__ == "__main__":
     leave_at_once()
@@ -33,6 +33,7 @@ COMMANDS = (explain, rewrite, verify, request, pack)
 
 def as_program(name: str) -> int:
     """Run one command under the name by which it was called, as a process of its own."""
+    open_outputs()
     enter_another_room(sys.argv[1:])
     return to_the_end(lambda: main(program=name))
 

@@ -89,10 +89,27 @@ def reader_is_gone() -> int:
 
     The exit code; to be called where BrokenPipeError is caught.
     """
+    drop_output()
+    return PIPE_CLOSED
+
+
+def drop_output() -> None:
+    """What stdout could not take is not tried again when Python ends."""
     import sys
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return PIPE_CLOSED
+
+
+def open_outputs() -> None:
+    """A stdout or stderr that was closed (`>&-`) takes what it is given, and shows it nowhere.
+
+    To be called first of all: else a file or a connection gets its number.
+    """
+    import sys
+
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  # until the process ends
 
 
 def hold() -> None:

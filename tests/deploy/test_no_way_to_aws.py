@@ -378,6 +378,25 @@ def test_s3_that_is_none(
     assert len(found) < 3000
 
 
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [("deploy", ("example",)), ("ensemble_tools", ("explain", "examples/merlin/dense"))],
+)
+def test_outputs_that_take_nothing(module: str, words: tuple[str, ...]) -> None:
+    """A full disk is told in one sentence; what goes to a closed output goes nowhere."""
+    command = " ".join([sys.executable, "-m", module, *words])
+    for target, code, said in ((">/dev/full", 1, "No space left on device\n"), (">&-", 0, "")):
+        done = subprocess.run(
+            ["bash", "-c", f"exec {command} {target}"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=RUN_TIMEOUT_S,
+        )
+        assert done.returncode == code, done.stderr
+        assert done.stderr.removeprefix("error: ").removeprefix("stdout: ") == said
+
+
 def test_a_process_ends_with_1_and_a_sentence(tmp_path: Path) -> None:
     """On stderr; no traceback, and nothing on stdout."""
     config = write_config(tmp_path, "shop", image="merlin:1")
