@@ -13,6 +13,8 @@ from ensemble_tools.errors import quoted
 _VERSION = 1
 #: InvokeEndpoint: TargetModel has 1 to 1024 characters.
 _MOST_CHARACTERS = 1024
+#: Of a name in a table that is read: far more than `put` writes.
+_MOST_READ = 1000
 #: Names in a message.
 _MOST_LISTED = 20
 #: Of a name, with the one that is meant.
@@ -94,6 +96,8 @@ def list_names(aliases: Aliases) -> str:
 def _read_targets(name: str, found: object) -> tuple[str, ...]:
     if not _can_be_named(name):
         raise ValueError(f"{quoted(name)} is no name of an archive")
+    if isinstance(found, list) and len(found) > _MOST_READ:
+        raise ValueError(f"{name} has {len(found)} archives")
     if isinstance(found, list) and found and all(_can_be_named(one) for one in found):
         return tuple(found)
     raise ValueError(f"{name} has no list of archives")

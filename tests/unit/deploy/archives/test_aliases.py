@@ -56,6 +56,7 @@ def test_a_table_is_read_as_it_was_written() -> None:
         (b'{"version": 1}', "'aliases'"),
         (b'{"version": 1, "aliases": {"a": "a/1"}}', "a has no list of archives"),
         (b'{"version": 1, "aliases": {"a": []}}', "a has no list of archives"),
+        (b'{"version": 1, "aliases": {"a": [' + b'"a",' * 1000 + b'"b"]}}', "a has 1001 archives"),
         (b'{"version": 1, "aliases": {"a": [1]}}', "a has no list of archives"),
         (b'{"version": 1, "aliases": {"a": ["a/../b/1"]}}', "a has no list of archives"),
         (b'{"version": 1, "aliases": {"a": ["\\ud800"]}}', "a has no list of archives"),
