@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -76,19 +77,30 @@ def test_lost_answers_change_nothing(
 
 
 def test_a_process_that_is_killed_is_finished_by_the_next_one(
-    plane: ControlPlane, aws: FaultyAws, archives: Path, end: Any, tmp_path: Path
+    plane: ControlPlane,
+    aws: FaultyAws,
+    archives: Path,
+    end: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Behind a part, behind an upload, and behind the table: what is left else is what is left
-    where the next change is refused. What S3 keeps of an upload is cleared away then."""
-    killed = Killed(aws, tmp_path / "log")
+    where the next change is refused. What S3 keeps of an upload is cleared away then, and what
+    lies in the directory for temporary files."""
+    killed, rooms = Killed(aws, tmp_path / "log"), tmp_path / "rooms"
+    rooms.mkdir()
+    monkeypatch.setenv("TMPDIR", str(rooms))
+    monkeypatch.setattr(tempfile, "tempdir", None)
     for number in (1, 3, CALLS - 1):
         name = f"put-killed-{number}"
         config = begin(plane, tmp_path, name)
         more = (archives, "--no-check")
         code = killed.run("put", config, signal.SIGKILL, more=more, after=number)
         assert code == -signal.SIGKILL
+        assert len(list(rooms.glob("deploy-*"))) == 1
         assert put(aws, config, archives) == ""
         assert state_of(plane, name) == end, number
+        assert list(rooms.glob("deploy-*")) == []
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
