@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import connection
+from multiprocessing.forkserver import ensure_running
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,8 @@ class Killed:
         self._aws, self._log = aws, log
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(["tests.support.deploy_runs"])
+        # Before a test has a TMPDIR of its own: a socket's path must be short.
+        ensure_running()
 
     def run(
         self,
