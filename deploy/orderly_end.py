@@ -29,8 +29,7 @@ def orderly_end() -> Iterator[None]:
 
     Those after it do not interrupt the clearing away. Temporary files of the block lie in a
     directory of their own, which is gone at its end; what is left of a process that was killed is
-    gone at its beginning. For the main thread. Raises Refused where
-    there is no room for it.
+    gone at its beginning. For the main thread. Raises Refused where there is no room for it.
     """
     before: dict[int, Any] = {number: signal.getsignal(number) for number in heeded()}
     outer, room = tempfile.tempdir, Path(tempfile.gettempdir())

@@ -47,9 +47,11 @@ class Setting:
 
 @dataclass(frozen=True)
 class Look:
-    """The endpoint at one time, and since the look before. utilization: of the cores."""
+    """The endpoint at one time, and since the look before. utilization: of all cores; busiest: that
+    of the instance with most to do.
+    """
 
-    at: float
+    at_s: float
     requests: int
     cold: int
     evictions: int

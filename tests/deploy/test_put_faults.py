@@ -114,11 +114,11 @@ def test_a_signal_leaves_no_upload_and_no_file(
     sent: signal.Signals,
 ) -> None:
     """In the middle of an upload; names mean what they meant."""
-    name, rooms = f"put-{sent.name.lower()}", tmp_path / "rooms"
+    killed, rooms = Killed(aws, tmp_path / "log"), tmp_path / "rooms"
     rooms.mkdir()
     monkeypatch.setenv("TMPDIR", str(rooms))
+    name = f"put-{sent.name.lower()}"
     config = begin(plane, tmp_path, name)
-    killed = Killed(aws, tmp_path / "log")
     code = killed.run("put", config, sent, more=(archives, "--no-check"), after=1)
     assert code == 128 + sent
     said = (tmp_path / "log").read_text()

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from simulator.planning.run import Look
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -32,23 +34,6 @@ class Latency:
     p50: float | None = None
     p99: float | None = None
     quantiles: Sequence[float] = field(repr=False, default=())
-
-
-@dataclass(frozen=True)
-class Moment:
-    """The endpoint at one time, and since the moment before. utilization: of all cores; busiest:
-    that of the instance with most to do.
-    """
-
-    at_s: float
-    requests: int
-    cold: int
-    evictions: int
-    loads: int
-    instances: int
-    loaded: int
-    utilization: float
-    busiest: float
 
 
 @dataclass(frozen=True)
@@ -96,7 +81,7 @@ class Answer:
     cost_an_hour: float | None
     limits: Sequence[Limit]
     missed: Sequence[Missed]
-    moments: Sequence[Moment] = field(repr=False, default=())
+    moments: Sequence[Look] = field(repr=False, default=())
 
     @property
     def good(self) -> bool:

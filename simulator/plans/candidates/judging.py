@@ -15,7 +15,6 @@ from simulator.plans.candidates.answers import (
     Latency,
     Limit,
     Missed,
-    Moment,
 )
 from simulator.plans.settings.settings import Goals
 from simulator.rules import Rules
@@ -68,7 +67,7 @@ def judge(
         None if price_an_hour is None else instance_hours * price_an_hour / hours,
         find_limits(setting, outcome),
         find_missed(found, goals),
-        [Moment(*_fields(look)) for look in outcome.looks],
+        outcome.looks,
     )
 
 
@@ -205,17 +204,3 @@ def _room(machine: Machine, rules: Rules) -> int | None:
 
 def _gpu_room(machine: Machine) -> int | None:
     return None if machine.gpu_memory is None else machine.gpu_memory - machine.base_gpu_memory
-
-
-def _fields(look: Any) -> tuple[Any, ...]:
-    return (
-        look.at,
-        look.requests,
-        look.cold,
-        look.evictions,
-        look.loads,
-        look.instances,
-        look.loaded,
-        look.utilization,
-        look.busiest,
-    )

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from measuring import plots, quantities
 from measuring.plots import Drawn, Frame, Level, Series
-from simulator.plans.candidates.answers import Answer, Moment, Plan
+from simulator.planning.run import Look
+from simulator.plans.candidates.answers import Answer, Plan
 from simulator.replay.report.figures import COLD, OTHER, PART_WORDS, WARM
 
 HOUR_S = 3600.0
@@ -94,7 +95,7 @@ def _series(plan: Plan, place: Callable[[Answer], float], value: Value) -> Itera
                 label = ""
 
 
-def _requests(starts: Sequence[float], moments: Sequence[Moment]) -> Drawn:
+def _requests(starts: Sequence[float], moments: Sequence[Look]) -> Drawn:
     title = "Requests a second"
     rates = _rates(starts, [moment.requests for moment in moments], HOUR_S)
     series = Series("requests", starts, rates, OTHER)
@@ -102,7 +103,7 @@ def _requests(starts: Sequence[float], moments: Sequence[Moment]) -> Drawn:
     return Drawn(title, plots.draw_lines(frame, [series], steps=True), "What is asked.")
 
 
-def _instances(starts: Sequence[float], moments: Sequence[Moment]) -> Drawn:
+def _instances(starts: Sequence[float], moments: Sequence[Look]) -> Drawn:
     title = "Instances and loaded models"
     series = Series("instances", starts, _held([one.instances for one in moments]), WARM)
     frame = Frame(title, _TIME, "instances", whole_y=True)
@@ -111,7 +112,7 @@ def _instances(starts: Sequence[float], moments: Sequence[Moment]) -> Drawn:
     return Drawn(title, plots.draw_lines(frame, [series], steps=True), caption)
 
 
-def _hit_ratio(starts: Sequence[float], moments: Sequence[Moment]) -> Drawn | None:
+def _hit_ratio(starts: Sequence[float], moments: Sequence[Look]) -> Drawn | None:
     title = "Hit ratio over time"
     asked = [(start, one) for start, one in zip(starts, moments, strict=False) if one.requests]
     if not asked:
@@ -128,7 +129,7 @@ def _hit_ratio(starts: Sequence[float], moments: Sequence[Moment]) -> Drawn | No
     return Drawn(title, plots.draw_lines(frame, [series], steps=True, highest=1.0), caption)
 
 
-def _utilization(starts: Sequence[float], moments: Sequence[Moment]) -> Drawn:
+def _utilization(starts: Sequence[float], moments: Sequence[Look]) -> Drawn:
     title = "Cores in use"
     shown = [
         Series("all instances", starts, _held([one.utilization for one in moments]), WARM),
@@ -139,7 +140,7 @@ def _utilization(starts: Sequence[float], moments: Sequence[Moment]) -> Drawn:
     return Drawn(title, plots.draw_lines(frame, shown, steps=True, highest=1.0), caption)
 
 
-def _loads(starts: Sequence[float], moments: Sequence[Moment]) -> Drawn | None:
+def _loads(starts: Sequence[float], moments: Sequence[Look]) -> Drawn | None:
     title = "Models that come and go"
     wanted = (
         ("loaded", [moment.loads for moment in moments], COLD, 0),
