@@ -117,18 +117,18 @@ def rehearsing(host: str, engine: docker.DockerClient, folder: Path) -> Iterator
     images, files = folder / "registry", folder / "files"
     images.mkdir()
     files.mkdir()
-    with (
-        running_registry(images) as registry,
-        control_plane(
-            folder / "log",
-            *("--instances-on", "docker", "--registry", registry.place),
-            container=None,
-            environment={"DOCKER_HOST": host},
-        ) as plane,
-    ):
-        plane.client("s3").create_bucket(Bucket="models")
-        yield Rehearsal(plane, registry, engine, host, files)
-    forget(engine, registry.place)
+    with running_registry(images) as registry:
+        try:
+            with control_plane(
+                folder / "log",
+                *("--instances-on", "docker", "--registry", registry.place),
+                container=None,
+                environment={"DOCKER_HOST": host},
+            ) as plane:
+                plane.client("s3").create_bucket(Bucket="models")
+                yield Rehearsal(plane, registry, engine, host, files)
+        finally:
+            forget(engine, registry.place)
 
 
 def forget(engine: docker.DockerClient, registry: str) -> None:
