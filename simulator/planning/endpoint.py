@@ -80,6 +80,7 @@ class PlannedEndpoint:
         self._by_emptiness: list[tuple[tuple[float, int, str], int, PlannedInstance]] = []
         self._by_name: dict[str, PlannedInstance] = {}
         self._made = 0
+        self._served_s = self._served_at = 0.0
         for _ in range(count):
             self.add_instance()
         for model in range(len(self.archives)):
@@ -87,8 +88,14 @@ class PlannedEndpoint:
 
     # -- instances
 
+    @property
+    def served_s(self) -> float:
+        """Seconds in service until now, of all instances together."""
+        return self._served_s + len(self.instances) * (self._happening.now - self._served_at)
+
     def add_instance(self) -> None:
         """One more is in service."""
+        self._served_s, self._served_at = self.served_s, self._happening.now
         self._made += 1
         cores = self._host or Cores(self._happening, self.machine.cores)
         instance = PlannedInstance(self._made, self.machine, self._rules, cores)
@@ -98,6 +105,7 @@ class PlannedEndpoint:
 
     def remove_youngest(self) -> None:
         """It is asked nothing any more; what only it had is loaded elsewhere when it is asked."""
+        self._served_s, self._served_at = self.served_s, self._happening.now
         instance = self.instances.pop()
         instance.in_service = False
         del self._by_name[instance.name]

@@ -152,7 +152,7 @@ class _Looking:
             )
         )
         self._before = (now, counts.cold, counts.evictions, counts.loads)
-        self._instance_s += len(instances) * (now - since)
+        self._instance_s = self._endpoint.served_s
         for window in windows:
             weight = window.rate * (now - since)
             self._weight += weight
