@@ -46,6 +46,10 @@ class Demand(Protocol):
         """Requests of all models in (since, at]."""
         ...
 
+    def count_of(self, model: int, since: float, at: float) -> int:
+        """Requests of one model in (since, at]."""
+        ...
+
     def rate(self, model: int, at: float) -> float:
         """Requests a second of one model around a time."""
         ...
@@ -96,7 +100,7 @@ class PoissonDemand:
 
     def last_between(self, model: int, since: float, at: float, share: float) -> float | None:
         """As Demand says: backwards from now a Poisson process looks as it does forwards."""
-        rate = self._of[model] * share
+        rate, at = self._of[model] * share, min(at, self.duration)
         if rate <= 0.0:
             return None
         if self._flat:
@@ -123,6 +127,11 @@ class PoissonDemand:
     def count_between(self, since: float, at: float) -> int:
         """As Demand says."""
         return int(self._random.poisson(max(0.0, self._expected(since, at))))
+
+    def count_of(self, model: int, since: float, at: float) -> int:
+        """As Demand says."""
+        mean = self._of[model] * (self._worked(min(at, self.duration)) - self._worked(since))
+        return int(self._random.poisson(max(0.0, mean)))
 
     def rate(self, model: int, at: float) -> float:
         """As Demand says."""
@@ -212,6 +221,10 @@ class TraceDemand:
         """As Demand says."""
         first = np.searchsorted(self._times, since, side="right")
         return int(np.searchsorted(self._times, at, side="right") - first)
+
+    def count_of(self, model: int, since: float, at: float) -> int:
+        """As Demand says."""
+        return len(self.times_between(model, since, at))
 
     def rate(self, model: int, at: float) -> float:
         """As rates."""

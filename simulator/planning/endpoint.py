@@ -235,6 +235,13 @@ class PlannedEndpoint:
         self._expect(model, now)
         return in_time
 
+    def end(self) -> None:
+        """Nobody waits longer: who waits for a model that has not come yet is told so."""
+        for model, coming in self._coming.items():
+            others = self._demand.count_of(model, coming.since, self._happening.now)
+            self.counts.not_ready += 1 + others
+        self._coming.clear()
+
     # -- models leave
 
     def _evict(self, instance: PlannedInstance, model: int) -> float:

@@ -30,8 +30,9 @@ _LEAST_LOOK_S = 0.25
 class Setting:
     """What is simulated. archives: in the demand's order; count: instances at the start.
 
-    settle_s: after the demand's end, for what has begun. loads_in_order: seconds of loads as they
-    begin, by kind, where they are known; archive n is of kind n modulo kinds.
+    settle_s: after the demand's end, for what has begun; cold_wait_s at least. loads_in_order:
+    seconds of loads as they begin, by kind, where they are known; archive n is of kind n modulo
+    kinds.
     """
 
     demand: Demand
@@ -99,7 +100,9 @@ def simulate(setting: Setting, advance: Callable[[float], object] = lambda share
         happening.run(end)
         looking.look(end)
         advance(end / setting.demand.duration)
-    happening.run(ends[-1] + setting.settle_s)
+    # Until all who wait are answered, or have given up.
+    happening.run(ends[-1] + max(setting.settle_s, setting.rules.cold_wait_s))
+    endpoint.end()
     return looking.outcome()
 
 
@@ -162,9 +165,12 @@ class _Looking:
 
     def outcome(self) -> Outcome:
         """After the last look."""
+        counts = self._endpoint.counts
+        # Both are drawn: of few requests more may be cold than there are.
+        requests = max(sum(look.requests for look in self._looks), counts.cold + counts.failed)
         return Outcome(
-            sum(look.requests for look in self._looks),
-            self._endpoint.counts,
+            requests,
+            counts,
             self._looks,
             self._instance_s,
             np.concatenate(self._warm) if self._warm else np.empty(0),
