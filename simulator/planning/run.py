@@ -67,7 +67,7 @@ class Look:
 class Outcome:
     """What came of it. warm: seconds of a sample of the requests that found their model loaded,
     with weights; cold ones are in counts. saturated: the share of all requests that was too much
-    for the cores of its instance, and is never answered in time.
+    for its instance, and is never answered in time.
     """
 
     requests: int
@@ -159,7 +159,7 @@ class _Looking:
         for window in windows:
             weight = window.rate * (now - since)
             self._weight += weight
-            self._saturated += weight * max(0.0, 1 - 1 / max(window.asked, 1e-12))
+            self._saturated += weight * window.lost
         if len(self._looks) % self._every == 0:
             self._carry_out(windows, now - since)
 
@@ -208,12 +208,12 @@ class _Looking:
             window = windows[number]
             latencies = self._latencies(window, seconds * self._every)
             self._warm.append(latencies)
-            weight = total * seconds / self._windows_each / max(1, len(latencies))
+            answered = total * seconds / self._windows_each * (1 - window.lost)
+            weight = answered / max(1, len(latencies))
             self._weights.append(np.full(len(latencies), weight))
 
     def _latencies(self, window: Window, seconds: float) -> Any:
-        """Where more comes than the cores can do, those that are answered wait until the limit."""
+        """Where more comes than can be served, those that are answered wait until the limit."""
         count = int(min(_MOST_REQUESTS, max(_LEAST_REQUESTS, 2 * window.rate * seconds)))
-        if window.asked >= 1.0:
-            return np.full(count, self._setting.rules.invoke_timeout_s)
-        return draw_latencies(window, count, self._random)
+        drawn = draw_latencies(window, count, self._random)
+        return np.where(np.isinf(drawn), self._setting.rules.invoke_timeout_s, drawn)

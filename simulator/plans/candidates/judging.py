@@ -78,7 +78,7 @@ def count_failures(rules: Rules, outcome: Outcome) -> dict[str, float]:
     late = outcome.warm > rules.invoke_timeout_s
     timed_out = float(outcome.weights[late].sum() / weights) if weights else 0.0
     warm = max(0.0, 1.0 - (counts.cold + counts.failed) / total)
-    lost = min(1.0, max(timed_out, outcome.saturated)) * warm
+    lost = (outcome.saturated + (1.0 - outcome.saturated) * timed_out) * warm
     return {
         "ModelNotReadyException": counts.not_ready / total,
         "ModelError (507)": counts.no_memory / total,
@@ -174,7 +174,7 @@ def _mix(outcome: Outcome, hits: float, cold_share: float, rules: Rules) -> tupl
 
 
 def _in_time(outcome: Outcome, rules: Rules) -> tuple[Any, Any]:
-    right = outcome.warm < rules.invoke_timeout_s
+    right = outcome.warm <= rules.invoke_timeout_s
     return outcome.warm[right], outcome.weights[right]
 
 
