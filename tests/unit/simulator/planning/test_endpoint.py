@@ -145,6 +145,33 @@ def test_what_is_busy_is_copied_by_the_seed() -> None:
     assert copied(1) != copied(2)
 
 
+def test_what_gets_busy_later_is_copied_then() -> None:
+    """One that was loaded while hardly anybody asked for it, when more do."""
+    figures = [replace(archives(1)[0], services=(0.1,))]
+    wave = (0.001, 0.001, 1.0, 1.0)
+    endpoint, happening = begun(PoissonDemand((1.0,), 10.0, 400.0, 1, wave), figures, 2)
+    happening.run(200.0)
+    assert [len(instance.copies) for instance in endpoint.instances].count(1) == 1
+    happening.run(400.0)
+    assert endpoint.counts.copies == 1
+
+
+def test_an_instance_that_comes_later_has_its_copies() -> None:
+    """Of what is busy on the only one that there was."""
+    figures = [replace(archives(1)[0], services=(0.1,))]
+    endpoint, happening = begun(PoissonDemand((1.0,), 20.0, 400.0, 1), figures, 1)
+    happening.run(200.0)
+    assert endpoint.counts.copies == 0
+    endpoint.add_instance()
+    happening.run(400.0)
+    assert endpoint.counts.copies == 1
+
+
+def begun(demand: Demand, figures: list[Figures], count: int) -> tuple[PlannedEndpoint, Happening]:
+    happening = Happening()
+    return PlannedEndpoint(happening, demand, figures, machine(2), Rules(), count), happening
+
+
 def test_who_asks_while_others_are_answered_has_it_copied() -> None:
     """Four have waited for it; the fifth comes while they are answered."""
     times = np.array([1.0, 1.1, 1.2, 1.3, 11.5])

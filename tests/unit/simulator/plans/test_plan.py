@@ -96,6 +96,8 @@ def test_too_few_cores() -> None:
     (answer,) = plan.answers
     assert answer.failed_share > 0.1
     assert answer.busiest == 1.0
+    # Who is answered has waited until the limit of 60 s.
+    assert (answer.warm.p50, answer.latency.p99) == (60.0, 60.0)
     assert "the cores" in write_plan(plan)
 
 
