@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from measuring.quantities import format_share
 from simulator.planning.archives import Machine
 from simulator.planning.run import Outcome, Setting
 from simulator.plans.candidates.answers import (
@@ -147,7 +148,7 @@ def explain(answer: Answer) -> str:
     if answer.good:
         return ""
     if answer.failures.get("ModelError (no answer in time)"):
-        return f"the cores: the busiest instance uses {answer.busiest:.0%} of its own"
+        return "the cores: the busiest instance needs more than it has"
     if answer.failures.get("ModelError (507)"):
         return "the memory: the container refuses models (507)"
     if answer.failures.get("InternalFailure (disk)"):
@@ -158,7 +159,7 @@ def explain(answer: Answer) -> str:
             f"and {answer.evictions_an_hour:.0f} leave an hour for others"
         )
     if answer.busiest > _BUSY:
-        return f"the cores: loads and requests use {answer.busiest:.0%} of the busiest instance"
+        return f"the cores: loads and requests use {format_share(answer.busiest)} of the busiest"
     most = max(answer.cold_parts, key=lambda part: answer.cold_parts[part], default="load")
     return f"cold requests, which wait most for {most}"
 
