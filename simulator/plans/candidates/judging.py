@@ -63,6 +63,8 @@ def judge(
         max(look.busiest for look in outcome.looks),
         count_fitting(setting),
         instance_hours,
+        instance_hours * setting.machine.cores,
+        float(instance_hours * (setting.machine.memory or 0)),
         max(look.instances for look in outcome.looks),
         None if price_an_hour is None else instance_hours * price_an_hour,
         None if price_an_hour is None else instance_hours * price_an_hour / hours,
@@ -90,11 +92,11 @@ def count_failures(rules: Rules, outcome: Outcome) -> dict[str, float]:
 
 
 def find_missed(found: Mapping[str, float | None], goals: Goals) -> list[Missed]:
-    """Goals that are not met."""
+    """Goals that are not met. None: no request was answered, which meets no goal."""
     missed = []
     for name in ("p99_s", "cold_share", "failures"):
         wanted, value = getattr(goals, name), found[name]
-        if wanted is not None and value is not None and value > wanted:
+        if wanted is not None and (value is None or value > wanted):
             missed.append(Missed(name, value, wanted))
     return missed
 
@@ -129,18 +131,18 @@ def count_fitting(setting: Setting) -> int:
 
 
 def choose_best(answers: Sequence[Answer]) -> int | None:
-    """The place of the cheapest that meets the goals; without prices, of the fewest core hours of
-    memory: the least instance hours, then the first.
+    """The place of the cheapest that meets the goals; without prices, and of equal ones, that with
+    the fewest hours of cores, then of memory, then of instances.
     """
     good = [place for place, answer in enumerate(answers) if answer.good]
     if not good:
         return None
 
-    def price(place: int) -> tuple[float, float, int]:
-        cost = answers[place].cost
-        return (0.0 if cost is None else cost, answers[place].instance_hours, place)
+    def size(place: int) -> tuple[float, ...]:
+        answer = answers[place]
+        return (answer.cost or 0.0, answer.core_hours, answer.memory_hours, answer.instance_hours)
 
-    return min(good, key=price)
+    return min(good, key=size)
 
 
 def explain(answer: Answer) -> str:

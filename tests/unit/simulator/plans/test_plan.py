@@ -101,6 +101,34 @@ def test_too_few_cores() -> None:
     assert "the cores" in write_plan(plan)
 
 
+def test_without_prices_the_smallest_is_best() -> None:
+    """By cores, not by how many instances there are: one of four is larger than one of two."""
+    plan = planned(replace(SETTINGS, types=[LARGE, SMALL], counts=(1,), goals=Goals(), prices=None))
+    assert plan.best == 1
+    assert plan.answers[1].core_hours == pytest.approx(2 * 0.5)
+    assert "The smallest (no prices are given) that meets the goals: 1 x ml.small" in write_plan(
+        plan
+    )
+
+
+def test_who_answers_nobody_meets_no_goal() -> None:
+    """No request is answered before its caller gives up."""
+    never = replace(FIGURES, loads=(10_000.0,))
+    demand = Demand(models=5, rps=1.0, hours=0.1)
+    plan = planned(
+        replace(
+            SETTINGS,
+            demand=demand,
+            kinds=[Kind(never)],
+            types=[SMALL],
+            counts=(1,),
+            goals=Goals(p99_s=2.0),
+        )
+    )
+    assert plan.best is None
+    assert "1 x ml.small: p99 of no answer" in write_plan(plan)
+
+
 def test_gpu_memory_is_a_bound_beside_memory() -> None:
     """Models that fit the memory, and not the GPU's, leave by 507."""
     kind = replace(FIGURES, gpu_memory=100 * MIB)
