@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from simulator.instance.decisions import Step, Unload, decide_eviction
 from simulator.planning.archives import Figures, Machine
 from simulator.planning.counts import Counts
 from simulator.planning.demand import Demand, PoissonDemand, TraceDemand
@@ -199,6 +200,26 @@ def test_the_container_has_the_last_word(bound: str) -> None:
     endpoint = gone_through_with(demand, figures, small, 1)
     assert (endpoint.counts.evictions_507, endpoint.counts.no_memory) == (1, 0)
     assert sorted(endpoint.instances[0].copies) == [0, 2]
+
+
+def test_who_leaves_for_another_is_decided_as_an_instance_does() -> None:
+    """The least recently used of the idle ones, never the model itself; with none, only what is
+    loaded or comes is waited for."""
+    figures = archives(3)
+    demand = TraceDemand(np.array([1.0, 2.0]), np.array([0, 1]), 3, 6.0)
+    (instance,) = gone_through_with(demand, figures, machine(9), 1).instances
+
+    def decided(model: int, over: bool = False) -> object:
+        return decide_eviction(instance.eviction_turn(model, 6.0, over, demand, figures))
+
+    assert decided(2) == Unload(figures[0].name)
+    for copy in instance.copies.values():
+        copy.busy_until = 7.0
+    assert (decided(2), decided(2, over=True)) == (Step.WAIT, Step.GIVE_UP)
+    instance.copies.clear()
+    assert decided(2) is Step.GIVE_UP
+    instance.coming[2] = SIZE
+    assert (decided(2), decided(0)) == (Step.GIVE_UP, Step.WAIT)
 
 
 def test_what_the_container_never_has_memory_for_fails() -> None:
