@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from simulator.instance.course import Course, Stage
+from simulator.instance.instance import COPY_AGAIN_S
 from simulator.planning.archives import Figures, Machine
 from simulator.planning.bringing import Bringing, Ended
 from simulator.planning.chance import Chance, poisson, poisson_shares
@@ -77,6 +78,8 @@ class PlannedEndpoint:
         self._coming: dict[int, Coming] = {}
         #: Of models of which another copy comes: where, and what it waits for.
         self._copying: dict[int, tuple[PlannedInstance, Course]] = {}
+        #: Of models of which a copy did not come: when another one is tried.
+        self._no_copy_before: dict[int, float] = {}
         self._stamps = [0] * len(self.archives)
         self._watches = [0] * len(self.archives)
         #: One entry of each instance counts, that of its newest version.
@@ -175,7 +178,8 @@ class PlannedEndpoint:
             self._loaded(model, instance, used)
         if self._copying.get(model, (None, None))[1] is course:
             del self._copying[model]
-            self._watch_busy(model)
+            again = self._no_copy_before[model] = happening.now + COPY_AGAIN_S
+            happening.at(again, lambda: self._watch_busy(model))
 
     def _loaded(self, model: int, instance: PlannedInstance, used: float) -> None:
         """used: when it was asked last there, which is later where somebody has waited for it."""
@@ -361,6 +365,8 @@ class PlannedEndpoint:
 
     def _copy(self, model: int) -> None:
         if model in self._coming or model in self._copying:
+            return
+        if self._happening.now < self._no_copy_before.get(model, 0.0):
             return
         instance = self._emptiest(without=self._holders[model])
         if instance is not None:
