@@ -29,7 +29,7 @@ def test_waits_are_erlangs(cores: int, utilization: float) -> None:
 def test_a_short_sample_of_a_busy_queue_does_not_begin_empty() -> None:
     """A plan carries out 2,500 requests of a window; of those that begin empty at 97 % of the cores
     the wait is half of what it is."""
-    window, random = busy_window(1, 0.97), np.random.default_rng(2)
+    window, random = busy_window(1, 0.97), np.random.default_rng(1)
     found = [float(draw_latencies(window, 1000, random).mean()) for _ in range(60)]
     assert float(np.mean(found)) == pytest.approx(erlangs(1, 0.97), rel=0.2)
 
