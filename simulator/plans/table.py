@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from measuring.quantities import format_seconds, format_share
 from simulator.plans.candidates.answers import Answer, Missed, Plan
-from simulator.plans.candidates.judging import explain
+from simulator.plans.candidates.judging import explain, find_equals
 
 _GOALS = {"p99_s": "p99", "cold_share": "cold share", "failures": "failures"}
 
@@ -32,8 +32,16 @@ def say_verdict(plan: Plan) -> Iterator[str]:
             yield f"  {answer.candidate.words}: {say_missed(answer.missed)}: {explain(answer)}"
         return
     best = plan.answers[plan.best]
-    what = "cheapest" if best.cost is not None else "smallest (no prices are given)"
-    yield f"The {what} that meets the goals: {best.candidate.words}"
+    paid = best.cost is not None
+    what = "cheapest" if paid else "smallest (no prices are given)"
+    if plan.goals:
+        yield f"The {what} that meets the goals: {best.candidate.words}"
+    else:
+        options = "--p99, --cold-share, --failures"
+        yield f"No goals are given ({options}). The {what}: {best.candidate.words}"
+    if equals := find_equals(plan):
+        words = ", ".join(answer.candidate.words for answer in equals)
+        yield f"{'At the same cost' if paid else 'With as few cores'}: {words}"
     if plan.breaking is None:
         return
     if plan.breaking.times is None:

@@ -9,7 +9,7 @@ from simulator.plans.bounds import MOST_BYTES, MOST_SECONDS
 from simulator.plans.errors import UnusableFile
 from simulator.plans.json_files import Members, read_json
 
-#: What verify calls the form whose workflows are compiled, which a container serves if there is one.
+#: What verify calls the form whose workflows are compiled; a container serves it if there is one.
 _COMPILED = ", compiled"
 _EXPECTED = "expected what `python -m ensemble_tools verify --format json` prints"
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from measuring.quantities import format_share
+from measuring.quantities import format_seconds, format_share
 from simulator.planning.archives import Machine
 from simulator.planning.run import Outcome, Setting
 from simulator.plans.candidates.answers import (
@@ -16,6 +17,7 @@ from simulator.plans.candidates.answers import (
     Latency,
     Limit,
     Missed,
+    Plan,
 )
 from simulator.plans.settings.settings import Goals
 from simulator.rules import Rules
@@ -135,14 +137,29 @@ def choose_best(answers: Sequence[Answer]) -> int | None:
     the fewest hours of cores, then of memory, then of instances.
     """
     good = [place for place, answer in enumerate(answers) if answer.good]
-    if not good:
-        return None
+    return min(good, key=lambda place: _size(answers[place]), default=None)
 
-    def size(place: int) -> tuple[float, ...]:
-        answer = answers[place]
-        return (answer.cost or 0.0, answer.core_hours, answer.memory_hours, answer.instance_hours)
 
-    return min(good, key=size)
+def find_equals(plan: Plan) -> list[Answer]:
+    """Others that meet the goals at the best one's cost; without prices, with as few cores."""
+    if plan.best is None:
+        return []
+    best = plan.answers[plan.best]
+    return [
+        answer
+        for answer in plan.answers
+        if answer is not best
+        and answer.good
+        and math.isclose(_least(answer), _least(best), rel_tol=1e-9)
+    ]
+
+
+def _size(answer: Answer) -> tuple[float, ...]:
+    return (answer.cost or 0.0, answer.core_hours, answer.memory_hours, answer.instance_hours)
+
+
+def _least(answer: Answer) -> float:
+    return answer.core_hours if answer.cost is None else answer.cost
 
 
 def explain(answer: Answer) -> str:
@@ -155,6 +172,9 @@ def explain(answer: Answer) -> str:
         return "the memory: the container refuses models (507)"
     if answer.failures.get("InternalFailure (disk)"):
         return "the disk: archives find no place"
+    fastest = answer.warm.quantiles[0] if answer.warm.quantiles else 0.0
+    if any(one.goal == "p99_s" and one.wanted < fastest for one in answer.missed):
+        return f"the archives: even the fastest warm request takes {format_seconds(fastest)}"
     if answer.evictions_an_hour:
         return (
             f"the memory: {answer.fits} models fit on an instance, "
@@ -163,7 +183,7 @@ def explain(answer: Answer) -> str:
     if answer.busiest > _BUSY:
         return f"the cores: loads and requests use {format_share(answer.busiest)} of the busiest"
     most = max(answer.cold_parts, key=lambda part: answer.cold_parts[part], default="load")
-    return f"cold requests, which wait most for {most}"
+    return f"cold requests, which wait most for their {most}"
 
 
 def _mix(outcome: Outcome, hits: float, cold_share: float, rules: Rules) -> tuple[Any, Any]:

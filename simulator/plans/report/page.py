@@ -124,7 +124,8 @@ def _candidate(plan: Plan, place: int, answer: Answer) -> Iterable[str]:
         "–" if answer.cost is None else f"{answer.cost:,.2f}",
     )
     if answer.good:
-        verdict = write_cell("td", "chosen" if place == plan.best else "meets the goals")
+        meets = "meets the goals" if plan.goals else "no goal is given"
+        verdict = write_cell("td", "chosen" if place == plan.best else meets)
     else:
         why = f"{say_missed(answer.missed)}: {explain(answer)}"
         verdict = write_cell("td", f"refused: {why}")

@@ -87,6 +87,37 @@ def test_goals_that_nobody_meets() -> None:
     assert "the memory: 22 models fit on an instance" in text
 
 
+def test_without_goals_nothing_is_said_to_meet_them() -> None:
+    """The fewest instances are named, those that are as few beside them; nothing can break."""
+    plan = planned(replace(SETTINGS, goals=Goals(), prices=None))
+    assert plan.breaking is None
+    *_, verdict, equals = write_plan(plan).splitlines()
+    assert verdict == (
+        "No goals are given (--p99, --cold-share, --failures). "
+        "The smallest (no prices are given): 1 x ml.small"
+    )
+    assert equals == "As few: 1 x ml.large"
+
+
+def test_what_costs_the_same_is_named() -> None:
+    """By cost where there are prices, whatever the number of instances."""
+    prices = {"ml.small": 0.15, "ml.large": 0.3}
+    text = write_plan(planned(replace(SETTINGS, goals=Goals(failures=1.0), prices=prices)))
+    assert "The cheapest that meets the goals: 1 x ml.small\n" in text
+    assert "At the same cost" not in text
+    prices = {"ml.small": 0.3, "ml.large": 0.3}
+    text = write_plan(planned(replace(SETTINGS, goals=Goals(failures=1.0), prices=prices)))
+    assert "At the same cost: 1 x ml.large\n" in text
+
+
+def test_a_goal_below_what_a_request_takes() -> None:
+    """No number of instances helps, and neither cores nor memory are blamed."""
+    plan = planned(replace(SETTINGS, types=[LARGE], counts=(1,), goals=Goals(p99_s=0.001)))
+    assert "p99 10 ms > 1 ms: the archives: even the fastest warm request takes" in (
+        write_plan(plan)
+    )
+
+
 def test_too_few_cores() -> None:
     """More than the cores can do is not answered in time, and is told by that."""
     busy = replace(FIGURES, services=(0.5,))
@@ -174,3 +205,12 @@ def test_no_price_is_said() -> None:
     """Prices are of the user's file alone."""
     with pytest.raises(Impossible, match=r"found no price of ml\.large"):
         planned(replace(SETTINGS, prices={}, types=[LARGE], counts=(1,)))
+
+
+def test_a_lacking_price_is_said_before_anything_is_reckoned() -> None:
+    """The first type has one, the second has not."""
+    told: list[str] = []
+    settings = replace(SETTINGS, prices={"ml.small": 0.1})
+    with pytest.raises(Impossible, match=r"found no price of ml\.large"):
+        try_all(settings, make_traffic(settings), lambda what, share: told.append(what))
+    assert not told
