@@ -26,7 +26,7 @@ def make_figures_of_verify(path: Path) -> Figures:
     if not isinstance(found, dict) or "costs" not in found or "served_as" not in found:
         raise UnusableFile(path, f"found another JSON, {_EXPECTED}")
     whole = Members(path, found)
-    costs, form = whole.objects("costs"), whole.text("served_as", None)
+    costs, form = whole.objects("costs"), whole.text("served_as", None) or ""
     forms = {cost.text("form", None): cost for cost in costs}
     cost = forms.get(form + _COMPILED) or forms.get(form)
     if cost is None or "p50_s" not in cost:

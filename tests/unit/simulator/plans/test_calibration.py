@@ -126,3 +126,5 @@ def test_types_that_are_not_known() -> None:
     """With families that are like it."""
     with pytest.raises(Impossible, match=r"'ml\.g7dn\.xlarge'.*g4dn"):
         find_instance_type("ml.g7dn.xlarge")
+    with pytest.raises(Impossible, match=r"'m5\.xlarge'.*: ml\.m5\.xlarge$"):
+        find_instance_type("m5.xlarge")
