@@ -23,3 +23,16 @@ def test_the_same_numbers_are_the_same_picture() -> None:
     series = [plots.Series("s", [0.0, 1.0], [1.0, 2.0], 1)]
     first = plots.draw_lines(frame, series, [plots.Level("limit", 3.0)], steps=True)
     assert first == plots.draw_lines(frame, series, [plots.Level("limit", 3.0)], steps=True)
+
+
+def test_points_that_hide_each_other_are_all_seen() -> None:
+    """One more mark, around the upper one, for each that lies below it; on each scale."""
+    frame = plots.Frame("points", "x", "y")
+
+    def marks(x: float, scale: str) -> int:
+        one, other = (plots.Series(name, [at], [2.0], 1) for name, at in (("a", 1.0), ("b", x)))
+        rest = plots.Series("c", [9.0], [1.0], 2)
+        return plots.draw_points(frame, [one, other, rest], scale=scale).count("<use")
+
+    for scale in ("linear", "log", "loglog"):
+        assert marks(1.0, scale) == marks(5.0, scale) + 1
