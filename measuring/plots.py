@@ -141,11 +141,17 @@ def draw_points(
         _draw_levels(axes, levels)
         axes.margins(x=0.12, y=0.12)
         if scale == "linear":
-            axes.set_ylim(bottom=0)
-            axes.set_xlim(left=0)
+            heights = [y for row in series for y in row.y] + [level.y for level in levels]
+            axes.set_ylim(0, _beyond(heights))
+            axes.set_xlim(0, _beyond([x for row in series for x in row.x]))
         _draw_hidden(axes, series)
 
     return _drawn(frame, fill)
+
+
+def _beyond(values: Sequence[float]) -> float:
+    """Where an axis from zero ends, so that the largest has room for its mark and its name."""
+    return 1.12 * max(values, default=0.0) or 1.0
 
 
 def _draw_hidden(axes: Axes, series: Sequence[Series]) -> None:
@@ -348,7 +354,8 @@ def _for_page(svg: str, title: str) -> str:
     for stand_in, colour in _COLOURS.items():
         svg = svg.replace(stand_in, colour)
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r"(\d\.\d{2})\d+", r"\1", svg)
+    # Of places, not of words: a tick at 0.015 % is not one at 0.01 %.
+    svg = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\d\.\d{2})\d+", r"\1", tag[0]), svg)
     # Dots: Chromium draws a line of no length only at the end of a path.
     svg = re.sub(r"M ([\d.]+ [\d.]+) ?\nL \1 ?\n", r"M\1h.01", svg)
     svg = re.sub(r"'DejaVu Sans'", "inherit", svg)
