@@ -19,7 +19,11 @@ def write_plan(plan: Plan) -> str:
 def _lines(plan: Plan) -> Iterator[str]:
     yield f"{plan.traffic}, {plan.models} models, seed {plan.seed}"
     yield ""
-    yield from _align([_HEAD, *(_row(answer) for answer in plan.answers)])
+    rows: list[tuple[str, ...]] = [_HEAD, *(_row(answer) for answer in plan.answers)]
+    if any(answer.candidate.most for answer in plan.answers):
+        means = ("on average", *(f"{find_mean(plan, answer):.3g}" for answer in plan.answers))
+        rows = [(row[0], mean, *row[1:]) for row, mean in zip(rows, means, strict=True)]
+    yield from _align(rows)
     yield ""
     yield from say_verdict(plan)
 
@@ -51,6 +55,11 @@ def say_verdict(plan: Plan) -> Iterator[str]:
             f"What breaks first: at {plan.breaking.times:g} times the requests "
             f"{say_missed(plan.breaking.missed)}: {plan.breaking.why}"
         )
+
+
+def find_mean(plan: Plan, answer: Answer) -> float:
+    """How many instances a candidate has on average."""
+    return answer.instance_hours * 3600.0 / plan.duration_s
 
 
 def say_missed(missed: Sequence[Missed]) -> str:

@@ -107,11 +107,11 @@ def _requests(starts: Sequence[float], moments: Sequence[Look]) -> Drawn:
 
 
 def _instances(starts: Sequence[float], moments: Sequence[Look]) -> Drawn:
-    title = "Instances and loaded models"
+    title = "Instances in service"
     series = Series("instances", starts, _held([one.instances for one in moments]), WARM)
     frame = Frame(title, _TIME, "instances", whole_y=True)
     most = max(moment.loaded for moment in moments)
-    caption = f"Instances in service. At most {most:,} models were loaded at once, copies counted."
+    caption = f"At most {most:,} models were loaded at once, copies counted."
     return Drawn(title, plots.draw_lines(frame, [series], steps=True), caption)
 
 

@@ -88,8 +88,9 @@ def test_goals_that_nobody_meets() -> None:
 
 
 def test_without_goals_nothing_is_said_to_meet_them() -> None:
-    """The fewest instances are named, those that are as few beside them; nothing can break."""
-    plan = planned(replace(SETTINGS, goals=Goals(), prices=None))
+    """What is best, and what is as good by costs or instances, is named; nothing can break."""
+    goals = Goals()
+    plan = planned(replace(SETTINGS, goals=goals, prices=None, counts=(1,)))
     assert plan.breaking is None
     *_, verdict, equals = write_plan(plan).splitlines()
     assert verdict == (
@@ -97,17 +98,13 @@ def test_without_goals_nothing_is_said_to_meet_them() -> None:
         "The smallest (no prices are given): 1 x ml.small"
     )
     assert equals == "As few: 1 x ml.large"
-
-
-def test_what_costs_the_same_is_named() -> None:
-    """By cost where there are prices, whatever the number of instances."""
-    prices = {"ml.small": 0.15, "ml.large": 0.3}
-    text = write_plan(planned(replace(SETTINGS, goals=Goals(failures=1.0), prices=prices)))
-    assert "The cheapest that meets the goals: 1 x ml.small\n" in text
-    assert "At the same cost" not in text
-    prices = {"ml.small": 0.3, "ml.large": 0.3}
-    text = write_plan(planned(replace(SETTINGS, goals=Goals(failures=1.0), prices=prices)))
-    assert "At the same cost: 1 x ml.large\n" in text
+    small, large = (replace(answer, cost=1.5) for answer in plan.answers)
+    paid = replace(plan, answers=[small, large], goals={"failures": 1.0})
+    assert write_plan(paid).endswith(
+        "The cheapest that meets the goals: 1 x ml.small\nAt the same cost: 1 x ml.large\n"
+    )
+    dear = replace(paid, answers=[small, replace(large, cost=1.6)])
+    assert "At the same cost" not in write_plan(dear)
 
 
 def test_a_goal_below_what_a_request_takes() -> None:
@@ -181,6 +178,9 @@ def test_autoscaling_has_a_candidate_for_each_bounds() -> None:
     (answer,) = plan.answers
     assert answer.candidate.words == "1-3 x ml.large"
     assert answer.most_instances == 3
+    _, _, head, row, *_ = write_plan(plan).splitlines()
+    assert head.split()[:3] == ["instances", "on", "average"]
+    assert float(row.split()[3]) == pytest.approx(answer.instance_hours / 0.5, rel=0.01)
     assert 0.5 < answer.instance_hours < 1.5
 
 

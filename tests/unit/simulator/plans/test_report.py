@@ -97,7 +97,7 @@ def test_a_day_has_its_plots(found: Plan) -> None:
     titles = [drawn.title for drawn in draw_day(small)]
     assert titles == [
         "Requests a second",
-        "Instances and loaded models",
+        "Instances in service",
         "Hit ratio over time",
         "Cores in use",
         "Models that come and go",
@@ -115,6 +115,7 @@ def test_nobody_meets_the_goals() -> None:
     assert "Instances on average against" in text
     assert "1-2 x ml.large over the time" in text
     assert "100 invocations of an instance a minute" in text
+    assert "instances on average" in text
 
 
 def test_what_is_written(found: Plan, tmp_path: Path) -> None:
