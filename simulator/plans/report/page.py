@@ -118,7 +118,7 @@ def _candidates(plan: Plan) -> str:
     head.append(write_cell("th", "verdict"))
     rows = [_candidate(plan, place, answer) for place, answer in enumerate(plan.answers)]
     words = (
-        "Instances, and their cores: on average. Fit: models that have room in one of them at once. "
+        "Instances and cores: on average. Fit: models that have room in one instance at once. "
         "Cost: of the whole time, in the currency of your prices."
     )
     return f"<h2>All candidates</h2>{write_table(head, rows)}<p>{words}</p>"
@@ -159,7 +159,11 @@ def _latencies(answer: Answer) -> str:
         f"<p>{escape(name)}: {format_share(share)} of all requests.</p>"
         for name, share in answer.failures.items()
     )
-    return "<h2>Latencies</h2>" + write_numbers(("", "p50", "p99"), rows) + told + failures
+    words = (
+        "<p>Of answered requests, without the network to their callers. Cold: the model had to be "
+        "loaded, or was being loaded, and waiting for that counts; warm: it was there.</p>"
+    )
+    return f"<h2>Latencies</h2>{words}" + write_numbers(("", "p50", "p99"), rows) + told + failures
 
 
 def _breaking(plan: Plan, answer: Answer) -> str:

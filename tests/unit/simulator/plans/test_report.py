@@ -63,6 +63,7 @@ def test_the_page_says_what_was_found(found: Plan, text: str) -> None:
         "Zipf, exponent 0.8",
         f"read on {found.types_read}",
         "ml.small",
+        "Cold: the model had to be loaded, or was being loaded",
         "How sure",
         f"<dd>{best.cost:,.2f}</dd>",
     ):
