@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html
 import io
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -44,6 +45,8 @@ _WIDTH, _HEIGHT = 5.0, 3.0
 _LEGEND = 48
 #: Where a point's name stands, in points from it: each colour has a side of its own.
 _BESIDE = ((6, 3), (6, -11), (-11, 3), (-11, -11), (-3, 8), (-3, -16))
+#: Points: how wide a mark is, how much wider one around it is, and how near they hide each other.
+_MARK, _RING, _NEAR = 6, 5, 3
 #: Points of one series beyond which some are left out, evenly; pages of megabytes help nobody.
 MOST_POINTS = 6000
 
@@ -113,7 +116,8 @@ def draw_scatter(frame: Frame, series: Sequence[Series]) -> str:
 def draw_points(
     frame: Frame, series: Sequence[Series], levels: Sequence[Level] = (), *, scale: str = "linear"
 ) -> str:
-    """Few points, each with its name beside it; crosses are those of a series that says so.
+    """Few points, each with its name beside it; crosses are those of a series that says so. Of
+    points that would hide each other the earlier ones are drawn larger, around the later ones.
 
     scale: "linear" from zero up, "log" of y, or "loglog" of both; what is not positive is left out.
     """
@@ -126,7 +130,9 @@ def draw_points(
         for row in series:
             mark, label = "x" if row.crosses else "o", row.label or "_"
             lines = {"linestyle": _DASHES[row.dashes], "linewidth": 1} if row.dashes else {"ls": ""}
-            axes.plot(row.x, row.y, mark, **lines, color=_colour(row), markersize=6, label=label)
+            axes.plot(
+                row.x, row.y, mark, **lines, color=_colour(row), markersize=_MARK, label=label
+            )
             beside = _BESIDE[(row.colour - 1) % len(_BESIDE)]
             for x, y, name in zip(row.x, row.y, row.names, strict=False):
                 axes.annotate(
@@ -135,10 +141,35 @@ def draw_points(
         _draw_levels(axes, levels)
         axes.margins(x=0.12, y=0.12)
         if scale == "linear":
-            axes.set_ylim(bottom=0)
-            axes.set_xlim(left=0)
+            heights = [y for row in series for y in row.y] + [level.y for level in levels]
+            axes.set_ylim(0, _beyond(heights))
+            axes.set_xlim(0, _beyond([x for row in series for x in row.x]))
+        _draw_hidden(axes, series)
 
     return _drawn(frame, fill)
+
+
+def _beyond(values: Sequence[float]) -> float:
+    """Where an axis from zero ends, so that the largest has room for its mark and its name."""
+    return 1.12 * max(values, default=0.0) or 1.0
+
+
+def _draw_hidden(axes: Axes, series: Sequence[Series]) -> None:
+    """Rings around points, or larger crosses, in the colours of those that lie below them."""
+    # Limits are reckoned when they are asked for; places follow from them.
+    axes.get_xlim()
+    axes.get_ylim()
+    above: list[Any] = []
+    for row in reversed(series):
+        for x, y in zip(row.x, row.y, strict=True):
+            place = axes.transData.transform((x, y)) * 72 / axes.figure.dpi
+            if not all(map(math.isfinite, place)):
+                continue
+            hiding = sum(math.dist(place, other) < _NEAR for other in above)
+            above.append(place)
+            if hiding:
+                mark, size = "x" if row.crosses else "o", _MARK + _RING * hiding
+                axes.plot([x], [y], mark, color=_colour(row), markersize=size, fillstyle="none")
 
 
 def draw_cumulative(frame: Frame, series: Sequence[Series]) -> str:
@@ -323,7 +354,8 @@ def _for_page(svg: str, title: str) -> str:
     for stand_in, colour in _COLOURS.items():
         svg = svg.replace(stand_in, colour)
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r"(\d\.\d{2})\d+", r"\1", svg)
+    # Of places, not of words: a tick at 0.015 % is not one at 0.01 %.
+    svg = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\d\.\d{2})\d+", r"\1", tag[0]), svg)
     # Dots: Chromium draws a line of no length only at the end of a path.
     svg = re.sub(r"M ([\d.]+ [\d.]+) ?\nL \1 ?\n", r"M\1h.01", svg)
     svg = re.sub(r"'DejaVu Sans'", "inherit", svg)

@@ -18,6 +18,7 @@ _EPILOG = """\
 PLAN.toml says what is asked ([demand]), of which archives ([[archives]]), and what may be rented
 ([instances]); an option goes above what stands there. Archives' figures come from a replay's
 report.json, from `verify --format json`, from a container's /metrics, or are given by hand.
+docs/planning.md has every key and every column.
 
 Exit code: 0 when a candidate meets the goals, 1 when none does or the plan cannot be made, 2 for a
 wrong command line.
@@ -34,7 +35,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("plan", nargs="?", type=Path, metavar="PLAN.toml", help="what is planned")
+    parser.add_argument(
+        "plan",
+        nargs="?",
+        type=Path,
+        metavar="PLAN.toml",
+        help="what is asked, of which archives, and what may be rented",
+    )
     parser.add_argument(
         "--like",
         type=Path,
@@ -42,7 +49,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="in place of PLAN.toml a replay's report.json: its requests go to its endpoint once "
         "more, reckoned with the figures that it saw; --json then has the report's own keys",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="all answers, as JSON")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="for all answers, as JSON")
     parser.add_argument(
         "--report",
         type=Path,
@@ -85,21 +92,42 @@ def _add_overrides(group: argparse._ArgumentGroup) -> None:
         help="an instance type, as ml.g4dn.xlarge; may be repeated",
     )
     group.add_argument(
-        "--counts", type=_counts, metavar="N,N|N-N", help="how many instances: 1,2,4 or 1-4"
+        "--counts",
+        type=_counts,
+        metavar="N,N|N-N",
+        help="how many instances: 1,2,4 or 1-4, without autoscaling",
     )
     group.add_argument(
         "--trace", type=Path, metavar="FILE", help="requests as CSV of time,target_model"
     )
     group.add_argument(
-        "--cloudwatch", type=Path, metavar="FILE", help="how many as CSV of time,invocations"
+        "--cloudwatch",
+        type=Path,
+        metavar="FILE",
+        help="how many requests there were, as CSV of time,invocations",
     )
     group.add_argument(
-        "--prices", type=Path, metavar="FILE", help="CSV of instance_type,price_an_hour"
+        "--prices",
+        type=Path,
+        metavar="FILE",
+        help="CSV of instance_type,price_an_hour, in any currency",
     )
-    group.add_argument("--p99", type=_seconds, metavar="S", help="goal: p99 of all requests")
-    group.add_argument("--cold-share", type=_share, metavar="X", help="goal: share of cold ones")
-    group.add_argument("--failures", type=_share, metavar="X", help="goal: share of failed ones")
-    group.add_argument("--seed", type=_seed, metavar="S", help="fixes all that is drawn")
+    group.add_argument(
+        "--p99", type=_seconds, metavar="S", help="goal: p99 of all answered requests"
+    )
+    group.add_argument(
+        "--cold-share",
+        type=_share,
+        metavar="X",
+        help="goal: share of requests whose model must be loaded first, 0.02 for 2 %%",
+    )
+    group.add_argument(
+        "--failures",
+        type=_share,
+        metavar="X",
+        help="goal: share of failed requests, 0.001 for 0.1 %%",
+    )
+    group.add_argument("--seed", type=_seed, metavar="S", help="fixes all that is drawn; default 1")
 
 
 def _override(settings: PlanSettings, options: argparse.Namespace) -> PlanSettings:
@@ -125,6 +153,7 @@ def _override(settings: PlanSettings, options: argparse.Namespace) -> PlanSettin
         goals=goals,
         types=types or settings.types,
         counts=options.counts or settings.counts,
+        autoscaling=None if options.counts else settings.autoscaling,
         prices=read_prices(options.prices) if options.prices else settings.prices,
         seed=settings.seed if options.seed is None else options.seed,
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from measuring.quantities import format_seconds, format_share
 from simulator.plans.candidates.answers import Answer, Missed, Plan
-from simulator.plans.candidates.judging import explain
+from simulator.plans.candidates.judging import explain, find_equals
 
 _GOALS = {"p99_s": "p99", "cold_share": "cold share", "failures": "failures"}
 
@@ -19,7 +19,11 @@ def write_plan(plan: Plan) -> str:
 def _lines(plan: Plan) -> Iterator[str]:
     yield f"{plan.traffic}, {plan.models} models, seed {plan.seed}"
     yield ""
-    yield from _align([_HEAD, *(_row(answer) for answer in plan.answers)])
+    rows: list[tuple[str, ...]] = [_HEAD, *(_row(answer) for answer in plan.answers)]
+    if any(answer.candidate.most for answer in plan.answers):
+        means = ("on average", *(f"{find_mean(plan, answer):.3g}" for answer in plan.answers))
+        rows = [(row[0], mean, *row[1:]) for row, mean in zip(rows, means, strict=True)]
+    yield from _align(rows)
     yield ""
     yield from say_verdict(plan)
 
@@ -32,8 +36,16 @@ def say_verdict(plan: Plan) -> Iterator[str]:
             yield f"  {answer.candidate.words}: {say_missed(answer.missed)}: {explain(answer)}"
         return
     best = plan.answers[plan.best]
-    what = "cheapest" if best.cost is not None else "smallest (no prices are given)"
-    yield f"The {what} that meets the goals: {best.candidate.words}"
+    paid = best.cost is not None
+    what = "cheapest" if paid else "smallest (no prices are given)"
+    if plan.goals:
+        yield f"The {what} that meets the goals: {best.candidate.words}"
+    else:
+        options = "--p99, --cold-share, --failures"
+        yield f"No goals are given ({options}). The {what}: {best.candidate.words}"
+    if equals := find_equals(plan):
+        words = ", ".join(answer.candidate.words for answer in equals)
+        yield f"{'At the same cost' if paid else 'With as few cores'}: {words}"
     if plan.breaking is None:
         return
     if plan.breaking.times is None:
@@ -45,10 +57,18 @@ def say_verdict(plan: Plan) -> Iterator[str]:
         )
 
 
+def find_mean(plan: Plan, answer: Answer) -> float:
+    """How many instances a candidate has on average."""
+    return answer.instance_hours * 3600.0 / plan.duration_s
+
+
 def say_missed(missed: Sequence[Missed]) -> str:
     """As p99 4.1 s > 1 s."""
     return ", ".join(
-        f"{_GOALS[one.goal]} {_value(one, one.found)} > {_value(one, one.wanted)}" for one in missed
+        f"{_GOALS[one.goal]} of no answer"
+        if one.found is None
+        else f"{_GOALS[one.goal]} {_value(one, one.found)} > {_value(one, one.wanted)}"
+        for one in missed
     )
 
 

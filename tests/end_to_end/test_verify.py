@@ -26,6 +26,7 @@ from container.settings import read_settings
 from ensemble_tools import Namespace, ServingPlan, plan, read_repository
 from ensemble_tools import __main__ as command
 from ensemble_tools.workflows.runtime.operations.scaling import Normalize
+from simulator.plans.calibration.from_verify import make_figures_of_verify
 from tests.end_to_end.conftest import EXAMPLES
 from tests.support.container import ROOT, SHARED_MEMORY, processes, until
 from tests.support.models import (
@@ -136,8 +137,11 @@ def program(*arguments: str | Path, **options: str) -> subprocess.CompletedProce
     )
 
 
-def test_dense_export_is_equal() -> None:
-    """The whole program on a real export: exit code 0, every answer equal, times and memory."""
+def test_dense_export_is_equal(tmp_path: Path) -> None:
+    """The whole program on a real export: exit code 0, every answer equal, times and memory.
+
+    A plan reads what it printed: the figures of the form that a container serves.
+    """
     done = program(EXAMPLES / "dense/repository", "--format", "json")
     assert done.returncode == EQUAL, done.stdout + done.stderr
     assert all(line.startswith("[") for line in done.stderr.splitlines()), done.stderr
@@ -162,6 +166,10 @@ def test_dense_export_is_equal() -> None:
     assert "NaN and infinities" in alone
     assert 0 < ensemble["p50_s"] < 10
     assert executor["timed_requests"] == 100
+    (tmp_path / "verify.json").write_text(done.stdout)
+    figures = make_figures_of_verify(tmp_path / "verify.json")
+    assert (figures.memory, figures.loads) == (numpy["proportional_bytes"], (numpy["load_s"],))
+    assert figures.services[10] == pytest.approx(numpy["p50_s"])
 
 
 def test_ragged_export_with_given_requests() -> None:

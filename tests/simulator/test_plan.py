@@ -51,7 +51,9 @@ def read(path: Path) -> Any:
 def test_a_plan_is_printed_and_written(tmp_path: Path) -> None:
     """A table, the best candidate, and all of it as JSON; options go above the file."""
     path = tmp_path / "PLAN.toml"
-    path.write_text(PLAN)
+    path.write_text(
+        PLAN.replace("hours = 0.2", "hours = 1") + '[autoscaling]\ntarget = 600\nbounds = ["1-4"]\n'
+    )
     (tmp_path / "prices.csv").write_text("instance_type,price_an_hour\nml.r5.large,1.5\n")
     words = ("--instance", "ml.r5.large", "--counts", "1-2", "--prices", tmp_path / "prices.csv")
     to = ("--json", tmp_path / "out.json", "--report", tmp_path / "report")
@@ -62,7 +64,9 @@ def test_a_plan_is_printed_and_written(tmp_path: Path) -> None:
     assert "The cheapest that meets the goals: 1 x ml.r5.large" in done.stdout
     assert "What breaks first:" in done.stdout
     found = read(tmp_path / "out.json")
-    assert [one["candidate"]["count"] for one in found["answers"]] == [1, 2]
+    ways = [(one["candidate"]["count"], one["candidate"]["most"]) for one in found["answers"]]
+    assert ways == [(1, None), (2, None)]
+    assert "5 requests a second for 1 hour, " in done.stdout
     assert found["answers"][0]["cost_an_hour"] == pytest.approx(1.5)
     assert found["answers"][0]["moments"]
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from measuring.quantities import format_seconds, format_share
 from simulator.planning.archives import Machine
 from simulator.planning.run import Outcome, Setting
 from simulator.plans.candidates.answers import (
@@ -15,6 +17,7 @@ from simulator.plans.candidates.answers import (
     Latency,
     Limit,
     Missed,
+    Plan,
 )
 from simulator.plans.settings.settings import Goals
 from simulator.rules import Rules
@@ -62,6 +65,8 @@ def judge(
         max(look.busiest for look in outcome.looks),
         count_fitting(setting),
         instance_hours,
+        instance_hours * setting.machine.cores,
+        float(instance_hours * (setting.machine.memory or 0)),
         max(look.instances for look in outcome.looks),
         None if price_an_hour is None else instance_hours * price_an_hour,
         None if price_an_hour is None else instance_hours * price_an_hour / hours,
@@ -78,7 +83,7 @@ def count_failures(rules: Rules, outcome: Outcome) -> dict[str, float]:
     late = outcome.warm > rules.invoke_timeout_s
     timed_out = float(outcome.weights[late].sum() / weights) if weights else 0.0
     warm = max(0.0, 1.0 - (counts.cold + counts.failed) / total)
-    lost = min(1.0, max(timed_out, outcome.saturated)) * warm
+    lost = (outcome.saturated + (1.0 - outcome.saturated) * timed_out) * warm
     return {
         "ModelNotReadyException": counts.not_ready / total,
         "ModelError (507)": counts.no_memory / total,
@@ -89,11 +94,11 @@ def count_failures(rules: Rules, outcome: Outcome) -> dict[str, float]:
 
 
 def find_missed(found: Mapping[str, float | None], goals: Goals) -> list[Missed]:
-    """Goals that are not met."""
+    """Goals that are not met. None: no request was answered, which meets no goal."""
     missed = []
     for name in ("p99_s", "cold_share", "failures"):
         wanted, value = getattr(goals, name), found[name]
-        if wanted is not None and value is not None and value > wanted:
+        if wanted is not None and (value is None or value > wanted):
             missed.append(Missed(name, value, wanted))
     return missed
 
@@ -128,18 +133,33 @@ def count_fitting(setting: Setting) -> int:
 
 
 def choose_best(answers: Sequence[Answer]) -> int | None:
-    """The place of the cheapest that meets the goals; without prices, of the fewest core hours of
-    memory: the least instance hours, then the first.
+    """The place of the cheapest that meets the goals; without prices, and of equal ones, that with
+    the fewest hours of cores, then of memory, then of instances.
     """
     good = [place for place, answer in enumerate(answers) if answer.good]
-    if not good:
-        return None
+    return min(good, key=lambda place: _size(answers[place]), default=None)
 
-    def price(place: int) -> tuple[float, float, int]:
-        cost = answers[place].cost
-        return (0.0 if cost is None else cost, answers[place].instance_hours, place)
 
-    return min(good, key=price)
+def find_equals(plan: Plan) -> list[Answer]:
+    """Others that meet the goals at the best one's cost; without prices, with as few cores."""
+    if plan.best is None:
+        return []
+    best = plan.answers[plan.best]
+    return [
+        answer
+        for answer in plan.answers
+        if answer is not best
+        and answer.good
+        and math.isclose(_least(answer), _least(best), rel_tol=1e-9)
+    ]
+
+
+def _size(answer: Answer) -> tuple[float, ...]:
+    return (answer.cost or 0.0, answer.core_hours, answer.memory_hours, answer.instance_hours)
+
+
+def _least(answer: Answer) -> float:
+    return answer.core_hours if answer.cost is None else answer.cost
 
 
 def explain(answer: Answer) -> str:
@@ -147,20 +167,23 @@ def explain(answer: Answer) -> str:
     if answer.good:
         return ""
     if answer.failures.get("ModelError (no answer in time)"):
-        return f"the cores: the busiest instance uses {answer.busiest:.0%} of its own"
+        return "the cores: the busiest instance needs more than it has"
     if answer.failures.get("ModelError (507)"):
         return "the memory: the container refuses models (507)"
     if answer.failures.get("InternalFailure (disk)"):
         return "the disk: archives find no place"
+    fastest = answer.warm.quantiles[0] if answer.warm.quantiles else 0.0
+    if any(one.goal == "p99_s" and one.wanted < fastest for one in answer.missed):
+        return f"the archives: even the fastest warm request takes {format_seconds(fastest)}"
     if answer.evictions_an_hour:
         return (
             f"the memory: {answer.fits} models fit on an instance, "
             f"and {answer.evictions_an_hour:.0f} leave an hour for others"
         )
     if answer.busiest > _BUSY:
-        return f"the cores: loads and requests use {answer.busiest:.0%} of the busiest instance"
+        return f"the cores: loads and requests use {format_share(answer.busiest)} of the busiest"
     most = max(answer.cold_parts, key=lambda part: answer.cold_parts[part], default="load")
-    return f"cold requests, which wait most for {most}"
+    return f"cold requests, which wait most for their {most}"
 
 
 def _mix(outcome: Outcome, hits: float, cold_share: float, rules: Rules) -> tuple[Any, Any]:
@@ -174,7 +197,7 @@ def _mix(outcome: Outcome, hits: float, cold_share: float, rules: Rules) -> tupl
 
 
 def _in_time(outcome: Outcome, rules: Rules) -> tuple[Any, Any]:
-    right = outcome.warm < rules.invoke_timeout_s
+    right = outcome.warm <= rules.invoke_timeout_s
     return outcome.warm[right], outcome.weights[right]
 
 

@@ -29,16 +29,17 @@ def try_all(settings: PlanSettings, traffic: Traffic, advance: Advance) -> Plan:
     """All candidates. Raises Impossible where there is none, or one cannot hold an archive."""
     candidates = list(list_candidates(settings))
     if not candidates:
-        raise Impossible("found no candidate, expected [instances] with types")
+        raise Impossible("found no candidate, expected [instances] with types, or --instance")
     for kind in settings.types:
         _check_room(settings, kind, traffic.archives)
+        _find_price(settings, kind.name)
     answers = [_try(settings, traffic, candidate, 1.0, advance) for candidate in candidates]
     best = choose_best(answers)
-    breaking = None
-    if best is not None:
-        breaking = _break(settings, traffic, candidates[best], advance)
     goals = settings.goals
     named = {"p99_s": goals.p99_s, "cold_share": goals.cold_share, "failures": goals.failures}
+    breaking = None
+    if best is not None and any(goal is not None for goal in named.values()):
+        breaking = _break(settings, traffic, candidates[best], advance)
     return Plan(
         traffic.source,
         len(traffic.archives),
@@ -100,15 +101,19 @@ def _try(
         outcome = simulate(setting, lambda share: advance(words, share))
     except TooMany as error:
         raise Impossible(f"{words}: {error}") from error
-    price = None
-    if settings.prices is not None:
-        price = settings.prices.get(candidate.instance_type)
-        if price is None:
-            raise Impossible(
-                f"found no price of {candidate.instance_type}, expected one of each type "
-                "(instance_type,price_an_hour)"
-            )
+    price = _find_price(settings, candidate.instance_type)
     return judge(candidate, setting, outcome, settings.goals, price)
+
+
+def _find_price(settings: PlanSettings, name: str) -> float | None:
+    """Of an hour; None where no prices are given at all. Raises Impossible."""
+    if settings.prices is None:
+        return None
+    if name not in settings.prices:
+        raise Impossible(
+            f"found no price of {name}, expected one of each type (instance_type,price_an_hour)"
+        )
+    return settings.prices[name]
 
 
 def _break(

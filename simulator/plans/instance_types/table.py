@@ -36,6 +36,10 @@ def find_instance_type(name: str) -> InstanceType:
     """As ml.m5.xlarge. Raises Impossible for what is not known here."""
     memory, cores = memory_of(name), count_cores(name)
     if memory is None or cores is None:
+        if memory_of(f"ml.{name}") is not None:
+            raise Impossible(
+                f"found instance type {shown(name)}, expected SageMaker's name of it: ml.{name}"
+            )
         family = name.removeprefix("ml.").partition(".")[0]
         near = difflib.get_close_matches(family, list_families(), n=3)
         hint = f"families like it: {', '.join(near)}" if near else "as ml.m5.xlarge"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from measuring import plots, quantities
 from measuring.plots import Drawn, Frame, Level, Series
@@ -33,7 +34,9 @@ def draw_cold_shares(plan: Plan) -> Drawn:
     goal = plan.goals.get("cold_share")
     levels = [] if goal is None else [Level(f"goal: {quantities.format_share(goal)}", goal)]
     shares = quantities.format_share
-    return _draw(plan, "cold requests", shares, levels, lambda answer: answer.cold_share)
+    drawn = _draw(plan, "cold requests", shares, levels, lambda answer: answer.cold_share)
+    # The rest on a logarithmic axis: 99 and 99.9 % would be one point.
+    return replace(drawn, caption=f"{drawn.caption} The hit ratio is the rest of those answered.")
 
 
 def draw_day(answer: Answer) -> tuple[Drawn, ...]:
@@ -70,7 +73,7 @@ def _draw(
     frame = Frame(title, across, what, y_format=wording)
     caption = (
         "A point is a candidate, with its number of instances beside it. Crosses miss a goal. "
-        "Below the dashed line the goal is met."
+        "Below the dashed line the goal is met. A ring is a point below another one."
     )
     svg = plots.draw_points(frame, shown, levels, scale="log" if wide else "linear")
     return Drawn(title, svg, caption)
@@ -104,11 +107,11 @@ def _requests(starts: Sequence[float], moments: Sequence[Look]) -> Drawn:
 
 
 def _instances(starts: Sequence[float], moments: Sequence[Look]) -> Drawn:
-    title = "Instances and loaded models"
+    title = "Instances in service"
     series = Series("instances", starts, _held([one.instances for one in moments]), WARM)
     frame = Frame(title, _TIME, "instances", whole_y=True)
     most = max(moment.loaded for moment in moments)
-    caption = f"Instances in service. At most {most:,} models were loaded at once, copies counted."
+    caption = f"At most {most:,} models were loaded at once, copies counted."
     return Drawn(title, plots.draw_lines(frame, [series], steps=True), caption)
 
 

@@ -23,7 +23,7 @@ from simulator.planning.archives import average
 from simulator.plans.candidates.answers import Answer, Plan
 from simulator.plans.candidates.judging import explain
 from simulator.plans.report.figures import HOUR_S, draw_cold_shares, draw_day, draw_trade_off
-from simulator.plans.table import say_missed, say_verdict
+from simulator.plans.table import find_mean, say_missed, say_verdict
 from simulator.replay.report.figures import PART_WORDS
 from simulator.replay.report.page import STYLE
 
@@ -94,18 +94,31 @@ def _tiles(plan: Plan, answer: Answer) -> str:
     ]
     if answer.cost is not None:
         rows.insert(1, (f"cost of {plan.duration_s / HOUR_S:g} h", f"{answer.cost:,.2f}"))
+    if answer.candidate.most is not None:
+        rows.insert(1, ("instances on average", f"{find_mean(plan, answer):.3g}"))
     if times is not None:
         rows.append(("breaks at", f"{times:g} × the requests"))
     return write_tiles(rows)
 
 
 def _candidates(plan: Plan) -> str:
-    names = ("hits", "p99", "cold p50", "cold p99", "failed", "evictions/h", "cores", "fit", "cost")
+    names = (
+        "instances",
+        "hits",
+        "p99",
+        "cold p50",
+        "cold p99",
+        "failed",
+        "evictions/h",
+        "cores",
+        "fit",
+        "cost",
+    )
     head = [write_cell("th", "candidate"), *(write_cell("th", name, NUMBER) for name in names)]
     head.append(write_cell("th", "verdict"))
     rows = [_candidate(plan, place, answer) for place, answer in enumerate(plan.answers)]
     words = (
-        "Cores: of all instances, on average. Fit: models that have room in one instance at once. "
+        "Instances and cores: on average. Fit: models that have room in one instance at once. "
         "Cost: of the whole time, in the currency of your prices."
     )
     return f"<h2>All candidates</h2>{write_table(head, rows)}<p>{words}</p>"
@@ -113,6 +126,7 @@ def _candidates(plan: Plan) -> str:
 
 def _candidate(plan: Plan, place: int, answer: Answer) -> Iterable[str]:
     numbers = (
+        f"{find_mean(plan, answer):.3g}",
         _share(answer.hit_ratio),
         _duration(answer.latency.p99),
         _duration(answer.cold.p50),
@@ -124,7 +138,8 @@ def _candidate(plan: Plan, place: int, answer: Answer) -> Iterable[str]:
         "–" if answer.cost is None else f"{answer.cost:,.2f}",
     )
     if answer.good:
-        verdict = write_cell("td", "chosen" if place == plan.best else "meets the goals")
+        meets = "meets the goals" if plan.goals else "no goal is given"
+        verdict = write_cell("td", "chosen" if place == plan.best else meets)
     else:
         why = f"{say_missed(answer.missed)}: {explain(answer)}"
         verdict = write_cell("td", f"refused: {why}")
@@ -144,7 +159,11 @@ def _latencies(answer: Answer) -> str:
         f"<p>{escape(name)}: {format_share(share)} of all requests.</p>"
         for name, share in answer.failures.items()
     )
-    return "<h2>Latencies</h2>" + write_numbers(("", "p50", "p99"), rows) + told + failures
+    words = (
+        "<p>Of answered requests, without the network to their callers. Cold: the model had to be "
+        "loaded, or was being loaded, and waiting for that counts; warm: it was there.</p>"
+    )
+    return f"<h2>Latencies</h2>{words}" + write_numbers(("", "p50", "p99"), rows) + told + failures
 
 
 def _breaking(plan: Plan, answer: Answer) -> str:

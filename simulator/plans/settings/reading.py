@@ -238,6 +238,8 @@ def _read_name(table: Table) -> str:
 def _read_counts(file: TomlFile) -> tuple[int, ...]:
     table = file.table("instances")
     counts = table.wholes("counts", most=MOST_INSTANCES) if "counts" in table else (1,)
+    if "counts" in table and "autoscaling" in file:
+        table.refuse("counts", "found beside [autoscaling], whose bounds say how many; leave one")
     if "types" in table:
         table.texts("types")
     table.finish()

@@ -79,7 +79,8 @@ def _of_laws(settings: PlanSettings) -> Traffic:
                 "days_of_week and bursts; expected requests at some time"
             )
         rate = demand.rps * (sum(steps) / len(steps)) / (sum(plain) / len(plain))
-        source = f"{demand.rps:g} requests a second for {demand.hours:g} hours"
+        hours = "1 hour" if demand.hours == 1 else f"{demand.hours:g} hours"
+        source = f"{demand.rps:g} requests a second for {hours}"
     new = round(demand.new_a_day * duration / DAY_S)
     models = demand.models + new
     if models > MOST_MODELS:

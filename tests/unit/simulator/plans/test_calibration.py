@@ -52,12 +52,23 @@ def test_what_verify_has_measured(tmp_path: Path) -> None:
     assert list(figures.services) == sorted(figures.services)
 
 
+def test_a_compiled_form_is_the_served_one(tmp_path: Path) -> None:
+    """A container compiles workflows where it can, so that is what its instances will hold."""
+    path = tmp_path / "verify.json"
+    compiled = {**COST, "form": "ensemble, compiled", "load_s": 0.5, "proportional_bytes": 40}
+    forms = [{**COST, "form": "executor"}, COST, compiled]
+    path.write_text(json.dumps({"archive": "a", "served_as": "ensemble", "costs": forms}))
+    figures = make_figures_of_verify(path)
+    assert (figures.memory, figures.loads) == (40, (0.5,))
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ('{"costs": [', ":1:12: found no JSON"),
         ("[]", "found another JSON"),
         (json.dumps({"served_as": "x", "costs": []}), "found no timed requests"),
+        (json.dumps({"served_as": "x", "costs": [COST]}), "found no timed requests"),
     ],
 )
 def test_what_verify_has_not_measured(tmp_path: Path, text: str, said: str) -> None:
@@ -115,3 +126,5 @@ def test_types_that_are_not_known() -> None:
     """With families that are like it."""
     with pytest.raises(Impossible, match=r"'ml\.g7dn\.xlarge'.*g4dn"):
         find_instance_type("ml.g7dn.xlarge")
+    with pytest.raises(Impossible, match=r"'m5\.xlarge'.*: ml\.m5\.xlarge$"):
+        find_instance_type("m5.xlarge")

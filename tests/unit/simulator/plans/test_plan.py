@@ -87,6 +87,35 @@ def test_goals_that_nobody_meets() -> None:
     assert "the memory: 22 models fit on an instance" in text
 
 
+def test_without_goals_nothing_is_said_to_meet_them() -> None:
+    """What is best, and what is as good by costs or cores, is named; nothing can break."""
+    twin = replace(SMALL, name="ml.twin", memory=2 * SMALL.memory)
+    types = [SMALL, twin]
+    plan = planned(replace(SETTINGS, goals=Goals(), prices=None, types=types, counts=(1,)))
+    assert plan.breaking is None
+    *_, verdict, equals = write_plan(plan).splitlines()
+    assert verdict == (
+        "No goals are given (--p99, --cold-share, --failures). "
+        "The smallest (no prices are given): 1 x ml.small"
+    )
+    assert equals == "With as few cores: 1 x ml.twin"
+    small, other = (replace(answer, cost=1.5) for answer in plan.answers)
+    paid = replace(plan, answers=[small, other], goals={"failures": 1.0})
+    assert write_plan(paid).endswith(
+        "The cheapest that meets the goals: 1 x ml.small\nAt the same cost: 1 x ml.twin\n"
+    )
+    dear = replace(paid, answers=[small, replace(other, cost=1.6)])
+    assert "At the same cost" not in write_plan(dear)
+
+
+def test_a_goal_below_what_a_request_takes() -> None:
+    """No number of instances helps, and neither cores nor memory are blamed."""
+    plan = planned(replace(SETTINGS, types=[LARGE], counts=(1,), goals=Goals(p99_s=0.001)))
+    assert "p99 10 ms > 1 ms: the archives: even the fastest warm request takes" in (
+        write_plan(plan)
+    )
+
+
 def test_too_few_cores() -> None:
     """More than the cores can do is not answered in time, and is told by that."""
     busy = replace(FIGURES, services=(0.5,))
@@ -96,7 +125,37 @@ def test_too_few_cores() -> None:
     (answer,) = plan.answers
     assert answer.failed_share > 0.1
     assert answer.busiest == 1.0
+    # Who is answered has waited until the limit of 60 s.
+    assert (answer.warm.p50, answer.latency.p99) == (60.0, 60.0)
     assert "the cores" in write_plan(plan)
+
+
+def test_without_prices_the_smallest_is_best() -> None:
+    """By cores, not by how many instances there are: one of four is larger than one of two."""
+    plan = planned(replace(SETTINGS, types=[LARGE, SMALL], counts=(1,), goals=Goals(), prices=None))
+    assert plan.best == 1
+    assert plan.answers[1].core_hours == pytest.approx(2 * 0.5)
+    assert "The smallest (no prices are given): 1 x ml.small" in write_plan(
+        plan
+    )
+
+
+def test_who_answers_nobody_meets_no_goal() -> None:
+    """No request is answered before its caller gives up."""
+    never = replace(FIGURES, loads=(10_000.0,))
+    demand = Demand(models=5, rps=1.0, hours=0.1)
+    plan = planned(
+        replace(
+            SETTINGS,
+            demand=demand,
+            kinds=[Kind(never)],
+            types=[SMALL],
+            counts=(1,),
+            goals=Goals(p99_s=2.0),
+        )
+    )
+    assert plan.best is None
+    assert "1 x ml.small: p99 of no answer" in write_plan(plan)
 
 
 def test_gpu_memory_is_a_bound_beside_memory() -> None:
@@ -120,6 +179,9 @@ def test_autoscaling_has_a_candidate_for_each_bounds() -> None:
     (answer,) = plan.answers
     assert answer.candidate.words == "1-3 x ml.large"
     assert answer.most_instances == 3
+    _, _, head, row, *_ = write_plan(plan).splitlines()
+    assert head.split()[:3] == ["instances", "on", "average"]
+    assert float(row.split()[3]) == pytest.approx(answer.instance_hours / 0.5, rel=0.01)
     assert 0.5 < answer.instance_hours < 1.5
 
 
@@ -144,3 +206,12 @@ def test_no_price_is_said() -> None:
     """Prices are of the user's file alone."""
     with pytest.raises(Impossible, match=r"found no price of ml\.large"):
         planned(replace(SETTINGS, prices={}, types=[LARGE], counts=(1,)))
+
+
+def test_a_lacking_price_is_said_before_anything_is_reckoned() -> None:
+    """The first type has one, the second has not."""
+    told: list[str] = []
+    settings = replace(SETTINGS, prices={"ml.small": 0.1})
+    with pytest.raises(Impossible, match=r"found no price of ml\.large"):
+        try_all(settings, make_traffic(settings), lambda what, share: told.append(what))
+    assert not told

@@ -10,6 +10,7 @@ from simulator.plans.errors import PlanError, UnusableFile
 from simulator.plans.settings.reading import read_settings
 from simulator.rules import GIB, MIB, CacheSetting
 
+NO_COUNTS = "# counts: not beside [autoscaling]"
 GOOD = """\
 seed = 7
 prices = "prices.csv"
@@ -49,7 +50,7 @@ memory = "16GB"
 
 [instances]
 types = ["ml.own.large", "ml.g4dn.xlarge"]
-counts = "1-3"
+# counts: not beside [autoscaling]
 
 [autoscaling]
 target = 600
@@ -85,12 +86,18 @@ def test_all_of_it_is_read(tmp_path: Path) -> None:
     assert (small.figures.loads, big.figures.services) == ((0.5, 1.0), (0.02, 0.05))
     assert [one.name for one in settings.types] == ["ml.own.large", "ml.g4dn.xlarge"]
     assert [one.gpu_memory for one in settings.types] == [None, 16 * GIB]
-    assert settings.counts == (1, 2, 3)
     assert settings.autoscaling is not None
     assert settings.autoscaling.bounds == [(1, 4)]
     assert settings.rules == {"cache": CacheSetting.DISABLED, "busy_at": 2}
     assert (settings.goals.p99_s, settings.goals.failures) == (2.5, None)
     assert settings.container.disk == 20 * GIB
+
+
+def test_counts_in_place_of_autoscaling(tmp_path: Path) -> None:
+    """The least and the most."""
+    text = GOOD.replace(NO_COUNTS, 'counts = "1-3"').replace("[autoscaling]\ntarget = 600\n", "")
+    settings = read_settings(written(tmp_path, text.replace('bounds = ["1-4"]\n', "")))
+    assert (settings.counts, settings.autoscaling) == ((1, 2, 3), None)
 
 
 @pytest.mark.parametrize(
@@ -110,8 +117,9 @@ def test_all_of_it_is_read(tmp_path: Path) -> None:
         ("load_s = [0.5, 1.0]", "load_s = []", "18:1", "found 0 numbers"),
         ("load_s = 2", "load_s = -2", "25:1", "expected numbers from 0"),
         ('"ml.g4dn.xlarge"', '"ml.g4.xlarge"', "38:1", "found instance type 'ml.g4.xlarge'"),
-        ('counts = "1-3"', 'counts = "3-1"', "39:1", "instances.counts: found '3-1'"),
-        ('counts = "1-3"', "counts = [0]", "39:1", "instances.counts"),
+        (NO_COUNTS, 'counts = "3-1"', "39:1", "instances.counts: found '3-1'"),
+        (NO_COUNTS, "counts = [0]", "39:1", "instances.counts"),
+        (NO_COUNTS, 'counts = "1-3"', "39:1", "instances.counts: found beside [autoscaling]"),
         ('bounds = ["1-4"]', 'bounds = ["4-1"]', "43:1", "the least and the most"),
         ('cache = "Disabled"', 'cache = "off"', "46:1", "expected Enabled or Disabled"),
         ("cold_share = 0.02", "cold_share = 2", "51:1", "a share from 0 to 1"),

@@ -63,6 +63,7 @@ def test_the_page_says_what_was_found(found: Plan, text: str) -> None:
         "Zipf, exponent 0.8",
         f"read on {found.types_read}",
         "ml.small",
+        "Cold: the model had to be loaded, or was being loaded",
         "How sure",
         f"<dd>{best.cost:,.2f}</dd>",
     ):
@@ -97,7 +98,7 @@ def test_a_day_has_its_plots(found: Plan) -> None:
     titles = [drawn.title for drawn in draw_day(small)]
     assert titles == [
         "Requests a second",
-        "Instances and loaded models",
+        "Instances in service",
         "Hit ratio over time",
         "Cores in use",
         "Models that come and go",
@@ -115,6 +116,7 @@ def test_nobody_meets_the_goals() -> None:
     assert "Instances on average against" in text
     assert "1-2 x ml.large over the time" in text
     assert "100 invocations of an instance a minute" in text
+    assert "instances on average" in text
 
 
 def test_what_is_written(found: Plan, tmp_path: Path) -> None:
