@@ -43,7 +43,10 @@ def judge(
     spent = sum(parts.values())
     instance_hours = outcome.instance_s / _HOUR_S
     latency = _latency(*mixed)
-    found = {"p99_s": latency.p99, "cold_share": cold_share, "failures": failed}
+    p99 = latency.p99
+    if p99 is None and total:  # nobody was answered: all waited as long as callers do
+        p99 = setting.rules.invoke_timeout_s
+    found = {"p99_s": p99, "cold_share": cold_share, "failures": failed}
     warm = _in_time(outcome, setting.rules)
     return Answer(
         candidate,
@@ -147,6 +150,11 @@ def explain(answer: Answer) -> str:
     if answer.good:
         return ""
     if answer.failures.get("ModelError (no answer in time)"):
+        if answer.busiest <= _BUSY:
+            return (
+                "the concurrency: a model is asked more than its places on an instance can do, "
+                f"whose cores are used to {answer.busiest:.0%}"
+            )
         return f"the cores: the busiest instance uses {answer.busiest:.0%} of its own"
     if answer.failures.get("ModelError (507)"):
         return "the memory: the container refuses models (507)"
@@ -159,6 +167,8 @@ def explain(answer: Answer) -> str:
         )
     if answer.busiest > _BUSY:
         return f"the cores: loads and requests use {answer.busiest:.0%} of the busiest instance"
+    if any(one.goal == "p99_s" and (answer.warm.p99 or 0.0) > one.wanted for one in answer.missed):
+        return "warm requests, which wait for a place of their model (concurrency), or for a core"
     most = max(answer.cold_parts, key=lambda part: answer.cold_parts[part], default="load")
     return f"cold requests, which wait most for {most}"
 
@@ -174,7 +184,7 @@ def _mix(outcome: Outcome, hits: float, cold_share: float, rules: Rules) -> tupl
 
 
 def _in_time(outcome: Outcome, rules: Rules) -> tuple[Any, Any]:
-    right = outcome.warm < rules.invoke_timeout_s
+    right = outcome.warm <= rules.invoke_timeout_s
     return outcome.warm[right], outcome.weights[right]
 
 
