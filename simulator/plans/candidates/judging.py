@@ -152,8 +152,8 @@ def explain(answer: Answer) -> str:
     if answer.failures.get("ModelError (no answer in time)"):
         if answer.busiest <= _BUSY:
             return (
-                "the concurrency: a model is asked more than its places on an instance can do, "
-                f"whose cores are used to {answer.busiest:.0%}"
+                f"not the cores, used to {answer.busiest:.0%}: a model's places (concurrency) are "
+                "too few, or its answers take longer than callers wait"
             )
         return f"the cores: the busiest instance uses {answer.busiest:.0%} of its own"
     if answer.failures.get("ModelError (507)"):
