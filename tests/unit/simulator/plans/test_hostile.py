@@ -77,6 +77,21 @@ def plan_of(tmp_path: Path, text: str | bytes) -> bool:
             "expected one line",
         ),
         (
+            DEMAND
+            + ARCHIVES
+            + '[instances]\ncounts = "1-1000"\ntypes = ['
+            + '"ml.m5.xlarge",\n' * 11
+            + "]\n",
+            "more than 10,000 candidates",
+        ),
+        (
+            "[demand]\nrps = 1e6\nhours = 1\n"
+            + ARCHIVES
+            + INSTANCES
+            + '[rules]\ncache = "Disabled"',
+            "expected at most 100,000,000",
+        ),
+        (
             "[demand]\nmodels = 1\nrps = 1e6\nhours = 1\n"
             '[[archives]]\nmemory = "1MB"\nload_s = 50\nservice_s = 1e-6\n' + INSTANCES,
             "expected at most 2,000,000",
