@@ -49,9 +49,9 @@ from simulator.watch.view import ModelState
 #: What begins when a step of the disk's work is told.
 _BEGINNING = {"download_started": Stage.DOWNLOAD, "download_finished": Stage.EXTRACTION}
 #: Archives that are fetched and extracted at the same time.
-_DOWNLOADS_AT_ONCE = 8
+DOWNLOADS_AT_ONCE = 8
 #: For so many times the loads that go on at the same time there is made room.
-_SOON = 2
+SOON = 2
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,8 @@ class Holdings:
         self._disk_turns = asyncio.Lock()
         self._loads = asyncio.Semaphore(rules.loads_at_once)
         # No model leaves for one whose load is far off: it may be asked for until then.
-        self._soon = asyncio.Semaphore(_SOON * rules.loads_at_once)
-        self._threads = asyncio.Semaphore(_DOWNLOADS_AT_ONCE)
+        self._soon = asyncio.Semaphore(SOON * rules.loads_at_once)
+        self._threads = asyncio.Semaphore(DOWNLOADS_AT_ONCE)
 
     # -- looking
 

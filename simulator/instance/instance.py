@@ -22,7 +22,7 @@ from simulator.watch.events import EventLog, Value
 from simulator.watch.view import InstanceState, InstanceView, ModelState
 
 #: Before another try at a second copy that failed to come: its callers are answered meanwhile.
-_COPY_AGAIN_S = 30.0
+COPY_AGAIN_S = 30.0
 #: How often a model that the container lost is brought again for one invocation.
 _BROUGHT_AGAIN = 2
 
@@ -141,7 +141,7 @@ class Instance:
         """Bring a model here that nobody waits for: a second copy. Its failures are events."""
         resident = self.holdings.residents.of(target_model)
         failed = resident.failed_at
-        if failed is None or time.monotonic() - failed > _COPY_AGAIN_S:
+        if failed is None or time.monotonic() - failed > COPY_AGAIN_S:
             self.holdings.bring(resident)
 
     async def wait_until_idle(self, seconds: float) -> None:

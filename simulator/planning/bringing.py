@@ -14,11 +14,14 @@ from simulator.instance.decisions import (
     DiskTurn,
     FullDisk,
     Step,
+    Unload,
     UnloadAll,
     decide_after_full_disk,
     decide_disk,
+    decide_eviction,
     decide_memory,
 )
+from simulator.instance.memory_room import WISH_S
 from simulator.planning.archives import Figures
 from simulator.planning.chance import Chance
 from simulator.planning.counts import Counts
@@ -27,8 +30,6 @@ from simulator.planning.happening import Happening, Places, Toil, Work
 from simulator.planning.instances import PlannedInstance
 from simulator.rules import Rules
 
-#: As memory_room has it: a wish for room waits so long for a model in use to become idle.
-_WISH_S = 0.5
 #: Between two looks whether a model in use is idle, of what cannot do without its place.
 _AGAIN_S = 1.0
 #: The first of them, which grow.
@@ -151,7 +152,7 @@ class Bringing:
             if not instance.could_hold(figures):
                 return False
             yield instance.room_turn
-            left = yield from self._evicted_another(instance, deadline)
+            left = yield from self._evicted_another(model, instance, deadline)
             self._happening.give_back(instance.room_turn)
             if not left:
                 return False
@@ -163,7 +164,7 @@ class Bringing:
 
     def _made_room(self, model: int, instance: PlannedInstance) -> Work:
         """As many leave as are needed; with all in use the container has the last word."""
-        wish = self._happening.now + _WISH_S
+        wish = self._happening.now + WISH_S
         for _ in range(self._rules.evictions_per_call):
             yield instance.room_turn
             turn = instance.memory_turn(model, self._happening.now, self._demand, self.archives)
@@ -178,7 +179,7 @@ class Bringing:
                 yield instance.next_left(self._happening.now)
             elif step is Step.EVICT:
                 yield instance.room_turn
-                left = yield from self._evicted_another(instance, wish)
+                left = yield from self._evicted_another(model, instance, wish)
                 self._happening.give_back(instance.room_turn)
                 if not left:
                     return
@@ -188,7 +189,7 @@ class Bringing:
     def _made_disk_room(self, model: int, instance: PlannedInstance) -> Answer:
         """Whether the archive has its place, after others lost theirs."""
         figures, budget = self.archives[model], instance.machine.disk
-        wish = self._happening.now + _WISH_S
+        wish = self._happening.now + WISH_S
         while True:
             held = instance.oldest_on_disk(self.archives)
             turn = DiskTurn(held, figures.name, figures.disk, instance.used_disk, budget)
@@ -199,23 +200,24 @@ class Bringing:
                 instance.used_disk -= self.archives[deleted].disk
             elif step is Step.EVICT:
                 yield instance.room_turn
-                left = yield from self._evicted_another(instance, wish)
+                left = yield from self._evicted_another(model, instance, wish)
                 self._happening.give_back(instance.room_turn)
                 if not left:
                     return False
             else:
                 return step is Step.DONE
 
-    def _evicted_another(self, instance: PlannedInstance, deadline: float) -> Answer:
-        """Whether the least recently used has left; one in use is waited for until then."""
+    def _evicted_another(self, model: int, instance: PlannedInstance, deadline: float) -> Answer:
+        """Whether another one has left for a model; one in use is waited for until then."""
         pause = _LOOK_S
         while True:
             now = self._happening.now
-            oldest = instance.oldest_idle(now, self._demand, self.archives)
-            if oldest is not None:
-                yield self._evict(instance, self._numbers[oldest])
+            turn = instance.eviction_turn(model, now, now >= deadline, self._demand, self.archives)
+            step = decide_eviction(turn)
+            if isinstance(step, Unload):
+                yield self._evict(instance, self._numbers[step.target_model])
                 return True
-            if now >= deadline:
+            if step is not Step.WAIT:
                 return False
             yield min(instance.next_idle(now) or pause, deadline - now)
             pause = min(_AGAIN_S, 2 * pause)

@@ -17,6 +17,8 @@ import numpy as np
 NEVER = math.inf
 #: Requests that one question is answered with; each is gone through by itself.
 _MOST_AT_ONCE = 2_000_000
+#: Of a trace, each with a rate of its own.
+_PARTS = 100
 Array = Any
 
 
@@ -46,12 +48,24 @@ class Demand(Protocol):
         """Requests of all models in (since, at]."""
         ...
 
+    def count_of(self, model: int, since: float, at: float) -> int:
+        """Requests of one model in (since, at]."""
+        ...
+
     def rate(self, model: int, at: float) -> float:
         """Requests a second of one model around a time."""
         ...
 
     def rates(self, at: float) -> Array:
         """As rate, of each model."""
+        ...
+
+    def most(self, model: int) -> float:
+        """The highest that its rate ever is."""
+        ...
+
+    def next_change(self, at: float) -> float:
+        """When rates are others than around a time; NEVER."""
         ...
 
 
@@ -82,6 +96,8 @@ class PoissonDemand:
         self._step = duration / len(steps)
         self._factors = (steps / steps.mean()).tolist()
         self._work = np.concatenate(([0.0], np.cumsum(self._factors) * self._step)).tolist()
+        self._most = max(self._factors)
+        self._changes = ((np.flatnonzero(np.diff(self._factors)) + 1) * self._step).tolist()
 
     def next_after(self, model: int, at: float) -> float:
         """As Demand says."""
@@ -96,7 +112,7 @@ class PoissonDemand:
 
     def last_between(self, model: int, since: float, at: float, share: float) -> float | None:
         """As Demand says: backwards from now a Poisson process looks as it does forwards."""
-        rate = self._of[model] * share
+        rate, at = self._of[model] * share, min(at, self.duration)
         if rate <= 0.0:
             return None
         if self._flat:
@@ -124,6 +140,11 @@ class PoissonDemand:
         """As Demand says."""
         return int(self._random.poisson(max(0.0, self._expected(since, at))))
 
+    def count_of(self, model: int, since: float, at: float) -> int:
+        """As Demand says."""
+        mean = self._of[model] * (self._worked(min(at, self.duration)) - self._worked(since))
+        return int(self._random.poisson(max(0.0, mean)))
+
     def rate(self, model: int, at: float) -> float:
         """As Demand says."""
         if self._since is not None and self._since[model] > at:
@@ -133,6 +154,15 @@ class PoissonDemand:
     def rates(self, at: float) -> Array:
         """As Demand says."""
         return self._appeared(at) * self._factor(at)
+
+    def most(self, model: int) -> float:
+        """As Demand says."""
+        return float(self._of[model] * self._most)
+
+    def next_change(self, at: float) -> float:
+        """As Demand says."""
+        place = bisect_right(self._changes, at)
+        return float(self._changes[place]) if place < len(self._changes) else NEVER
 
     def _expected(self, since: float, at: float) -> float:
         """Requests of all models; those that have not appeared yet are counted at the middle."""
@@ -185,6 +215,7 @@ class TraceDemand:
         ordered = self._times[order]
         self._by_model = [ordered[bounds[model] : bounds[model + 1]] for model in range(models)]
         self._rates = counts / duration if duration else counts * 0.0
+        self._width = duration / _PARTS or 1.0
 
     def next_after(self, model: int, at: float) -> float:
         """As Demand says."""
@@ -213,6 +244,10 @@ class TraceDemand:
         first = np.searchsorted(self._times, since, side="right")
         return int(np.searchsorted(self._times, at, side="right") - first)
 
+    def count_of(self, model: int, since: float, at: float) -> int:
+        """As Demand says."""
+        return len(self.times_between(model, since, at))
+
     def rate(self, model: int, at: float) -> float:
         """As rates."""
         return float(self._rates[model] * self._factor(at))
@@ -221,8 +256,16 @@ class TraceDemand:
         """As Demand says: the mean over the trace, by how much is asked around then."""
         return self._rates * self._factor(at)
 
+    def most(self, model: int) -> float:
+        """As Demand says: all its requests may come in one part."""
+        return float(self._rates[model] * _PARTS)
+
+    def next_change(self, at: float) -> float:
+        """As Demand says: a trace's rates are others in each part."""
+        return at + self._width
+
     def _factor(self, at: float) -> float:
-        width = self.duration / 100 or 1.0
+        width = self._width
         mean = len(self._times) * width / self.duration if self.duration else 1.0
         near = self.count_between(at - width / 2, at + width / 2)
         return near / mean if mean else 0.0

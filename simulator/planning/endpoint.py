@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from simulator.instance.course import Course, Stage
+from simulator.instance.instance import COPY_AGAIN_S
 from simulator.planning.archives import Figures, Machine
 from simulator.planning.bringing import Bringing, Ended
 from simulator.planning.chance import Chance, poisson, poisson_shares
@@ -28,6 +29,8 @@ from simulator.rules import CacheSetting, Rules
 
 #: A model whose requests overlap less than this is never asked for by four at once.
 _LEAST_BUSY = 0.02
+#: Looks at how busy one model is while the rate goes up and down, at most.
+_MOST_WATCHES = 1000
 
 
 @dataclass(frozen=True)
@@ -75,11 +78,15 @@ class PlannedEndpoint:
         self._coming: dict[int, Coming] = {}
         #: Of models of which another copy comes: where, and what it waits for.
         self._copying: dict[int, tuple[PlannedInstance, Course]] = {}
+        #: Of models of which a copy did not come: when another one is tried.
+        self._no_copy_before: dict[int, float] = {}
         self._stamps = [0] * len(self.archives)
+        self._watches = [0] * len(self.archives)
         #: One entry of each instance counts, that of its newest version.
         self._by_emptiness: list[tuple[tuple[float, int, str], int, PlannedInstance]] = []
         self._by_name: dict[str, PlannedInstance] = {}
         self._made = 0
+        self._served_s = self._served_at = 0.0
         for _ in range(count):
             self.add_instance()
         for model in range(len(self.archives)):
@@ -87,17 +94,27 @@ class PlannedEndpoint:
 
     # -- instances
 
+    @property
+    def served_s(self) -> float:
+        """Seconds in service until now, of all instances together."""
+        return self._served_s + len(self.instances) * (self._happening.now - self._served_at)
+
     def add_instance(self) -> None:
         """One more is in service."""
+        self._served_s, self._served_at = self.served_s, self._happening.now
         self._made += 1
         cores = self._host or Cores(self._happening, self.machine.cores)
         instance = PlannedInstance(self._made, self.machine, self._rules, cores)
         self.instances.append(instance)
         self._by_name[instance.name] = instance
         self._touch(instance)
+        for model, holders in enumerate(self._holders):
+            if holders:
+                self._watch_busy(model)
 
     def remove_youngest(self) -> None:
         """It is asked nothing any more; what only it had is loaded elsewhere when it is asked."""
+        self._served_s, self._served_at = self.served_s, self._happening.now
         instance = self.instances.pop()
         instance.in_service = False
         del self._by_name[instance.name]
@@ -161,6 +178,8 @@ class PlannedEndpoint:
             self._loaded(model, instance, used)
         if self._copying.get(model, (None, None))[1] is course:
             del self._copying[model]
+            again = self._no_copy_before[model] = happening.now + COPY_AGAIN_S
+            happening.at(again, lambda: self._watch_busy(model))
 
     def _loaded(self, model: int, instance: PlannedInstance, used: float) -> None:
         """used: when it was asked last there, which is later where somebody has waited for it."""
@@ -176,10 +195,9 @@ class PlannedEndpoint:
         instance.add(copy, figures)
         self._share_out(model)
         self._touch(instance)
+        self._watch_busy(model)
         if self._rules.cache is CacheSetting.DISABLED:
             self._leave_when_idle(model, instance)
-        else:
-            self._watch_busy(model)
 
     def _asked(self, model: int, since: float, now: float) -> Any:
         """The first request since then, and all that came after it."""
@@ -227,6 +245,13 @@ class PlannedEndpoint:
         self._expect(model, now)
         return in_time
 
+    def end(self) -> None:
+        """Nobody waits longer: who waits for a model that has not come yet is told so."""
+        for model, coming in self._coming.items():
+            others = self._demand.count_of(model, coming.since, self._happening.now)
+            self.counts.not_ready += 1 + others
+        self._coming.clear()
+
     # -- models leave
 
     def _evict(self, instance: PlannedInstance, model: int) -> float:
@@ -259,6 +284,7 @@ class PlannedEndpoint:
         del instance.copies[model]
         self._holders[model].remove(instance)
         self._share_out(model)
+        self._watch_busy(model)
         if not self._holders[model] and model not in self._coming:
             self._expect(model, self._happening.now)
 
@@ -305,25 +331,42 @@ class PlannedEndpoint:
         return rate * self.archives[model].service_s
 
     def _watch_busy(self, model: int) -> None:
-        """When so many of its requests are in flight everywhere that another instance loads it."""
-        busy, copies = self._busy(model), len(self._holders[model])
-        if busy < _LEAST_BUSY or copies >= len(self.instances):
-            return
-        below = self._rules.busy_at * copies - 1
-        rate = busy / self.archives[model].service_s * poisson(below, busy)
-        if rate <= 0.0:
-            return
-        gap = self._chance.gap(rate)
-        stamp = self._stamps[model]
+        """When so many of its requests are in flight everywhere that another instance loads it.
 
-        def overflow() -> None:
-            if self._stamps[model] == stamp and len(self._holders[model]) == copies:
+        It is drawn anew when the rate changes, and when copies or instances come or go.
+        """
+        self._watches[model] += 1
+        watch, now = self._watches[model], self._happening.now
+        copies, service = len(self._holders[model]), self.archives[model].service_s
+        if (
+            not copies
+            or self._rules.cache is CacheSetting.DISABLED
+            or self._demand.most(model) * service < _LEAST_BUSY
+        ):
+            return
+        again = self._demand.next_change(now)
+        again = max(again, now + self._demand.duration / _MOST_WATCHES)
+        rate, busy = 0.0, self._busy(model)
+        if busy >= _LEAST_BUSY and copies < len(self.instances):
+            rate = busy / service * poisson(self._rules.busy_at * copies - 1, busy)
+        overflows = now + self._chance.gap(rate) if rate > 0.0 else NEVER
+
+        def look() -> None:
+            if self._watches[model] != watch:
+                return
+            if overflows < again:
                 self._copy(model)
+            else:
+                self._share_out(model)
+                self._watch_busy(model)
 
-        self._happening.at(self._happening.now + gap, overflow)
+        if (when := min(again, overflows)) < self._demand.duration:
+            self._happening.at(when, look)
 
     def _copy(self, model: int) -> None:
         if model in self._coming or model in self._copying:
+            return
+        if self._happening.now < self._no_copy_before.get(model, 0.0):
             return
         instance = self._emptiest(without=self._holders[model])
         if instance is not None:

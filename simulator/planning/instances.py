@@ -6,16 +6,14 @@ import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from simulator.instance.decisions import MemoryTurn
+from simulator.instance.decisions import EvictionTurn, MemoryTurn
 from simulator.instance.eviction import HeldModel
+from simulator.instance.holdings import DOWNLOADS_AT_ONCE, SOON
 from simulator.planning.archives import Figures, Machine
 from simulator.planning.demand import Demand
 from simulator.planning.happening import Cores, Places
 from simulator.rules import Rules
 from simulator.watch.view import ModelState
-
-#: As holdings has it: archives fetched at the same time, and loads that there is made room for.
-_DOWNLOADS_AT_ONCE, _SOON = 8, 2
 
 
 class Copy:
@@ -53,9 +51,9 @@ class PlannedInstance:
         self.fetching = 0
         self.used_memory, self.used_disk = machine.base_memory, 0
         self.used_gpu_memory = machine.base_gpu_memory
-        self.downloads = Places(_DOWNLOADS_AT_ONCE)
+        self.downloads = Places(DOWNLOADS_AT_ONCE)
         self.disk_turns, self.room_turn = Places(1), Places(1)
-        self.soon = Places(_SOON * rules.loads_at_once)
+        self.soon = Places(SOON * rules.loads_at_once)
         self.loads = Places(rules.loads_at_once)
         self._by_use: list[tuple[float, int]] = []
 
@@ -142,10 +140,24 @@ class PlannedInstance:
         busy = [copy.busy_until for copy in self.copies.values() if copy.busy_until > now]
         return min(busy) - now if busy else None
 
-    def oldest_idle(self, now: float, demand: Demand, archives: Sequence[Figures]) -> str | None:
-        """The least recently used of the loaded models that nobody wants."""
-        models = self.least_recent(now, demand, archives)
-        return next((held.target_model for held in models if not held.wanted), None)
+    def eviction_turn(
+        self, model: int, now: float, over: bool, demand: Demand, archives: Sequence[Figures]
+    ) -> EvictionTurn:
+        """What is decided on when another one has to leave for a model: all that it is about.
+
+        Of loaded models those up to the least recently used one that nobody wants.
+        """
+        held = list[HeldModel]()
+        for one in self.least_recent(now, demand, archives):
+            held.append(one)
+            if not one.wanted:
+                break
+        held += self._leaving(archives)
+        held += [
+            HeldModel(archives[one].name, ModelState.LOADING, True, now, memory, 0)
+            for one, memory in self.coming.items()
+        ]
+        return EvictionTurn(held, (archives[model].name,), False, over)
 
     def oldest_on_disk(self, archives: Sequence[Figures]) -> list[HeldModel]:
         """The least recently used of those that are only on the disk, if there is one."""

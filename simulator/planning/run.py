@@ -30,8 +30,9 @@ _LEAST_LOOK_S = 0.25
 class Setting:
     """What is simulated. archives: in the demand's order; count: instances at the start.
 
-    settle_s: after the demand's end, for what has begun. loads_in_order: seconds of loads as they
-    begin, by kind, where they are known; archive n is of kind n modulo kinds.
+    settle_s: after the demand's end, for what has begun; cold_wait_s at least. loads_in_order:
+    seconds of loads as they begin, by kind, where they are known; archive n is of kind n modulo
+    kinds.
     """
 
     demand: Demand
@@ -66,7 +67,7 @@ class Look:
 class Outcome:
     """What came of it. warm: seconds of a sample of the requests that found their model loaded,
     with weights; cold ones are in counts. saturated: the share of all requests that was too much
-    for the cores of its instance, and is never answered in time.
+    for its instance, and is never answered in time.
     """
 
     requests: int
@@ -99,7 +100,9 @@ def simulate(setting: Setting, advance: Callable[[float], object] = lambda share
         happening.run(end)
         looking.look(end)
         advance(end / setting.demand.duration)
-    happening.run(ends[-1] + setting.settle_s)
+    # Until all who wait are answered, or have given up.
+    happening.run(ends[-1] + max(setting.settle_s, setting.rules.cold_wait_s))
+    endpoint.end()
     return looking.outcome()
 
 
@@ -152,19 +155,22 @@ class _Looking:
             )
         )
         self._before = (now, counts.cold, counts.evictions, counts.loads)
-        self._instance_s += len(instances) * (now - since)
+        self._instance_s = self._endpoint.served_s
         for window in windows:
             weight = window.rate * (now - since)
             self._weight += weight
-            self._saturated += weight * max(0.0, 1 - 1 / max(window.asked, 1e-12))
+            self._saturated += weight * window.lost
         if len(self._looks) % self._every == 0:
             self._carry_out(windows, now - since)
 
     def outcome(self) -> Outcome:
         """After the last look."""
+        counts = self._endpoint.counts
+        # Both are drawn: of few requests more may be cold than there are.
+        requests = max(sum(look.requests for look in self._looks), counts.cold + counts.failed)
         return Outcome(
-            sum(look.requests for look in self._looks),
-            self._endpoint.counts,
+            requests,
+            counts,
             self._looks,
             self._instance_s,
             np.concatenate(self._warm) if self._warm else np.empty(0),
@@ -202,12 +208,12 @@ class _Looking:
             window = windows[number]
             latencies = self._latencies(window, seconds * self._every)
             self._warm.append(latencies)
-            weight = total * seconds / self._windows_each / max(1, len(latencies))
+            answered = total * seconds / self._windows_each * (1 - window.lost)
+            weight = answered / max(1, len(latencies))
             self._weights.append(np.full(len(latencies), weight))
 
     def _latencies(self, window: Window, seconds: float) -> Any:
-        """Where more comes than the cores can do, those that are answered wait until the limit."""
+        """Where more comes than can be served, those that are answered wait until the limit."""
         count = int(min(_MOST_REQUESTS, max(_LEAST_REQUESTS, 2 * window.rate * seconds)))
-        if window.asked >= 1.0:
-            return np.full(count, self._setting.rules.invoke_timeout_s)
-        return draw_latencies(window, count, self._random)
+        drawn = draw_latencies(window, count, self._random)
+        return np.where(np.isinf(drawn), self._setting.rules.invoke_timeout_s, drawn)

@@ -48,7 +48,10 @@ def say_verdict(plan: Plan) -> Iterator[str]:
 def say_missed(missed: Sequence[Missed]) -> str:
     """As p99 4.1 s > 1 s."""
     return ", ".join(
-        f"{_GOALS[one.goal]} {_value(one, one.found)} > {_value(one, one.wanted)}" for one in missed
+        f"{_GOALS[one.goal]} of no answer"
+        if one.found is None
+        else f"{_GOALS[one.goal]} {_value(one, one.found)} > {_value(one, one.wanted)}"
+        for one in missed
     )
 
 

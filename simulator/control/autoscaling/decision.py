@@ -131,6 +131,15 @@ class Past:
         """Whether the cooldown of the last scale-in goes on."""
         return _within(self.in_at, self.in_cooldown_s, now)
 
+    def after(self, wish: Wish, before: int, now: float) -> Past:
+        """When a wish is done; before: instances until then.
+
+        AWS: a scale-out ends the scale-in's cooldown; in a cooldown it adds to what was added.
+        """
+        if wish.count > before:
+            return Past(now, wish.cooldown_s, self.before if self.cooling_out(now) else before)
+        return Past(self.out_at, self.out_cooldown_s, self.before, now, wish.cooldown_s)
+
 
 @dataclass(frozen=True)
 class Situation:

@@ -243,7 +243,7 @@ class Scaler:
         def done(now: float) -> None:
             kept = self._targets.find(target["ResourceId"])
             if kept is not None:
-                past = _past(Past(**kept["Past"]), wish, before, now)
+                past = Past(**kept["Past"]).after(wish, before, now)
                 self._targets.put({**kept, "Past": asdict(past)})
 
         self._begin(target, wish.count, cause, done)
@@ -295,14 +295,6 @@ def _failure(error: ScalingFailed, words: str) -> tuple[str, str]:
         return "Unfulfilled", f"Successfully set {words} Change was not fulfilled: {error}"
     code = f" (Service: AmazonSageMaker; Status Code: 400; Error Code: {error.code})."
     return "Failed", f"Failed to set {words[:-1]}. Reason: {error}{code if error.code else ''}"
-
-
-def _past(past: Past, wish: Wish, before: int, now: float) -> Past:
-    """AWS: a scale-out ends the scale-in's cooldown; in a cooldown it adds to what was added."""
-    if wish.count > before:
-        base = past.before if past.cooling_out(now) else before
-        return Past(now, wish.cooldown_s, base)
-    return Past(past.out_at, past.out_cooldown_s, past.before, now, wish.cooldown_s)
 
 
 def _reason(code: str, target: Mapping[str, Any]) -> dict[str, Any]:

@@ -38,10 +38,10 @@ class Latency:
 
 @dataclass(frozen=True)
 class Missed:
-    """A goal that is not met."""
+    """A goal that is not met. found None: no request was answered."""
 
     goal: str
-    found: float
+    found: float | None
     wanted: float
 
 
@@ -58,6 +58,7 @@ class Answer:
     """Of one candidate. failures: shares of all requests, by the exception's name. cold_parts:
     shares of what cold requests waited for. cost: of the whole time, in the prices' currency.
     fits: models that have room in one instance's memory at the same time, at their mean size.
+    core_hours and memory_hours: hours of instances times the cores, and the bytes, of each.
     """
 
     candidate: Candidate
@@ -76,6 +77,8 @@ class Answer:
     busiest: float
     fits: int
     instance_hours: float
+    core_hours: float
+    memory_hours: float
     most_instances: int
     cost: float | None
     cost_an_hour: float | None

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from measuring.quantities import format_share
 from simulator.planning.archives import Machine
 from simulator.planning.run import Outcome, Setting
 from simulator.plans.candidates.answers import (
@@ -43,10 +44,7 @@ def judge(
     spent = sum(parts.values())
     instance_hours = outcome.instance_s / _HOUR_S
     latency = _latency(*mixed)
-    p99 = latency.p99
-    if p99 is None and total:  # nobody was answered: all waited as long as callers do
-        p99 = setting.rules.invoke_timeout_s
-    found = {"p99_s": p99, "cold_share": cold_share, "failures": failed}
+    found = {"p99_s": latency.p99, "cold_share": cold_share, "failures": failed}
     warm = _in_time(outcome, setting.rules)
     return Answer(
         candidate,
@@ -65,6 +63,8 @@ def judge(
         max(look.busiest for look in outcome.looks),
         count_fitting(setting),
         instance_hours,
+        instance_hours * setting.machine.cores,
+        float(instance_hours * (setting.machine.memory or 0)),
         max(look.instances for look in outcome.looks),
         None if price_an_hour is None else instance_hours * price_an_hour,
         None if price_an_hour is None else instance_hours * price_an_hour / hours,
@@ -81,7 +81,7 @@ def count_failures(rules: Rules, outcome: Outcome) -> dict[str, float]:
     late = outcome.warm > rules.invoke_timeout_s
     timed_out = float(outcome.weights[late].sum() / weights) if weights else 0.0
     warm = max(0.0, 1.0 - (counts.cold + counts.failed) / total)
-    lost = min(1.0, max(timed_out, outcome.saturated)) * warm
+    lost = (outcome.saturated + (1.0 - outcome.saturated) * timed_out) * warm
     return {
         "ModelNotReadyException": counts.not_ready / total,
         "ModelError (507)": counts.no_memory / total,
@@ -92,11 +92,11 @@ def count_failures(rules: Rules, outcome: Outcome) -> dict[str, float]:
 
 
 def find_missed(found: Mapping[str, float | None], goals: Goals) -> list[Missed]:
-    """Goals that are not met."""
+    """Goals that are not met. None: no request was answered, which meets no goal."""
     missed = []
     for name in ("p99_s", "cold_share", "failures"):
         wanted, value = getattr(goals, name), found[name]
-        if wanted is not None and value is not None and value > wanted:
+        if wanted is not None and (value is None or value > wanted):
             missed.append(Missed(name, value, wanted))
     return missed
 
@@ -131,18 +131,18 @@ def count_fitting(setting: Setting) -> int:
 
 
 def choose_best(answers: Sequence[Answer]) -> int | None:
-    """The place of the cheapest that meets the goals; without prices, of the fewest core hours of
-    memory: the least instance hours, then the first.
+    """The place of the cheapest that meets the goals; without prices, and of equal ones, that with
+    the fewest hours of cores, then of memory, then of instances.
     """
     good = [place for place, answer in enumerate(answers) if answer.good]
     if not good:
         return None
 
-    def price(place: int) -> tuple[float, float, int]:
-        cost = answers[place].cost
-        return (0.0 if cost is None else cost, answers[place].instance_hours, place)
+    def size(place: int) -> tuple[float, ...]:
+        answer = answers[place]
+        return (answer.cost or 0.0, answer.core_hours, answer.memory_hours, answer.instance_hours)
 
-    return min(good, key=price)
+    return min(good, key=size)
 
 
 def explain(answer: Answer) -> str:
@@ -155,7 +155,7 @@ def explain(answer: Answer) -> str:
                 f"not the cores, used to {answer.busiest:.0%}: a model's places (concurrency) are "
                 "too few, or its answers take longer than callers wait"
             )
-        return f"the cores: the busiest instance uses {answer.busiest:.0%} of its own"
+        return "the cores: the busiest instance needs more than it has"
     if answer.failures.get("ModelError (507)"):
         return "the memory: the container refuses models (507)"
     if answer.failures.get("InternalFailure (disk)"):
@@ -166,7 +166,7 @@ def explain(answer: Answer) -> str:
             f"and {answer.evictions_an_hour:.0f} leave an hour for others"
         )
     if answer.busiest > _BUSY:
-        return f"the cores: loads and requests use {answer.busiest:.0%} of the busiest instance"
+        return f"the cores: loads and requests use {format_share(answer.busiest)} of the busiest"
     if any(one.goal == "p99_s" and (answer.warm.p99 or 0.0) > one.wanted for one in answer.missed):
         return "warm requests, which wait for a place of their model (concurrency), or for a core"
     most = max(answer.cold_parts, key=lambda part: answer.cold_parts[part], default="load")

@@ -98,28 +98,59 @@ def test_too_few_cores() -> None:
     (answer,) = plan.answers
     assert answer.failed_share > 0.1
     assert answer.busiest == 1.0
+    # Who is answered has waited until the limit of 60 s.
+    assert (answer.warm.p50, answer.latency.p99) == (60.0, 60.0)
     assert "the cores" in write_plan(plan)
 
 
 @pytest.mark.parametrize(
-    ("service", "rules", "why"),
+    ("service", "concurrency", "rules", "why"),
     [
-        (0.4, {}, "the cores: the busiest instance uses 100%"),
-        (0.01, {"cache": CacheSetting.DISABLED, "cold_wait_s": 0.001}, "cold requests"),
+        (0.4, 64, {}, "the cores: the busiest"),
+        (0.1, 1, {}, "a model's places (concurrency) are too few"),
+        (0.01, 1, {"cache": CacheSetting.DISABLED, "cold_wait_s": 0.001}, "cold requests"),
     ],
 )
 def test_who_answers_too_late_has_no_good_p99(
-    service: float, rules: dict[str, Any], why: str
+    service: float, concurrency: int, rules: dict[str, Any], why: str
 ) -> None:
-    """More is asked than 4 cores can do, or nothing is loaded in time: the p99 of the few that are
-    answered, or of none, is no reason to rent it."""
-    kinds = [Kind(replace(FIGURES, services=(service,)))]
+    """More is asked than 4 cores, or a model's one place, can do, or nothing is loaded in time: the
+    p99 of the few that are answered, or of none, is no reason to rent it."""
+    kinds = [Kind(replace(FIGURES, services=(service,), concurrency=concurrency))]
     demand = Demand(models=1, rps=0.1 if rules else 20.0, hours=0.1)
     settings = replace(SETTINGS, demand=demand, kinds=kinds, types=[LARGE], counts=(1,))
     (answer,) = planned(replace(settings, rules=rules)).answers
     assert {one.goal for one in answer.missed} >= {"p99_s", "failures"}
     assert answer.failed_share > 0.1
     assert why in explain(answer)
+
+
+def test_without_prices_the_smallest_is_best() -> None:
+    """By cores, not by how many instances there are: one of four is larger than one of two."""
+    plan = planned(replace(SETTINGS, types=[LARGE, SMALL], counts=(1,), goals=Goals(), prices=None))
+    assert plan.best == 1
+    assert plan.answers[1].core_hours == pytest.approx(2 * 0.5)
+    assert "The smallest (no prices are given) that meets the goals: 1 x ml.small" in write_plan(
+        plan
+    )
+
+
+def test_who_answers_nobody_meets_no_goal() -> None:
+    """No request is answered before its caller gives up."""
+    never = replace(FIGURES, loads=(10_000.0,))
+    demand = Demand(models=5, rps=1.0, hours=0.1)
+    plan = planned(
+        replace(
+            SETTINGS,
+            demand=demand,
+            kinds=[Kind(never)],
+            types=[SMALL],
+            counts=(1,),
+            goals=Goals(p99_s=2.0),
+        )
+    )
+    assert plan.best is None
+    assert "1 x ml.small: p99 of no answer" in write_plan(plan)
 
 
 def test_gpu_memory_is_a_bound_beside_memory() -> None:

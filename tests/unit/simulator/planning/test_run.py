@@ -1,0 +1,31 @@
+"""A whole demand: each request is counted once, as what became of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from simulator.planning.demand import PoissonDemand
+from simulator.planning.run import Setting, simulate
+from simulator.replay.traffic.schedule import zipf_shares
+from simulator.rules import Rules
+from tests.support.planning import archives, machine
+
+
+def test_who_waits_at_the_end_has_no_hit() -> None:
+    """Loads of 100 s that have no end: by then most requests wait, or have waited too long."""
+    demand = PoissonDemand(zipf_shares(500, 0.5), 1.0, 1000.0, 1)
+    setting = Setting(demand, archives(500, load_s=100.0), machine(500), Rules(), 1)
+    outcome = simulate(setting)
+    # 4 cores load 4 models in 100 s: nobody else has anything to ask.
+    hits = outcome.requests - outcome.counts.cold - outcome.counts.failed
+    loaded = outcome.counts.loads / 500
+    assert 0 <= hits < 3 * loaded * outcome.requests
+    assert outcome.counts.not_ready > 0.8 * outcome.requests
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_more_are_cold_than_there_are(seed: int) -> None:
+    """Few requests, each of another model."""
+    demand = PoissonDemand(zipf_shares(10_000, 0.0), 0.01, 1000.0, seed)
+    outcome = simulate(Setting(demand, archives(10_000), machine(100), Rules(), 1, seed=seed))
+    assert 0 < outcome.counts.cold <= outcome.requests
