@@ -15,6 +15,10 @@ MOST_CORES = 1_000
 #: SageMaker's own quotas of an endpoint are in the tens.
 MOST_INSTANCES = 1_000
 MOST_MODELS = 100_000
+#: Each is kept with its day: up to 60 KB.
+MOST_CANDIDATES = 10_000
+#: Of requests that are gone through one by one: up to 0.1 ms for each that misses, three hours.
+MOST_WITHOUT_CACHE = 100_000_000
 MOST_RPS = 1e6
 #: A series by the second, of twelve days.
 MOST_PERIODS = 1_000_000

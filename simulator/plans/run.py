@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -20,6 +23,7 @@ from simulator.plans.like import run_like
 from simulator.plans.reports import read_report
 from simulator.plans.settings.settings import PlanSettings
 from simulator.plans.table import write_plan
+from simulator.plans.text_files import reason_of
 from simulator.plans.traffic.making import make_traffic
 
 FORMAT = 1
@@ -27,6 +31,8 @@ FORMAT = 1
 
 def plan_like(path: Path, json_path: Path | None) -> None:
     """A replay once more. Raises PlanError."""
+    if json_path is not None:
+        _check_place(json_path)
     report = read_report(path)
     with showing() as advance:
         answer = run_like(report, lambda share: advance("the replay once more", share))
@@ -47,6 +53,8 @@ def plan(settings: PlanSettings, json_path: Path | None, report: Path | None = N
 
     report: a folder for report.html, report.json and trade-off.svg.
     """
+    if json_path is not None:
+        _check_place(json_path)
     if report is not None:
         _make_folder(report)
     traffic = make_traffic(settings)
@@ -80,25 +88,48 @@ def write_report(folder: Path, found: Plan) -> None:
 @contextmanager
 def showing() -> Iterator[Advance]:
     """How far it is, on stderr: one line on a terminal, else one for each thing that is tried."""
-    on_terminal = sys.stderr.isatty()
+    on_terminal = sys.stderr is not None and sys.stderr.isatty()
     told = ""
 
     def advance(what: str, share: float) -> None:
         nonlocal told
         if on_terminal:
             # Carriage return, the text, and nothing of the line before it (ANSI: erase to the end).
-            sys.stderr.write(f"\r{what}: {share:.0%}\x1b[K")
-            sys.stderr.flush()
+            _say(f"\r{what}: {share:.0%}\x1b[K")
         elif what != told:
-            print(what, file=sys.stderr, flush=True)
+            _say(f"{what}\n")
         told = what
 
     try:
         yield advance
     finally:
         if on_terminal:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+            _say("\r\x1b[K")
+
+
+def _say(progress: str) -> None:
+    """On stderr; where that is closed, or full, there is no progress to see, but a plan."""
+    if sys.stderr is None:
+        return
+    try:
+        sys.stderr.write(progress)
+        sys.stderr.flush()
+    except OSError:
+        # Nor does the interpreter's end fail for what is left in it.
+        sys.stderr = io.StringIO()
+
+
+def _check_place(path: Path) -> None:
+    """Before the plan, which takes a while: a folder for the file. Raises UnusableFile."""
+    try:
+        folder = path.resolve().parent
+        if path.is_dir() or not folder.is_dir():
+            what = "it is a folder" if path.is_dir() else "there is no such folder"
+            raise UnusableFile(path, f"cannot be written ({what}); name another place")
+    except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
+        raise UnusableFile(
+            path, f"cannot be written ({reason_of(error)}); name another place"
+        ) from error
 
 
 def _make_folder(folder: Path) -> None:
@@ -120,9 +151,21 @@ def _write(path: Path, answer: Mapping[str, Any]) -> None:
 
 
 def _write_text(path: Path, text: str) -> None:
+    """What is there already stays until all of the text is written, or where that fails."""
     try:
-        path.write_text(text, "utf-8")
-    except OSError as error:
+        whole = path.resolve()
+        if whole.exists() and not (whole.is_file() and os.access(whole.parent, os.W_OK)):
+            path.write_text(text, "utf-8")  # a pipe, a device, or a folder that takes no new files
+            return
+        beside = whole.with_name(f".{whole.name[:200]}.new")
+        try:
+            beside.write_text(text, "utf-8")
+            if whole.exists():
+                shutil.copymode(whole, beside)
+            beside.replace(whole)
+        finally:
+            beside.unlink(missing_ok=True)
+    except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
         raise UnusableFile(
-            path, f"cannot be written ({error.strerror}); name another place"
+            path, f"cannot be written ({reason_of(error)}); name another place"
         ) from error

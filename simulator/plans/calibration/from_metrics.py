@@ -8,8 +8,11 @@ import urllib.request
 from collections.abc import Iterable, Sequence
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from statistics import median
+from threading import Thread
 from typing import TYPE_CHECKING
+from urllib.error import HTTPError
 
 from simulator.planning.archives import Figures
 from simulator.plans.bounds import MOST_BYTES, MOST_FILE_BYTES, MOST_SECONDS
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
 
 _ANSWER_S = 10.0
 _WHOLE_ANSWER_S, _PIECE = 30.0, 65536
+#: Characters of why there is no answer; a server may have made them.
+_MOST_SAID = 200
 #: Requests of a container.
 _MOST_COUNTED = 1e15
 _NAMES = frozenset(
@@ -29,14 +34,14 @@ _NAMES = frozenset(
 _EXPECTED = "expected a container's /metrics with models that were loaded and asked"
 
 
-def make_figures_of_metrics(where: str) -> Figures:
-    """All archives of the container on average. Raises UnusableFile.
+def make_figures_of_metrics(where: str, within_s: float = _WHOLE_ANSWER_S) -> Figures:
+    """All archives of the container on average. Raises UnusableFile, within so many seconds.
 
     Memory: the median of serve_model_memory_bytes. Seconds of a load and of a request: from the
     histograms serve_load_seconds (total) and serve_invocation_seconds (total), which cannot tell
     the cold requests from the warm ones.
     """
-    samples = [one for one in _samples(where, _read(where)) if one.name in _NAMES]
+    samples = [one for one in _samples(where, _read(where, within_s)) if one.name in _NAMES]
     memory = [one.value for one in samples if one.name == "serve_model_memory_bytes"]
     loads = _histogram(where, samples, "serve_load_seconds", "stage")
     services = _histogram(where, samples, "serve_invocation_seconds", "part")
@@ -47,18 +52,38 @@ def make_figures_of_metrics(where: str) -> Figures:
     return Figures("metrics", int(median(memory)), 0, (0.0,), loads, (0.0,), services)
 
 
-def _read(where: str) -> str:
+def _read(where: str, within_s: float) -> str:
     if not where.startswith(("http://", "https://")):
         return read_text(Path(where), _EXPECTED, MOST_FILE_BYTES)
+    found: SimpleQueue[bytes | Exception] = SimpleQueue()
+
+    def ask() -> None:
+        try:
+            with urllib.request.urlopen(where, timeout=min(_ANSWER_S, within_s)) as answer:
+                found.put(_all_of(answer, time.monotonic() + within_s))
+        except HTTPError as error:
+            error.close()
+            found.put(error)
+        except (OSError, ValueError, HTTPException) as error:
+            found.put(error)
+
+    # Headers that come byte by byte have no time-out of their own.
+    Thread(target=ask, daemon=True).start()
     try:
-        with urllib.request.urlopen(where, timeout=_ANSWER_S) as answer:
-            return _all_of(answer, time.monotonic() + _WHOLE_ANSWER_S).decode()
+        page = found.get(timeout=within_s)
+        if isinstance(page, Exception):
+            raise page
+        return page.decode()
+    except Empty as error:
+        what = f"found no whole answer within {within_s:g} s, {_EXPECTED}"
+        raise UnusableFile(where, what) from error
     except (OSError, ValueError, HTTPException) as error:
-        raise UnusableFile(where, f"found no answer ({error}), {_EXPECTED}") from error
+        said = " ".join(str(error).split())[:_MOST_SAID]
+        raise UnusableFile(where, f"found no answer ({said}), {_EXPECTED}") from error
 
 
 def _all_of(answer: HTTPResponse, end: float) -> bytes:
-    """Raises ValueError for a page that has no end, or takes for ever to come to it."""
+    """Raises ValueError for a page that has no end, takes for ever to come to it, or lacks it."""
     pieces, size = [], 0
     while piece := answer.read1(_PIECE):
         pieces.append(piece)
@@ -66,7 +91,9 @@ def _all_of(answer: HTTPResponse, end: float) -> bytes:
         if size > MOST_FILE_BYTES:
             raise ValueError(f"more than {MOST_FILE_BYTES / 1e6:g} MB")
         if time.monotonic() > end:
-            raise ValueError(f"it goes on after {_WHOLE_ANSWER_S:g} s")
+            raise ValueError("it goes on for too long")
+    if answer.length:  # what its Content-Length has beyond
+        raise ValueError(f"it ends {answer.length:,} bytes too early")
     return b"".join(pieces)
 
 

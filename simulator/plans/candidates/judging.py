@@ -167,6 +167,11 @@ def explain(answer: Answer) -> str:
     if answer.good:
         return ""
     if answer.failures.get("ModelError (no answer in time)"):
+        if answer.busiest <= _BUSY:
+            return (
+                f"not the cores, used to {answer.busiest:.0%}: a model's places (concurrency) are "
+                "too few, or its answers take longer than callers wait"
+            )
         return "the cores: the busiest instance needs more than it has"
     if answer.failures.get("ModelError (507)"):
         return "the memory: the container refuses models (507)"
@@ -182,6 +187,8 @@ def explain(answer: Answer) -> str:
         )
     if answer.busiest > _BUSY:
         return f"the cores: loads and requests use {format_share(answer.busiest)} of the busiest"
+    if any(one.goal == "p99_s" and (answer.warm.p99 or 0.0) > one.wanted for one in answer.missed):
+        return "warm requests, which wait for a place of their model (concurrency), or for a core"
     most = max(answer.cold_parts, key=lambda part: answer.cold_parts[part], default="load")
     return f"cold requests, which wait most for their {most}"
 

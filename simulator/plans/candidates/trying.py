@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from simulator.planning.archives import Figures, Machine, Quantiles
 from simulator.planning.demand import TooMany
 from simulator.planning.run import Setting, simulate
 from simulator.planning.scaling import Scaling
+from simulator.plans.bounds import MOST_CANDIDATES, MOST_WITHOUT_CACHE
 from simulator.plans.candidates.answers import Answer, Breaking, Candidate, Plan
 from simulator.plans.candidates.judging import choose_best, explain, judge
 from simulator.plans.errors import Impossible
@@ -16,7 +18,7 @@ from simulator.plans.instance_types.table import READ, InstanceType
 from simulator.plans.settings.describing import describe_settings
 from simulator.plans.settings.settings import PlanSettings
 from simulator.plans.traffic.making import Traffic
-from simulator.rules import Rules
+from simulator.rules import CacheSetting, Rules
 
 #: How many times as many requests are tried, until one is too many.
 _TIMES = (1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
@@ -27,9 +29,14 @@ Advance = Callable[[str, float], object]
 
 def try_all(settings: PlanSettings, traffic: Traffic, advance: Advance) -> Plan:
     """All candidates. Raises Impossible where there is none, or one cannot hold an archive."""
-    candidates = list(list_candidates(settings))
+    candidates = list(islice(list_candidates(settings), MOST_CANDIDATES + 1))
     if not candidates:
         raise Impossible("found no candidate, expected [instances] with types, or --instance")
+    if len(candidates) > MOST_CANDIDATES:
+        raise Impossible(
+            f"found more than {MOST_CANDIDATES:,} candidates, expected fewer; each type is tried "
+            "with each count, or bounds"
+        )
     for kind in settings.types:
         _check_room(settings, kind, traffic.archives)
         _find_price(settings, kind.name)
@@ -97,6 +104,8 @@ def _try(
 ) -> Answer:
     words = candidate.words if more == 1.0 else f"{candidate.words}, {more:g} times the requests"
     setting = make_setting(settings, traffic, candidate, more)
+    advance(words, 0.0)
+    _check_requests(setting, words)
     try:
         outcome = simulate(setting, lambda share: advance(words, share))
     except TooMany as error:
@@ -129,6 +138,21 @@ def _break(
         if not answer.good:
             return Breaking(times, answer.missed, explain(answer), steps)
     return Breaking(None, (), f"nothing up to {_TIMES[-1]:g} times the requests", steps)
+
+
+def _check_requests(setting: Setting, words: str) -> None:
+    """Without a cache each is gone through by itself: a model stays until nobody wants it."""
+    demand = setting.demand
+    count = demand.count_between(0.0, demand.duration) if _without_cache(setting) else 0
+    if count > MOST_WITHOUT_CACHE:
+        raise Impossible(
+            f"{words}: found {count:.3g} requests with cache Disabled, expected at most "
+            f"{MOST_WITHOUT_CACHE:,}; take fewer of them, or fewer hours"
+        )
+
+
+def _without_cache(setting: Setting) -> bool:
+    return setting.rules.cache is CacheSetting.DISABLED
 
 
 def _check_room(settings: PlanSettings, kind: InstanceType, archives: Sequence[Figures]) -> None:

@@ -66,7 +66,7 @@ def read_settings(path: Path) -> PlanSettings:
         _read_goals(file),
         _read_rules(file),
         _read_top(file, "prices", lambda table: read_prices(table.file("prices"))),
-        _read_top(file, "seed", lambda table: table.whole("seed", 1, most=10**18)) or 1,
+        file.top().whole("seed", 1, most=10**18),
     )
 
 

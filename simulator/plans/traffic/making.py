@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,9 @@ from simulator.plans.traffic.traces import Trace, read_trace
 from simulator.plans.waves import DAY_S, HOUR_S, make_steps
 from simulator.replay.traffic.copies import SUFFIX, make_names
 from simulator.replay.traffic.schedule import zipf_shares
+
+#: Between two requests of a trace at least; from its last one until its end.
+_APART_S, _AFTER_S = 1e-9, 1e-6
 
 
 class Traffic:
@@ -52,13 +56,25 @@ def _of_trace(settings: PlanSettings, trace: Trace) -> Traffic:
                 trace.lines[number],
             )
         archives.append(figures)
-    times, asked = np.asarray(trace.times), np.asarray(trace.asked, dtype=int)
+    times, asked = _one_after_another(trace.times), np.asarray(trace.asked, dtype=int)
+    duration = float(times[-1]) + _AFTER_S
 
     def make(more: float) -> Demand:
         # As many in less time: a trace has no more requests than it has.
-        return TraceDemand(times / more, asked, len(archives), trace.duration / more)
+        return TraceDemand(times / more, asked, len(archives), duration / more)
 
     return Traffic(archives, make, f"{len(times)} requests of {path.name}")
+
+
+def _one_after_another(times: Sequence[float]) -> Any:
+    """Later than 0, and no two at the same time: a demand is asked for what comes after a time.
+
+    Logs have whole seconds, or milliseconds. Those of one time keep the order of their lines.
+    """
+    given = np.asarray(times)
+    # Four steps of a float are left when they come in less time, too.
+    apart = (np.arange(len(given)) + 1) * max(_APART_S, float(given[-1]) * 2.0**-50)
+    return np.maximum(np.maximum.accumulate(given - apart), 0.0) + apart
 
 
 def _of_laws(settings: PlanSettings) -> Traffic:

@@ -25,11 +25,6 @@ class Trace:
     names: Sequence[str]
     lines: Sequence[int]
 
-    @property
-    def duration(self) -> float:
-        """A little more than until the last request."""
-        return math.nextafter(self.times[-1], math.inf) + 1e-6
-
 
 def read_trace(path: Path) -> Trace:
     """Raises UnusableFile. Times: seconds, or ISO 8601 (2026-11-25T09:30:00Z), in order.

@@ -6,9 +6,9 @@ import copy
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from socketserver import BaseRequestHandler, ThreadingTCPServer
 from typing import Any
 
 import pytest
@@ -75,6 +75,21 @@ def plan_of(tmp_path: Path, text: str | bytes) -> bool:
         (
             '[[instance_types]]\nname = "a\\u001b[2J\\nb"\ncores = 1\nmemory = "8GB"\n' + WHOLE,
             "expected one line",
+        ),
+        (
+            DEMAND
+            + ARCHIVES
+            + '[instances]\ncounts = "1-1000"\ntypes = ['
+            + '"ml.m5.xlarge",\n' * 11
+            + "]\n",
+            "more than 10,000 candidates",
+        ),
+        (
+            "[demand]\nrps = 1e6\nhours = 1\n"
+            + ARCHIVES
+            + INSTANCES
+            + '[rules]\ncache = "Disabled"',
+            "expected at most 100,000,000",
         ),
         (
             "[demand]\nmodels = 1\nrps = 1e6\nhours = 1\n"
@@ -204,8 +219,29 @@ def test_addresses_that_are_none(address: str) -> None:
 
 def test_a_page_without_an_end() -> None:
     """It is left in the middle."""
-    with endless_page() as address:
+    with page_of(b"HTTP/1.1 200 OK\r\n\r\n", b"a 1\n" * 10_000) as address:
         assert "more than 8 MB" in refusal(lambda: make_figures_of_metrics(address))
+
+
+def test_headers_without_an_end() -> None:
+    """Each of them comes in time, and the answer never does."""
+    with page_of(b"HTTP/1.1 200 OK\r\nName: ", b"x", every_s=0.01) as address:
+        assert "within 0.2 s" in refusal(lambda: make_figures_of_metrics(address, 0.2))
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\na 1\n", "996 bytes too early"),
+        (b"\x00\xff" * 10_000 + b"\r\n", "found no answer"),
+        (b"HTTP/1.1 302 No\r\nLocation: /\r\n\r\n", "infinite loop"),
+        (b"HTTP/1.1 302 No\r\nLocation: file:///etc/passwd\r\n\r\n", "not allowed"),
+    ],
+)
+def test_pages_that_are_none(answer: bytes, said: str) -> None:
+    """One sentence, of one line."""
+    with page_of(answer) as address:
+        assert said in refusal(lambda: make_figures_of_metrics(address))
 
 
 def test_what_is_printed_moves_no_cursor() -> None:
@@ -214,25 +250,23 @@ def test_what_is_printed_moves_no_cursor() -> None:
 
 
 @contextmanager
-def endless_page() -> Iterator[str]:
-    """Its address."""
+def page_of(head: bytes, more: bytes = b"", every_s: float | None = None) -> Iterator[str]:
+    """The address of a server that says the head to each that asks, and more until it goes."""
+    left = threading.Event()
 
-    class Endless(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            """Until the reader goes."""
-            self.send_response(200)
-            self.end_headers()
-            try:
-                while True:
-                    self.wfile.write(b"a 1\n" * 10_000)
-            except OSError:
-                return
+    class Asked(BaseRequestHandler):
+        def handle(self) -> None:
+            """One request."""
+            self.request.recv(10_000)
+            with suppress(OSError):
+                self.request.sendall(head)
+                while more and not left.wait(every_s or 0.0):
+                    self.request.sendall(more)
 
-        def log_message(self, *_: object) -> None:
-            """Nothing."""
-
-    with HTTPServer(("127.0.0.1", 0), Endless) as server:
-        thread = threading.Thread(target=server.handle_request)
+    with ThreadingTCPServer(("127.0.0.1", 0), Asked) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         yield f"http://127.0.0.1:{server.server_address[1]}/"
+        left.set()
+        server.shutdown()
         thread.join()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from simulator.planning.archives import Figures
 from simulator.plans.candidates.answers import Plan
+from simulator.plans.candidates.judging import explain
 from simulator.plans.candidates.trying import try_all
 from simulator.plans.errors import Impossible
 from simulator.plans.instance_types.table import InstanceType
@@ -23,7 +25,7 @@ from simulator.plans.settings.settings import (
 )
 from simulator.plans.table import write_plan
 from simulator.plans.traffic.making import make_traffic
-from simulator.rules import MIB
+from simulator.rules import MIB, CacheSetting
 from tests.support.planning import archives
 
 FIGURES = replace(
@@ -128,6 +130,28 @@ def test_too_few_cores() -> None:
     # Who is answered has waited until the limit of 60 s.
     assert (answer.warm.p50, answer.latency.p99) == (60.0, 60.0)
     assert "the cores" in write_plan(plan)
+
+
+@pytest.mark.parametrize(
+    ("service", "concurrency", "rules", "why"),
+    [
+        (0.4, 64, {}, "the cores: the busiest"),
+        (0.1, 1, {}, "a model's places (concurrency) are too few"),
+        (0.01, 1, {"cache": CacheSetting.DISABLED, "cold_wait_s": 0.001}, "cold requests"),
+    ],
+)
+def test_who_answers_too_late_has_no_good_p99(
+    service: float, concurrency: int, rules: dict[str, Any], why: str
+) -> None:
+    """More is asked than 4 cores, or a model's one place, can do, or nothing is loaded in time: the
+    p99 of the few that are answered, or of none, is no reason to rent it."""
+    kinds = [Kind(replace(FIGURES, services=(service,), concurrency=concurrency))]
+    demand = Demand(models=1, rps=0.1 if rules else 20.0, hours=0.1)
+    settings = replace(SETTINGS, demand=demand, kinds=kinds, types=[LARGE], counts=(1,))
+    (answer,) = planned(replace(settings, rules=rules)).answers
+    assert {one.goal for one in answer.missed} >= {"p99_s", "failures"}
+    assert answer.failed_share > 0.1
+    assert why in explain(answer)
 
 
 def test_without_prices_the_smallest_is_best() -> None:

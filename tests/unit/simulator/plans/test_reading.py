@@ -77,6 +77,7 @@ def test_all_of_it_is_read(tmp_path: Path) -> None:
     """Each table into its dataclass; distributions are sorted."""
     settings = read_settings(written(tmp_path, GOOD))
     assert (settings.seed, settings.prices) == (7, {"ml.own.large": 0.5})
+    assert read_settings(written(tmp_path, GOOD.replace("seed = 7", "seed = 0"))).seed == 0
     demand = settings.demand
     assert (demand.models, demand.rps, demand.new_a_day) == (40, 12.5, 5.0)
     assert [(b.at_s, b.seconds, b.factor) for b in demand.wave.bursts] == [(3600, 600, 4)]

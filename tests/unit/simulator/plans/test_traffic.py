@@ -75,7 +75,22 @@ def test_a_trace_with_more_requests(tmp_path: Path) -> None:
     traffic = make_traffic(replace(SETTINGS, demand=Demand(trace=written(tmp_path, TRACE))))
     twice = traffic.make(2.0)
     assert twice.duration == pytest.approx(1.0, abs=1e-3)
-    assert twice.times_between(0, 0.0, 2.0).tolist() == [1.0]
+    assert twice.times_between(0, 0.0, 2.0) == pytest.approx([0.0, 1.0], abs=1e-6)
+
+
+@pytest.mark.parametrize("start", [0, 9e8])
+@pytest.mark.parametrize("more", [1.0, 1.25, 3.0, 8.0])
+def test_requests_of_one_second_are_as_many(tmp_path: Path, start: float, more: float) -> None:
+    """Each is one of its own, from the first on, in the order of its line."""
+    rows = [(0, name) for name in "abaab"] + [(start + 5, name) for name in "bbb"]
+    lines = [f"{at},{name}\n" for at, name in rows]
+    path = written(tmp_path, "".join(["time,target_model\n", *lines]))
+    demand = make_traffic(replace(SETTINGS, demand=Demand(trace=path))).make(more)
+    assert demand.count_between(0.0, demand.duration) == len(rows)
+    found = [demand.times_between(model, 0.0, demand.duration) for model in (0, 1)]
+    assert [len(set(times.tolist())) for times in found] == [3, 5]
+    assert found[0][0] < found[1][0] < found[0][1] < found[0][2] < found[1][1]
+    assert demand.next_after(0, 0.0) == found[0][0]
 
 
 def test_cloudwatchs_series(tmp_path: Path) -> None:
