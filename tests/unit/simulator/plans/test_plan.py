@@ -159,9 +159,7 @@ def test_without_prices_the_smallest_is_best() -> None:
     plan = planned(replace(SETTINGS, types=[LARGE, SMALL], counts=(1,), goals=Goals(), prices=None))
     assert plan.best == 1
     assert plan.answers[1].core_hours == pytest.approx(2 * 0.5)
-    assert "The smallest (no prices are given): 1 x ml.small" in write_plan(
-        plan
-    )
+    assert "The smallest (no prices are given): 1 x ml.small" in write_plan(plan)
 
 
 def test_who_answers_nobody_meets_no_goal() -> None:
