@@ -175,7 +175,7 @@ class TomlFile:
         text = read_text(path, "expected a PLAN.toml", MOST_PLAN_BYTES)
         for number, line in enumerate(text.splitlines(), 1):
             if _NUMBER.sub("", line).count(".") > _MOST_DOTS:
-                what = f"found more than {_MOST_DOTS} dots in a line, expected fewer; lists have many lines"
+                what = f"found more than {_MOST_DOTS} dots in a line, expected them in several"
                 raise UnusableFile(path, what, number)
         try:
             self._values = tomllib.loads(text)
