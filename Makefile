@@ -134,7 +134,7 @@ pythons: setup  ## which Pythons of server and models serve Merlin's numbers, ea
 sbom: with-checks  ## what is in each image, as CycloneDX; writes OUT (sbom)
 	.venv/bin/python -m images --out $(or $(OUT),sbom)
 
-plan-table: setup  ## replays eight settings twice, each beside the plan that is like it (10 minutes); writes OUT (plan-report)
+plan-table: setup  ## replays eight settings twice, each beside the plan that is like it (12 minutes); writes OUT (plan-report)
 	.venv/bin/python -m tests.planning --out $(or $(OUT),plan-report)
 
 plan-speed: setup  ## times plans of 10^4 to 10^9 requests to 10,000 models (5 minutes); writes OUT (plan-report)

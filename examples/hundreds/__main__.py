@@ -31,7 +31,7 @@ from simulator.replay.observing import Observer
 NAME, VARIANT = "texts", "AllTraffic"
 MODELS, SECONDS, ZIPF, SEED = 200, 20.0, 1.2, 20
 #: An instance takes 210 MB with torch, and 31 MB more for each model; models leave above 90 %.
-MEMORY = "900MB"
+MEMORY = "600MB"
 #: Seconds of the platform that pass in one: a minute takes 0.8 s.
 SCALE = 75.0
 #: Instances at most, and what one of them is for, in a minute of the platform.
@@ -148,6 +148,10 @@ def _judge(day: Day, callers: Callers) -> bool:
     same = all(it.same for it in day.asked)
     print("All answers are torch's own, to the last bit." if same else "The answers DIFFER.")
     grew = max(counts) > 1 and counts[0] == counts[-1] == 1
+    if not grew:
+        print("The endpoint did not grow and become small again, as it should.")
+    if not day.evicted_at:
+        print("No model had to leave: the story is one of --memory for fewer models.")
     return same and grew and not callers.failed and len(day.evicted_at) > 0
 
 

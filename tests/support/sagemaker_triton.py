@@ -97,7 +97,9 @@ def sagemaker_triton(directory: Path) -> Iterator[SageMakerTriton]:
         )
     try:
         with httpx.Client(
-            base_url=f"http://127.0.0.1:{frontend.port}", timeout=2 * CALL_TIMEOUT_S, trust_env=False
+            base_url=f"http://127.0.0.1:{frontend.port}",
+            timeout=2 * CALL_TIMEOUT_S,
+            trust_env=False,
         ) as http:
             until(lambda: _is_live(http), "tritonserver's SageMaker frontend is live")
             yield SageMakerTriton(http)
