@@ -19,8 +19,9 @@ from simulator.planning.queueing import Window, draw_latencies
 from simulator.planning.scaling import MINUTE_S, Scaler, Scaling
 from simulator.rules import Rules
 
-#: Looks at the whole endpoint, at equal steps; windows of its requests that are carried out.
-_LOOKS, _WINDOWS = 288, 96
+#: Looks at the whole endpoint, at equal steps; windows of its requests that are carried out, and
+#: more of them where the busiest instance uses so much more or less of its cores than before.
+_LOOKS, _WINDOWS, _JUMP = 288, 96, 0.1
 #: Requests of a window: about twice as many as come in its time, within these.
 _LEAST_REQUESTS, _MOST_REQUESTS = 200, 2500
 _LEAST_LOOK_S = 0.25
@@ -130,6 +131,8 @@ class _Looking:
         self._weights: list[Any] = []
         self._windows_each = max(1, round(_WINDOWS / looks))
         self._every = max(1, looks // _WINDOWS)
+        self._alike: list[tuple[Sequence[Window], float]] = []
+        self._busiest = 0.0
 
     def look(self, now: float) -> None:
         """What there is now stands for the time since the last look."""
@@ -160,11 +163,17 @@ class _Looking:
             weight = window.rate * (now - since)
             self._weight += weight
             self._saturated += weight * window.lost
-        if len(self._looks) % self._every == 0:
-            self._carry_out(windows, now - since)
+        busiest = max(busy, default=0.0)
+        if abs(busiest - self._busiest) > _JUMP:
+            self._carry_out()
+        self._alike.append((windows, now - since))
+        self._busiest = busiest
+        if len(self._alike) >= self._every:
+            self._carry_out()
 
     def outcome(self) -> Outcome:
         """After the last look."""
+        self._carry_out()
         counts = self._endpoint.counts
         # Both are drawn: of few requests more may be cold than there are.
         requests = max(sum(look.requests for look in self._looks), counts.cold + counts.failed)
@@ -197,18 +206,24 @@ class _Looking:
             return 0.0, 0.0
         return (now[0] - before[0]) / seconds, (now[1] - before[1]) / seconds
 
-    def _carry_out(self, windows: Sequence[Window], seconds: float) -> None:
-        """Requests of some instances, the more the more they are asked."""
+    def _carry_out(self) -> None:
+        """Requests of some instances, the more the more they are asked, for all looks alike."""
+        if not self._alike:
+            return
+        windows = self._alike[-1][0]
         weights = np.array([window.rate for window in windows])
         total = float(weights.sum())
+        asked = sum(window.rate * seconds for some, seconds in self._alike for window in some)
+        seconds = sum(seconds for _, seconds in self._alike)
+        self._alike = []
         if total <= 0.0:
             return
         drawn = self._random.choice(len(windows), self._windows_each, p=weights / total)
         for number in drawn.tolist():
             window = windows[number]
-            latencies = self._latencies(window, seconds * self._every)
+            latencies = self._latencies(window, seconds)
             self._warm.append(latencies)
-            answered = total * seconds / self._windows_each * (1 - window.lost)
+            answered = asked / self._windows_each * (1 - window.lost)
             weight = answered / max(1, len(latencies))
             self._weights.append(np.full(len(latencies), weight))
 

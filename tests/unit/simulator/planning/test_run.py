@@ -29,3 +29,16 @@ def test_no_more_are_cold_than_there_are(seed: int) -> None:
     demand = PoissonDemand(zipf_shares(10_000, 0.0), 0.01, 1000.0, seed)
     outcome = simulate(Setting(demand, archives(10_000), machine(100), Rules(), 1, seed=seed))
     assert 0 < outcome.counts.cold <= outcome.requests
+
+
+@pytest.mark.parametrize("at", [30, 31, 32])
+def test_a_short_burst_is_in_the_percentiles(at: int) -> None:
+    """One look of a day's 288, when 5 % come: the core is busy for 96 % of it, for 6 % else."""
+    steps = [1.0] * 288
+    steps[at] = 16.0
+    models, rate = 10, 12.0 * sum(steps) / 288
+    demand = PoissonDemand(zipf_shares(models, 0.0), rate, 86_400.0, 1, wave=steps)
+    outcome = simulate(Setting(demand, archives(models), machine(models, cores=1), Rules(), 1))
+    waited = outcome.weights[outcome.warm > 0.015].sum() / outcome.weights.sum()
+    assert 0.025 < waited < 0.053
+    assert outcome.weights.sum() == pytest.approx(outcome.requests, rel=0.02)
