@@ -20,7 +20,7 @@ from simulator.plans.reports import read_report
 from simulator.plans.run import plan, plan_like
 from simulator.plans.settings.reading import read_settings
 
-REPLAY = Path(__file__).with_name("replays") / "two-instances.json"
+REPLAY = Path(__file__).with_name("replays") / "busy/two-instances.json"
 DEMAND = "[demand]\nmodels = 5\nrps = 5\nhours = 0.01\n"
 ARCHIVES = '[[archives]]\nmemory = "100MB"\nload_s = 1.0\nservice_s = 0.01\n'
 INSTANCES = '[instances]\ntypes = ["ml.m5.xlarge"]\n'
