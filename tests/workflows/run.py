@@ -25,7 +25,7 @@ from tests.workflows.exchange import COMPILED, DESCRIPTION
 ROOT = Path(__file__).parents[2]
 MODELS_PYTHON = ROOT / ".venv-merlin/bin/python"
 #: NVTabular is imported anew for each, which takes as long as some ten cases.
-CASES_AT_ONCE = 80
+CASES_AT_ONCE = 40
 PROCESSES = 2
 #: For one process; a case takes half a second.
 LIMIT_S = 900.0
@@ -68,13 +68,17 @@ class Killed(Exception):
 
 
 def results(
-    seeds: range, operators: Sequence[str], directory: Path, processes: int = PROCESSES
+    seeds: range,
+    operators: Sequence[str],
+    directory: Path,
+    processes: int = PROCESSES,
+    cases_at_once: int = CASES_AT_ONCE,
 ) -> Iterator[list[Result | int]]:
     """What became of the seeds, part by part, as soon as it is known; a bare seed made no case.
 
     operators: lists with commas, in turn. Cases are written into the directory, and left there.
     """
-    parts = [seeds[place : place + CASES_AT_ONCE] for place in range(0, len(seeds), CASES_AT_ONCE)]
+    parts = [seeds[place : place + cases_at_once] for place in range(0, len(seeds), cases_at_once)]
     with ThreadPoolExecutor(processes) as pool:
         waiting = [pool.submit(_part, part, operators, directory) for part in parts]
         try:
