@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,6 @@ import pytest
 
 from ensemble_tools import (
     Namespace,
-    WorkflowCheck,
     compile_plan,
     plan,
     publish,
@@ -24,14 +21,13 @@ from ensemble_tools import (
     write_tables,
 )
 from ensemble_tools.serving.plan import PublishedModel
-from ensemble_tools.serving.workflow_check import describe_check, find_check_program, read_verdict
+from ensemble_tools.serving.workflow_check import Verdict
 from tests.end_to_end.conftest import EXAMPLES
-from tests.support.container import ROOT, running
+from tests.support.check_program import CheckProgram, check_program
+from tests.support.container import running
 
 DAMAGED = "tests.support.damaged_container"
 STEP = "dense.0_transformworkflowtriton"
-MODELS_PYTHON = ROOT / ".venv-merlin/bin/python"
-TIMEOUT_S = 200.0
 
 Damage = Callable[[Path], None]
 
@@ -84,26 +80,11 @@ def test_workflows_that_are_equal(tmp_path: Path) -> None:
         assert "not_compiled" not in container.log
 
 
-def real_check(found: list[int]) -> WorkflowCheck:
-    """The check's program, run as the container runs it; puts what it asked into the list."""
-
-    def check(model: PublishedModel, directory: Path) -> str:
-        ended = subprocess.run(
-            [str(MODELS_PYTHON), "-I", "-B", str(find_check_program())],
-            input=describe_check(model, directory),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=TIMEOUT_S,
-            env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
-        )
-        assert ended.returncode == 0, ended.stderr
-        assert not list(directory.rglob("__pycache__"))
-        verdict = read_verdict(ended.stdout)
-        found.extend([verdict.asked, verdict.answered])
-        return verdict.reason
-
-    return check
+@pytest.fixture(scope="module")
+def program() -> Iterator[CheckProgram]:
+    """The check's program for all that is asked of it alone; the containers above start it."""
+    with check_program() as running_program:
+        yield running_program
 
 
 def _one_label(tables: Path) -> None:
@@ -143,15 +124,18 @@ def _one_category_less(tables: Path) -> None:
         (_slightly_other_mean, "age"),
     ],
 )
-def test_the_program_notices(tmp_path: Path, damage: Damage | None, tensor: str) -> None:
+def test_the_program_notices(
+    tmp_path: Path, damage: Damage | None, tensor: str, program: CheckProgram
+) -> None:
     """One label, one category that is not there, a mean that is a millionth too large."""
-    found: list[int] = []
-    compare = real_check(found)
+    found: list[Verdict] = []
 
     def check(model: PublishedModel, directory: Path) -> str:
         if damage is not None:
             damage(directory / "1/tables")
-        return compare(model, directory)
+        found.append(program.ask(model, directory))
+        assert not list(directory.rglob("__pycache__"))
+        return found[-1].reason
 
     repository = read_repository(EXAMPLES / "dense/repository")
     served = plan(repository, read_executor_graph(repository), Namespace("m"))
@@ -164,6 +148,6 @@ def test_the_program_notices(tmp_path: Path, damage: Damage | None, tensor: str)
         assert f"tensor '{tensor}" in step.not_compiled
         assert (tmp_path / step.triton_name / "1/model.py").is_symlink()
     else:
-        asked, answered = found
-        assert asked - 1 == answered  # NVTabular refuses a request without rows
+        (verdict,) = found
+        assert verdict.asked - 1 == verdict.answered  # NVTabular refuses a request without rows
     assert {path.name for path in tmp_path.iterdir()} == set(published.triton_names)

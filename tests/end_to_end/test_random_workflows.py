@@ -42,7 +42,7 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> list[Result]:
     """
     directory = tmp_path_factory.mktemp("random-workflows")
     seeds = range(SEED, SEED + COUNT)
-    parts = results(seeds, OPERATOR_LISTS, directory)
+    parts = results(seeds, OPERATOR_LISTS, directory, cases_at_once=COUNT)  # one import for all
     return [one for part in parts for one in part if isinstance(one, Result)]
 
 

@@ -41,7 +41,7 @@ from tests.support.models import (
 from tests.support.signals import as_in_front, until_it_heeds
 from verification.__main__ import DIFFERENT, EQUAL, INTERRUPTED, choose_exit_code
 from verification.comparing.comparison import Verdict
-from verification.comparing.forms import EXECUTOR, SERVED, Forms, read_forms
+from verification.comparing.forms import COMPILED, EXECUTOR, SERVED, Forms, read_forms
 from verification.errors import FormUnusable
 from verification.reports.progress import Progress
 from verification.reports.report import Report
@@ -173,28 +173,29 @@ def test_dense_export_is_equal(tmp_path: Path) -> None:
 
 
 def test_ragged_export_with_given_requests() -> None:
-    """The committed request is asked, and nothing else."""
-    requests = EXAMPLES / "ragged/request.json"
-    done = program(EXAMPLES / "ragged/repository", "--requests", requests, "--skip-timing")
+    """The committed request is asked, and nothing else; --compile off compares NVTabular alone."""
+    options = ("--requests", EXAMPLES / "ragged/request.json", "--skip-timing", "--compile", "off")
+    done = program(EXAMPLES / "ragged/repository", *options)
     assert done.returncode == EQUAL, done.stdout + done.stderr
     assert "EQUAL: 1 of 1 requests" in done.stdout
     assert "request 1 of request.json" in done.stdout
+    assert "compiled" not in done.stdout
 
 
-def exported(destination: Path, *options: str) -> Path:
-    """A workflow of HashBucket, Clip, LogOp, FillMedian and Normalize; or one with Dropna."""
+@pytest.fixture(scope="module")
+def numbers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """plain: a workflow of HashBucket, Clip, LogOp, FillMedian and Normalize; dropna: of Dropna."""
+    destination = tmp_path_factory.mktemp("numbers")
     program = ROOT / "tests/support/numbers_export.py"
     subprocess.run(
-        [ROOT / ".venv-merlin/bin/python", program, destination, *options],
-        check=True,
-        capture_output=True,
+        [ROOT / ".venv-merlin/bin/python", program, destination], check=True, capture_output=True
     )
     return destination
 
 
-def test_healthy_export_without_rows(tmp_path: Path) -> None:
+def test_healthy_export_without_rows(numbers: Path) -> None:
     """A request without rows is answered as Merlin answers it, also by the compiled workflow."""
-    done = program(exported(tmp_path / "made"), "--skip-timing", "--format", "json")
+    done = program(numbers / "plain", "--skip-timing", "--format", "json")
     assert done.returncode == EQUAL, done.stdout + done.stderr
     found = json.loads(done.stdout)
     (workflow,) = found["workflows"]
@@ -204,7 +205,7 @@ def test_healthy_export_without_rows(tmp_path: Path) -> None:
         assert {*results.values()} == {"equal", "both_refuse"}
 
 
-def test_refused_by_design(tmp_path: Path) -> None:
+def test_refused_by_design(numbers: Path, tmp_path: Path) -> None:
     """What a compiled workflow refuses by design is named as that, and is no failure."""
     tensors = [
         {"name": name, "datatype": kind, "shape": [2], "data": data}
@@ -214,7 +215,7 @@ def test_refused_by_design(tmp_path: Path) -> None:
     requests = tmp_path / "requests.json"
     requests.write_text(json.dumps([{"inputs": tensors}, {"inputs": missing}]))
     options = ("--requests", requests, "--skip-timing")
-    done = program(exported(tmp_path / "made", "--dropna"), *options)
+    done = program(numbers / "dropna", *options)
     assert done.returncode == EQUAL, done.stdout + done.stderr
     assert "EQUAL: compiled form, 1 of 2 requests" in done.stdout
     assert "; 1 refused by design" in done.stdout
@@ -222,33 +223,33 @@ def test_refused_by_design(tmp_path: Path) -> None:
     assert "alone" not in done.stdout
 
 
-def test_without_compiled_workflows() -> None:
-    """--compile off compares NVTabular alone."""
-    requests = EXAMPLES / "dense/request.json"
-    options = ("--requests", requests, "--skip-timing", "--compile", "off")
-    done = program(EXAMPLES / "dense/repository", *options)
-    assert done.returncode == EQUAL, done.stdout + done.stderr
-    assert "compiled" not in done.stdout
-    assert "EQUAL: 1 of 1 requests" in done.stdout
+def test_wrong_forms_are_seen() -> None:
+    """A real ensemble that is wired wrongly, and a compiled workflow that computes other numbers.
 
-
-def test_wrong_program_is_seen() -> None:
-    """A compiled workflow that computes another number is different, in the ensemble and alone."""
+    Both load and answer; verify says that each is wrong, and the workflow alone as well.
+    """
     forms = read_forms(EXAMPLES / "dense/repository")
     assert forms is not None
-    wrong = replace(forms, compiled=shifted(forms.compiled))
-    report = run(Task(wrong, batches=(5,), timing=False))
+    assert forms.served is not None
+    served = swapped(forms.served, "user_id", "item_id")
+    report = run(
+        Task(replace(forms, served=served, compiled=shifted(forms.compiled)), timing=False)
+    )
     assert choose_exit_code(report) == DIFFERENT
-    ordinary = next(one for one in report.outcomes if one.request.ordinary)
-    assert ordinary.comparison.verdict is Verdict.EQUAL
-    assert ordinary.compiled is not None
-    assert ordinary.compiled.verdict is Verdict.DIFFERENT
+    ordinary = [one for one in report.outcomes if one.request.ordinary]
+    assert {one.comparison.verdict for one in ordinary} == {Verdict.DIFFERENT}
+    assert all("values differ, the first at [0]" in one.comparison.details[0] for one in ordinary)
+    assert {one.compiled.verdict for one in ordinary if one.compiled} == {Verdict.DIFFERENT}
     (workflow,) = report.workflows
     assert workflow.outcomes[0].comparison.verdict is Verdict.DIFFERENT
     details = workflow.outcomes[0].comparison.details
     assert any("from NVTabular" in detail and "from the compiled" in detail for detail in details)
-    words = [conclusion.partition(":")[0] for conclusion in report.conclusions]
-    assert words == ["EQUAL", "DIFFERENT", "DIFFERENT"]
+    assert first_words(report) == ["DIFFERENT"] * 3
+
+
+def first_words(report: Report) -> list[str]:
+    """Of the conclusions: the served form's, the compiled one's, the workflow's."""
+    return [conclusion.partition(":")[0] for conclusion in report.conclusions]
 
 
 def shifted(made: ServingPlan | None) -> ServingPlan:
@@ -273,7 +274,7 @@ def shifted(made: ServingPlan | None) -> ServingPlan:
 
 def test_archive_without_an_executor(tmp_path: Path) -> None:
     """A Triton ensemble of Merlin's is compared with itself after its workflow is compiled."""
-    source, made = EXAMPLES / "dense/repository", tmp_path / "made"
+    source, made = EXAMPLES / "ragged/repository", tmp_path / "made"
     arguments = ["rewrite", str(source), str(made), "--name", "shop", "--compile", "off"]
     assert command.main(arguments) == 0
     done = program(made, "--batches", "5")
@@ -282,19 +283,6 @@ def test_archive_without_an_executor(tmp_path: Path) -> None:
     assert "EQUAL: shop.0_transformworkflowtriton alone, " in done.stdout
     assert "as delivered, compiled" in done.stdout
     assert "executor" not in done.stdout
-
-
-def test_swapped_columns_are_seen() -> None:
-    """A real ensemble that is wired wrongly loads and answers; verify says that it is wrong."""
-    forms = read_forms(EXAMPLES / "dense/repository")
-    assert forms is not None
-    assert forms.served is not None
-    wrong = replace(forms, served=swapped(forms.served, "user_id", "item_id"))
-    report = run(Task(wrong, timing=False))
-    assert choose_exit_code(report) == DIFFERENT
-    ordinary = [one.comparison for one in report.outcomes if one.request.ordinary]
-    assert {one.verdict for one in ordinary} == {Verdict.DIFFERENT}
-    assert all("values differ, the first at [0]" in one.details[0] for one in ordinary)
 
 
 def swapped(made: ServingPlan, first: str, second: str) -> ServingPlan:
@@ -324,6 +312,19 @@ def test_other_numbers(tmp_path: Path) -> None:
     report = run(Task(forms, batches=(5,), timing=False, tolerance=1e-3))
     assert Verdict.WITHIN_TOLERANCE in verdicts(report)
     assert choose_exit_code(report) == EQUAL
+
+
+def test_a_compiled_form_that_differs(tmp_path: Path) -> None:
+    """Each form is judged by its own answers: that with NVTabular is equal all the same."""
+    archive = read_repository(write_archive(tmp_path / COMPILED, {"m": adder(1.0)}))
+    compiled = plan(archive, None, Namespace(COMPILED))
+    forms = replace(forms_of(tmp_path, identity, identity), compiled=compiled)
+    report = run(Task(forms, batches=(5,), timing=False))
+    assert verdicts(report) == {Verdict.EQUAL}
+    ordinary = [one.compiled for one in report.outcomes if one.request.ordinary and one.compiled]
+    assert {one.verdict for one in ordinary} == {Verdict.DIFFERENT}
+    assert first_words(report) == ["EQUAL", "DIFFERENT"]
+    assert choose_exit_code(report) == DIFFERENT
 
 
 def test_serving_form_refuses(tmp_path: Path) -> None:

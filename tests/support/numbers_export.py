@@ -1,8 +1,9 @@
-"""An export of one workflow without category files, all of whose operators take an empty frame.
+"""Exports of one workflow without category files each, made in one process.
 
-Run in the models' environment: numbers_export.py DEST [--dropna]
+Run in the models' environment: numbers_export.py DEST
 
---dropna: a Dropna in front of the others, which leaves no row of one whose ages are all missing.
+DEST/plain: operators that all take an empty frame. DEST/dropna: a Dropna in front, which leaves no
+row of a request whose ages are all missing.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ import nvtabular
 import pandas as pd
 from merlin.systems.dag import Ensemble
 from merlin.systems.dag.ops.workflow import TransformWorkflow
-from nvtabular import ops
+from nvtabular import WorkflowNode, ops
 
 ROWS = 200
 
 
-def main(destination: str, *options: str) -> None:
+def main(destination: str) -> None:
     random = np.random.default_rng(1)
     frame = pd.DataFrame(
         {
@@ -35,18 +36,20 @@ def main(destination: str, *options: str) -> None:
             "age": np.where(random.random(ROWS) < 0.2, np.nan, random.uniform(1, 90, ROWS)),
         }
     )
-    if "--dropna" in options:
-        frame = frame[["price", "age"]]
-        columns = ["price", "age"] >> ops.Dropna() >> ops.Normalize()
-    else:
-        hashed = ["user", "item"] >> ops.HashBucket(100)
-        price = ["price"] >> ops.Clip(0, 90) >> ops.LogOp() >> ops.Normalize()
-        columns = hashed + price + (["age"] >> ops.FillMedian() >> ops.Normalize())
+    hashed = ["user", "item"] >> ops.HashBucket(100)
+    price = ["price"] >> ops.Clip(0, 90) >> ops.LogOp() >> ops.Normalize()
+    age = ["age"] >> ops.FillMedian() >> ops.Normalize()
+    export(frame, hashed + price + age, Path(destination, "plain"))
+    columns = ["price", "age"] >> ops.Dropna() >> ops.Normalize()
+    export(frame[["price", "age"]], columns, Path(destination, "dropna"))
+
+
+def export(frame: pd.DataFrame, columns: WorkflowNode, destination: Path) -> None:
     workflow = nvtabular.Workflow(columns)
     workflow.fit(nvtabular.Dataset(frame))
     graph = workflow.input_schema.column_names >> TransformWorkflow(workflow)
-    Path(destination).mkdir(parents=True)
-    Ensemble(graph, workflow.input_schema).export(destination)
+    destination.mkdir(parents=True)
+    Ensemble(graph, workflow.input_schema).export(str(destination))
 
 
 if __name__ == "__main__":

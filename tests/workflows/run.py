@@ -68,13 +68,17 @@ class Killed(Exception):
 
 
 def results(
-    seeds: range, operators: Sequence[str], directory: Path, processes: int = PROCESSES
+    seeds: range,
+    operators: Sequence[str],
+    directory: Path,
+    processes: int = PROCESSES,
+    cases_at_once: int = CASES_AT_ONCE,
 ) -> Iterator[list[Result | int]]:
     """What became of the seeds, part by part, as soon as it is known; a bare seed made no case.
 
     operators: lists with commas, in turn. Cases are written into the directory, and left there.
     """
-    parts = [seeds[place : place + CASES_AT_ONCE] for place in range(0, len(seeds), CASES_AT_ONCE)]
+    parts = [seeds[place : place + cases_at_once] for place in range(0, len(seeds), cases_at_once)]
     with ThreadPoolExecutor(processes) as pool:
         waiting = [pool.submit(_part, part, operators, directory) for part in parts]
         try:
@@ -124,7 +128,7 @@ def _generated(seeds: range, operators: Sequence[str], directory: Path) -> list[
             f"--out={directory}",
             *(f"--operators={one}" for one in operators),
         ]
-        done = _run(command, "")
+        done = _run(command, "", PYTHONHASHSEED="0")  # else it starts itself again
         found = [Path(line) for line in done.stdout.splitlines()]
         made += [case for case in found if (case / DESCRIPTION).is_file()]
         if done.returncode == 0:
@@ -145,13 +149,15 @@ def _lines(command: Sequence[str], cases: Sequence[Path]) -> list[dict[str, Any]
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def _run(command: Sequence[str], given: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
+def _run(
+    command: Sequence[str], given: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    everyones = {"PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
     return subprocess.run(
         command,
         input=given,
         cwd=ROOT,
-        env=environment,
+        env={**os.environ, **everyones, **environment},
         capture_output=True,
         text=True,
         timeout=LIMIT_S,
