@@ -6,6 +6,7 @@ IDLE: a machine that did nothing else, each setting replayed twice. BUSY: one th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,8 @@ def write_tables() -> Iterator[str]:
 def write_idle_row(path: Path) -> tuple[str, ...]:
     """Each cell: both replays; the plan with the first one's figures, and with those of ONE."""
     report, again = read_report(path), read_report(path.with_stem(path.stem + AGAIN))
-    one = planned_beside(report)
-    other = planned_beside(report, read_report(ONE))
+    one = planned_beside(path)
+    other = planned_beside(path, ONE)
     second = list(compare(again.whole, again.whole))[:_SHOWN]
     cells = (
         f"{first.real:.3g}, {repeated.real:.3g} · {_show(own)}, {_show(elsewhere)}"
@@ -47,14 +48,21 @@ def write_idle_row(path: Path) -> tuple[str, ...]:
 def write_busy_row(path: Path) -> tuple[str, ...]:
     """Each cell: the replay's figure, and the plan's."""
     report = read_report(path)
-    cells = (f"{one.real:.3g} · {_show(one)}" for one in planned_beside(report))
+    cells = (f"{one.real:.3g} · {_show(one)}" for one in planned_beside(path))
     return (_name(path, report), *cells)
 
 
-def planned_beside(report: Report, figures: Report | None = None) -> list[Compared]:
+def planned_beside(path: Path, figures: Path | None = None) -> list[Compared]:
     """The replay, and the plan that is like it; by its own figures, or by those of another one."""
-    planned = report if figures is None else _with_figures(report, figures)
-    return list(compare(report.whole, run_like(planned, lambda share: None)))[:_SHOWN]
+    return list(compare(read_report(path).whole, planned(path, figures)))[:_SHOWN]
+
+
+@cache
+def planned(path: Path, figures: Path | None = None) -> Any:
+    """The plan that is like a replay, as JSON has it, made once; figures: see planned_beside."""
+    report = read_report(path)
+    whole = report if figures is None else _with_figures(report, read_report(figures))
+    return run_like(whole, lambda share: None)
 
 
 def _with_figures(report: Report, figures: Report) -> Report:

@@ -8,6 +8,7 @@ twice, and of one, with three settings twice, on two cores that others used, too
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -17,7 +18,19 @@ from simulator.plans.errors import UnusableFile
 from simulator.plans.like import run_like
 from simulator.plans.reports import read_report
 from tests.planning.comparing import Compared, compare
-from tests.planning.stored import BUSY, IDLE, IDLE_AGAIN, ONE, planned_beside
+from tests.planning.stored import (
+    BUSY,
+    IDLE,
+    IDLE_AGAIN,
+    ONE,
+    planned,
+    planned_beside,
+    write_busy_row,
+    write_idle_row,
+)
+from tests.support.container import ROOT
+
+PAGE = (ROOT / "docs/planning.md").read_text("utf-8")
 
 #: How far plans are apart that are farther than they should be. Of the idle 700-megabytes 36 of 74
 #: cold requests waited for an unload, which is 1.3 s: the median is at the edge. Of two instances
@@ -52,28 +65,42 @@ def check_near(compared: Iterable[Compared], known: Mapping[str, float]) -> None
 @pytest.mark.parametrize("path", [*BUSY, *IDLE, *IDLE_AGAIN], ids=named)
 def test_a_plan_is_near_its_replay(path: Path) -> None:
     """Hit ratio within 2 points, evictions within a tenth, cold p50 within a quarter."""
-    report = read_report(path)
-    planned = run_like(report, lambda share: None)
-    check_near(compare(report.whole, planned), APART.get(named(path), {}))
+    report, plan = read_report(path), planned(path)
+    check_near(compare(report.whole, plan), APART.get(named(path), {}))
     # The same keys, so that both can be laid side by side.
-    assert planned["requests"].keys() == report.whole["requests"].keys()
+    assert plan["requests"].keys() == report.whole["requests"].keys()
     for kind in ("cold", "warm"):
-        assert planned["latency_s"][kind].keys() == report.whole["latency_s"][kind].keys()
-    assert planned["cold_parts_s"].keys() == report.whole["cold_parts_s"].keys()
-    assert planned["hits"] + planned["misses"] == planned["requests"]["planned"]
+        assert plan["latency_s"][kind].keys() == report.whole["latency_s"][kind].keys()
+    assert plan["cold_parts_s"].keys() == report.whole["cold_parts_s"].keys()
+    assert plan["hits"] + plan["misses"] == plan["requests"]["planned"]
 
 
 @pytest.mark.parametrize("path", [path for path in IDLE if path != ONE], ids=named)
 def test_figures_of_one_replay_plan_the_others(path: Path) -> None:
     """Other models, memory, rates and instances than those that the figures were measured with."""
-    compared = planned_beside(read_report(path), read_report(ONE))
+    compared = planned_beside(path, ONE)
     check_near(compared, APART_BY_ANOTHERS.get(named(path), {}))
 
 
 def test_equal_reports_are_equal_plans() -> None:
     """All that is drawn has the replay's seed."""
-    report = read_report(ONE)
-    assert run_like(report, lambda share: None) == run_like(report, lambda share: None)
+    assert run_like(read_report(ONE), lambda share: None) == planned(ONE)
+
+
+@pytest.mark.parametrize("path", [*IDLE, *BUSY], ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_the_pages_tables_are_the_stored_replays(path: Path) -> None:
+    """The replays' figures as they are; the plans' but for a last digit of another CPU's."""
+    name, *cells = write_idle_row(path) if path in IDLE else write_busy_row(path)
+    title = "On a machine that did nothing else" if path in IDLE else "On a machine of 2 cores that"
+    table = PAGE[PAGE.index(title) :]
+    row = next(line for line in table.splitlines() if line.startswith(f"| {name} |"))
+    for shown, cell in zip(row.strip("| ").split(" | ")[1:], cells, strict=True):
+        assert shown.partition(" · ")[0] == cell.partition(" · ")[0]
+        near = [float(one) for one in re.findall(r"[\d.]+", cell)]
+        assert [float(one) for one in re.findall(r"[\d.]+", shown)] == [
+            pytest.approx(one, rel=0.05, abs=1e-3) for one in near
+        ]
+        assert shown.count("✗") == cell.count("✗")
 
 
 @pytest.mark.parametrize(

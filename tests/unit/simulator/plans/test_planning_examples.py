@@ -1,8 +1,7 @@
-"""The plans of examples/planning, and the table in docs/planning.md, are what the planner makes."""
+"""The plans of examples/planning are what the planner makes."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import pytest
 from simulator.plans.candidates.trying import try_all
 from simulator.plans.settings.reading import read_settings
 from simulator.plans.traffic.making import make_traffic
-from tests.planning.stored import BUSY, IDLE, write_busy_row, write_idle_row
 from tests.support.container import ROOT
 
 EXAMPLES = sorted((ROOT / "examples/planning").glob("*.toml"))
@@ -47,19 +45,3 @@ def test_the_examples_differ_by_compiling_alone() -> None:
     for one, other in zip(as_exported.kinds, compiled.kinds, strict=True):
         assert one.figures.memory > other.figures.memory
         assert one.figures.service_s > 10 * other.figures.service_s
-
-
-@pytest.mark.parametrize("path", [*IDLE, *BUSY], ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_the_pages_tables_are_the_stored_replays(path: Path) -> None:
-    """The replays' figures as they are; the plans' but for a last digit of another CPU's."""
-    name, *cells = write_idle_row(path) if path in IDLE else write_busy_row(path)
-    title = "On a machine that did nothing else" if path in IDLE else "On a machine of 2 cores that"
-    table = PAGE[PAGE.index(title) :]
-    row = next(line for line in table.splitlines() if line.startswith(f"| {name} |"))
-    for shown, cell in zip(row.strip("| ").split(" | ")[1:], cells, strict=True):
-        assert shown.partition(" · ")[0] == cell.partition(" · ")[0]
-        near = [float(one) for one in re.findall(r"[\d.]+", cell)]
-        assert [float(one) for one in re.findall(r"[\d.]+", shown)] == [
-            pytest.approx(one, rel=0.05, abs=1e-3) for one in near
-        ]
-        assert shown.count("✗") == cell.count("✗")
