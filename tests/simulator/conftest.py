@@ -28,16 +28,21 @@ def single() -> Iterator[Served]:
 
 @pytest.fixture
 def aws_environment(tmp_path: Path) -> dict[str, str]:
+    """Of one test's clients; see make_aws_environment."""
+    return make_aws_environment(tmp_path)
+
+
+def make_aws_environment(home: Path) -> dict[str, str]:
     """What the AWS clients read: credentials that are nobody's, and no files of the user's."""
     return {
         "AWS_ACCESS_KEY_ID": "nobody",
         "AWS_SECRET_ACCESS_KEY": "nothing",
         "AWS_DEFAULT_REGION": "us-east-1",
         "AWS_EC2_METADATA_DISABLED": "true",
-        "AWS_CONFIG_FILE": str(tmp_path / "no-config"),
-        "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "no-credentials"),
+        "AWS_CONFIG_FILE": str(home / "no-config"),
+        "AWS_SHARED_CREDENTIALS_FILE": str(home / "no-credentials"),
         "AWS_PAGER": "",
-        "HOME": str(tmp_path),
+        "HOME": str(home),
         "PATH": "/usr/bin:/bin",
         "SAGEMAKER_SUPPRESS_V2_WARNING": "1",
         # Python's own settings of this run must not reach another environment's Python.

@@ -23,7 +23,7 @@ from simulator.errors import (
     PlatformFailed,
 )
 from simulator.instance.requests import ContainerAnswer
-from tests.simulator.conftest import ROOT
+from tests.simulator.conftest import ROOT, make_aws_environment
 from tests.simulator.runtime_server import FakeEndpoint, Served, serving
 
 AWS_PYTHON = ROOT / ".venv-aws/bin/python"
@@ -291,41 +291,57 @@ from sagemaker.predictor import Predictor
 from sagemaker.serializers import JSONSerializer, NumpySerializer
 from sagemaker.session import Session
 
-boto_session = boto3.Session(region_name="us-east-1")
-runtime = boto_session.client("sagemaker-runtime", endpoint_url=sys.argv[1])
-session = Session(boto_session=boto_session, sagemaker_runtime_client=runtime)
-
 def ask(serializer, deserializer, data, **call):
     predictor = Predictor("ranker", session, serializer, deserializer)
     try:
         return predictor.predict(data, **call)
     except runtime.exceptions.ClientError as error:
         return [type(error).__name__, error.response]
+
+for line in sys.stdin:
+    url, call = json.loads(line)
+    boto_session = boto3.Session(region_name="us-east-1")
+    runtime = boto_session.client("sagemaker-runtime", endpoint_url=url)
+    session = Session(boto_session=boto_session, sagemaker_runtime_client=runtime)
+    print("answer:", json.dumps(eval(call), default=str), flush=True)
 """
 
 
-def _predict(served: Served, environment: dict[str, str], call: str) -> Any:
-    """What `call` (Python, with ask()) gives in the SDK's own environment, through JSON."""
-    script = f"{_PREDICTOR}\nprint(json.dumps({call}, default=str))"
-    run = subprocess.run(
-        [str(AWS_PYTHON), "-c", script, served.url],
-        capture_output=True,
+class _Sdk:
+    """A process of the SDK's own environment, whose import takes seconds; the SDK may print."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def predict(self, served: Served, call: str) -> Any:
+        """What `call` (Python, with ask()) gives with sessions of its own, through JSON."""
+        told, said = self._process.stdin, self._process.stdout
+        assert told is not None
+        assert said is not None
+        print(json.dumps([served.url, call]), file=told, flush=True)
+        answer = next(line for line in said if line.startswith("answer: "))
+        return json.loads(answer.removeprefix("answer: "))
+
+
+@pytest.fixture(scope="module")
+def sdk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Sdk]:
+    with subprocess.Popen(
+        [str(AWS_PYTHON), "-c", _PREDICTOR],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         text=True,
-        timeout=CALL_TIMEOUT_S,
-        env=environment,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
-    return json.loads(run.stdout.splitlines()[-1])
+        env=make_aws_environment(tmp_path_factory.mktemp("sdk")),
+    ) as process:
+        yield _Sdk(process)
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(CALL_TIMEOUT_S) == 0
 
 
-def test_the_sdk_predicts_with_a_target_model(
-    served: Served, aws_environment: dict[str, str]
-) -> None:
+def test_the_sdk_predicts_with_a_target_model(served: Served, sdk: _Sdk) -> None:
     """Predictor, JSON both ways, variant and inference id named: an answer as a Python object."""
-    given = _predict(
+    given = sdk.predict(
         served,
-        aws_environment,
         'ask(JSONSerializer(), JSONDeserializer(), {"a": [1]}, target_model="a.tar.gz",'
         ' target_variant="AllTraffic", inference_id="7", custom_attributes="trace=1")',
     )
@@ -337,15 +353,12 @@ def test_the_sdk_predicts_with_a_target_model(
     assert asked.headers["X-Amzn-SageMaker-Custom-Attributes"] == "trace=1"
 
 
-def test_the_sdk_sends_numpy_and_reads_it_back(
-    served: Served, aws_environment: dict[str, str]
-) -> None:
+def test_the_sdk_sends_numpy_and_reads_it_back(served: Served, sdk: _Sdk) -> None:
     """NumpySerializer's bytes go through as they are, in both directions."""
     served.endpoint.answer = ContainerAnswer(200, b"", {})
     sent = "numpy.arange(3)"
-    _predict(
+    sdk.predict(
         served,
-        aws_environment,
         f'ask(NumpySerializer(), BytesDeserializer(), {sent}, target_model="a").hex()',
     )
     (asked,) = served.endpoint.asked
@@ -353,29 +366,29 @@ def test_the_sdk_sends_numpy_and_reads_it_back(
     assert asked.headers["Content-Type"] == "application/x-npy"
     served.endpoint.answer = ContainerAnswer(200, asked.body, {"content-type": "application/x-npy"})
     back = f'ask(NumpySerializer(), NumpyDeserializer(), {sent}, target_model="a").tolist()'
-    assert _predict(served, aws_environment, back) == [0, 1, 2]
+    assert sdk.predict(served, back) == [0, 1, 2]
 
 
-def test_the_sdk_raises_boto3s_errors(served: Served, aws_environment: dict[str, str]) -> None:
+def test_the_sdk_raises_boto3s_errors(served: Served, sdk: _Sdk) -> None:
     """A Predictor without a target model, and a container that fails: boto3's classes both."""
     served.endpoint.answer = ContainerFailed("invoke", 500, "it broke")
     asked = "ask(JSONSerializer(), JSONDeserializer(), {}"
     call = f"[{asked}), {asked}, target_model='a')]"
-    missing, failed = _predict(served, aws_environment, call)
+    missing, failed = sdk.predict(served, call)
     assert missing[0] == "ValidationError"
     assert "is missing a target model header" in missing[1]["Message"]
     assert failed[0] == "ModelError"
     assert failed[1]["OriginalMessage"] == "it broke"
 
 
-def test_the_sdk_predicts_and_streams_on_a_single_model(aws_environment: dict[str, str]) -> None:
+def test_the_sdk_predicts_and_streams_on_a_single_model(sdk: _Sdk) -> None:
     """Without a target model, on an endpoint that has one model; predict_stream gives the parts."""
     streamed = 'Predictor("ranker", session, JSONSerializer()).predict_stream({})'
     call = (
         f"[ask(JSONSerializer(), JSONDeserializer(), []), [part.decode() for part in {streamed}]]"
     )
     with serving(FakeEndpoint(multi_model=False)) as single:
-        assert _predict(single, aws_environment, call) == [{"ok": True}, ["one", "two"]]
+        assert sdk.predict(single, call) == [{"ok": True}, ["one", "two"]]
 
 
 def test_the_callers_environment_is_not_this_one(aws_environment: dict[str, str]) -> None:
