@@ -7,15 +7,17 @@ import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from deploy.archives.putting import Put, put
-from deploy.archives.sources import find_sources
 from deploy.commands.options import add_config, add_dry_run, open_account, say, teller
 from deploy.config.config import Config
 from deploy.config.reading import read_config
 from deploy.orderly_end import orderly_end
 from deploy.quantities import show_bytes
 from deploy.telling import progress_on
+
+if TYPE_CHECKING:
+    from deploy.archives.putting import Put
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -54,6 +56,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(options: argparse.Namespace) -> int:
     """Until all names mean their archives."""
+    # What an archive is checked by: other commands start without it, in half the time.
+    from deploy.archives.putting import put
+    from deploy.archives.sources import find_sources
+
     config = read_config(options.config)
     sources = find_sources(options.paths, options.name)
     account = open_account(config, options)
