@@ -20,9 +20,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope, Send
 from yarl import URL
 
-from simulator.archives.moto_server import forget, run_moto
+from simulator.archives.moto_server import run_moto
 from simulator.control.aws_errors import make_error
 from simulator.control.caller import operation_of, signed
+from simulator.control.managed_policies import read_late
 
 _logger = logging.getLogger(__name__)
 
@@ -39,17 +40,6 @@ _VIRTUAL = re.compile(
 )
 #: moto's page and its calls that forget everything.
 _MOTOS_OWN = ("/moto-api", "/favicon.ico")
-#: What is forgotten at the end: of those that the control plane's users meet.
-SERVICES = (
-    "s3",
-    "iam",
-    "sts",
-    "ecr",
-    "logs",
-    "sagemaker",
-    "cloudwatch",
-    "applicationautoscaling",
-)
 #: moto reads a service's code at the first call to it, up to 3 s; these are asked at the start.
 _WARMED = ("s3", "sts", "iam", "sagemaker", "ecr", "logs")
 _FORM = "application/x-www-form-urlencoded"
@@ -59,7 +49,7 @@ _SILENCE_S = 60.0
 
 @contextmanager
 def running(scratch: Path, state: Path | None = None) -> Iterator[str]:
-    """moto's url while all its services are served.
+    """moto's url while all its services are served; once per process, which keeps what it has.
 
     scratch: for what need not survive. state: where S3, IAM, ECR and log groups are kept, and
     found again; None: nowhere. Raises PlatformFailed where a file there is damaged.
@@ -75,7 +65,7 @@ def running(scratch: Path, state: Path | None = None) -> Iterator[str]:
     default_user_config["iam"]["load_aws_managed_policies"] = True
     shelf = Shelf((scratch if state is None else state) / "s3", keeps=state is not None)
     application = Application(DomainDispatcherApplication(_make_app), state, shelf)
-    with stored_on(shelf):
+    with stored_on(shelf), read_late():
         ending = threading.Event()
         warming = threading.Thread(target=_warm, args=(application, ending), daemon=True)
         try:
@@ -88,8 +78,6 @@ def running(scratch: Path, state: Path | None = None) -> Iterator[str]:
             if warming.ident is not None:
                 warming.join()
             shelf.close()
-            for service in SERVICES:
-                forget(service)
 
 
 def _make_app(service: str) -> object:
