@@ -22,7 +22,7 @@ def as_program(name: str) -> int:
         from simulator.interrupts import leaving_at_once
 
         with leaving_at_once():
-            # The commands import half a second of libraries.
+            # What reads the options, and argparse; each command imports what it runs by itself.
             from simulator.commands.command_line import read_command
 
             run = read_command(name)

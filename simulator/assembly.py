@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from simulator.app import Runner
@@ -18,16 +19,17 @@ from simulator.hosting.endpoint import Endpoint, Share
 from simulator.hosting.fleet import Fleet
 from simulator.hosting.variant import Variant
 from simulator.instance.container_client import ContainerClient
-from simulator.instance.docker_memory import ByAddress, DockerGauge
 from simulator.instance.holdings import Budget, Holdings
 from simulator.instance.instance import Instance
 from simulator.rules import Rules
-from simulator.runners.attached import AttachedInstances, Attachment
-from simulator.runners.containers import ContainerLives, Place
-from simulator.runners.images import Asked, Images
+from simulator.runners.attached import AttachedInstances
+from simulator.runners.attachment import Attachment
 from simulator.runners.kept import KeptInstance
 from simulator.runners.processes import CHECKOUT, OUR_CONTAINER, ProcessLives
 from simulator.watch.events import EventLog
+
+if TYPE_CHECKING:
+    from simulator.runners.images import Asked, Images
 
 #: Where a container finds its models, and its only one: AWS, "Use your own inference code".
 MULTI_MODEL_ROOT, SINGLE_MODEL_ROOT = Path("/opt/ml/models"), Path("/opt/ml/model")
@@ -109,6 +111,9 @@ class Parts:
         """A container that runs already."""
         instance = self._instance(name, url, ModelDisk(attachment.root, attachment.seen_as))
         if self.wanted.docker_socket is not None:
+            # docker: most endpoints have no engine to ask.
+            from simulator.instance.docker_memory import ByAddress, DockerGauge
+
             find = ByAddress(self.wanted.docker_socket, urlsplit(url).hostname or "")
             instance.holdings.memory.gauge = DockerGauge(find)
         return instance
@@ -142,6 +147,8 @@ class Parts:
         given_up: Callable[[], bool],
     ) -> KeptInstance:
         """A container of a Docker engine; it listens where SageMaker's do."""
+        from simulator.runners.containers import ContainerLives, Place
+
         wanted, root = self.wanted, (self.wanted.work_dir / name / "models").absolute()
         multi_model = wanted.single_model is None
         disk = ModelDisk(root, MULTI_MODEL_ROOT)

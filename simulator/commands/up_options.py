@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from simulator.rules import MIB, CacheSetting, Rules, WithoutMemory
-from simulator.runners.attached import Attachment, read_attachment
+from simulator.runners.attachment import Attachment, read_attachment
 from simulator.sizes import read_room, read_size
 
 _DEFAULTS = Rules()

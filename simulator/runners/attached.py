@@ -10,7 +10,7 @@ import socket
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
@@ -20,6 +20,7 @@ from simulator.hosting.variant import Variant
 from simulator.instance.container_client import ContainerClient, InstanceGone
 from simulator.instance.instance import Instance
 from simulator.rules import Rules
+from simulator.runners.attachment import Attachment
 from simulator.runners.health import keep_watch
 from simulator.watch.view import InstanceState
 
@@ -30,41 +31,6 @@ _LEFT_OVER = "left over"
 _NOT_FOUND = 404
 
 _logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Attachment:
-    """--instance URL=ROOT: where containers answer, and the folder that is their /opt/ml/models.
-
-    root is the folder as this process writes it; seen_as is the same one as the containers read it.
-    """
-
-    url: str
-    root: Path
-    seen_as: Path
-
-
-def read_attachment(text: str) -> Attachment:
-    """URL=ROOT or URL=ROOT=SEEN_AS. Raises ValueError with a sentence."""
-    url, _, folders = text.partition("=")
-    root, _, seen_as = folders.partition("=")
-    if not _is_origin(url) or not root:
-        raise ValueError(
-            f"--instance is URL=FOLDER, for instance http://127.0.0.1:8080=/opt/ml/models; "
-            f"found {text!r}"
-        )
-    absolute = Path(root).absolute()
-    return Attachment(url.rstrip("/"), absolute, Path(seen_as) if seen_as else absolute)
-
-
-def _is_origin(url: str) -> bool:
-    """http://HOST or http://HOST:PORT, with a port that there is."""
-    try:
-        parts = urlsplit(url)
-        whole = parts.scheme == "http" and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port beyond 65535, a bracket without its other
-        return False
-    return whole and parts.path in ("", "/") and not (parts.query or parts.fragment)
 
 
 class AttachedInstances:

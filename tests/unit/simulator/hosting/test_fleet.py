@@ -19,7 +19,7 @@ from simulator.hosting.variant import Variant
 from simulator.instance.holdings import Budget
 from simulator.instance.instance import Instance
 from simulator.rules import Rules
-from simulator.runners.attached import Attachment
+from simulator.runners.attachment import Attachment
 from simulator.watch.events import EventLog
 
 WAIT_S = 20.0

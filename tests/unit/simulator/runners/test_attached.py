@@ -23,7 +23,7 @@ from simulator.hosting.endpoint import Endpoint
 from simulator.instance.holdings import Budget
 from simulator.instance.requests import Invocation
 from simulator.rules import Rules
-from simulator.runners.attached import read_attachment
+from simulator.runners.attachment import read_attachment
 from simulator.watch.events import EventLog
 from simulator.watch.view import InstanceState
 from tests.support.container import STOP_TIMEOUT_S
