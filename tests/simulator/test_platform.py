@@ -32,6 +32,34 @@ def models(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Simulator, Path]]:
+    """An endpoint as it is without options, and its folder of archives."""
+    folder = tmp_path_factory.mktemp("usual")
+    (folder / "archives").mkdir()
+    with simulator(folder / "archives", folder / "log") as played:
+        yield played, folder / "archives"
+
+
+@pytest.fixture
+def shared(usual: tuple[Simulator, Path]) -> Simulator:
+    """The usual endpoint, for a test with archives of its own in shop; its events from now on."""
+    played, _ = usual
+    played.begin()
+    return played
+
+
+@pytest.fixture
+def shop(usual: tuple[Simulator, Path]) -> Path:
+    """The usual endpoint's folder of archives."""
+    return usual[1]
+
+
+def _states(played: Simulator, *names: str) -> dict[str, str]:
+    """Where these models are, of those that are anywhere."""
+    return {name: state for name, state in played.states().items() if name in names}
+
+
 def _answer(response: httpx.Response) -> Any:
     assert response.status_code == 200, response.text
     return response.json()["answer"]
@@ -61,39 +89,36 @@ def _fits(count: int) -> str:
 # -- coming
 
 
-def test_a_model_comes_in_order_and_once_however_many_wait(models: Path, tmp_path: Path) -> None:
+def test_a_model_comes_in_order_and_once_however_many_wait(shared: Simulator, shop: Path) -> None:
     """Download, extraction, load, invocation: in this order, once for eight callers at a time."""
-    fake_model(models, "a.tar.gz", load_seconds=0.3)
-    with simulator(models, tmp_path / "log") as played:
-        answers = _together(8, lambda _: _answer(played.invoke("a.tar.gz")))
-        assert answers == ["a.tar.gz"] * 8
-        kinds = [event["kind"] for event in played.events() if event.get("target_model")]
-        coming = ["download_started", "download_finished", "extracted", "load_started", "loaded"]
-        assert kinds == [*coming, *["invoked"] * 8]
-        assert all(event["cold"] for event in played.kinds("invoked"))
-        assert played.fake()["faults"] == []
+    fake_model(shop, "eight.tar.gz", load_seconds=0.3)
+    answers = _together(8, lambda _: _answer(shared.invoke("eight.tar.gz")))
+    assert answers == ["eight.tar.gz"] * 8
+    kinds = [event["kind"] for event in shared.events() if event.get("target_model")]
+    coming = ["download_started", "download_finished", "extracted", "load_started", "loaded"]
+    assert kinds == [*coming, *["invoked"] * 8]
+    assert all(event["cold"] for event in shared.kinds("invoked"))
+    assert shared.fake()["faults"] == []
 
 
-def test_a_model_that_is_there_is_asked_at_once(models: Path, tmp_path: Path) -> None:
+def test_a_model_that_is_there_is_asked_at_once(shared: Simulator, shop: Path) -> None:
     """The second invocation is warm, and brings nothing."""
-    fake_model(models, "sub/a.tar.gz")
-    with simulator(models, tmp_path / "log") as played:
-        for _ in range(2):
-            assert _answer(played.invoke("sub/a.tar.gz")) == "sub/a.tar.gz"
-        assert [event["cold"] for event in played.kinds("invoked")] == [True, False]
-        assert len(played.kinds("download_started", "load_started")) == 2
+    fake_model(shop, "sub/twice.tar.gz")
+    for _ in range(2):
+        assert _answer(shared.invoke("sub/twice.tar.gz")) == "sub/twice.tar.gz"
+    assert [event["cold"] for event in shared.kinds("invoked")] == [True, False]
+    assert len(shared.kinds("download_started", "load_started")) == 2
 
 
-def test_body_and_headers_pass_through(models: Path, tmp_path: Path) -> None:
+def test_body_and_headers_pass_through(shared: Simulator, shop: Path) -> None:
     """The container's bytes and custom attributes are the caller's."""
-    fake_model(models, "a.tar.gz")
-    with simulator(models, tmp_path / "log") as played:
-        answer = played.boto3_client().invoke_endpoint(
-            EndpointName="test", TargetModel="a.tar.gz", Body=b"\x00\xff", ContentType="x/y"
-        )
-        assert json.loads(answer["Body"].read())["echo"] == "\x00\xff"
-        assert answer["CustomAttributes"] == "seen"
-        assert answer["InvokedProductionVariant"] == "AllTraffic"
+    fake_model(shop, "echo.tar.gz")
+    answer = shared.boto3_client().invoke_endpoint(
+        EndpointName="test", TargetModel="echo.tar.gz", Body=b"\x00\xff", ContentType="x/y"
+    )
+    assert json.loads(answer["Body"].read())["echo"] == "\x00\xff"
+    assert answer["CustomAttributes"] == "seen"
+    assert answer["InvokedProductionVariant"] == "AllTraffic"
 
 
 def test_a_slow_load_goes_on_while_its_caller_is_told_to_wait(models: Path, tmp_path: Path) -> None:
@@ -106,13 +131,12 @@ def test_a_slow_load_goes_on_while_its_caller_is_told_to_wait(models: Path, tmp_
         assert len(played.kinds("load_started")) == 1
 
 
-def test_a_replaced_archive_does_not_touch_the_copy(models: Path, tmp_path: Path) -> None:
+def test_a_replaced_archive_does_not_touch_the_copy(shared: Simulator, shop: Path) -> None:
     """What is extracted stays what is served."""
-    fake_model(models, "a.tar.gz")
-    with simulator(models, tmp_path / "log") as played:
-        played.invoke("a.tar.gz")
-        archive(models / "a.tar.gz", {"answer.json": b'{"answer": "new"}'})
-        assert _answer(played.invoke("a.tar.gz")) == "a.tar.gz"
+    fake_model(shop, "replaced.tar.gz")
+    shared.invoke("replaced.tar.gz")
+    archive(shop / "replaced.tar.gz", {"answer.json": b'{"answer": "new"}'})
+    assert _answer(shared.invoke("replaced.tar.gz")) == "replaced.tar.gz"
 
 
 # -- room
@@ -368,13 +392,13 @@ def test_models_that_the_container_lost_are_brought_again(models: Path, tmp_path
         assert len(played.kinds("download_started")) == 1
 
 
-def test_a_lost_model_is_noticed_by_the_poll(models: Path, tmp_path: Path) -> None:
+def test_a_lost_model_is_noticed_by_the_poll(shared: Simulator, shop: Path) -> None:
     """GET /models is polled beside /ping: what is not in it is not loaded."""
-    fake_model(models, "a")
-    with simulator(models, tmp_path / "log") as played:
-        played.invoke("a")
-        httpx.post(f"{played.instance()['url']}/fake/forget")
-        until(lambda: played.states() == {"a": "on disk"}, "it is noticed")
+    fake_model(shop, "lost")
+    shared.invoke("lost")
+    assert _states(shared, "lost") == {"lost": "loaded"}
+    httpx.post(f"{shared.instance()['url']}/fake/forget")
+    until(lambda: set(shared.states().values()) == {"on disk"}, "it is noticed")
 
 
 @pytest.mark.parametrize(
@@ -386,44 +410,43 @@ def test_a_lost_model_is_noticed_by_the_poll(models: Path, tmp_path: Path) -> No
     ],
 )
 def test_a_bad_archive_is_the_callers_to_know_and_the_next_model_works(
-    models: Path, tmp_path: Path, name: str, content: bytes | None, says: str
+    shared: Simulator, shop: Path, name: str, content: bytes | None, says: str
 ) -> None:
     """ValidationError in the platform's words; nothing of it stays."""
-    fake_model(models, "good")
+    good = f"after-{name}"
+    fake_model(shop, good)
     if content is not None:
-        (models / name).write_bytes(content)
-    with simulator(models, tmp_path / "log") as played:
-        refused = played.invoke(name)
-        assert _error(refused) == (400, "ValidationError")
-        assert says in refused.json()["Message"]
-        assert _answer(played.invoke("good")) == "good"
-        assert played.states() == {"good": "loaded"}
+        (shop / name).write_bytes(content)
+    refused = shared.invoke(name)
+    assert _error(refused) == (400, "ValidationError")
+    assert says in refused.json()["Message"]
+    assert _answer(shared.invoke(good)) == good
+    assert _states(shared, name, good) == {good: "loaded"}
 
 
-def test_a_truncated_archive_is_never_loaded(models: Path, tmp_path: Path) -> None:
+def test_a_truncated_archive_is_never_loaded(shared: Simulator, shop: Path) -> None:
     """Half a download is no model; when the archive is whole, it works without a restart."""
-    whole = fake_model(models, "a", padding="".join(map(str, range(50_000)))).read_bytes()
-    (models / "a").write_bytes(whole[: len(whole) // 2])
-    with simulator(models, tmp_path / "log") as played:
-        assert _error(played.invoke("a")) == (400, "ValidationError")
-        assert played.fake()["calls"] == []
-        (models / "a").write_bytes(whole)
-        assert _answer(played.invoke("a")) == "a"
+    whole = fake_model(shop, "half", padding="".join(map(str, range(50_000)))).read_bytes()
+    (shop / "half").write_bytes(whole[: len(whole) // 2])
+    before = shared.fake()["calls"]
+    assert _error(shared.invoke("half")) == (400, "ValidationError")
+    assert shared.fake()["calls"] == before
+    (shop / "half").write_bytes(whole)
+    assert _answer(shared.invoke("half")) == "half"
 
 
 def test_a_model_that_does_not_load_brings_the_containers_message(
-    models: Path, tmp_path: Path
+    shared: Simulator, shop: Path
 ) -> None:
     """ModelError, the container's status and words; the next model works."""
-    fake_model(models, "bad", load_status=400)
-    fake_model(models, "good")
-    with simulator(models, tmp_path / "log") as played:
-        refused = played.invoke("bad")
-        assert _error(refused) == (424, "ModelError")
-        assert refused.json()["OriginalStatusCode"] == 400
-        assert refused.json()["ErrorCode"] == "CLIENT_ERROR_FROM_MODEL"
-        assert "it says so" in refused.json()["OriginalMessage"]
-        assert _answer(played.invoke("good")) == "good"
+    fake_model(shop, "bad", load_status=400)
+    fake_model(shop, "after-bad")
+    refused = shared.invoke("bad")
+    assert _error(refused) == (424, "ModelError")
+    assert refused.json()["OriginalStatusCode"] == 400
+    assert refused.json()["ErrorCode"] == "CLIENT_ERROR_FROM_MODEL"
+    assert "it says so" in refused.json()["OriginalMessage"]
+    assert _answer(shared.invoke("after-bad")) == "after-bad"
 
 
 def test_an_invocation_that_takes_too_long_has_status_0(models: Path, tmp_path: Path) -> None:
@@ -435,16 +458,15 @@ def test_an_invocation_that_takes_too_long_has_status_0(models: Path, tmp_path: 
         assert refused.json()["OriginalStatusCode"] == 0
 
 
-def test_a_models_own_error_reaches_the_caller(models: Path, tmp_path: Path) -> None:
+def test_a_models_own_error_reaches_the_caller(shared: Simulator, shop: Path) -> None:
     """The container's 500 is INTERNAL_FAILURE_FROM_MODEL, its body the original message."""
-    fake_model(models, "a", invoke_status=500)
-    with simulator(models, tmp_path / "log") as played:
-        refused = played.invoke("a").json()
-        assert (refused["OriginalStatusCode"], refused["ErrorCode"]) == (
-            500,
-            "INTERNAL_FAILURE_FROM_MODEL",
-        )
-        assert "the model failed" in refused["OriginalMessage"]
+    fake_model(shop, "fails", invoke_status=500)
+    refused = shared.invoke("fails").json()
+    assert (refused["OriginalStatusCode"], refused["ErrorCode"]) == (
+        500,
+        "INTERNAL_FAILURE_FROM_MODEL",
+    )
+    assert "the model failed" in refused["OriginalMessage"]
 
 
 # -- S3

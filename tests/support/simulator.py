@@ -29,11 +29,15 @@ ENDPOINT = "test"
 
 @dataclass
 class Simulator:
-    """One that runs. Requests are sent as boto3 sends them, with or without it."""
+    """One that runs. Requests are sent as boto3 sends them, with or without it.
+
+    since: what was told until that event is left out of events; see begin.
+    """
 
     process: subprocess.Popen[bytes]
     url: str
     log_path: Path
+    since: int = 0
     http: httpx.Client = field(init=False)
 
     def __post_init__(self) -> None:
@@ -81,12 +85,16 @@ class Simulator:
         answer: dict[str, Any] = httpx.get(f"{self.instance(number)['url']}/fake").json()
         return answer
 
+    def begin(self) -> None:
+        """Events are those from now on: for tests that share one, each with models of its own."""
+        self.since = self.state()["sequence"]
+
     def events(self) -> list[dict[str, Any]]:
         """All that happened until now."""
-        last, seen = self.state()["sequence"], []
-        if not last:
+        last, seen, known = self.state()["sequence"], [], {"Last-Event-ID": str(self.since)}
+        if last <= self.since:
             return []
-        with self.http.stream("GET", "/simulator/events", headers={"Last-Event-ID": "0"}) as lines:
+        with self.http.stream("GET", "/simulator/events", headers=known) as lines:
             for line in lines.iter_lines():
                 if line.startswith("data:"):
                     seen.append(json.loads(line[5:]))
