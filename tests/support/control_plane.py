@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +32,16 @@ class ControlPlane:
     process: subprocess.Popen[bytes]
     url: str
     log_path: Path
+    clients: dict[str, Any] = field(default_factory=dict)
 
     def client(self, service: str, **config: Any) -> Any:
-        """An unmodified client of one of its services."""
+        """An unmodified client of one of its services; the same one for the same words."""
+        words = f"{service} {config}"
+        if words not in self.clients:
+            self.clients[words] = self._made(service, config)
+        return self.clients[words]
+
+    def _made(self, service: str, config: Mapping[str, Any]) -> Any:
         return boto3.client(
             service,
             endpoint_url=self.url,
@@ -75,8 +82,13 @@ class ControlPlane:
 
     def endpoint_names(self) -> list[str]:
         """Of all endpoints."""
+        return [name for name, _ in self._endpoints()]
+
+    def _endpoints(self) -> list[tuple[str, str]]:
+        """Names and statuses."""
         pages = self.client("sagemaker").get_paginator("list_endpoints").paginate()
-        return [one["EndpointName"] for page in pages for one in page["Endpoints"]]
+        found = (one for page in pages for one in page["Endpoints"])
+        return [(one["EndpointName"], one["EndpointStatus"]) for one in found]
 
     def describe(self, name: str) -> dict[str, Any]:
         """DescribeEndpoint."""
@@ -93,6 +105,20 @@ class ControlPlane:
                 return status
             time.sleep(0.1)
         raise AssertionError(f"{name} is {status} for ever; the log is {self.log_path}")
+
+    def clear(self) -> None:
+        """No endpoint, configuration or model is left."""
+        sagemaker = self.client("sagemaker")
+        for name, status in self._endpoints():
+            if status != "Deleting":
+                sagemaker.delete_endpoint(EndpointName=name)
+        until(lambda: not self.endpoint_names(), "all endpoints are deleted")
+        for page in sagemaker.get_paginator("list_endpoint_configs").paginate():
+            for config in page["EndpointConfigs"]:
+                sagemaker.delete_endpoint_config(EndpointConfigName=config["EndpointConfigName"])
+        for page in sagemaker.get_paginator("list_models").paginate():
+            for model in page["Models"]:
+                sagemaker.delete_model(ModelName=model["ModelName"])
 
     def invoke(self, name: str, target: str | None, **more: Any) -> Any:
         """InvokeEndpoint; boto3's answer."""

@@ -10,10 +10,17 @@ import pytest
 from tests.support.control_plane import ControlPlane, control_plane
 
 
-@pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+@pytest.fixture(scope="package")
+def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """With fake containers, and archives a.tar.gz and b.tar.gz below s3://models/shop/."""
     folder: Path = tmp_path_factory.mktemp("plane")
     with control_plane(folder / "log", "--quota", "ml.p4d.24xlarge=1") as running:
         running.put_models(folder, "a.tar.gz", "b.tar.gz")
         yield running
+
+
+@pytest.fixture(scope="module")
+def plane(lasting: ControlPlane) -> Iterator[ControlPlane]:
+    """The control plane, in which a module finds none of SageMaker's things, and leaves none."""
+    yield lasting
+    lasting.clear()

@@ -23,10 +23,10 @@ PREDEFINED = {"PredefinedMetricType": "SageMakerVariantInvocationsPerInstance"}
 
 @pytest.fixture(scope="module")
 def fast(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """With a.tar.gz below URL."""
+    """With a.tar.gz below URL, which takes 20 ms: callers have a request there all the time."""
     folder: Path = tmp_path_factory.mktemp("fast")
     with control_plane(folder / "log", "--time-scale", str(SCALE)) as running:
-        running.put_models(folder, "a.tar.gz")
+        running.put_models(folder, "a.tar.gz", invoke_seconds=0.02)
         yield running
 
 

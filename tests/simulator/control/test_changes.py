@@ -23,6 +23,14 @@ SILENT: dict[str, Any] = {"Environment": {"FAKE_START": "silent"}}
 DIES: dict[str, Any] = {"Environment": {"FAKE_START": "dies"}}
 
 
+@pytest.fixture(scope="module")
+def steady(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A target model that takes 20 ms: each caller has a request there nearly all the time."""
+    path = fake_model(tmp_path_factory.mktemp("steady"), "steady.tar.gz", invoke_seconds=0.02)
+    plane.client("s3").upload_file(str(path), "models", f"shop/{path.name}")
+    return path.name
+
+
 def _containers(plane: ControlPlane, name: str) -> list[psutil.Process]:
     """The processes of an endpoint's containers."""
     found = []
@@ -33,14 +41,14 @@ def _containers(plane: ControlPlane, name: str) -> list[psutil.Process]:
     return found
 
 
-def test_blue_green_under_traffic(plane: ControlPlane) -> None:
+def test_blue_green_under_traffic(plane: ControlPlane, steady: str) -> None:
     """The old instances answer until the new one is in service: no request fails."""
     plane.create_endpoint("green", URL, count=2)
     sagemaker = plane.client("sagemaker")
     sagemaker.create_endpoint_config(
         EndpointConfigName="green-2", ProductionVariants=[make_variant("green", 1)]
     )
-    with traffic(plane, "green") as sent:
+    with traffic(plane, "green", target=steady) as sent:
         until(lambda: len(sent.statuses) > 20, "there is traffic")
         sagemaker.update_endpoint(EndpointName="green", EndpointConfigName="green-2")
         assert plane.describe("green")["EndpointStatus"] == "Updating"
@@ -53,14 +61,14 @@ def test_blue_green_under_traffic(plane: ControlPlane) -> None:
     assert described["ProductionVariants"][0]["CurrentInstanceCount"] == 1
 
 
-def test_a_failed_update_rolls_back_under_traffic(plane: ControlPlane) -> None:
+def test_a_failed_update_rolls_back_under_traffic(plane: ControlPlane, steady: str) -> None:
     plane.create_endpoint("rolls", URL)
     sagemaker = plane.client("sagemaker")
     plane.create_model("broken", URL, **DIES)
     sagemaker.create_endpoint_config(
         EndpointConfigName="broken", ProductionVariants=[make_variant("broken")]
     )
-    with traffic(plane, "rolls", callers=1) as sent:
+    with traffic(plane, "rolls", callers=1, target=steady) as sent:
         sagemaker.update_endpoint(EndpointName="rolls", EndpointConfigName="broken")
         assert plane.settled("rolls") == "InService"
     assert sent.failures() == 0
@@ -69,9 +77,9 @@ def test_a_failed_update_rolls_back_under_traffic(plane: ControlPlane) -> None:
     assert "no CUDA-capable device is detected" in described["FailureReason"]
 
 
-def test_scaling_under_traffic(plane: ControlPlane) -> None:
+def test_scaling_under_traffic(plane: ControlPlane, steady: str) -> None:
     plane.create_endpoint("scales", URL)
-    with traffic(plane, "scales", callers=8) as sent:
+    with traffic(plane, "scales", callers=8, target=steady) as sent:
         for count in (3, 1, 2, 1):
             _scale(plane, "scales", count)
     assert sent.failures() == 0
@@ -187,18 +195,24 @@ def test_endpoints_come_back_after_a_restart(tmp_path: Path) -> None:
         assert tags == [{"Key": "team", "Value": "shop"}]
 
 
-@pytest.mark.parametrize("moment", ["creating", "updating", "serving", "deleting"])
-def test_nothing_is_left_after_sigterm(tmp_path: Path, moment: str) -> None:
+def test_nothing_is_left_after_sigterm(tmp_path: Path) -> None:
+    """Of endpoints at every moment of their lives, all of them at the same time."""
     with control_plane(tmp_path / "log") as plane:
-        url = plane.put_models(tmp_path, "a.tar.gz")
-        more = SILENT if moment == "creating" else {}
-        plane.create_endpoint("one", url, wait=moment != "creating", **more)
-        sagemaker = plane.client("sagemaker")
-        if moment == "updating":
-            sagemaker.update_endpoint(EndpointName="one", EndpointConfigName="one")
-        elif moment == "deleting":
-            sagemaker.delete_endpoint(EndpointName="one")
-        containers = _containers(plane, "one")
+        url, sagemaker = plane.put_models(tmp_path, "a.tar.gz"), plane.client("sagemaker")
+        plane.create_endpoint("creating", url, wait=False, **SILENT)
+        lasting = ("updating", "serving", "deleting")
+        for name in lasting:
+            plane.create_endpoint(name, url, wait=False)
+        assert [plane.settled(name) for name in lasting] == ["InService"] * 3
+        until(lambda: _containers(plane, "creating"), "its container starts")
+        sagemaker.update_endpoint(EndpointName="updating", EndpointConfigName="updating")
+        sagemaker.delete_endpoint(EndpointName="deleting")
+        statuses = {
+            name: plane.describe(name)["EndpointStatus"] for name in ("creating", "updating")
+        }
+        assert statuses == {"creating": "Creating", "updating": "Updating"}
+        containers = [one for name in ("creating", *lasting) for one in _containers(plane, name)]
+        assert len(containers) >= 3
         began = time.monotonic()
         assert plane.stop() == 0
         assert time.monotonic() - began < 15

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -71,6 +70,21 @@ def test_a_role_that_sagemaker_cannot_assume_is_refused(
     }
 
 
+@pytest.fixture(scope="module")
+def scripted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """Its containers are what SCRIPT in their model's environment says; $1 is the port."""
+    folder = tmp_path_factory.mktemp("scripted")
+    command = "sh -c 'eval \"$SCRIPT\"' container {port}"
+    with control_plane(folder / "log", container=command) as plane:
+        plane.put_models(folder, "a.tar.gz")
+        yield plane
+
+
+def _create(plane: ControlPlane, name: str, script: str, count: int = 1) -> None:
+    """An endpoint whose containers are this script, which is not waited for."""
+    plane.create_endpoint(name, URL, count, wait=False, Environment={"SCRIPT": script})
+
+
 def _messages(logs: Any, endpoint: str) -> list[str]:
     try:
         answer = logs.filter_log_events(logGroupName=GROUP + endpoint)
@@ -79,61 +93,48 @@ def _messages(logs: Any, endpoint: str) -> list[str]:
     return [event["message"] for event in answer["events"]]
 
 
-def test_a_containers_output_is_in_its_stream(tmp_path: Path) -> None:
+def test_a_containers_output_is_in_its_stream(scripted: ControlPlane) -> None:
     """Each instance has a stream of its own in its endpoint's group; a failed one's is there, too.
 
     The container's script takes no signal's word for it: it writes, and ends.
     """
-    script = tmp_path / "container.sh"
-    script.write_text("echo port $1; echo it cannot go on >&2; exit 3\n")
-    with control_plane(tmp_path / "log", container=f"sh {script} {{port}}") as plane:
-        plane.put_models(tmp_path, "a.tar.gz")
-        plane.create_endpoint("talks", URL, count=2, wait=False)
-        assert plane.settled("talks") == "Failed"
-        logs = plane.client("logs")
-        streams = logs.describe_log_streams(logGroupName=f"{GROUP}talks")["logStreams"]
-        names = [stream["logStreamName"] for stream in streams]
-        assert names == ["AllTraffic/AllTraffic-1", "AllTraffic/AllTraffic-2"]
-        events = logs.get_log_events(
-            logGroupName=f"{GROUP}talks", logStreamName=names[0], startFromHead=True
-        )["events"]
-        assert events[0]["message"].startswith("port ")
-        assert events[1]["message"] == "it cannot go on"
-        port, written = events[0]["message"], _messages(logs, "talks")
-        sagemaker = plane.client("sagemaker")
-        sagemaker.delete_endpoint(EndpointName="talks")
-        until(lambda: plane.endpoint_names() == [], "it is deleted")
-        sagemaker.create_endpoint(EndpointName="talks", EndpointConfigName="talks")
-        assert plane.settled("talks") == "Failed"
-        both = _messages(logs, "talks")
-        assert len(both) > len(written)
-        assert both.count(port) == written.count(port)
+    _create(scripted, "talks", "echo port $1; echo it cannot go on >&2; exit 3", count=2)
+    assert scripted.settled("talks") == "Failed"
+    logs = scripted.client("logs")
+    streams = logs.describe_log_streams(logGroupName=f"{GROUP}talks")["logStreams"]
+    names = [stream["logStreamName"] for stream in streams]
+    assert names == ["AllTraffic/AllTraffic-1", "AllTraffic/AllTraffic-2"]
+    events = logs.get_log_events(
+        logGroupName=f"{GROUP}talks", logStreamName=names[0], startFromHead=True
+    )["events"]
+    assert events[0]["message"].startswith("port ")
+    assert events[1]["message"] == "it cannot go on"
+    port, written = events[0]["message"], _messages(logs, "talks")
+    sagemaker = scripted.client("sagemaker")
+    sagemaker.delete_endpoint(EndpointName="talks")
+    until(lambda: "talks" not in scripted.endpoint_names(), "it is deleted")
+    sagemaker.create_endpoint(EndpointName="talks", EndpointConfigName="talks")
+    assert scripted.settled("talks") == "Failed"
+    both = _messages(logs, "talks")
+    assert len(both) > len(written)
+    assert both.count(port) == written.count(port)
 
 
-def test_output_is_shown_while_it_comes(tmp_path: Path) -> None:
+def test_output_is_shown_while_it_comes(scripted: ControlPlane) -> None:
     """What a container writes before it is in service is there before it is."""
-    script = tmp_path / "container.sh"
-    script.write_text("echo it starts; exec sleep 600\n")
-    with control_plane(tmp_path / "log", container=f"sh {script}") as plane:
-        plane.put_models(tmp_path, "a.tar.gz")
-        plane.create_endpoint("slow", URL, wait=False)
-        logs = plane.client("logs")
-        until(lambda: _messages(logs, "slow") == ["it starts"], "the output is shown")
-        assert plane.describe("slow")["EndpointStatus"] == "Creating"
+    _create(scripted, "slow", "echo it starts; exec sleep 600")
+    logs = scripted.client("logs")
+    until(lambda: _messages(logs, "slow") == ["it starts"], "the output is shown")
+    assert scripted.describe("slow")["EndpointStatus"] == "Creating"
 
 
-def test_of_much_output_the_end_is_kept(tmp_path: Path) -> None:
+def test_of_much_output_the_end_is_kept(scripted: ControlPlane) -> None:
     """A container that writes 12 MB: its last words are there, and no more than 8 MB."""
-    script = tmp_path / "container.sh"
-    line = "x" * 10_000
-    script.write_text(
-        f"i=0; while [ $i -lt 1200 ]; do echo {line}; i=$((i+1)); done\necho the end; sleep 600\n"
-    )
-    with control_plane(tmp_path / "log", container=f"sh {script}") as plane:
-        plane.put_models(tmp_path, "a.tar.gz")
-        plane.create_endpoint("much", URL, wait=False)
-        logs = plane.client("logs")
-        until(lambda: "the end" in _messages(logs, "much")[-1:], "the end is shown")
-        shown = _messages(logs, "much")
-        assert len(shown) < 900
-        assert sum(map(len, shown)) >= 4_000_000
+    line = "line=$(printf %010000d 0)"
+    many = f"{line}; i=0; while [ $i -lt 1200 ]; do echo $line; i=$((i+1)); done"
+    _create(scripted, "much", f"{many}; echo the end; sleep 600")
+    logs = scripted.client("logs")
+    until(lambda: "the end" in _messages(logs, "much")[-1:], "the end is shown")
+    shown = _messages(logs, "much")
+    assert len(shown) < 900
+    assert sum(map(len, shown)) >= 4_000_000
