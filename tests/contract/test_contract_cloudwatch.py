@@ -9,7 +9,6 @@ from typing import Any
 
 import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 from tests.support import models
 from tests.support.cloudwatch_metrics import metrics_of, read_events
@@ -31,6 +30,8 @@ PUBLISHING = {
 @pytest.fixture
 def endpoint() -> Iterator[str]:
     """CloudWatch's address."""
+    from moto.server import ThreadedMotoServer  # only here: importing it takes a second
+
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()

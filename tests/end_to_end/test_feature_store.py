@@ -16,7 +16,6 @@ from typing import Any
 
 import httpx
 import pytest
-from moto.server import ThreadedMotoServer
 
 from tests.support.container import ROOT, Container, running
 
@@ -235,6 +234,8 @@ def test_it_can_be_loaded_while_the_store_is_down(tmp_path: Path, redis: Redis) 
 
 def test_dynamodb(tmp_path: Path) -> None:
     """moto plays it; a table that is gone is a 503."""
+    from moto.server import ThreadedMotoServer  # only here: importing it takes a second
+
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
     try:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from measuring.machine import count_cores, read_memory_bytes
 from measuring.page import write_cell, write_figure, write_page, write_table
-from measuring.plots import Frame, Series, draw_lines
 
 _STYLE = Path(__file__).with_name("reports.css")
 
@@ -59,6 +58,9 @@ class Picture:
     series: Mapping[str, tuple[Sequence[float], Sequence[float]]]
 
     def svg(self) -> str:
+        # Only here: matplotlib takes a second to import.
+        from measuring.plots import Frame, Series, draw_lines
+
         drawn = [
             Series(label, x, y, colour=1 + number % 5, dashes=number % 5)
             for number, (label, (x, y)) in enumerate(self.series.items())

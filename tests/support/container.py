@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import httpx
 
@@ -141,15 +142,15 @@ class Container:
 
     def descendants(self) -> list[Process]:
         """Its child processes and theirs; all that were ever seen are remembered."""
-        everyone = processes()
-        found: list[Process] = []
+        everyone = _states()
+        below: list[_State] = []
         parents = {self.process.pid}
         while parents:
-            children = [process for process in everyone if process.parent in parents]
-            found += children
-            parents = {process.pid for process in children}
-        self._seen |= {(process.pid, process.started) for process in found}
-        return found
+            children = [state for state in everyone if state.parent in parents]
+            below += children
+            parents = {state.pid for state in children}
+        self._seen |= {(state.pid, state.started) for state in below}
+        return _named(below)
 
     def triton(self) -> int:
         """tritonserver's process id."""
@@ -205,8 +206,7 @@ class Container:
 
     def survivors(self) -> set[int]:
         """Processes that were seen below it and still run."""
-        everyone = processes()
-        return {process.pid for process in everyone if (process.pid, process.started) in self._seen}
+        return {state.pid for state in _states() if (state.pid, state.started) in self._seen}
 
     def discard(self) -> None:
         """Clears away what a container that was killed left behind."""
@@ -324,14 +324,36 @@ def free_port() -> int:
 
 def processes() -> list[Process]:
     """All processes that are alive (zombies are not)."""
+    return _named(_states())
+
+
+class _State(NamedTuple):
+    """What /proc/PID/stat says of a process that is alive."""
+
+    pid: int
+    parent: int
+    group: int
+    started: int
+
+
+def _states() -> list[_State]:
+    """Of all; the tests look a thousand times, so no more than that is read of each."""
     found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            state, *numbers = (entry / "stat").read_text().rpartition(")")[2].split()
-            words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
-            if state != "Z":
-                parent, group, started = (int(numbers[place]) for place in (0, 1, 18))
-                found.append(Process(int(entry.name), started, parent, group, (*words, "")))
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb", 0) as file:
+            state, *numbers = file.read().rpartition(b")")[2].split()
+            if state != b"Z":
+                found.append(_State(int(name), *(int(numbers[place]) for place in (0, 1, 18))))
+    return found
+
+
+def _named(states: Iterable[_State]) -> list[Process]:
+    """With their command lines, but those that have gone meanwhile."""
+    found = []
+    for pid, parent, group, started in states:
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb", 0) as file:
+            words = file.read().decode(errors="replace").split("\0")
+            found.append(Process(pid, started, parent, group, (*words, "")))
     return found
 
 

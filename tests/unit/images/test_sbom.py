@@ -4,30 +4,46 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timezone
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 
 from images.__main__ import main, sbom_of
 from images.contents import Environment, Image, gpu_image, images
 from images.locks import Pin
 from images.sbom import write_sbom
 
+if TYPE_CHECKING:
+    from cyclonedx.validation.json import JsonStrictValidator
+
 ROOT = Path(__file__).parents[3]
 IMAGES = list(images(ROOT / "Dockerfile"))
 TIME = datetime(2026, 1, 2, tzinfo=timezone.utc)
 DIGEST = "ab" * 32
-SCHEMA = JsonStrictValidator(SchemaVersion.V1_6)
+
+
+@cache
+def validator() -> JsonStrictValidator:
+    """Of CycloneDX 1.6."""
+    # Only here: importing it takes a second, in each process that collects tests.
+    from cyclonedx.schema import SchemaVersion
+    from cyclonedx.validation.json import JsonStrictValidator
+
+    return JsonStrictValidator(SchemaVersion.V1_6)
+
+
+def invalid(text: str) -> object:
+    """What the schema has against it, None for nothing."""
+    return validator().validate_str(text)
 
 
 def written(base: str, **found: list[Pin]) -> dict[str, Any]:
     """A small image's, read back."""
     folders = tuple(Environment(folder, ()) for folder in found)
     text = write_sbom(Image("small", base, "3.11", folders), "1.2", found, TIME)
-    assert SCHEMA.validate_str(text) is None
+    assert invalid(text) is None
     return dict(json.loads(text))
 
 
@@ -40,7 +56,7 @@ def components(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
 def test_valid(image: Image) -> None:
     """Each image's is what the schema of CycloneDX 1.6 asks for; its packages have hashes."""
     text = sbom_of(image, TIME)
-    assert SCHEMA.validate_str(text) is None
+    assert invalid(text) is None
     packages = [it for it in json.loads(text)["components"] if it["type"] == "library"]
     assert len(packages) > 30
     assert all(it["hashes"] and it["version"] for it in packages)
@@ -50,7 +66,7 @@ def test_what_is_not_valid_is_seen() -> None:
     """The validator is one."""
     document = json.loads(sbom_of(IMAGES[0], TIME))
     document["components"][0]["type"] = "thing"
-    assert SCHEMA.validate_str(json.dumps(document)) is not None
+    assert invalid(json.dumps(document)) is not None
 
 
 def test_a_package_of_two_environments_is_one() -> None:
