@@ -91,7 +91,7 @@ ROWS = (
         _start_to_ping,
         in_short=True,
         profile=(
-            "half a second of imports (gRPC, numpy, Starlette), while tritonserver is "
+            "half a second of imports (FastAPI with pydantic, gRPC, numpy), while tritonserver is "
             "started beside them and is ready in 60 ms."
         ),
     ),

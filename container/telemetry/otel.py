@@ -54,7 +54,7 @@ def make_tracer(endpoint: str) -> OtelTracer | None:
     _hear_once(logging.getLogger("opentelemetry"))
     try:
         ids = _Ids()
-        # Neither the global provider, which libraries make spans for, nor an end of its own.
+        # Neither the global provider, which FastAPI would make spans for, nor an end of its own.
         provider = TracerProvider(resource=_resource(), id_generator=ids, shutdown_on_exit=False)
         exporter = OTLPSpanExporter(endpoint)
         provider.add_span_processor(BatchSpanProcessor(exporter))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
+from fastapi import FastAPI
+from fastapi.exceptions import HTTPException
+from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
@@ -36,43 +35,38 @@ def multi_model_app(
     ping: PingRoute, models: ModelRoutes, invoke: InvokeRoute, metrics: MetricsPath | None = None
 ) -> ASGIApp:
     """The multi-model contract (AWS, "Custom container contract for multi-model endpoints")."""
-    routes = [
-        _route("POST", "/models", models.load_model),
-        _route("GET", "/models", models.list_models),
-        _route("GET", "/models/{model_name}", models.get_model),
-        _route("DELETE", "/models/{model_name}", models.unload_model),
-        _route("POST", "/models/{model_name}/invoke", invoke),
-    ]
-    return _app(ping, metrics, routes, _MULTI_MODEL_CALLS)
+    app = _app(ping, metrics, _MULTI_MODEL_CALLS)
+    app.add_api_route("/models", models.load_model, methods=["POST"])
+    app.add_api_route("/models", models.list_models, methods=["GET"])
+    app.add_api_route("/models/{model_name}", models.get_model, methods=["GET"])
+    app.add_api_route("/models/{model_name}", models.unload_model, methods=["DELETE"])
+    app.router.routes.append(Route("/models/{model_name}/invoke", invoke, methods=["POST"]))
+    return app
 
 
 def single_model_app(
     ping: PingRoute, invoke: InvokeRoute, metrics: MetricsPath | None = None
 ) -> ASGIApp:
     """The single-model contract (AWS, "Use your own inference code with hosting services")."""
-    return _app(ping, metrics, [_route("POST", "/invocations", invoke)], _SINGLE_MODEL_CALLS)
-
-
-def _app(
-    ping: PingRoute, metrics: MetricsPath | None, routes: list[Route], calls: str
-) -> Starlette:
-    every = [_route("GET", "/ping", ping.ping)]
-    if metrics is not None:
-        every.append(Route(metrics.path, metrics.route, methods=["GET"]))
-    app = Starlette(
-        routes=[*every, *routes],
-        exception_handlers={
-            ServeError: on_error,
-            HTTPException: OnHttpError(calls),
-            Exception: on_error,
-        },
-    )
-    app.router.redirect_slashes = False
+    app = _app(ping, metrics, _SINGLE_MODEL_CALLS)
+    app.router.routes.append(Route("/invocations", invoke, methods=["POST"]))
     return app
 
 
-def _route(method: str, path: str, endpoint: Callable[..., Any]) -> Route:
-    """For this method alone: Starlette lets HEAD through wherever GET is let through."""
-    route = Route(path, endpoint, methods=[method])
-    route.methods = {method}
-    return route
+def _app(ping: PingRoute, metrics: MetricsPath | None, calls: str) -> FastAPI:
+    on_http_error = OnHttpError(calls)
+    app = FastAPI(
+        title="SageMaker serving container for NVIDIA Merlin",
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.add_exception_handler(ServeError, on_error)
+    app.add_exception_handler(HTTPException, on_http_error)
+    app.add_exception_handler(StarletteHTTPException, on_http_error)
+    app.add_exception_handler(Exception, on_error)
+    app.add_api_route("/ping", ping.ping, methods=["GET"])
+    if metrics is not None:
+        app.router.routes.append(Route(metrics.path, metrics.route, methods=["GET"]))
+    return app

@@ -6,36 +6,31 @@ import base64
 import binascii
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
 
-from serve.errors import BadRequest
+from pydantic import BaseModel, ConfigDict, StrictStr, ValidationError
+
+from serve.errors import BadRequest, CallerError
 from serve.models.registry import Model
 
 #: The most models that a page with a limit may hold; without one the page holds all.
 MAX_PAGE = 10_000
 
 
-_EXPECTED = 'a JSON object {"model_name": "...", "url": "..."}'
-
-
-@dataclass(frozen=True)
-class LoadRequest:
+class LoadRequest(BaseModel):
     """POST /models. Fields that the contract does not have yet are let through."""
 
-    model_name: str
-    url: str
+    model_config = ConfigDict(protected_namespaces=(), extra="ignore")
+
+    model_name: StrictStr
+    url: StrictStr
 
 
 def parse_load_request(body: bytes) -> LoadRequest:
     """Read the body of POST /models, whatever its Content-Type; raises BadRequest."""
     try:
-        read = json.loads(body.decode())
-    except (ValueError, RecursionError) as error:
-        raise BadRequest("the body", "no JSON", _EXPECTED) from error
-    if not isinstance(read, dict):
-        raise BadRequest("the body", "JSON that is no object", _EXPECTED)
-    return LoadRequest(_text(read, "model_name"), _text(read, "url"))
+        return LoadRequest.model_validate_json(body)
+    except ValidationError as error:
+        raise _complaint(error) from error
 
 
 def model_body(model: Model) -> dict[str, str]:
@@ -86,14 +81,15 @@ def _name_of_token(token: str) -> str:
     return name
 
 
-def _text(read: Mapping[str, Any], field: str) -> str:
-    if field not in read:
-        raise BadRequest(f"the field `{field}`", "nothing", f"a string in {_EXPECTED}")
-    value = read[field]
-    if not isinstance(value, str):
-        raise BadRequest(f"the field `{field}`", type(value).__name__, "a string")
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:  # an escape of half a character
-        raise BadRequest("the body", "no JSON", _EXPECTED) from error
-    return value
+def _complaint(error: ValidationError) -> CallerError:
+    """The first complaint as one sentence."""
+    first = error.errors(include_url=False)[0]
+    field = ".".join(str(part) for part in first["loc"])
+    expected = 'a JSON object {"model_name": "...", "url": "..."}'
+    if first["type"] == "json_invalid":
+        return BadRequest("the body", "no JSON", expected)
+    if not field:
+        return BadRequest("the body", "JSON that is no object", expected)
+    if first["type"] == "missing":
+        return BadRequest(f"the field `{field}`", "nothing", f"a string in {expected}")
+    return BadRequest(f"the field `{field}`", f"{type(first['input']).__name__}", "a string")

@@ -54,7 +54,7 @@ class PingRoute:
 
     healthy: Callable[[], Awaitable[bool]]
 
-    async def ping(self, _: Request) -> Response:
+    async def ping(self) -> Response:
         """Answer the platform's health check."""
         return Response(status_code=200 if await self.healthy() else 503)
 
@@ -85,13 +85,12 @@ class ModelRoutes:
         models, more = self.registry.page(after, limit)
         return Response(list_body(models, more=more), media_type="application/json")
 
-    async def get_model(self, request: Request) -> Response:
+    async def get_model(self, model_name: str) -> Response:
         """GET /models/{model_name}."""
-        return JSONResponse(model_body(self.registry.loaded(request.path_params["model_name"])))
+        return JSONResponse(model_body(self.registry.loaded(model_name)))
 
-    async def unload_model(self, request: Request) -> Response:
+    async def unload_model(self, model_name: str) -> Response:
         """DELETE /models/{model_name}."""
-        model_name = request.path_params["model_name"]
         with bind(model_name=model_name):
             await self.lifecycle.unload(model_name)
         return Response(status_code=200)
