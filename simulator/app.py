@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Protocol
 
-from starlette.applications import Starlette
+from fastapi import FastAPI
 from starlette.routing import Mount
 
 from simulator.api.runtime_api import UnknownOperation, make_runtime_routes
@@ -48,7 +48,7 @@ def build_app(
     runners: Sequence[Runner],
     ending: asyncio.Event,
     failed: Callable[[BaseException], None],
-) -> Starlette:
+) -> FastAPI:
     """The simulator's ASGI application; its instances run from its start to its end.
 
     ending is set by whoever serves it when that begins to stop: event streams end then. failed
@@ -56,7 +56,7 @@ def build_app(
     """
 
     @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         tasks = [_started(runner.run(), failed) for runner in runners]
         tasks.append(_started(_gauge(endpoint), failed))
         try:
@@ -69,7 +69,12 @@ def build_app(
             await asyncio.gather(*(instance.close() for instance in endpoint.instances))
 
     metrics = CloudWatchMetrics(endpoint.log, endpoint)
-    return Starlette(
+    return FastAPI(
+        title=f"A local SageMaker: {endpoint.endpoint_name}",
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
         lifespan=lifespan,
         routes=[
             *make_page_routes(endpoint, endpoint.log, ending, endpoint.rules.memory_threshold),

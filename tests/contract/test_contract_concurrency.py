@@ -15,8 +15,6 @@ from tests.support.protocol import complaint, infer, values
 
 CONNECTIONS = 16
 LONGEST_INVOCATION_S = 1.0
-#: From an answer to the next request of a connection: with all of them a request each 3 ms.
-PAUSE_S = 0.05
 MANY = 50
 
 
@@ -27,7 +25,6 @@ def _invoke_timed(container: Container, loading: Future[httpx.Response]) -> list
         started = time.monotonic()
         assert values(container.invoke("quick", infer([1]))) == [1.0]
         taken.append(time.monotonic() - started)
-        time.sleep(PAUSE_S)
     return taken
 
 

@@ -32,7 +32,7 @@ MOMENTS = [
     (UP, "import argparse.", 130),
     (UP, "import uvicorn.config.", 130),
     (UP, "import aiohttp.typedefs.", 130),
-    (UP, "import starlette.applications.", 130),
+    (UP, "import fastapi.", 130),
     (UP, "import simulator.hosting.", 130),
     (UP, "instance starting", 0),
     (UP, "instance in service", 0),
