@@ -65,7 +65,7 @@ def anew(tmp_path_factory: pytest.TempPathFactory) -> Made:
     directory = tmp_path_factory.mktemp("exports")
     repositories = [root / name / "repository" for root in (COMMITTED, directory) for name in NAMES]
     scripts = (COMMITTED / "export.py", directory, COMMITTED / "describe.py")
-    command = [MERLIN_PYTHON, "-c", MAKE_AND_DESCRIBE, *scripts, *repositories]
+    command: list[str | Path] = [MERLIN_PYTHON, "-c", MAKE_AND_DESCRIBE, *scripts, *repositories]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=MAKE_SECONDS, check=False
     )
