@@ -12,12 +12,9 @@ import sys
 from importlib import import_module
 
 _NOT_INSTALLED, _INTERRUPTED = 1, 130
-#: What a package's program imports when it is run: its libraries are looked for before.
-_IMPORTED_LATER = {
-    "container": ("container.entrypoint",),
-    "simulator": ("simulator.commands.command_line",),
-    "deploy": ("deploy.commands.command_line",),
-}
+#: What a package's program imports when it is run: its libraries are looked for before. Of the
+#: simulator and of deploy each command needs others: these say themselves what is missing.
+_IMPORTED_LATER = {"container": ("container.entrypoint",)}
 
 
 def merlin_serve() -> int:

@@ -28,10 +28,11 @@ def as_program(name: str) -> int:
         from deploy.errors import DeployError
         from ensemble_tools.errors import printable, sentence_of
 
-        # Nothing has begun: while libraries are imported, Ctrl-C has nothing to clear away.
-        signal.signal(signal.SIGINT, before)
         try:
-            code = read_command(name)()
+            run = read_command(name)
+            # Nothing has begun: while libraries are imported, Ctrl-C has nothing to clear away.
+            signal.signal(signal.SIGINT, before)
+            code = run()
             sys.stdout.flush()
             return code
         except BrokenPipeError:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import sys
+
+from ensemble_tools.commands.becoming import enter_another_room
 from ensemble_tools.signals import leave_at_once, open_outputs, reader_is_gone, to_the_end
 
 if __name__ == "__main__":
     leave_at_once()
+    open_outputs()
+    enter_another_room(sys.argv[1:])
 
 # What follows takes a while to import.
 
 import argparse
-import sys
 from collections.abc import Sequence
 
 from ensemble_tools.commands import explain, pack, request, rewrite, verify
-from ensemble_tools.commands.becoming import become
 from ensemble_tools.commands.exit_codes import (
     EPILOG,
     INTERRUPTED,
@@ -74,13 +77,6 @@ def _parser(program: str) -> argparse.ArgumentParser:
     for command in COMMANDS:
         command.add_parser(commands)
     return parser
-
-
-def enter_another_room(words: Sequence[str]) -> None:
-    """Become the program of a command that only has its door here; returns for any other one."""
-    for door in (verify, request):
-        if words[:1] == [door.NAME]:
-            become(door.PROGRAM, words[1:])
 
 
 if __name__ == "__main__":

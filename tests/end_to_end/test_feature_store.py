@@ -12,10 +12,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
+from moto.server import ThreadedMotoServer
 
 from tests.support.container import ROOT, Container, running
 
@@ -30,116 +30,11 @@ NOBODY = {
 }
 REPOSITORY = "executor_model/1/ensemble/repo"
 
-pytestmark = pytest.mark.timeout(240)
-
-
-def export(target: Path, online: dict[str, Any]) -> Path:
-    """The directory that tests/support/feast_export.py makes; the export in it stands alone."""
-    program = ROOT / "tests/support/feast_export.py"
-    environment = {**os.environ, **NOBODY}
-    subprocess.run(
-        [PYTHON, program, target, json.dumps(online)],
-        check=True,
-        capture_output=True,
-        env=environment,
-    )
-    shutil.rmtree(target / "features")
-    return target
-
-
-@contextmanager
-def loaded(directory: Path, made: Path, **settings: str) -> Iterator[Container]:
-    known = {
-        "SERVE_MODEL_ROOT": str(made),
-        "SERVE_BACKEND_PYTHON": str(PYTHON),
-        "SERVE_FEATURE_STORE_TIMEOUT": str(PATIENCE_S),
-        **NOBODY,
-        **settings,
-    }
-    with running(directory, **known) as container:
-        answer = container.load("m", made / "export")
-        assert answer.status_code == 200, answer.text
-        yield container
-
-
-def ask(container: Container, ids: list[int]) -> httpx.Response:
-    tensor = {"name": "user", "datatype": "INT64", "shape": [len(ids)], "data": ids}
-    return container.invoke("m", {"inputs": [tensor]})
-
-
-def check_answers(container: Container, made: Path) -> None:
-    """Merlin's numbers; where it fails the answer is the caller's fault."""
-    for ids, expected in json.loads((made / "answers.json").read_text()):
-        answer = ask(container, ids)
-        if isinstance(expected, str):
-            assert answer.status_code == 400, answer.text
-            continue
-        outputs = {it["name"]: it["data"] for it in answer.json()["outputs"]}
-        assert outputs == expected
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With SQLite, a file of the repository's."""
-    online = {"type": "sqlite", "path": "online.db"}
-    return export(tmp_path_factory.mktemp("sqlite") / "made", online)
-
-
-@pytest.mark.parametrize("warm", ["auto", "off"])
-def test_sqlite(tmp_path: Path, made: Path, warm: str) -> None:
-    """A file of the archive's; who is not in it is named."""
-    with loaded(tmp_path, made, SERVE_WARM=warm) as container:
-        check_answers(container, made)
-        refused = ask(container, [4, 99, 98])
-        assert refused.status_code == 400
-        assert "the view users of the feature store has no age for user_id 99, 98" in refused.text
-        assert "at least one id" in ask(container, []).text
-
-
-def test_the_archive_is_not_written_to(tmp_path: Path, made: Path) -> None:
-    before = {path: path.stat().st_mtime_ns for path in (made / "export").rglob("*")}
-    with loaded(tmp_path, made) as container:
-        assert ask(container, [1]).status_code == 200
-    assert {path: path.stat().st_mtime_ns for path in (made / "export").rglob("*")} == before
-
-
-@pytest.mark.parametrize(
-    ("file", "content", "said"),
-    [
-        (REPOSITORY, None, "there is no feature repository"),
-        (f"{REPOSITORY}/registry.db", None, "cannot read the view users"),
-        (f"{REPOSITORY}/registry.db", "what is no registry", "cannot read the view users"),
-        (f"{REPOSITORY}/online.db", None, "the online store online.db of the feature repository"),
-        (f"{REPOSITORY}/feature_store.yaml", "project: [", "cannot read the view users"),
-        (f"{REPOSITORY}/feature_store.yaml", "project: shop\nprovider: mars", "KeyError"),
-    ],
-)
-def test_a_repository_that_is_none(
-    tmp_path: Path, made: Path, file: str, content: str | None, said: str
-) -> None:
-    """Refused in a sentence when it is loaded."""
-    shutil.copytree(made / "export", tmp_path / "export")
-    broken = tmp_path / "export" / file
-    if content is not None:
-        broken.write_text(content)
-    elif broken.is_dir():
-        shutil.rmtree(broken)
-    else:
-        broken.unlink()
-    settings = {"SERVE_MODEL_ROOT": str(tmp_path), "SERVE_BACKEND_PYTHON": str(PYTHON)}
-    with running(tmp_path / "container", **settings) as container:
-        refused = container.load("m", tmp_path / "export")
-        assert refused.status_code == 400
-        assert said in refused.json()["error"]
-        assert "QueryFeast: " in refused.json()["error"]
-        assert str(tmp_path / "export") not in refused.json()["error"]
-        if broken != tmp_path / "export" / REPOSITORY:
-            assert "the feature repository repo " in refused.json()["error"]
-        assert container.models() == {}
+pytestmark = [pytest.mark.tritonserver, pytest.mark.timeout(240)]
 
 
 class Redis:
-    """A server of this test's own, which keeps what it was told when it is killed."""
+    """A server of these tests' own, which keeps what it was told when it is killed."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -170,12 +65,142 @@ class Redis:
         self.process.wait()
 
 
-@pytest.fixture
-def redis(tmp_path: Path) -> Iterator[Redis]:
-    server = Redis(tmp_path / "redis")
+@pytest.fixture(scope="module")
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redis]:
+    """It runs, between the tests."""
+    server = Redis(tmp_path_factory.mktemp("stores") / "redis")
     server.start()
     yield server
     server.end()
+
+
+@pytest.fixture(scope="module")
+def dynamodb() -> Iterator[str]:
+    """Its URL; moto plays it."""
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, redis: Redis, dynamodb: str) -> Path:
+    """What tests/support/feast_export.py makes, a folder for each store; exports stand alone."""
+    target = tmp_path_factory.mktemp("made")
+    stores = {
+        "sqlite": {"type": "sqlite", "path": "online.db"},
+        "redis": {"type": "redis", "connection_string": f"127.0.0.1:{redis.port}"},
+        "dynamodb": {"type": "dynamodb", "region": "us-east-1", "endpoint_url": dynamodb},
+    }
+    program = ROOT / "tests/support/feast_export.py"
+    environment = {**os.environ, **NOBODY}
+    subprocess.run(
+        [PYTHON, program, target, json.dumps(stores)],
+        check=True,
+        capture_output=True,
+        env=environment,
+    )
+    for name in stores:
+        shutil.rmtree(target / name / "features")
+    return target
+
+
+@contextmanager
+def served(directory: Path, **settings: str) -> Iterator[Container]:
+    """Archives lie wherever the tests of this module put them."""
+    known = {
+        "SERVE_MODEL_ROOT": str(directory.parent),
+        "SERVE_BACKEND_PYTHON": str(PYTHON),
+        "SERVE_FEATURE_STORE_TIMEOUT": str(PATIENCE_S),
+        **NOBODY,
+        **settings,
+    }
+    with running(directory, **known) as container:
+        yield container
+
+
+@pytest.fixture(scope="module")
+def container(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:
+    """With nothing in it: each test loads what it asks, and unloads it."""
+    with served(tmp_path_factory.mktemp("container")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def cold(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:
+    """The same without warm interpreters."""
+    with served(tmp_path_factory.mktemp("cold"), SERVE_WARM="off") as started:
+        yield started
+
+
+def ask(container: Container, ids: list[int]) -> httpx.Response:
+    tensor = {"name": "user", "datatype": "INT64", "shape": [len(ids)], "data": ids}
+    return container.invoke("m", {"inputs": [tensor]})
+
+
+def check_answers(container: Container, made: Path) -> None:
+    """Merlin's numbers; where it fails the answer is the caller's fault."""
+    for ids, expected in json.loads((made / "answers.json").read_text()):
+        answer = ask(container, ids)
+        if isinstance(expected, str):
+            assert answer.status_code == 400, answer.text
+            continue
+        outputs = {it["name"]: it["data"] for it in answer.json()["outputs"]}
+        assert outputs == expected
+
+
+@pytest.mark.parametrize("warm", ["container", "cold"])
+def test_sqlite(made: Path, warm: str, request: pytest.FixtureRequest) -> None:
+    """A file of the archive's, which is not written to; who is not in it is named."""
+    container: Container = request.getfixturevalue(warm)
+    archive = made / "sqlite/export"
+    before = {path: path.stat().st_mtime_ns for path in archive.rglob("*")}
+    with container.loaded("m", archive):
+        check_answers(container, made / "sqlite")
+        refused = ask(container, [4, 99, 98])
+        assert refused.status_code == 400
+        assert "the view users of the feature store has no age for user_id 99, 98" in refused.text
+        assert "at least one id" in ask(container, []).text
+    assert {path: path.stat().st_mtime_ns for path in archive.rglob("*")} == before
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        (REPOSITORY, None, "there is no feature repository"),
+        (f"{REPOSITORY}/registry.db", None, "cannot read the view users"),
+        (f"{REPOSITORY}/registry.db", "what is no registry", "cannot read the view users"),
+        (f"{REPOSITORY}/online.db", None, "the online store online.db of the feature repository"),
+        (f"{REPOSITORY}/feature_store.yaml", "project: [", "cannot read the view users"),
+        (f"{REPOSITORY}/feature_store.yaml", "project: shop\nprovider: mars", "KeyError"),
+    ],
+)
+def test_a_repository_that_is_none(
+    container: Container,
+    tmp_path: Path,
+    made: Path,
+    file: str,
+    content: str | None,
+    said: str,
+) -> None:
+    """Refused in a sentence when it is loaded."""
+    shutil.copytree(made / "sqlite/export", tmp_path / "export")
+    broken = tmp_path / "export" / file
+    if content is not None:
+        broken.write_text(content)
+    elif broken.is_dir():
+        shutil.rmtree(broken)
+    else:
+        broken.unlink()
+    refused = container.load("m", tmp_path / "export")
+    assert refused.status_code == 400
+    assert said in refused.json()["error"]
+    assert "QueryFeast: " in refused.json()["error"]
+    assert str(tmp_path / "export") not in refused.json()["error"]
+    if broken != tmp_path / "export" / REPOSITORY:
+        assert "the feature repository repo " in refused.json()["error"]
+    assert container.models() == {}
 
 
 def until_answered(container: Container) -> None:
@@ -196,12 +221,10 @@ def check_refused(container: Container, said: str) -> None:
     assert said in refused.json()["error"]
 
 
-def test_redis_that_dies_or_hangs(tmp_path: Path, redis: Redis) -> None:
+def test_redis_that_dies_or_hangs(container: Container, made: Path, redis: Redis) -> None:
     """503 in bounded time, for that request; all is well when the store is."""
-    online = {"type": "redis", "connection_string": f"127.0.0.1:{redis.port}"}
-    made = export(tmp_path / "made", online)
-    with loaded(tmp_path / "container", made) as container:
-        check_answers(container, made)
+    with container.loaded("m", made / "redis/export"):
+        check_answers(container, made / "redis")
 
         redis.end()
         for _ in range(3):
@@ -219,36 +242,26 @@ def test_redis_that_dies_or_hangs(tmp_path: Path, redis: Redis) -> None:
         finally:
             os.kill(redis.process.pid, signal.SIGCONT)
         until_answered(container)
-        check_answers(container, made)
+        check_answers(container, made / "redis")
 
 
-def test_it_can_be_loaded_while_the_store_is_down(tmp_path: Path, redis: Redis) -> None:
-    online = {"type": "redis", "connection_string": f"127.0.0.1:{redis.port}"}
-    made = export(tmp_path / "made", online)
+def test_it_can_be_loaded_while_the_store_is_down(
+    container: Container, made: Path, redis: Redis
+) -> None:
     redis.end()
-    with loaded(tmp_path / "container", made) as container:
-        check_refused(container, "ConnectionError")
-        redis.start()
-        until_answered(container)
-
-
-def test_dynamodb(tmp_path: Path) -> None:
-    """moto plays it; a table that is gone is a 503."""
-    from moto.server import ThreadedMotoServer  # only here: importing it takes a second
-
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
     try:
-        host, port = server.get_host_and_port()
-        online = {
-            "type": "dynamodb",
-            "region": "us-east-1",
-            "endpoint_url": f"http://{host}:{port}",
-        }
-        made = export(tmp_path / "made", online)
-        with loaded(tmp_path / "container", made) as container:
-            check_answers(container, made)
-            httpx.post(f"http://{host}:{port}/moto-api/reset")
-            check_refused(container, "ResourceNotFound")
+        with container.loaded("m", made / "redis/export"):
+            check_refused(container, "ConnectionError")
+            redis.start()
+            until_answered(container)
     finally:
-        server.stop()
+        if redis.process.poll() is not None:
+            redis.start()
+
+
+def test_dynamodb(container: Container, made: Path, dynamodb: str) -> None:
+    """A table that is gone is a 503."""
+    with container.loaded("m", made / "dynamodb/export"):
+        check_answers(container, made / "dynamodb")
+        httpx.post(f"{dynamodb}/moto-api/reset")
+        check_refused(container, "ResourceNotFound")

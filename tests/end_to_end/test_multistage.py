@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,21 +37,38 @@ RELATIVE = 1e-5
 pytestmark = pytest.mark.timeout(240)
 
 
+@contextmanager
+def served(directory: Path, rewrite: str) -> Iterator[Container]:
+    """With the export loaded as `m`; other archives may lie wherever the tests put them."""
+    settings = {
+        "SERVE_MODEL_ROOT": "/",
+        "SERVE_BACKEND_PYTHON": str(PYTHON),
+        "SERVE_REWRITE": rewrite,
+    }
+    with running(directory, **settings) as container:
+        answer = container.load("m", EXAMPLE / "repository")
+        assert answer.status_code == 200, answer.text
+        yield container
+
+
+@pytest.fixture(scope="module")
+def joined(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:
+    """With the export served by one process."""
+    with served(tmp_path_factory.mktemp("auto"), "auto") as container:
+        yield container
+
+
 @pytest.fixture(scope="module", params=["auto", "ensemble", "executor"])
 def container(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, joined: Container, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Container]:
     """With the export loaded: by one process, by one for each stage, and by Merlin's executor."""
-    settings = {
-        "SERVE_MODEL_ROOT": str(EXAMPLE),
-        "SERVE_BACKEND_PYTHON": str(PYTHON),
-        "SERVE_REWRITE": request.param,
-    }
+    if request.param == "auto":
+        yield joined
+        return
     put_in_place()
-    with running(tmp_path_factory.mktemp(request.param), **settings) as running_container:
-        answer = running_container.load("m", EXAMPLE / "repository")
-        assert answer.status_code == 200, answer.text
-        yield running_container
+    with served(tmp_path_factory.mktemp(request.param), request.param) as container:
+        yield container
 
 
 def put_in_place() -> None:
@@ -128,7 +145,7 @@ def test_who_is_not_in_the_store(container: Container) -> None:
     assert len(ids) == 10
 
 
-def test_an_index_that_is_none(tmp_path: Path) -> None:
+def test_an_index_that_is_none(joined: Container, tmp_path: Path) -> None:
     """Refused when the archive is read, or when the step is loaded."""
     for name in ("missing", "short", "half"):
         shutil.copytree(EXAMPLE / "repository", tmp_path / name)
@@ -137,14 +154,12 @@ def test_an_index_that_is_none(tmp_path: Path) -> None:
     whole = (tmp_path / "short" / index).read_bytes()
     (tmp_path / "short" / index).write_bytes(whole[:1000])
     subprocess.run([PYTHON, "-c", MAPPED, tmp_path / "half" / index], check=True)
-    settings = {"SERVE_MODEL_ROOT": str(tmp_path), "SERVE_BACKEND_PYTHON": str(PYTHON)}
-    with running(tmp_path / "container", **settings) as container:
-        for name, said in (
-            ("missing", "items.faiss: there is no such file, and QueryFaiss reads it"),
-            ("short", "the index items.faiss cannot be read (read error"),
-            ("half", "the index items.faiss cannot be read (it has "),
-        ):
-            refused = container.load(name, tmp_path / name)
-            assert refused.status_code == 400
-            assert said in refused.json()["error"]
-        assert container.models() == {}
+    for name, said in (
+        ("missing", "items.faiss: there is no such file, and QueryFaiss reads it"),
+        ("short", "the index items.faiss cannot be read (read error"),
+        ("half", "the index items.faiss cannot be read (it has "),
+    ):
+        refused = joined.load(name, tmp_path / name)
+        assert refused.status_code == 400
+        assert said in refused.json()["error"]
+    assert joined.models().keys() == {"m"}

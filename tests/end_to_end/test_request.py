@@ -7,13 +7,16 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
 from tests.end_to_end.conftest import EXAMPLES, EXPORTS
 from tests.support.container import ROOT, Container, running
-from tests.support.simulator import ENDPOINT, simulator
+from tests.support.simulator import ENDPOINT, Simulator, simulator
+from verification.making import WRITTEN, main
 
 MODELS_PYTHON = ROOT / ".venv-merlin/bin/python"
 ARCHIVES = {
@@ -60,10 +63,18 @@ def printed(*arguments: str | Path) -> str:
     return done.stdout
 
 
+def written(*arguments: str | Path) -> str:
+    """The same of the program's own function, which the door above leads to."""
+    said = StringIO()
+    with redirect_stdout(said):
+        assert main([*map(str, arguments)]) == WRITTEN
+    return said.getvalue()
+
+
 def answer_to_curl(container: Container, archive: Path, body: Path, *options: str) -> bytes:
     """What the printed call of curl brings for a model that is loaded under the name `m`."""
     url = ("--model-name", "m", "--url", f"http://127.0.0.1:{container.port}")
-    call = shlex.split(printed(archive, "-o", body, "--curl", *url, *options))
+    call = shlex.split(written(archive, "-o", body, "--curl", *url, *options))
     done = subprocess.run(
         [*call, "--fail-with-body"], cwd=body.parent, capture_output=True, check=False
     )
@@ -149,21 +160,34 @@ def test_every_type(container: Container, tmp_path: Path) -> None:
         )
 
 
-@pytest.mark.parametrize("form", [[], ["--binary"]])
-def test_boto3_asks_the_simulator(form: list[str], tmp_path: Path) -> None:
-    """The snippet is run as it is printed, for an archive that `pack` wrote."""
-    (tmp_path / "archives").mkdir()
-    packed = tmp_path / "archives/dense.tar.gz"
-    command = [sys.executable, "-m", "ensemble_tools", "pack", ARCHIVES["dense"], "-o", packed]
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An archive that `pack` wrote, alone in its folder."""
+    path = tmp_path_factory.mktemp("archives") / "dense.tar.gz"
+    command = [sys.executable, "-m", "ensemble_tools", "pack", ARCHIVES["dense"], "-o", path]
     subprocess.run([str(word) for word in command], cwd=ROOT, check=True, capture_output=True)
-    log = tmp_path / "log"
-    with simulator(tmp_path / "archives", log, container=None) as endpoint:
-        asked = ("--boto3", "--endpoint-name", ENDPOINT, "--url", endpoint.url)
-        snippet = printed(packed, "-o", tmp_path / "request", *asked, *form)
-        done = subprocess.run(
-            [sys.executable, "-c", snippet], capture_output=True, text=True, check=False
-        )
-    assert done.returncode == 0, done.stderr + log.read_text()
+    return path
+
+
+@pytest.fixture(scope="module")
+def endpoint(packed: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Simulator]:
+    """The simulator with that archive, and a container of ours."""
+    log = tmp_path_factory.mktemp("simulator") / "log"
+    with simulator(packed.parent, log, container=None) as started:
+        yield started
+
+
+@pytest.mark.parametrize("form", [[], ["--binary"]])
+def test_boto3_asks_the_simulator(
+    form: list[str], packed: Path, endpoint: Simulator, tmp_path: Path
+) -> None:
+    """The snippet is run as it is printed, for an archive that `pack` wrote."""
+    asked = ("--boto3", "--endpoint-name", ENDPOINT, "--url", endpoint.url)
+    snippet = printed(packed, "-o", tmp_path / "request", *asked, *form)
+    done = subprocess.run(
+        [sys.executable, "-c", snippet], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr + endpoint.log_path.read_text()
     assert '"name":"click"' in done.stdout.replace(" ", "")
     assert done.stdout.startswith("application/vnd" if form else "application/json")
 
@@ -171,7 +195,7 @@ def test_boto3_asks_the_simulator(form: list[str], tmp_path: Path) -> None:
 def test_boto3_is_python(tmp_path: Path) -> None:
     """The snippet names the archive, the file and the type that goes with it."""
     body = tmp_path / "request.bin"
-    snippet = printed(ARCHIVES["dense"], "-o", body, "--binary", "--boto3", "--model-name", "shop")
+    snippet = written(ARCHIVES["dense"], "-o", body, "--binary", "--boto3", "--model-name", "shop")
     compile(snippet, "snippet", "exec")
     head = body.read_bytes().index(b'"binary_data_output": true}}') + 28
     assert 'TargetModel="shop.tar.gz"' in snippet

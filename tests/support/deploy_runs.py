@@ -17,7 +17,7 @@ from typing import Any
 
 from deploy.__main__ import as_program
 from deploy.archives.places import read_place
-from deploy.commands.command_line import read_command
+from deploy.commands.command_line import COMMANDS, read_command
 from deploy.config.reading import read_config
 from deploy.endpoint.history import digest_of
 from deploy.errors import DeployError
@@ -81,7 +81,8 @@ class Killed:
     def __init__(self, aws: FaultyAws, log: Path) -> None:
         self._aws, self._log = aws, log
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["tests.support.deploy_runs"])
+        commands = (f"deploy.commands.{name}" for name in COMMANDS)
+        self._context.set_forkserver_preload(["tests.support.deploy_runs", *commands])
         # Before a test has a TMPDIR of its own: a socket's path must be short.
         ensure_running()
 

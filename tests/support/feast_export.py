@@ -1,11 +1,11 @@
-"""An export with Merlin's QueryFeast alone, and what Merlin answers with it.
+"""Exports with Merlin's QueryFeast alone, and what Merlin answers with them.
 
-Run in the environment that has Feast, with the store's configuration as JSON:
-feast_export.py DEST '{"type": "sqlite", "path": "online.db"}'
+Run in the environment that has Feast, with each online store's configuration as JSON by a name:
+feast_export.py DEST '{"sqlite": {"type": "sqlite", "path": "online.db"}}'
 
-DEST/features/repo         the feature repository: ten users with four features
-DEST/export                what Ensemble.export wrote, and the repository beside its graph
-DEST/answers.json          lists of ids -> what Merlin's own operator makes of them, or its error
+DEST/<name>/features/repo  the feature repository: ten users with four features
+DEST/<name>/export         what Ensemble.export wrote, and the repository beside its graph
+DEST/<name>/answers.json   lists of ids -> what Merlin's own operator makes of them, or its error
 """
 
 from __future__ import annotations
@@ -87,10 +87,8 @@ def ask(ensemble: Ensemble, ids: list[int]) -> Any:
     return {name: array.tolist() for name, array in arrays.items()}
 
 
-def main(destination: str, online: str) -> None:
-    logging.disable(logging.ERROR)  # of what Merlin fails at
-    target = Path(destination)
-    store = make_store(target / "features/repo", json.loads(online))
+def export(target: Path, online: dict[str, Any]) -> None:
+    store = make_store(target / "features/repo", online)
     found = ["user"] >> QueryFeast.from_feature_view(
         store, "users", "user", output_prefix="of", include_id=True
     )
@@ -100,6 +98,12 @@ def main(destination: str, online: str) -> None:
     shutil.copytree(target / "features/repo", beside)
     answers = [(ids, ask(ensemble, ids)) for ids in ASKED]
     (target / "answers.json").write_text(json.dumps(answers))
+
+
+def main(destination: str, stores: str) -> None:
+    logging.disable(logging.ERROR)  # of what Merlin fails at
+    for name, online in json.loads(stores).items():
+        export(Path(destination, name), online)
 
 
 if __name__ == "__main__":

@@ -63,9 +63,11 @@ def floats(*values: float) -> Any:
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The TorchScript files of make_torch_models.py."""
+    """The TorchScript files of make_torch_models.py; a directory, and a file that is none."""
     folder = tmp_path_factory.mktemp("models")
     subprocess.run([MODELS_PYTHON, MAKER, folder], check=True, timeout=120)
+    (folder / "directory.pt").mkdir()
+    (folder / "garbage.pt").write_bytes(b"not TorchScript")
     return folder
 
 
@@ -84,25 +86,28 @@ def test_forward_arguments_give_the_places(server: Server) -> None:
     assert answer.as_numpy("y").tolist() == [4, 4, 4]
 
 
-def test_indices_give_the_places(server: Server) -> None:
-    """Rule 3: NAME__INDEX, for inputs and outputs, against the order of the config."""
-    server.load(
-        "by_index",
-        "Pair",
-        [("in__1", "FP32", [3]), ("in__0", "FP32", [3])],
-        [("out__1", "INT64", [3]), ("out__0", "FP32", [3])],
-    )
-    answer = server.infer("by_index", in__0=floats(5, 1, 7), in__1=floats(1, 2, 3))
-    assert answer.as_numpy("out__0").tolist() == [4, -1, 4]
-    assert answer.as_numpy("out__1").tolist() == [1, 0, 1]
-
-
-def test_outputs_come_in_the_order_of_the_config(server: Server) -> None:
-    """Triton hands over a set of names, whose order differs from process to process."""
+@pytest.fixture(scope="module")
+def indexed(server: Server) -> tuple[str, ...]:
+    """The same model by three names, whose tensors stand against their indices in the config."""
+    names = ("by_index_1", "by_index_2", "by_index_3")
+    inputs = [("in__1", "FP32", [3]), ("in__0", "FP32", [3])]
     outputs = [("out__1", "INT64", [3]), ("out__0", "FP32", [3])]
-    inputs = [("in__0", "FP32", [3]), ("in__1", "FP32", [3])]
-    for name in ("ordered_1", "ordered_2", "ordered_3"):
+    for name in names:
         server.load(name, "Pair", inputs, outputs)
+    return names
+
+
+def test_indices_give_the_places(server: Server, indexed: tuple[str, ...]) -> None:
+    """Rule 3: NAME__INDEX, for inputs and outputs, against the order of the config."""
+    for name in indexed:
+        answer = server.infer(name, in__0=floats(5, 1, 7), in__1=floats(1, 2, 3))
+        assert answer.as_numpy("out__0").tolist() == [4, -1, 4]
+        assert answer.as_numpy("out__1").tolist() == [1, 0, 1]
+
+
+def test_outputs_come_in_the_order_of_the_config(server: Server, indexed: tuple[str, ...]) -> None:
+    """Triton hands over a set of names, whose order differs from process to process."""
+    for name in indexed:
         answer = server.infer(name, in__0=floats(5, 1, 7), in__1=floats(1, 2, 3)).get_response()
         assert [output.name for output in answer.outputs] == ["out__1", "out__0"]
 
@@ -175,6 +180,9 @@ REFUSED: list[tuple[str, list[Any], list[Any], dict[str, Any], str]] = [
     ("Sub", TWO, X, {"sequence_batching": {"x": 1}}, "does not serve"),
     ("Sub", TWO, X, {"kind": "GPU"}, "sees no CUDA device"),
     ("Sub", TWO, X, {"default_model_filename": "no.pt"}, "unable to find"),
+    # An untraced Transformers4Rec export has such a directory; the message says what to do.
+    ("directory", TWO, X, {}, "is a directory, expected a TorchScript file; trace or script"),
+    ("garbage", TWO, X, {}, "is not TorchScript that torch"),
     ("Sub", TWO, X, {"parameters": {"INFERENCE_MODE": {"string_value": "maybe"}}}, "true or false"),
     ("Sub", TWO, X, {"parameters": {"INTRA_OP_THREAD_COUNT": {"string_value": "x"}}}, "whole"),
 ]
@@ -187,7 +195,9 @@ def initialize_args(
     source, inputs, outputs, extra, _ = case
     file = models / source / "1/model.pt"
     file.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copy(models / f"{source}.pt", file)
+    if not file.exists():
+        copy = shutil.copytree if (models / f"{source}.pt").is_dir() else shutil.copy
+        copy(models / f"{source}.pt", file)
     config = {
         "input": [{"name": n, "data_type": f"TYPE_{t}", "dims": d} for n, t, d in inputs],
         "output": [{"name": n, "data_type": f"TYPE_{t}", "dims": d} for n, t, d in outputs],
@@ -214,35 +224,29 @@ def test_a_refusal_reaches_whoever_loads(server: Server) -> None:
         server.load("refused", "Sub", X, [("y", "FP32", [-1])])
 
 
-def test_a_directory_or_garbage_is_no_model(server: Server) -> None:
-    """An untraced Transformers4Rec export has a directory model.pt; the message says what to do."""
-    server.load("whole", "Sub", TWO, [("y", "FP32", [3])])
-    for name, content in (("directory", None), ("garbage", b"not TorchScript")):
-        shutil.copytree(server.repository / "whole", server.repository / name)
-        path = server.repository / name / "1/model.pt"
-        path.unlink()
-        path.mkdir() if content is None else path.write_bytes(content)
-    with pytest.raises(InferenceServerException, match=r"is a directory.*trace or script"):
-        server.client.load_model("directory")
-    with pytest.raises(InferenceServerException, match="is not TorchScript that torch"):
-        server.client.load_model("garbage")
+@pytest.fixture(scope="module")
+def wrong(server: Server) -> str:
+    """A model that is right for one value, and wrong in another way for each other number."""
+    server.load("wrong", "Wrong", X, [("y", "FP32", [-1])])
+    return "wrong"
 
 
 @pytest.mark.parametrize(
-    ("source", "message"),
+    ("values", "message"),
     [
-        ("Double", "expects datatype TYPE_FP32 for output 'y', model provides TYPE_FP64"),
-        ("Scalar", "is a scalar which is not supported"),
-        ("Fails", "PyTorch execute failure: .*"),
+        (2, "expects datatype TYPE_FP32 for output 'y', model provides TYPE_FP64"),
+        (3, "is a scalar which is not supported"),
+        (4, "PyTorch execute failure: .*"),
     ],
 )
-def test_what_is_refused_at_a_request(server: Server, source: str, message: str) -> None:
+def test_what_is_refused_at_a_request(
+    server: Server, wrong: str, values: int, message: str
+) -> None:
     """What only a run tells is an error answer, and the model goes on."""
-    name = f"wrong_{source}"
-    server.load(name, source, X, [("y", "FP32", [-1])])
     for _ in range(2):
         with pytest.raises(InferenceServerException, match=message):
-            server.infer(name, x=floats(1, 2))
+            server.infer(wrong, x=np.ones(values, dtype=np.float32))
+        assert server.infer(wrong, x=floats(7)).as_numpy("y").tolist() == [7]
 
 
 def test_the_models_python_is_the_one_asked(server: Server) -> None:

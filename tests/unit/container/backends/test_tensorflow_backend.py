@@ -25,6 +25,7 @@ pytestmark = pytest.mark.tritonserver
 
 MAKER = Path(__file__).with_name("make_saved_models.py")
 SAVED_MODEL = "model.savedmodel"
+ONE_PROCESS = "instance_group { count: 1 }"
 
 Row = tuple[str, str, list[int]]
 TWO: list[Row] = [("left", "FP32", [-1]), ("right", "FP32", [-1])]
@@ -45,8 +46,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandInServer]:
 
 
 def config(inputs: list[Row], outputs: list[Row], extra: str = "", **parameters: str) -> str:
-    """As Merlin writes it."""
-    rows = ['backend: "tensorflow" platform: "tensorflow_savedmodel" instance_group { }', extra]
+    """As Merlin writes it, for one process: with Merlin's `instance_group { }` there are two."""
+    rows = ['backend: "tensorflow" platform: "tensorflow_savedmodel"', ONE_PROCESS, extra]
     for direction, tensors in (("input", inputs), ("output", outputs)):
         rows += [
             f'{direction} {{ name: "{name}" data_type: TYPE_{kind} dims: {dims} }}'
@@ -66,7 +67,8 @@ def floats(*values: float) -> Any:
 def test_the_signature_names_the_tensors(server: StandInServer, models: Path) -> None:
     """Whatever their order in the config; variables are restored; an output may be left out."""
     words = config(TWO[::-1], Y, TF_GRAPH_TAG="serve", TF_SIGNATURE_DEF="serving_default")
-    server.load("named", words, models / "several", SAVED_MODEL)
+    of_merlin = words.replace(ONE_PROCESS, "instance_group { }")
+    server.load("named", of_merlin, models / "several", SAVED_MODEL)
     for size in (3, 1):
         left, right = floats(5, 6, 7)[:size], floats(1, 2, 3)[:size]
         answer = server.infer("named", left=left, right=right)
@@ -87,23 +89,30 @@ def test_another_signature_with_a_batch(server: StandInServer, models: Path) -> 
     assert answer.as_numpy("same").tolist() == rows.tolist()
 
 
-def test_outputs_come_in_the_order_of_the_config(server: StandInServer, models: Path) -> None:
-    """Triton hands over a set of names, whose order differs from process to process."""
+@pytest.fixture(scope="module")
+def words(server: StandInServer, models: Path) -> tuple[str, ...]:
+    """The same model by three names: of bytes, with an output that the signature has a scalar."""
     outputs: list[Row] = [("longer", "STRING", [-1]), ("count", "INT32", [1])]
-    words = config([("words", "STRING", [-1])], outputs, TF_SIGNATURE_DEF="words")
-    for name in ("ordered_1", "ordered_2", "ordered_3"):
-        server.load(name, words, models / "several", SAVED_MODEL)
+    declared = config([("words", "STRING", [-1])], outputs, TF_SIGNATURE_DEF="words")
+    names = ("words_1", "words_2", "words_3")
+    for name in names:
+        server.load(name, declared, models / "several", SAVED_MODEL)
+    return names
+
+
+def test_outputs_come_in_the_order_of_the_config(
+    server: StandInServer, words: tuple[str, ...]
+) -> None:
+    """Triton hands over a set of names, whose order differs from process to process."""
+    for name in words:
         given = np.array([b"a"], dtype=np.object_)
         answer = server.infer(name, words=given).get_response()
         assert [output.name for output in answer.outputs] == ["longer", "count"]
 
 
-def test_strings(server: StandInServer, models: Path) -> None:
+def test_strings(server: StandInServer, words: tuple[str, ...]) -> None:
     """Bytes in and out, and a scalar beside them, which the config gives a shape."""
-    outputs: list[Row] = [("longer", "STRING", [-1]), ("count", "INT32", [1])]
-    words = config([("words", "STRING", [-1])], outputs, TF_SIGNATURE_DEF="words")
-    server.load("strings", words, models / "several", SAVED_MODEL)
-    answer = server.infer("strings", words=np.array([b"a", "é".encode()], dtype=np.object_))
+    answer = server.infer(words[0], words=np.array([b"a", "é".encode()], dtype=np.object_))
     assert answer.as_numpy("longer").tolist() == [b"a!", "é!".encode()]
     assert answer.as_numpy("count") == 2
 
