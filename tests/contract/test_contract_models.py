@@ -241,6 +241,12 @@ def test_other_paths(method: str, path: str, status: int, container: Container) 
     assert of_a_model or "expected a call of a multi-model endpoint: GET /ping" in sentence
 
 
+def test_head_is_no_call(container: Container) -> None:
+    """Though GET is one."""
+    for path in ("/ping", "/models", f"/models/{WITNESS}"):
+        assert container.http.head(path).status_code == 405
+
+
 @pytest.mark.parametrize(
     ("body", "fragment"),
     [

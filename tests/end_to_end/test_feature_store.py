@@ -15,7 +15,6 @@ from pathlib import Path
 
 import httpx
 import pytest
-from moto.server import ThreadedMotoServer
 
 from tests.support.container import ROOT, Container, running
 
@@ -77,6 +76,8 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redis]:
 @pytest.fixture(scope="module")
 def dynamodb() -> Iterator[str]:
     """Its URL; moto plays it."""
+    from moto.server import ThreadedMotoServer  # only here: importing it takes a second
+
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()

@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # a second to import, in each process that collects tests
-    from importlib.resources.abc import Traversable
+    from importlib.abc import Traversable
 
     from cfnlint.rules import RulesCollection
 
