@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -45,12 +44,7 @@ def run_moto(app: WSGIApplication, host: str = "127.0.0.1", port: int = 0) -> It
 
 
 def forget(service: str) -> None:
-    """All that moto has of a service: nothing of one whose code it has not read.
-
-    To read it for that took a second of a processor for some.
-    """
-    if f"moto.{service}" not in sys.modules:
-        return
+    """All that moto has of a service."""
     from moto.backends import get_backend
 
     # To reset one may make another: of its region, or for a request that is still answered.

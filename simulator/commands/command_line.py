@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable
-from importlib import import_module
 
-#: Modules beside this one, in the order in which --help lists them.
-_COMMANDS = ("serve", "up", "replay", "plan", "s3")
+from simulator.commands import plan, replay, s3, serve, up
 
 
 def read_command(program: str) -> Callable[[], int]:
     """What runs the command of this process's arguments and returns its exit code.
 
-    A command that is named is imported alone, as some of them need half a second of libraries.
     program: the name by which it was called.
     """
     parser = argparse.ArgumentParser(prog=program, description=_DESCRIPTION)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    named = [name for name in sys.argv[1:2] if name in _COMMANDS]
-    for name in named or _COMMANDS:
-        import_module(f"{__package__}.{name}").add_parser(commands)
+    for command in (serve, up, replay, plan, s3):
+        command.add_parser(commands)
     options = parser.parse_args()
     return lambda: int(options.run(options))
 
