@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import io
-import json
-import os
-import shutil
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -18,12 +14,12 @@ from measuring.page import write_picture
 from measuring.quantities import format_seconds, format_share
 from simulator.plans.candidates.answers import Plan
 from simulator.plans.candidates.trying import Advance, try_all
-from simulator.plans.errors import UnusableFile, printable
+from simulator.plans.errors import printable
 from simulator.plans.like import run_like
+from simulator.plans.output_files import check_place, make_folder, write_json, write_text
 from simulator.plans.reports import read_report
 from simulator.plans.settings.settings import PlanSettings
 from simulator.plans.table import write_plan
-from simulator.plans.text_files import reason_of
 from simulator.plans.traffic.making import make_traffic
 
 FORMAT = 1
@@ -32,12 +28,12 @@ FORMAT = 1
 def plan_like(path: Path, json_path: Path | None) -> None:
     """A replay once more. Raises PlanError."""
     if json_path is not None:
-        _check_place(json_path)
+        check_place(json_path)
     report = read_report(path)
     with showing() as advance:
         answer = run_like(report, lambda share: advance("the replay once more", share))
     if json_path is not None:
-        _write(json_path, answer)
+        write_json(json_path, answer)
     latency = answer["latency_s"]
     for kind in ("warm", "cold"):
         if latency[kind]["count"]:
@@ -54,15 +50,15 @@ def plan(settings: PlanSettings, json_path: Path | None, report: Path | None = N
     report: a folder for report.html, report.json and trade-off.svg.
     """
     if json_path is not None:
-        _check_place(json_path)
+        check_place(json_path)
     if report is not None:
-        _make_folder(report)
+        make_folder(report)
     traffic = make_traffic(settings)
     with showing() as advance:
         found = try_all(settings, traffic, advance)
     print(printable(write_plan(found)), end="")
     if json_path is not None:
-        _write(json_path, as_json(found))
+        write_json(json_path, as_json(found))
     if report is not None:
         write_report(report, found)
     return found.best is not None
@@ -79,9 +75,9 @@ def write_report(folder: Path, found: Plan) -> None:
     from simulator.plans.report.figures import draw_trade_off
     from simulator.plans.report.page import write_plan_page
 
-    _write(folder / "report.json", as_json(found))
-    _write_text(folder / "trade-off.svg", write_picture(draw_trade_off(found).svg))
-    _write_text(folder / "report.html", write_plan_page(found))
+    write_json(folder / "report.json", as_json(found))
+    write_text(folder / "trade-off.svg", write_picture(draw_trade_off(found).svg))
+    write_text(folder / "report.html", write_plan_page(found))
     print(f"report: {folder / 'report.html'}")
 
 
@@ -117,55 +113,3 @@ def _say(progress: str) -> None:
     except OSError:
         # Nor does the interpreter's end fail for what is left in it.
         sys.stderr = io.StringIO()
-
-
-def _check_place(path: Path) -> None:
-    """Before the plan, which takes a while: a folder for the file. Raises UnusableFile."""
-    try:
-        folder = path.resolve().parent
-        if path.is_dir() or not folder.is_dir():
-            what = "it is a folder" if path.is_dir() else "there is no such folder"
-            raise UnusableFile(path, f"cannot be written ({what}); name another place")
-    except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
-        raise UnusableFile(
-            path, f"cannot be written ({reason_of(error)}); name another place"
-        ) from error
-
-
-def _make_folder(folder: Path) -> None:
-    """Before the plan, which takes a while."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise UnusableFile(
-            folder,
-            f"no files can be written there ({error.strerror}), expected a folder; name another "
-            "with --report",
-        ) from error
-
-
-def _write(path: Path, answer: Mapping[str, Any]) -> None:
-    _write_text(path, json.dumps(answer, indent=1, allow_nan=False) + "\n")
-
-
-def _write_text(path: Path, text: str) -> None:
-    """What is there already stays until all of the text is written, or where that fails."""
-    try:
-        whole = path.resolve()
-        if whole.exists() and not (whole.is_file() and os.access(whole.parent, os.W_OK)):
-            path.write_text(text, "utf-8")  # a pipe, a device, or a folder that takes no new files
-            return
-        beside = whole.with_name(f".{whole.name[:200]}.new")
-        try:
-            beside.write_text(text, "utf-8")
-            if whole.exists():
-                shutil.copymode(whole, beside)
-            beside.replace(whole)
-        finally:
-            beside.unlink(missing_ok=True)
-    except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
-        raise UnusableFile(
-            path, f"cannot be written ({reason_of(error)}); name another place"
-        ) from error
