@@ -2,8 +2,8 @@
 
 Only what changes something is an event: a request of a model that is not loaded, a load, an
 unload, an instance that comes or goes. What the platform decides is decided by the functions that
-the simulator's endpoints run by: `route`, `decide_memory`, `decide_disk`. They are handed those
-candidates that can win, which is found by heaps, not all that there are.
+the simulator's endpoints run by: `route`, `decide_memory`, `decide_eviction`, `decide_disk`. They
+are handed those candidates that can win, which is found by heaps, not all that there are.
 """
 
 from __future__ import annotations

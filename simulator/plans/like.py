@@ -20,6 +20,7 @@ from simulator.plans.bounds import (
     MOST_SECONDS,
 )
 from simulator.plans.calibration.from_report import make_figures, name_copies
+from simulator.plans.candidates.judging import weighted_percentiles
 from simulator.plans.errors import UnusableFile
 from simulator.plans.json_files import Members
 from simulator.plans.reports import Report
@@ -126,12 +127,9 @@ def _spread_warm(setting: Setting, outcome: Outcome, count: int) -> dict[str, An
     """Of a weighted sample, which stands for so many requests."""
     spread = asdict(arithmetic.measure_spread(()))
     if len(outcome.warm):
-        order = np.argsort(outcome.warm)
-        latencies, weights = outcome.warm[order], outcome.weights[order]
-        share = np.cumsum(weights) / weights.sum()
-        for key, place in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
-            spread[key] = float(latencies[min(np.searchsorted(share, place), len(share) - 1)])
-        spread["max"] = float(latencies[-1])
+        found = weighted_percentiles(outcome.warm, outcome.weights, (0.5, 0.9, 0.99))
+        spread.update(zip(("p50", "p90", "p99"), found, strict=True))
+        spread["max"] = float(outcome.warm.max())
     return {**spread, "count": count}
 
 

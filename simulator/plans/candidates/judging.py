@@ -41,20 +41,19 @@ def judge(
     cold_share = counts.cold / total if total else 0.0
     hits = max(0.0, 1.0 - cold_share - failed)
     hours = setting.demand.duration / _HOUR_S
-    mixed = _mix(outcome, hits, cold_share, setting.rules)
+    warm, cold = _in_time(outcome, setting.rules), np.asarray(counts.latencies)
     parts = {part: sum(seconds) for part, seconds in counts.parts.items()}
     spent = sum(parts.values())
     instance_hours = outcome.instance_s / _HOUR_S
-    latency = _latency(*mixed)
+    latency = _latency(*_mix(*warm, cold, hits, cold_share))
     found = {"p99_s": latency.p99, "cold_share": cold_share, "failures": failed}
-    warm = _in_time(outcome, setting.rules)
     return Answer(
         candidate,
         total,
         hits / (hits + cold_share) if hits + cold_share > 0 else None,
         cold_share,
         latency,
-        _latency(np.asarray(counts.latencies), np.ones(len(counts.latencies))),
+        _latency(cold, np.ones(len(cold))),
         _latency(*warm),
         failed,
         {name: share for name, share in failures.items() if share},
@@ -193,10 +192,8 @@ def explain(answer: Answer) -> str:
     return f"cold requests, which wait most for their {most}"
 
 
-def _mix(outcome: Outcome, hits: float, cold_share: float, rules: Rules) -> tuple[Any, Any]:
+def _mix(warm: Any, weights: Any, cold: Any, hits: float, cold_share: float) -> tuple[Any, Any]:
     """Latencies of all answered requests, with their weights."""
-    warm, weights = _in_time(outcome, rules)
-    cold = np.asarray(outcome.counts.latencies)
     if len(warm):
         weights = weights / weights.sum() * hits
     each = np.full(len(cold), cold_share / max(1, len(cold)))

@@ -9,6 +9,7 @@ from measuring import plots, quantities
 from measuring.plots import Drawn, Frame, Level, Series
 from simulator.planning.run import Look
 from simulator.plans.candidates.answers import Answer, Plan
+from simulator.plans.table import find_mean
 from simulator.replay.report.figures import COLD, OTHER, PART_WORDS, WARM
 
 HOUR_S = 3600.0
@@ -62,10 +63,9 @@ def _draw(
     paid = all(answer.cost is not None for answer in plan.answers)
     across = "cost of the whole time" if paid else "instances on average"
     title = f"{across.capitalize()} against {what}"
-    hours = plan.duration_s / HOUR_S
 
     def place(answer: Answer) -> float:
-        return answer.cost if paid and answer.cost is not None else answer.instance_hours / hours
+        return answer.cost if paid and answer.cost is not None else find_mean(plan, answer)
 
     shown = list(_series(plan, place, value))
     values = [y for series in shown for y in series.y if y > 0] + [level.y for level in levels]
