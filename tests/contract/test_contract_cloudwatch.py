@@ -14,6 +14,7 @@ from tests.support import models
 from tests.support.cloudwatch_metrics import metrics_of, read_events
 from tests.support.container import running
 from tests.support.fake_triton import fake_environment
+from tests.support.moto_server import moto_server
 from tests.support.protocol import infer
 
 REGION = "eu-west-1"
@@ -30,13 +31,8 @@ PUBLISHING = {
 @pytest.fixture
 def endpoint() -> Iterator[str]:
     """CloudWatch's address."""
-    from moto.server import ThreadedMotoServer  # only here: importing it takes a second
-
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+    with moto_server() as url:
+        yield url
 
 
 def logs(endpoint: str) -> Any:

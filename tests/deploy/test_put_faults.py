@@ -48,6 +48,22 @@ def end(
     return state_of(plane, "put-calm")
 
 
+@pytest.fixture
+def killed(aws: FaultyAws, tmp_path: Path) -> Killed:
+    """What runs commands in processes that are ended; they say it in log."""
+    return Killed(aws, tmp_path / "log")
+
+
+@pytest.fixture
+def rooms(killed: Killed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory for temporary files, from when what forks them has its own."""
+    directory = tmp_path / "rooms"
+    directory.mkdir()
+    monkeypatch.setenv("TMPDIR", str(directory))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    return directory
+
+
 def test_what_is_refused_is_finished_by_the_next_call(
     plane: ControlPlane, aws: FaultyAws, archives: Path, end: Any, tmp_path: Path
 ) -> None:
@@ -82,15 +98,12 @@ def test_a_process_that_is_killed_is_finished_by_the_next_one(
     archives: Path,
     end: Any,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    killed: Killed,
+    rooms: Path,
 ) -> None:
     """Behind a part, behind an upload, and behind the table: what is left else is what is left
     where the next change is refused. What S3 keeps of an upload is cleared away then, and what
     lies in the directory for temporary files."""
-    killed, rooms = Killed(aws, tmp_path / "log"), tmp_path / "rooms"
-    rooms.mkdir()
-    monkeypatch.setenv("TMPDIR", str(rooms))
-    monkeypatch.setattr(tempfile, "tempdir", None)
     for number in (1, 3, CALLS - 1):
         name = f"put-killed-{number}"
         config = begin(plane, tmp_path, name)
@@ -110,13 +123,11 @@ def test_a_signal_leaves_no_upload_and_no_file(
     archives: Path,
     end: Any,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    killed: Killed,
+    rooms: Path,
     sent: signal.Signals,
 ) -> None:
     """In the middle of an upload; names mean what they meant."""
-    killed, rooms = Killed(aws, tmp_path / "log"), tmp_path / "rooms"
-    rooms.mkdir()
-    monkeypatch.setenv("TMPDIR", str(rooms))
     name = f"put-{sent.name.lower()}"
     config = begin(plane, tmp_path, name)
     code = killed.run("put", config, sent, more=(archives, "--no-check"), after=1)

@@ -17,6 +17,7 @@ import httpx
 import pytest
 
 from tests.support.container import ROOT, Container, running
+from tests.support.moto_server import moto_server
 
 PYTHON = ROOT / ".venv-merlin/bin/python"
 #: For a look-up; and for an answer that takes no longer than that, on a busy machine.
@@ -76,13 +77,8 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redis]:
 @pytest.fixture(scope="module")
 def dynamodb() -> Iterator[str]:
     """Its URL; moto plays it."""
-    from moto.server import ThreadedMotoServer  # only here: importing it takes a second
-
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+    with moto_server() as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
