@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -80,7 +81,7 @@ def require_target(aliases: Aliases, name: str, place: Place) -> str:
         known = list_names(aliases)
         raise Refused(
             f"there is no archive called {name} at s3://{place.bucket}/{place.prefix}; there are: "
-            f"{known}; `put CONFIG.toml ARCHIVE --as {name}` makes it"
+            f"{known}; `put CONFIG.toml ARCHIVE --as {shlex.quote(name)}` makes it"
         )
     return target
 

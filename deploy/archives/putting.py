@@ -6,6 +6,7 @@ asks for. What came to S3 until then is not sent again by a call within the hour
 
 from __future__ import annotations
 
+import shlex
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -135,7 +136,7 @@ def _packed(checked: Checked, tell: Tell) -> Iterator[Path]:
         tell(Bytes(f"{name}: packing", done[0], tree.size))
 
     with tempfile.TemporaryDirectory(prefix="put-") as directory:
-        file = Path(directory) / f"{name}.tar.gz"
+        file = Path(directory) / "archive.tar.gz"
         with file.open("wb") as writing:
             write_archive(tree, writing, advance)
         yield file
@@ -155,7 +156,8 @@ def _show(account: Account, place: Place, checked: Checked, parcel: Parcel) -> N
     file = checked.source.path
     if checked.tree is not None:
         file = Path(f"{checked.source.name}.tar.gz")
-        account.show(f"python -m ensemble_tools pack {checked.source.path} -o {file}")
+        words = ["pack", str(checked.source.path), "-o", str(file)]
+        account.show(f"python -m ensemble_tools {shlex.join(words)}")
     account.show(write_copy_line(place, parcel, file))
 
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.config.values import MOST_ARCHIVE_NAME
-from deploy.config.values import name as read_name
+from deploy.config.values import archive_name
 from deploy.errors import Refused
 from ensemble_tools import model_directories
 from ensemble_tools.archive.files import names_in
@@ -97,7 +96,7 @@ def _name_source(path: Path, name: str | None) -> Source:
     own = path.resolve().name if path.name in ("", "..") else path.name
     called = next((own.removesuffix(end) for end in _ENDS if own.endswith(end)), own)
     try:
-        return Source(read_name(MOST_ARCHIVE_NAME)(called if name is None else name), path)
+        return Source(archive_name(called if name is None else name), path)
     except ValueError as error:
         if name is not None:
             raise ValueError(f"--as: found {name!r}, expected {error}") from error

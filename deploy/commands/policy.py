@@ -9,8 +9,7 @@ from typing import Any
 from deploy.commands.options import add_config, open_account
 from deploy.config.config import Config
 from deploy.config.reading import read_config
-from deploy.config.values import MOST_ARCHIVE_NAME
-from deploy.config.values import name as read_name
+from deploy.config.values import archive_name
 from deploy.errors import Refused
 from deploy.policies.arns import Where, make_where
 from deploy.policies.deployer import make_deployer_policy
@@ -69,9 +68,8 @@ def _make(config: Config, where: Where, options: argparse.Namespace) -> dict[str
 
 
 def _read_tenant(raw: str | None) -> str:
-    """A name without what IAM reads as a wildcard."""
     try:
-        return read_name(MOST_ARCHIVE_NAME)(raw)
+        return archive_name(raw)
     except ValueError as error:
         found = "no name" if raw is None else raw
         raise Refused(f"tenant: found {found}, expected {error}") from error

@@ -45,7 +45,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--as",
         dest="name",
         metavar="NAME",
-        help="what it is called (default: its own name, without .tar.gz); for one archive",
+        help="what it is called, for one archive (default: its own name, without .tar.gz): "
+        "printable ASCII characters but for slashes",
     )
     parser.add_argument(
         "--no-check", action="store_true", help="put them even if they could not be served"
@@ -74,13 +75,24 @@ def run(options: argparse.Namespace) -> int:
 def _report(config: Config, path: Path, done: tuple[Put, ...]) -> Iterator[str]:
     """What each name means now, and how it is asked."""
     file, single = shlex.quote(str(path)), config.endpoint.single_model
+    if single is None and len(done) > 1:
+        sent = sum(one.sent for one in done)
+        size = show_bytes(sum(one.size for one in done))
+        yield f"{len(done)} archives, {size}: {sent} uploaded, {len(done) - sent} were there"
+        yield f"  python -m deploy invoke {file} --model NAME --request FILE"
+        return
     for one in done:
         yield f"{one.name}  {one.target_model}  {show_bytes(one.size)}"
         if single is None:
-            yield f"  python -m deploy invoke {file} --model {one.name} --request FILE"
+            yield f"  python -m deploy invoke {file} {_write_model(one.name)} --request FILE"
         elif one.name != single:
             yield f"  not served: endpoint.single_model is {single}"
         elif one.meant == one.target_model:
             yield f"  python -m deploy invoke {file} --request FILE"
         else:
             yield f"  python -m deploy up {file}  # the endpoint takes it over, blue/green"
+
+
+def _write_model(name: str) -> str:
+    """The option, which takes a name that begins like one only behind an equals sign."""
+    return f"--model{'=' if name.startswith('-') else ' '}{shlex.quote(name)}"

@@ -54,7 +54,7 @@ class EndpointSection:
     single_model: str | None = choice(
         "Serve this archive alone (a name of `put --as`) in the place of all of them. Its memory "
         "is never taken by others, and a new archive is a blue/green update.",
-        values.name(values.MOST_ARCHIVE_NAME),
+        values.archive_name,
         default=None,
         example='"shop-a"',
     )

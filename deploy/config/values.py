@@ -150,10 +150,17 @@ role = pattern(
     "the ARN of an IAM role, such as arn:aws:iam::123456789012:role/sagemaker",
     r"(?=.{20,2048}\Z)arn:aws[a-z\-]*:iam::[0-9]{12}:role/?[a-zA-Z_0-9+=,.@\-_/]+",
 )
-#: Of an archive, as SageMaker's own names; a folder in S3 and a tenant's policy have it.
-MOST_ARCHIVE_NAME = 63
+#: As file systems bound a folder's name.
+_MOST_ARCHIVE_NAME = 255
+#: An archive's name is a folder in S3 and begins its TargetModel, whose pattern is
+#: `\\S[\\p{Print}]*` of ASCII. A tenant's policy denies each TargetModel with two dots in a row.
+archive_name = pattern(
+    f"1 to {_MOST_ARCHIVE_NAME} printable ASCII characters, as TargetModel has them, but no "
+    "slashes, backslashes, two dots in a row or blanks at the ends",
+    rf"(?=.{{1,{_MOST_ARCHIVE_NAME}}}\Z)(?!.*\.\.)(?!\.\Z)(?! )(?!.* \Z)[ -.0-\[\]-~]+",
+)
 #: ModelDataUrl has 1024 characters, and archives/NAME/DIGEST.tar.gz comes behind.
-MOST_PREFIX = 1024 - len("archives/") - MOST_ARCHIVE_NAME - len("/") - 64 - len(".tar.gz")
+MOST_PREFIX = 1024 - len("archives/") - _MOST_ARCHIVE_NAME - len("/") - 64 - len(".tar.gz")
 prefix = pattern(
     "an S3 prefix that ends with a slash, such as s3://bucket/recommenders/",
     rf"(?=.{{1,{MOST_PREFIX}}}\Z)s3://(?![^/]*\.\.){_BUCKET}/([^\s/\x00-\x1f\x7f]+/)*",

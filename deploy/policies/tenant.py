@@ -7,6 +7,7 @@ and is refused. InvokeEndpointWithResponseStream has no TargetModel, and is not 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from deploy.config.config import Config
@@ -41,7 +42,10 @@ def make_tenant_policy(config: Config, where: Where, name: str, *, aliases: bool
 def _make_statements(config: Config, where: Where, name: str, aliases: bool) -> Iterator[Statement]:
     endpoint = endpoint_arns(config, where)
     yield allow(
-        "Invoke", ["sagemaker:InvokeEndpoint"], endpoint, {"StringLike": {_TARGET: f"{name}/*"}}
+        "Invoke",
+        ["sagemaker:InvokeEndpoint"],
+        endpoint,
+        {"StringLike": {_TARGET: f"{_literal(name)}/*"}},
     )
     # The asterisk matches slashes and dots, too: no path leads out of the folder.
     yield {
@@ -56,3 +60,8 @@ def _make_statements(config: Config, where: Where, name: str, aliases: bool) -> 
         # `put` encrypts the table, too.
         if (key := config.encryption.archives_key) is not None:
             yield allow_key("DecryptAliases", ["kms:Decrypt"], key, where, through_s3(where))
+
+
+def _literal(name: str) -> str:
+    """As StringLike reads it: IAM's own characters stand in ${}."""
+    return re.sub(r"[*?$]", r"${\g<0>}", name)

@@ -71,8 +71,13 @@ def holds(operator: str, key: str, expected: Any, keys: Mapping[str, str]) -> bo
 
 
 def matches(pattern: str, value: str) -> bool:
-    """With * for any characters, slashes too, and ? for one."""
-    written = "".join({"*": ".*", "?": "."}.get(one, re.escape(one)) for one in pattern)
+    """With * for any characters, slashes too, and ? for one; ${*}, ${?} and ${$} stand for such a
+    character itself."""
+    parts = re.findall(r"\$\{([*?$])\}|(.)", pattern, re.DOTALL)
+    written = "".join(
+        re.escape(literal) if literal else {"*": ".*", "?": "."}.get(one, re.escape(one))
+        for literal, one in parts
+    )
     return re.fullmatch(written, value, re.DOTALL) is not None
 
 

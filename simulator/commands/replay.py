@@ -154,14 +154,16 @@ def _add_models(group: argparse._ArgumentGroup) -> None:
         "--model",
         type=_folder,
         metavar="FOLDER",
-        help="a Triton model repository, an export (a folder with repository/ in it), or a folder "
-        "of several exports, which copies then take turns with",
+        help="a Triton model repository, as Ensemble.export writes it; a folder with such a one as "
+        "repository/, beside its request.json; or a folder of several of either kind, which copies "
+        "then take turns with",
     )
     group.add_argument(
         "--request",
         type=Path,
         metavar="FILE",
-        help="the model's request as JSON (default: request.json beside the repository)",
+        help="the request for all models, as JSON (default: of each model request.json beside the "
+        "repository or in it; `python -m ensemble_tools request` writes one)",
     )
     group.add_argument(
         "--archives-only",

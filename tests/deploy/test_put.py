@@ -103,7 +103,9 @@ def test_folders_are_checked_and_packed(
     assert dry[4].startswith('printf %s \'{"aliases": ')
     assert dry[4].endswith("--body aliases.json")
     assert run_here(aws, "put", config, more=(folder,)) == ""
-    assert capsys.readouterr().out.count(", uploaded\n") == 2
+    said = capsys.readouterr().out
+    assert said.count(", uploaded\n") == 2
+    assert said.splitlines()[-2].endswith(" kB: 2 uploaded, 0 were there")
     made = keys_of(plane, "folders")
     assert [key.split("/")[1] for key in made[1:]] == ["dense", "session"]
     assert run_here(aws, "put", config, more=(folder / "dense", folder / "session")) == ""

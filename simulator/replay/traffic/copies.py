@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +26,8 @@ from simulator.replay.traffic.gzipped_tar import common_entries, write_continued
 #: The model that answers its own name.
 NAMED_MODEL = Path(__file__).with_name("named")
 SUFFIX = ".tar.gz"
+#: Of an export with its request: where its models are, and what is sent to them.
+_REPOSITORY, _REQUEST = "repository", "request.json"
 
 Advance = Callable[[int], object]
 
@@ -49,23 +51,25 @@ def find_variants(folder: Path, request: Path | None) -> tuple[Variant, ...]:
     """The models of a folder. Raises UnusableModel.
 
     The folder is, for the first rule that fits
-        1. an export: it has repository/, with request.json beside that
-        2. a model repository, or a single model: request.json lies beside the folder
-        3. several exports, each in a folder of its own: copies take turns with them
+        1. an export with its request: it has repository/, with request.json beside that
+        2. a model repository, or a single model: request.json lies beside the folder, or in it
+        3. several exports of either kind, each in a folder of its own: copies take turns with them,
+           and request.json lies in each, or in the folder for all of them
     expected.json beside the request is compared with, where there is one. A request given by name
     is sent to all of them.
     """
-    if (folder / "repository").is_dir():
-        return (_variant(folder / "repository", folder, request),)
-    if list(folder.glob("config.pbtxt")) or list(folder.glob("*/config.pbtxt")):
-        return (_variant(folder, folder.resolve().parent, request),)
-    exports = sorted(path.parent for path in folder.glob("*/repository"))
+    if (folder / _REPOSITORY).is_dir():
+        return (_variant(folder / _REPOSITORY, (folder,), request),)
+    if _has_models(folder):
+        return (_variant(folder, (folder.resolve().parent, folder), request),)
+    exports = sorted(child for child in folder.iterdir() if _is_export(child))
     if not exports:
         raise UnusableModel(
-            f"{folder}: found neither config.pbtxt nor */config.pbtxt nor repository/, expected a "
-            "Triton model repository or an export; give the folder that holds one with --model."
+            f"{folder}: found neither config.pbtxt nor */config.pbtxt nor repository/, nor folders "
+            "that have them, expected a Triton model repository, an export or a folder of exports; "
+            "give the folder that holds one with --model."
         )
-    return tuple(_variant(export / "repository", export, request) for export in exports)
+    return tuple(_exported(export, request) for export in exports)
 
 
 def make_asking(names: tuple[str, ...], variants: tuple[Variant, ...]) -> Asking:
@@ -110,8 +114,29 @@ def _same(archive: Path, copy: Path) -> None:
         shutil.copyfile(archive, copy)
 
 
-def _variant(repository: Path, beside: Path, request: Path | None) -> Variant:
-    path = request or beside / "request.json"
+def _exported(export: Path, request: Path | None) -> Variant:
+    """One of several."""
+    repository = export / _REPOSITORY
+    places = (export, export.parent)
+    return _variant(repository if repository.is_dir() else export, places, request)
+
+
+def _is_export(folder: Path) -> bool:
+    """Whether its models are where a container looks for them: one directory around them may be."""
+    if folder.name.startswith(".") or not folder.is_dir():
+        return False
+    inner = [child for child in folder.iterdir() if child.is_dir()]
+    return _has_models(folder) or (len(inner) == 1 and _has_models(inner[0]))
+
+
+def _has_models(folder: Path) -> bool:
+    return any(folder.glob("config.pbtxt")) or any(folder.glob("*/config.pbtxt"))
+
+
+def _variant(repository: Path, places: Sequence[Path], request: Path | None) -> Variant:
+    """places: folders that may have request.json; the first one that has it does."""
+    found = (place / _REQUEST for place in places if (place / _REQUEST).exists())
+    path = request or next(found, places[0] / _REQUEST)
     return Variant(repository, _request(path), _expected(path.with_name("expected.json")))
 
 
@@ -122,7 +147,8 @@ def _request(path: Path) -> bytes:
     except OSError as error:
         raise UnusableModel(
             f"{path}: found no readable file ({error.strerror}), expected the request to send as "
-            "JSON of the v2 inference protocol; give one with --request."
+            "JSON of the v2 inference protocol; `python -m ensemble_tools request EXPORT -o "
+            f"{path}` makes one, or give one with --request."
         ) from error
     except ValueError as error:
         raise UnusableModel(

@@ -50,20 +50,39 @@ def test_here_is_called_as_the_folder_is(tmp_path: Path, monkeypatch: pytest.Mon
     assert names(Path("..")) == ["shop-a"]
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["shop_a", "_a", "1.2", "7", "Shop", "shop a", "a+b=c", "-x", "a.", ".a", "$(ls)", "n" * 255],
+)
+def test_a_name_is_what_target_model_may_begin_with(tmp_path: Path, name: str) -> None:
+    """And what a folder in S3 may be called."""
+    assert names(make_export(tmp_path / name)) == [name]
+
+
+@pytest.mark.parametrize(
+    "name", ["é", "日本", " a", "a ", "a..b", ".", "..", "a/b", "a\\b", "a\tb", "", "n" * 256]
+)
+def test_what_no_archive_is_called(tmp_path: Path, name: str) -> None:
+    """What TargetModel does not take, or what leads elsewhere."""
+    (tmp_path / "a.tar.gz").touch()
+    with pytest.raises(Refused, match=r"--as: found .* printable ASCII characters"):
+        names(tmp_path / "a.tar.gz", name=name)
+
+
 def test_all_mistakes_are_told_together(tmp_path: Path) -> None:
     """Nothing there, neither one nor the other, no name for it, one name for two."""
-    for name in ("shop a.tar.gz", "x.zip", "one/a.tar.gz", "two/a.tar.gz"):
+    for name in ("shop é.tar.gz", "x.zip", "one/a.tar.gz", "two/a.tar.gz"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     (tmp_path / "empty").mkdir()
-    given = ("gone", "x.zip", "empty", "shop a.tar.gz", "one", "two")
+    given = ("gone", "x.zip", "empty", "shop é.tar.gz", "one", "two")
     with pytest.raises(Refused) as refused:
         find_sources([tmp_path / name for name in given], None)
     gone, file, empty, name, twice = str(refused.value).splitlines()
     assert gone == f"{tmp_path}/gone: there is no such file or folder"
     assert file.startswith(f"{tmp_path}/x.zip: found a file, expected an archive")
     assert empty.startswith(f"{tmp_path}/empty: found neither models nor archives in it")
-    assert "as its name found 'shop a', expected 1 to 63 letters" in name
+    assert "as its name found 'shop é', expected 1 to 255 printable ASCII characters" in name
     assert name.endswith("; put it by itself, with --as")
     assert twice.endswith("are both called a; put one of them by itself, with --as")
 
@@ -75,5 +94,7 @@ def test_one_name_is_for_one_archive(tmp_path: Path) -> None:
         names(tmp_path, name="c")
     two = f"{tmp_path}/a.tar.gz and {tmp_path}/b.tar.gz"
     assert str(refused.value) == f"--as c is for one archive; found 2, such as {two}"
-    with pytest.raises(Refused, match="--as: found 'a/b', expected 1 to 63 letters"):
+    with pytest.raises(
+        Refused, match="--as: found 'a/b', expected 1 to 255 printable ASCII characters"
+    ):
         names(tmp_path / "a.tar.gz", name="a/b")

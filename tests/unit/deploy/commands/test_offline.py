@@ -50,7 +50,7 @@ def test_policy_prints_documents_of_the_configurations_region(config: Path) -> N
     ("arguments", "words"),
     [
         (("tenant",), "tenant: found no name"),
-        (("tenant", "*"), "tenant: found *, expected 1 to 63 letters"),
+        (("tenant", "a/b"), "tenant: found a/b, expected 1 to 255 printable ASCII characters"),
         (("role", "shop-a"), "found shop-a, which is about a tenant's policy"),
         (("role", "--aliases"), "found --aliases, which is about a tenant's policy"),
     ],

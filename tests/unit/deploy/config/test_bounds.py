@@ -111,7 +111,7 @@ def test_bounds_of_sections(most: str, beyond: str, expected: str) -> None:
         ("image", f"{ECR}{'r' * 138}:tag", f"{ECR}{'r' * 139}:tag", "at most 183"),
         ("image", f"{ECR}r@sha256:{'0' * 64}", "two words", "an image"),
         ("role", ROLE + "r" * 2017, ROLE + "r" * 2018, "the ARN of an IAM role"),
-        ("archives", f"s3://models/{'p' * 867}/", f"s3://models/{'p' * 868}/", "an S3 prefix"),
+        ("archives", f"s3://models/{'p' * 675}/", f"s3://models/{'p' * 676}/", "an S3 prefix"),
         ("archives", "s3://a.b/", "s3://a..b/", "an S3 prefix"),
         ("archives", "s3://models/a..b/", "s3://models/a", "an S3 prefix"),
     ],

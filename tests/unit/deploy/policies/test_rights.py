@@ -50,6 +50,19 @@ def test_a_tenant_has_one_names_archives_asked(target: str, is_given: bool) -> N
     assert allowed is is_given
 
 
+@pytest.mark.parametrize("name", ["*", "a?c", "${aws:username}", "shop_a", "$", "a b"])
+def test_a_tenant_whose_name_has_characters_of_iam(name: str) -> None:
+    """They stand for themselves."""
+    policy = make_tenant_policy(make_config(), WHERE, name, aliases=False)
+    invoke = "sagemaker:InvokeEndpoint"
+    own = f"{name}/0123456789abcdef.tar.gz"
+    assert is_allowed(policy, invoke, ENDPOINT, sagemaker__TargetModel=own)
+    for other in ("abc/1.tar.gz", "b/1.tar.gz", f"x{own}"):
+        assert not is_allowed(policy, invoke, ENDPOINT, sagemaker__TargetModel=other)
+    (pattern,) = (it["Condition"]["StringLike"].values() for it in policy["Statement"][:1])
+    assert "${aws" not in str(pattern)
+
+
 def test_a_tenant_has_nothing_else() -> None:
     """No request without TargetModel, no stream, no other endpoint, no archive, and aliases only
     where that was asked for."""

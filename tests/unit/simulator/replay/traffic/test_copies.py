@@ -119,6 +119,27 @@ def test_copies_take_turns_with_the_exports(tmp_path: Path) -> None:
     assert found == [b"1", b"2", b"1", b"2", b"1"]
 
 
+def test_exports_as_they_are_written_take_turns(tmp_path: Path) -> None:
+    """Of folders side by side each that has models is one: in repository/, at its top, or with one
+    directory around them. request.json lies in each, or beside them for the rest."""
+    folder = tmp_path / "in"
+    export(folder / "a", b"1")
+    export(tmp_path / "b", b"2").joinpath("repository").rename(folder / "b")
+    (folder / "c").mkdir()
+    (tmp_path / "b/request.json").rename(folder / "b/request.json")
+    export(tmp_path / "c", b"3").joinpath("repository").rename(folder / "c/model")
+    for name in (".hidden/net", "notes", "__pycache__"):
+        (folder / name).mkdir(parents=True)
+    (folder / ".hidden/net/config.pbtxt").touch()
+    (folder / "readme.txt").touch()
+    (folder / "request.json").write_text('{"of": "the rest"}')
+    variants = find_variants(folder, None)
+    found = [folder / "a/repository", folder / "b", folder / "c"]
+    assert [variant.repository for variant in variants] == found
+    own, rest = {"inputs": []}, {"of": "the rest"}
+    assert [json.loads(variant.request) for variant in variants] == [own, own, rest]
+
+
 @pytest.mark.parametrize("given", ["export", "export/repository", "export/repository/net"])
 def test_a_model_folder_is_an_export_or_a_repository_or_a_model(tmp_path: Path, given: str) -> None:
     """request.json is looked for in the export, or beside the folder."""
