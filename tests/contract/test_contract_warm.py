@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -132,6 +133,65 @@ def test_an_interpreter_that_dies_costs_its_children_nothing(container: Containe
     assert 'serve_interpreter_starts_total{library="torch"} 2.0' in page
     assert 'serve_interpreter_starts_total{library="nvtabular"} 0.0' in page
     assert len(re.findall(r"interpreter started library=torch seconds=[0-9.]+", container.log)) == 2
+
+
+#: Writes a TorchScript model that adds noise to its input, and another that sets a seed before.
+NOISY = """
+import sys, torch
+
+class Noise(torch.nn.Module):
+    def forward(self, x):
+        return x + torch.rand_like(x)
+
+class Seeded(torch.nn.Module):
+    def forward(self, x):
+        torch.manual_seed(7)
+        return x + torch.rand_like(x)
+
+for kind in (Noise, Seeded):
+    torch.jit.script(kind()).save(sys.argv[1] + "/" + kind.__name__)
+"""
+NOISE_CONFIG = """
+backend: "pytorch" platform: "pytorch_libtorch"
+input { name: "x" data_type: TYPE_FP32 dims: [4] }
+output { name: "y" data_type: TYPE_FP32 dims: [4] }
+instance_group { kind: KIND_CPU count: 2 }
+"""
+
+
+@pytest.fixture(scope="module")
+def noisy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Archives Noise and Seeded, each with two instances."""
+    folder = tmp_path_factory.mktemp("noisy")
+    python = ROOT / ".venv-merlin/bin/python"
+    script = folder / "noisy.py"  # TorchScript reads the source
+    script.write_text(NOISY)
+    subprocess.run([python, "-W", "ignore", script, folder], check=True, timeout=120)
+    for kind in ("Noise", "Seeded"):
+        model = folder / "archives" / kind / "noise"
+        (model / "1").mkdir(parents=True)
+        (folder / kind).rename(model / "1/model.pt")
+        (model / "config.pbtxt").write_text(NOISE_CONFIG)
+    return folder / "archives"
+
+
+def test_each_model_draws_random_numbers_of_its_own(noisy: Path, tmp_path: Path) -> None:
+    """Each instance of each, and anew after each load; where a model sets a seed, the seed's."""
+    body = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [4], "data": [0, 0, 0, 0]}]}
+    with running(tmp_path, SERVE_MODEL_ROOT=str(noisy)) as container:
+        drawn: dict[str, list[tuple[object, ...]]] = {"Noise": [], "Seeded": []}
+        for _ in range(2):
+            for kind, found in drawn.items():
+                names = [f"{kind}{number}" for number in range(2)]
+                for name in names:
+                    assert container.load(name, noisy / kind).status_code == 200
+                for name in names * 2:
+                    found.append(tuple(values(container.invoke(name, body), "y")))
+                for name in names:
+                    assert container.unload(name).status_code == 200
+        assert len(interpreters(container)) == 1
+    assert len(set(drawn["Noise"])) == 8
+    assert len(set(drawn["Seeded"])) == 1
 
 
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGKILL])

@@ -103,8 +103,15 @@ def raised(error):
 
 
 def reseed():
-    """Each process begins with random numbers of its own."""
+    """Begin with random numbers of its own, as a process does that imports for itself.
+
+    These are the generators whose states a fork copies. What else is imported (TensorFlow, pyarrow,
+    numba, dask) seeds its generators at their first use.
+    """
     random.seed()
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        numpy.random.seed()
+    for library, seed in (
+        ("numpy", lambda numpy: numpy.random.seed()),
+        ("torch", lambda torch: torch.default_generator.seed()),
+    ):
+        if library in sys.modules:
+            seed(sys.modules[library])
