@@ -79,6 +79,8 @@ look() {
             look_for_program prometheus prometheus promtool
             look_for_program chromium chromium chromium-browser google-chrome
             look_for_program redis-server redis-server
+            look_for_program default-jdk-headless javac
+            look_for_program curl curl
             ;;
     esac
     sort -u -o "$faults" "$faults"

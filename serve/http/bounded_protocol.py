@@ -36,6 +36,7 @@ from serve.http.request_bounds import (
     BesideBody,
     has_path,
     head_too_large,
+    head_without_upgrade,
     no_request,
 )
 from serve.http.routes import BREAK_OFF
@@ -48,6 +49,8 @@ _WORD_OUT_S = 0.1
 #: One who closed his side, and waits so long after, is asked whether he is there; again and again;
 #: and how long until his system has said so; in seconds.
 _DOUBTED_S, _ASKED_AGAIN_S, _LOOKED_AFTER_S = 0.5, 1.0, 0.1
+#: Of HTTP, those that are spoken.
+_VERSIONS = ("1.1", "1.0")
 _ARE_YOU_THERE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -108,14 +111,34 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         self._fed = len(data)
         try:
-            self.parser.feed_data(data)
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as wish:
+                self._read_without_upgrade(memoryview(data)[wish.args[0] :])
         except httptools.HttpParserError as error:
             self._end_with(self._why or no_request(error))
             return
-        except httptools.HttpParserUpgrade:  # none is done: the request is answered as it is
-            pass
         if self.stage:
             self._partly_read()
+
+    def _read_without_upgrade(self, rest: memoryview) -> None:
+        """Read a head again without its wish to upgrade, and then the rest as its head frames it.
+
+        Upgrades are not offered, and whoever offers none passes over the wish (RFC 9110 7.8). The
+        parser would take a body for another protocol's bytes, and the next bytes for a request.
+        """
+        while True:
+            head = head_without_upgrade(self.parser, self.url, self.headers)
+            self.parser = httptools.HttpRequestParser(self)
+            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's
+            self._fed = len(head)
+            self.parser.feed_data(head)
+            self._fed = len(rest)
+            try:
+                self.parser.feed_data(rest)
+                return
+            except httptools.HttpParserUpgrade as wish:
+                rest = rest[wish.args[0] :]
 
     def eof_received(self) -> bool | None:  # type: ignore[override] # asyncio.Protocol's
         if self.stage == Stage.LAST_WORD_SAID or not self._owes() or self._never_whole():
@@ -135,7 +158,7 @@ class BoundedProtocol(HttpToolsProtocol):
     # -- httptools' callbacks
 
     def on_message_begin(self) -> None:
-        self.stage, self.head_size, self.beside_body = Stage.HEAD, 0, None
+        self.stage, self.head_size, self.beside_body, self.hosts = Stage.HEAD, 0, None, 0
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -145,12 +168,23 @@ class BoundedProtocol(HttpToolsProtocol):
                 self.refuse(head_too_large())
             return
         name = name.lower()
-        if name == b"expect" and value.lower() == b"100-continue":
+        if name == b"host":
+            self.hosts += 1
+        elif name == b"expect" and value.lower() == b"100-continue":
             self.expect_100_continue = True
+        elif name == b"transfer-encoding" and value.lower() != b"chunked":
+            self.refuse(BadRequest("the header Transfer-Encoding", _quoted(value), "chunked"))
         self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         """What is no invocation of the plain kind; its head has been looked at."""
+        if self.parser.should_upgrade():
+            if self.parser.get_method() == b"CONNECT":  # what follows is no HTTP (RFC 9110 9.3.6)
+                self.refuse(BadRequest("the request's method", "CONNECT", "no tunnel"))
+            return  # the head is read again without it
+        version = self.parser.get_http_version()
+        if version not in _VERSIONS:
+            self.refuse(BadRequest("the request", f"HTTP/{version}", "HTTP/1.1"))
         invoked = self.url.partition(b"?")[0].endswith((b"/invoke", b"/invocations"))
         self._most = self.crowd.limits.largest_body if invoked else LARGEST_OTHER_BODY
         self.check_announced(self.headers, self._most)
@@ -163,8 +197,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.beside and invoked:
             self.refuse(self.crowd.too_many())
         if not has_path(self.url):  # uvicorn would raise
-            found = shortened(self.url.decode("latin-1"))
-            self.refuse(BadRequest("the request's target", found, "a path"))
+            self.refuse(BadRequest("the request's target", _quoted(self.url), "a path"))
         self._body_size = 0
         self.scope["extensions"] = {BREAK_OFF: self.break_off}  # type: ignore[dict-item]
         super().on_headers_complete()
@@ -177,13 +210,17 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
+        if self.stage != Stage.BODY:
+            return  # the head is read again
         self.read_whole()
         super().on_message_complete()
 
     # -- for subclasses
 
     def head_read(self) -> None:
-        """The head is whole: refuse it if it is too large."""
+        """The head is whole: refuse it if it is too large, or says twice which host is meant."""
+        if self.hosts > 1:  # RFC 9112 3.2; without one it is taken, as simple tools send it
+            self.refuse(BadRequest("the header Host", f"it {self.hosts} times", "it once"))
         if self._fed + self.head_size > LARGEST_LINE or len(self.headers) > MOST_HEADERS:
             self._check_head()
 
@@ -432,6 +469,10 @@ class BoundedProtocol(HttpToolsProtocol):
     def _look_whether_gone(self) -> None:
         if not self.transport.is_closing() and tcp_state(self.transport) == TCP_CLOSE:
             self.transport.abort()
+
+
+def _quoted(found: bytes) -> str:
+    return shortened(found.decode("latin-1"))
 
 
 def _takes_interim(cycle: Any) -> bool:

@@ -113,7 +113,7 @@ class _Protocol(BoundedProtocol):
     # -- httptools' callbacks
 
     def on_message_begin(self) -> None:
-        self.stage, self.head_size, self.beside_body = Stage.HEAD, 0, None
+        self.stage, self.head_size, self.beside_body, self.hosts = Stage.HEAD, 0, None, 0
         self.url = b""
         self.headers = []
         self.expect_100_continue = False
@@ -146,6 +146,8 @@ class _Protocol(BoundedProtocol):
         if cycle.__class__ is not _Exchange:
             super().on_message_complete()
             return
+        if self.stage != Stage.BODY:
+            return  # of a head that is read again
         self.read_whole()
         self.answering = cycle
         task = cycle.task = self.loop.create_task(self._answer(cycle))

@@ -57,6 +57,16 @@ def has_path(url: bytes) -> bool:
         return False
 
 
+def head_without_upgrade(
+    parser: httptools.HttpRequestParser, url: bytes, headers: list[tuple[bytes, bytes]]
+) -> bytes:
+    """The head that was parsed last, less its wish to speak another protocol."""
+    version = parser.get_http_version().encode()
+    lines = [b"%b %b HTTP/%b" % (parser.get_method(), url, version)]
+    lines += [b"%b: %b" % header for header in headers if header[0] != b"upgrade"]
+    return b"\r\n".join([*lines, b"", b""])
+
+
 def no_request(error: httptools.HttpParserError) -> BadRequest:
     """The error for bytes that the parser does not take."""
     if not isinstance(error, httptools.HttpParserCallbackError):

@@ -116,6 +116,15 @@ _PARAMETERS = (
     "x",
 )
 _MOST = (1 << 63) - 1
+_UPGRADES = (
+    (
+        ("Connection", "Upgrade, HTTP2-Settings"),
+        ("Upgrade", "h2c"),
+        ("HTTP2-Settings", "AAEAAEAAAAIAAAABAAMAAABkAAQBAAAAAAUAAEAA"),
+    ),
+    (("Connection", "upgrade"), ("Upgrade", "websocket"), ("Sec-WebSocket-Version", "13")),
+    (("Upgrade", "h2c, x/1"), ("Connection", "keep-alive"), ("Connection", "upgrade")),
+)
 _METHODS = ("GET", "PUT", "HEAD", "OPTIONS", "PATCH", "TRACE", "FOO", "post")
 
 
@@ -379,6 +388,19 @@ def _pipelined(chance: random.Random) -> Case:
     return Case(0, "pipelined", requests, cuts=chance.randint(1, 3))
 
 
+def _wishing_to_upgrade(chance: random.Random) -> Case:
+    """As Java's client and `curl --http2` send it; nothing is upgraded, so all is as without."""
+    requests = []
+    for _ in range(chance.randint(1, 3)):
+        request = _right(chance)
+        if chance.random() < 0.3:
+            request = replace(request, chunks=(chance.choice([1, 7, 1000]),))
+        if chance.random() < 0.7:
+            request = replace(request, headers=(*request.headers, *chance.choice(_UPGRADES)))
+        requests.append(request)
+    return Case(0, "wishing to upgrade", tuple(requests), cuts=chance.choice([1, 1, 2, 5, 400]))
+
+
 def _garbage_behind(chance: random.Random) -> Case:
     garbage = Request(raw=chance.randbytes(chance.randint(1, 200)) + b"\r\n\r\n")
     return Case(0, "garbage behind", (_right(chance), garbage), ending="half_close")
@@ -624,6 +646,7 @@ _MAKERS: tuple[tuple[Callable[[random.Random], Case], float], ...] = (
     (_compressed, 3),
     (_small_bomb, 0.02),
     (_pipelined, 5),
+    (_wishing_to_upgrade, 2),
     (_garbage_behind, 1),
     (_odd_node, 25),
     (_odd_number, 5),

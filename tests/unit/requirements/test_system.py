@@ -14,12 +14,14 @@ ROOT = Path(__file__).parents[3]
 SYSTEM = ROOT / "requirements/system.sh"
 FIND = ROOT / "requirements/find_python.sh"
 COREUTILS = ("sh", "cat", "dirname", "grep", "id", "mktemp", "rm", "sleep", "sort", "tail")
+TESTS_NEED = "prometheus chromium redis-server default-jdk-headless curl"
 #: apt installs what it is told to: programs that do nothing.
 APT = """#!/bin/sh
 echo "$*" >> {log}
 for each in "$@"; do
     case $each in
-        chromium | redis-server) names=$each ;;
+        chromium | redis-server | curl) names=$each ;;
+        default-jdk-headless) names=javac ;;
         prometheus) names="prometheus promtool" ;;
         *) names= ;;
     esac
@@ -99,7 +101,7 @@ def test_one_line_says_what_to_type(ours: Machine) -> None:
     """All that is missing, at once; nothing is installed that nobody asked for."""
     done = ours.run(SYSTEM, "test", NO_APT="1")
     sudo = "" if os.geteuid() == 0 else "sudo "
-    told = f"This installs it: {sudo}apt-get install prometheus chromium redis-server"
+    told = f"This installs it: {sudo}apt-get install {TESTS_NEED}"
     assert done.returncode == 1
     assert done.stdout.splitlines()[-1] == told
     assert ours.installed == []
@@ -110,8 +112,8 @@ def test_root_gets_it_from_apt(ours: Machine) -> None:
     """It is said before, and what has come is looked at again."""
     done = ours.run(SYSTEM, "test")
     assert done.returncode == 0, done.stdout
-    assert "apt-get installs prometheus chromium redis-server" in done.stdout
-    assert ours.installed == ["update -qq", "install -y -qq prometheus chromium redis-server"]
+    assert f"apt-get installs {TESTS_NEED}" in done.stdout
+    assert ours.installed == ["update -qq", f"install -y -qq {TESTS_NEED}"]
 
 
 def test_a_python_that_does_not_fit_is_named(machine: Machine) -> None:
