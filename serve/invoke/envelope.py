@@ -18,16 +18,18 @@ The check is on the hot path: an answer of 70 bytes allows it two microseconds.
 from __future__ import annotations
 
 import struct
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET
 
 from serve.errors import BadRequest, BodyTooLarge
+from serve.invoke.json.exact_doubles import GivenInput
 from serve.invoke.request_types import (
     NUMBERS,
+    LongRequest,
     decode_long,
     decode_object,
     decode_short,
@@ -42,9 +44,16 @@ from serve.invoke.tensor_checks import (
     check_parameters,
     read_binary_size,
 )
-from serve.invoke.unique_members import LONGEST_ENVELOPE, check_members, check_unique
+from serve.invoke.unique_members import (
+    LONGEST_ENVELOPE,
+    check_members,
+    check_unique,
+    places_of_data,
+)
 
 _ONLY_STRINGS = {str}
+#: Data types whose data tritonserver may be given as JSON: it rounds FP64 wrongly.
+_LEFT_IN_JSON = NUMBERS - {"FP64"}
 #: Up to this many bytes a request's data are built, to count them.
 _SHORT = 4096
 #: The longest JSON that is read here, in bytes: a tenth of a second in which nobody is served.
@@ -54,19 +63,30 @@ _INSTEAD = ": send binary tensors, or fewer rows"
 #: Strings whose lengths are looked at in one step.
 _LENGTHS_AT_ONCE = 1000
 
-Strings = tuple[tuple[int, int, int], ...]
+
+class Checked(NamedTuple):
+    """What is left to do with a request that tritonserver may be given.
+
+    strings: (start, end, elements) of each binary tensor of strings, start and end counted from the
+    first byte behind the text: for check_strings. with_doubles: all inputs, where JSON has FP64 in
+    it: for exact_doubles; else none.
+    """
+
+    strings: tuple[tuple[int, int, int], ...] = ()
+    with_doubles: tuple[GivenInput, ...] = ()
 
 
-def check_request(text: bytes, binary: int = 0, threshold: str = "the threshold") -> Strings:
+_NOTHING_LEFT = Checked()
+
+
+def check_request(text: bytes, binary: int = 0, threshold: str = "the threshold") -> Checked:
     """Raise BadRequest for an inference that tritonserver must not be given.
 
     text: the request's JSON. binary: bytes of binary tensors behind it. threshold: what sets the
-    size from which on JSON is translated, as a message names it. Answers with (start, end,
-    elements) of each binary tensor of strings, start and end counted from the first byte behind the
-    text: for check_strings.
+    size from which on JSON is translated, as a message names it.
     """
     if not binary and len(text) <= _SHORT and _is_plain(text):
-        return ()
+        return _NOTHING_LEFT
     return _check_long(text, binary, threshold)
 
 
@@ -82,7 +102,7 @@ def _is_plain(text: bytes) -> bool:
         if len(tensor.data) != elements or not elements or tensor.parameters is not UNSET:
             return False
         datatype = tensor.datatype
-        if datatype not in NUMBERS and (datatype != "BYTES" or not _are_strings(tensor.data)):
+        if datatype not in _LEFT_IN_JSON and (datatype != "BYTES" or not _are_strings(tensor.data)):
             return False
         members += 4
     if request.outputs is not UNSET:
@@ -117,11 +137,13 @@ def _too_long(text: bytes, threshold: str) -> BodyTooLarge:
     )
 
 
-def _check_long(text: bytes, binary: int, threshold: str) -> Strings:
+def _check_long(text: bytes, binary: int, threshold: str) -> Checked:
     if len(text) > LONGEST_JSON:
         raise _too_long(text, threshold)
+    length = len(text)
     text, request = read_leniently(decode_long, text)
     strings: list[tuple[int, int, int]] = []
+    sizes: list[int] = []
     members, position = 1, 0
     for tensor in request.inputs:
         members += 3 + bool(tensor.data)
@@ -129,6 +151,7 @@ def _check_long(text: bytes, binary: int, threshold: str) -> Strings:
         if tensor.parameters is not UNSET:
             members += 1 + len(tensor.parameters)
             size = read_binary_size(tensor, tensor.parameters)
+        sizes.append(size or 0)
         if size is None:
             check_data(tensor, bytes(tensor.data))
             continue
@@ -151,7 +174,25 @@ def _check_long(text: bytes, binary: int, threshold: str) -> Strings:
         )
     if text.count(b":") != members:  # as in _is_plain
         check_unique(text, request)
-    return tuple(strings)
+    return Checked(tuple(strings), _with_doubles(text, request, length - len(text), sizes))
+
+
+def _with_doubles(
+    text: bytes, request: LongRequest, skipped: int, sizes: Sequence[int]
+) -> tuple[GivenInput, ...]:
+    """skipped: bytes in front of the text as it came. sizes: of each input's binary tensor."""
+    if not any(tensor.datatype == "FP64" and tensor.data for tensor in request.inputs):
+        return ()
+    places = places_of_data(text, request)
+    return tuple(
+        GivenInput(
+            tensor.datatype,
+            prod(tensor.shape),
+            (place[0] + skipped, place[1] + skipped) if place else None,
+            size,
+        )
+        for tensor, place, size in zip(request.inputs, places, sizes, strict=True)
+    )
 
 
 def check_object(text: bytes) -> None:

@@ -89,12 +89,18 @@ def request_headers(headers: Headers, body: Sequence[bytes]) -> Headers:
     if content_type is not None and _media_type(content_type) == BINARY_MEDIA_TYPE:
         size = json_header_size(content_type)
         _check_size(size, sum(map(len, body)))
-        return [
-            *forwarded,
-            (b"content-type", b"application/octet-stream"),
-            (HEADER_LENGTH, b"%d" % size),
-        ]
+        return with_tensors(forwarded, size)
     return [*forwarded, (b"content-type", b"application/json")]
+
+
+def with_tensors(headers: Headers, json_size: int) -> Headers:
+    """The same for a body of so many bytes of JSON with binary tensors behind it."""
+    kept = [header for header in headers if header[0] not in (b"content-type", HEADER_LENGTH)]
+    return [
+        *kept,
+        (b"content-type", b"application/octet-stream"),
+        (HEADER_LENGTH, b"%d" % json_size),
+    ]
 
 
 def _accepted(value: bytes) -> Headers:

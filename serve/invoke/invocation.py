@@ -25,7 +25,7 @@ from serve.errors import (
     TritonTimeout,
     TritonUnavailable,
 )
-from serve.invoke.envelope import check_object, check_request, check_strings
+from serve.invoke.envelope import Checked, check_object, check_request, check_strings
 from serve.invoke.explanations import explain_refusal
 from serve.invoke.headers import (
     MOST_INFLATED,
@@ -34,7 +34,10 @@ from serve.invoke.headers import (
     json_length,
     request_headers,
     response_headers,
+    with_tensors,
 )
+from serve.invoke.json.exact_doubles import exact_doubles
+from serve.invoke.json.tensor_json import NotTaken
 from serve.invoke.request import Request, hold_tensors, let_go
 from serve.invoke.translation import Translation, TritonRequest, TurnLate, stepwise
 from serve.limit import TimeLimit, setting_of
@@ -228,7 +231,9 @@ class Invocation:
                 hold_tensors(model.room, request, asked)
                 head, *tensors = asked.body
                 # Its strings were written by us.
-                check_request(head, sum(map(len, tensors)), self._threshold_setting)
+                checked = check_request(head, sum(map(len, tensors)), self._threshold_setting)
+                if checked.with_doubles:  # in lists that are too short to be translated
+                    asked = await _with_exact_doubles(asked, checked, head, tensors)
                 return asked
         size = json_length(asked.headers)
         if size == 0:  # one tensor and no word about it
@@ -238,13 +243,13 @@ class Invocation:
         whole = asked.body[0]
         if not self._infers:
             check_object(whole)
-        elif size is None:
-            check_request(whole, 0, self._threshold_setting)
-        else:
-            for start, end, count in check_request(
-                whole[:size], len(whole) - size, self._threshold_setting
-            ):
-                await stepwise(check_strings(whole, size + start, size + end, count))
+            return asked
+        text = whole if size is None else whole[:size]
+        checked = check_request(text, len(whole) - len(text), self._threshold_setting)
+        for start, end, count in checked.strings:
+            await stepwise(check_strings(whole, len(text) + start, len(text) + end, count))
+        if checked.with_doubles:
+            asked = await _with_exact_doubles(asked, checked, text, [whole[len(text) :]])
         return asked
 
     async def _inflate(self, model: Model, request: Request) -> list[bytes]:
@@ -391,6 +396,19 @@ class Invocation:
 
     def _path(self, model: Model) -> bytes:
         return b"/v2/models/" + model.serving.entry.encode() + self._suffix
+
+
+async def _with_exact_doubles(
+    asked: TritonRequest, checked: Checked, text: bytes, tensors: Sequence[bytes]
+) -> TritonRequest:
+    """The request with its FP64 as binary tensors; as it is where tritonserver will refuse it."""
+    try:
+        body = await stepwise(exact_doubles(text, checked.with_doubles, tensors))
+    except NotTaken:
+        return asked
+    if len(body) == 1:
+        return asked
+    return replace(asked, headers=with_tensors(asked.headers, len(body[0])), body=body)
 
 
 def _translate_refusal(model: Model, refused: Refusal) -> ServeError:

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from serve.errors import CallerError
 from serve.invoke.envelope import LONGEST_JSON
-from serve.invoke.headers import HEADER_LENGTH, takes_json_only
+from serve.invoke.headers import HEADER_LENGTH, takes_json_only, with_tensors
 from serve.invoke.json.binary_request import BinaryRequest, binary_request
 from serve.invoke.json.json_response import json_answer
 from serve.invoke.json.tensor_json import NotTaken, Steps
@@ -156,14 +156,9 @@ class Translation:
         finally:
             if in_turn:
                 self._lock.release()
-        headers = [header for header in asked.headers if header[0] != b"content-type"]
+        headers = asked.headers
         if request.tensors:
-            headers += (
-                (b"content-type", _BINARY),
-                (HEADER_LENGTH, b"%d" % len(request.head)),
-            )
-        else:
-            headers.append((b"content-type", _JSON))
+            headers = with_tensors(headers, len(request.head))
         return TritonRequest(headers, [request.head, *request.tensors], True, request.in_json)
 
     async def _has_turn(

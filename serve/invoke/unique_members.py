@@ -6,7 +6,7 @@ tritonserver takes the first of two, the parser here the last; so neither may be
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -22,13 +22,10 @@ LONGEST_ENVELOPE = 1024 * 1024
 
 def check_unique(text: bytes, request: LongRequest) -> None:
     """Read the envelope, the data cut out, member by member; raise BadRequest for two of a name."""
-    base = _address(text)
     pieces, position = [], 0
-    for tensor in request.inputs:
-        if tensor.data:
-            start = _address(tensor.data) - base
-            pieces.append(text[position:start])
-            position = start + len(bytes(tensor.data))
+    for start, end in filter(None, places_of_data(text, request)):
+        pieces.append(text[position:start])
+        position = end
     pieces.append(text[position:])
     envelope = b"0".join(pieces)
     if len(envelope) > LONGEST_ENVELOPE:
@@ -40,9 +37,20 @@ def check_unique(text: bytes, request: LongRequest) -> None:
     check_members(envelope)
 
 
+def places_of_data(text: bytes, request: LongRequest) -> Iterator[tuple[int, int] | None]:
+    """Where each input's data start and end in the text; None for one without."""
+    base = _address(text)
+    for tensor in request.inputs:
+        if tensor.data:
+            start = _address(tensor.data) - base
+            yield start, start + len(bytes(tensor.data))
+        else:
+            yield None
+
+
 def _address(buffer: bytes | Raw) -> int:
     """Where the bytes lie; what the parser skipped over lies inside the text that it read."""
-    address: int = np.frombuffer(buffer, np.uint8).ctypes.data
+    address: int = np.frombuffer(buffer, np.uint8).__array_interface__["data"][0]
     return address
 
 

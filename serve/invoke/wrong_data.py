@@ -16,6 +16,7 @@ _Fits = Callable[[Any], bool]
 #: Characters of a value, and indices of its place, that a sentence has.
 _LONGEST_VALUE = 40
 _LONGEST_PLACE = 4
+_BYTE_ORDER_MARK = "\ufeff"
 
 
 @dataclass(frozen=True)
@@ -27,9 +28,10 @@ class Explanation:
 
 
 def find_wrong_value(body: bytes) -> Explanation | None:
-    """The first one; None where there is none to be found."""
+    """The first one; None where there is none to be found. Behind JSON there may be tensors."""
     try:
-        inputs = json.loads(body)["inputs"]
+        text = body.decode(errors="replace").removeprefix(_BYTE_ORDER_MARK)
+        inputs = json.JSONDecoder().raw_decode(text)[0]["inputs"]
         return next(filter(None, map(_describe, inputs)), None)
     except (ValueError, LookupError, TypeError, RecursionError):
         return None

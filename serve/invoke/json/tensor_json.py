@@ -15,6 +15,7 @@ import json
 import re
 from collections.abc import Callable, Generator, Iterator
 from itertools import chain
+from math import isinf
 from struct import Struct
 from struct import error as StructError
 from typing import Any, Literal, TypeVar
@@ -38,6 +39,7 @@ READ_AT_ONCE = 64 * 1024
 WRITTEN_AT_ONCE = 4 * 1024
 STRINGS_AT_ONCE = 128 * 1024
 
+_Array = np.ndarray[Any, Any]
 _Types = dict[str, "np.dtype[Any]"]
 _FLOATS: _Types = {"FP32": np.dtype("<f4"), "FP64": np.dtype("<f8")}
 _SIGNED: _Types = {f"INT{bits}": np.dtype(f"<i{bits // 8}") for bits in (8, 16, 32, 64)}
@@ -60,6 +62,10 @@ _LARGE_EXPONENT = re.compile(rb"[eE]\+?[0-9]{3}")
 _BOOL_LETTERS = b"truefals,[] \t\r\n"
 _STRINGS_END = re.compile(rb'"[ \t\r\n]*,')
 
+#: tritonserver's words for what JSON has not, as Python's parser takes them.
+_CONSTANTS = ((b"Infinity", b"Inf"), (b"Inf", b"Infinity"), (b"-NaN", b"NaN"))
+_LARGEST_EXPONENT = 308
+
 _LENGTH = Struct("<I")
 
 
@@ -75,6 +81,10 @@ def read_data(
     Returns its bytes in pieces, as the binary protocol has them, and the number of elements.
     read_at_once: bytes of text in one step. Raises NotTaken.
     """
+    if end - start <= read_at_once:
+        piece, count = _read(text[start:end], datatype, read_at_once)
+        yield
+        return [piece], count
     pieces: list[bytes] = []
     count = 0
     strings = datatype == "BYTES"
@@ -191,16 +201,64 @@ def _read(chunk: bytes, datatype: str, read_at_once: int) -> tuple[bytes, int]:
             return read_plain(chunk) or _read_few_strings(chunk, read_at_once)
         if datatype == "BOOL":
             return _read_plain_bools(chunk) or _read_bools(orjson.loads(chunk))
-        asked, wide = _WIDE[datatype]
+        values = _read_numbers(chunk, datatype)
+    except (ValueError, TypeError, RuntimeError) as error:  # simdjson's and orjson's
+        raise NotTaken from error
+    if values.dtype == _NUMBERS[datatype]:
+        return values.tobytes(), len(values)
+    with np.errstate(all="ignore"):
+        return values.astype(_NUMBERS[datatype]).tobytes(), len(values)
+
+
+def _read_numbers(chunk: bytes, datatype: str) -> _Array:
+    asked, wide = _WIDE[datatype]
+    values: _Array
+    try:
         parsed = simdjson.Parser().parse(chunk)
         assert isinstance(parsed, simdjson.Array), "a chunk is a list"
         values = np.frombuffer(parsed.as_buffer(of_type=asked), wide)
         if asked == "d" and (values == 0).any() and _is_too_big(chunk):
             raise NotTaken
-    except (ValueError, TypeError, RuntimeError) as error:  # simdjson's and orjson's
-        raise NotTaken from error
-    with np.errstate(all="ignore"):
-        return values.astype(_NUMBERS[datatype]).tobytes(), len(values)
+    except (NotTaken, ValueError, TypeError, RuntimeError):
+        if datatype != "FP64":
+            raise
+        return _read_doubles(chunk)
+    return values
+
+
+def _read_doubles(chunk: bytes) -> _Array:
+    """What simdjson does not read: NaN, infinities, integers of more than 64 bits.
+
+    tritonserver would read them, and round the other values wrongly.
+    """
+    for word, python in _CONSTANTS:
+        chunk = chunk.replace(word, python)
+    values = [*_leaves(json.loads(chunk, parse_int=_read_integer, parse_float=_read_double))]
+    if {*map(type, values)} - {float}:
+        raise NotTaken
+    doubles: _Array = np.array(values, dtype="f8")
+    return doubles
+
+
+def _leaves(values: list[Any]) -> Iterator[Any]:
+    for value in values:
+        if isinstance(value, list):
+            yield from _leaves(value)
+        else:
+            yield value
+
+
+def _read_integer(text: str) -> float:
+    return _read_double(text) + 0.0  # an integer has no negative zero
+
+
+def _read_double(text: str) -> float:
+    """Raises NotTaken for a number that tritonserver finds too big, as 1e309 and 0e309 are."""
+    value = float(text)
+    mantissa, _, exponent = text.lower().partition("e")
+    if isinf(value) or int(exponent or 0) > _LARGEST_EXPONENT + len(mantissa.partition(".")[2]):
+        raise NotTaken
+    return value
 
 
 def _is_too_big(chunk: bytes) -> bool:

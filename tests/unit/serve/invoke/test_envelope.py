@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from serve.errors import BadRequest, BodyTooLarge
 from serve.invoke.envelope import (
+    Checked,
     check_object,
     check_request,
     check_strings,
@@ -98,7 +99,12 @@ def test_what_fits_passes(
         "parameters": {k: v for k, v in parameters.items() if k not in known},
     }
     body = json.dumps(request, ensure_ascii=ascii_only, indent=indent)
-    assert check_request(body.encode(errors="replace")) == ()
+    checked = check_request(body.encode(errors="replace"))
+    assert not checked.strings
+    doubles = any(each["datatype"] == "FP64" for each in inputs)
+    assert [given.datatype for given in checked.with_doubles] == [
+        each["datatype"] for each in inputs if doubles
+    ]
 
 
 @given(good_inputs(), st.integers(0, 3), st.integers(-3, 2**70))
@@ -139,7 +145,7 @@ def test_nested_data_are_taken() -> None:
     """Lists in lists with as many numbers as the shape has, also where one list is one number."""
     for shape, data in (([2, 1], "[[1], [2]]"), ([1], "[[1]]"), ([2, 2], "[[1, 2], [3, 4]]")):
         body = f'{{"inputs":[{{"name":"A","shape":{shape},"datatype":"FP32","data":{data}}}]}}'
-        assert check_request(body.encode()) == ()
+        assert check_request(body.encode()) == Checked()
 
 
 _NAMES = (
@@ -435,7 +441,7 @@ def test_strings_in_binary(count: int) -> None:
     strings = [b"s" * (n % 7) for n in range(count)]
     data = b"".join(struct.pack("<I", len(each)) + each for each in strings)
     body = text(binary(len(data), shape=[count], datatype="BYTES"), binary(8, name="y"))
-    ((start, end, elements),) = check_request(body, len(data) + 8)
+    ((start, end, elements),) = check_request(body, len(data) + 8).strings
     assert (start, end, elements) == (0, len(data), count)
     list(check_strings(data, start, end, elements))
     wrong = [(data, count + 1), (data + b"\0", count), (b"\xff" * 4 + data, count + 1)]
@@ -454,7 +460,7 @@ def test_binary_tensors_that_fit() -> None:
         binary(4, name="h", datatype="FP16"),
         binary(2, name="e", shape=[2], datatype="BOOL"),
     )
-    assert check_request(body, 14) == ()
+    assert check_request(body, 14) == Checked()
     refusal(body, 13)
     refusal(body, 15)
 

@@ -235,8 +235,14 @@ def test_nothing_between_two_commas() -> None:
         ("FP64", "1e400"),
         ("FP64", "0e999"),
         ("FP32", "0.0E+0400"),
-        ("FP64", "NaN"),
-        ("FP64", "Infinity"),
+        ("FP32", "NaN"),
+        ("FP32", "Infinity"),
+        ("FP64", "nan"),
+        ("FP64", "+1"),
+        ("FP64", "1."),
+        ("FP64", '"NaN"'),
+        ("FP64", "null"),
+        ("FP64", "1e309"),
         ("FP32", "true"),
         ("BOOL", "1"),
         ("BYTES", "1"),
@@ -250,6 +256,29 @@ def test_elements_that_are_left_to_tritonserver(datatype: str, text: str) -> Non
     assert read(f"[{plain}]".encode(), datatype) is not None
     assert read(f"[{text}]".encode(), datatype) is None
     assert read(f"[{plain},{text},{plain}]".encode(), datatype) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("NaN", np.nan),
+        ("-NaN", np.nan),
+        ("Inf", np.inf),
+        ("-Infinity", -np.inf),
+        ("123456789012345678901234567890", 123456789012345678901234567890.0),
+        ("18446744073709551616", 18446744073709551616.0),
+        ("0e100", 0.0),
+        ("0.00000001e309", 1e301),
+        ("1e-400", 0.0),
+    ],
+)
+def test_doubles_that_the_fast_parser_does_not_read(text: str, value: float) -> None:
+    """They are read, and so are those beside them, whose last bit tritonserver would change."""
+    beside = [0.0, 0.8444218515250481, -1.7976931348623157e308]
+    body = json.dumps(beside)[:-1] + f", [{text}, [{text}]]]"
+    found = read(body.encode(), "FP64")
+    assert found is not None
+    np.testing.assert_array_equal(np.frombuffer(found[0], "<f8"), [*beside, value, value])
 
 
 @pytest.mark.parametrize("depth", [10, 1000, 5000, 200_000])

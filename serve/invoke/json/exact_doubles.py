@@ -1,0 +1,102 @@
+"""PURE. An inference request in JSON whose FP64 go as binary tensors; the rest goes as it came.
+
+tritonserver's JSON parser does not round correctly: of FP64 with 17 digits it changes the last bit
+of every tenth. A category, a bucket or a bound then is another one. So every FP64 is read here,
+whatever the size of its request.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import orjson
+
+from serve.invoke.json.tensor_json import NotTaken, Steps, read_data
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class GivenInput(NamedTuple):
+    """One input of a request that has been checked (envelope).
+
+    elements: how many its shape has. place: where its data start and end in the text; None where
+    binary_size bytes behind the text are its data.
+    """
+
+    datatype: str
+    elements: int
+    place: tuple[int, int] | None
+    binary_size: int
+
+    @property
+    def is_moved(self) -> bool:
+        """Whether it is FP64 in JSON."""
+        return self.datatype == "FP64" and self.place is not None and self.elements > 0
+
+
+def exact_doubles(
+    text: bytes, inputs: Sequence[GivenInput], tensors: Sequence[bytes]
+) -> Steps[list[bytes]]:
+    """The request's JSON without FP64, and all of its binary tensors.
+
+    tensors: those behind the text, in pieces. Raises NotTaken for what is no list of numbers, or
+    not as many as the shape has: tritonserver says what is wrong with it.
+    """
+    envelope = _read_envelope(text, inputs)
+    behind = deque(memoryview(piece) for piece in tensors)
+    body: list[Any] = [b""]
+    for each, given in zip(envelope["inputs"], inputs, strict=True):
+        if given.place is None:
+            body += _taken(behind, given.binary_size)
+        elif not given.is_moved:
+            each["data"] = orjson.Fragment(text[slice(*given.place)])
+        else:
+            start, end = given.place
+            if text[start : start + 1] != b"[":
+                raise NotTaken
+            pieces, found = yield from read_data(text, start, end, "FP64")
+            if found != given.elements:
+                raise NotTaken
+            body += pieces
+            del each["data"]
+            size = sum(map(len, pieces))
+            each["parameters"] = {**each.get("parameters", {}), "binary_data_size": size}
+    try:
+        body[0] = orjson.dumps(envelope)
+    except TypeError as error:  # a lone surrogate, which tritonserver refuses
+        raise NotTaken from error
+    return body
+
+
+def _read_envelope(text: bytes, inputs: Sequence[GivenInput]) -> dict[str, Any]:
+    """The request without its data. Its numbers stay the text that they are."""
+    pieces, position = [], len(_BYTE_ORDER_MARK) if text.startswith(_BYTE_ORDER_MARK) else 0
+    for given in inputs:
+        if given.place is not None:
+            pieces.append(text[position : given.place[0]])
+            position = given.place[1]
+    pieces.append(text[position:])
+    try:
+        envelope: dict[str, Any] = json.loads(
+            b"0".join(pieces),
+            parse_int=orjson.Fragment,
+            parse_float=orjson.Fragment,
+            parse_constant=orjson.Fragment,
+        )
+    except ValueError as error:  # `Inf` in a parameter
+        raise NotTaken from error
+    return envelope
+
+
+def _taken(behind: deque[memoryview], size: int) -> Iterator[memoryview]:
+    """So many bytes from the front."""
+    while size:
+        piece = behind.popleft()
+        if len(piece) > size:
+            behind.appendleft(piece[size:])
+            piece = piece[:size]
+        size -= len(piece)
+        yield piece
