@@ -63,7 +63,8 @@ class Container:
     models: tells what Python models are run with, as soon as tritonserver has been found. warm:
     whether there are warm interpreters. access: what opens tritonserver's APIs. environment: of the
     processes that write tables. replace: kills tritonserver so that it is started again.
-    outside: what others count. traces: where spans are sent to. Raises SingleModelUnusable for a
+    outside: what others count. unread: why tritonserver could not read a model's config, by the
+    Triton model's name. traces: where spans are sent to. Raises SingleModelUnusable for a
     single-model endpoint whose model cannot be told.
     """
 
@@ -78,6 +79,7 @@ class Container:
         environment: Mapping[str, str],
         replace: Callable[[float], Awaitable[None]],
         outside: OutsideCounts,
+        unread: Callable[[str], str],
         traces: str | None = None,
     ) -> None:
         self._settings = settings
@@ -93,7 +95,7 @@ class Container:
             ports.grpc,
             access,
             trials,
-            models_side=lambda: _models_side(models()),
+            models_side=lambda: _models_side(models(), unread),
         )
         self.observability = Observability(
             settings,
@@ -293,10 +295,10 @@ def _admission(
     return Admission(registry, kept, Gpus(), renew=renew)
 
 
-def _models_side(models: ModelsPython) -> ModelsSide:
+def _models_side(models: ModelsPython, unread: Callable[[str], str]) -> ModelsSide:
     python = models.python.executable if models.python else "the image's python3"
     return ModelsSide(
-        f"the Python that runs models, {python} (SERVE_BACKEND_PYTHON)", models.backends
+        f"the Python that runs models, {python} (SERVE_BACKEND_PYTHON)", models.backends, unread
     )
 
 

@@ -172,6 +172,7 @@ class _Run:
                 seen_by_models(self._environment, settings.model_environment),
                 self._replace,
                 OutsideCounts(lambda: self._sink.dropped, self._count_interpreters),
+                self._output.take_unread,
                 traces,
             )
             http = container.listen(listener, _BACKLOG)

@@ -23,6 +23,7 @@ from container.logs import Lane, LogFormat, Sink
 from container.logs.json_lines import json_line
 from container.tritonserver.log_lines import FindModel, TritonLines
 from container.tritonserver.start_output import StartOutput
+from container.tritonserver.unread_configs import UnreadConfigs
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +57,7 @@ class TritonOutput:
         self._rest, self._in_long, self._ended = b"", False, False
         self._reading = threading.Lock()
         self._start: StartOutput | None = None
+        self._unread_configs = UnreadConfigs()
         threading.Thread(target=self._read_on, name="tritonserver's output", daemon=True).start()
 
     def name_models(self, find_model: FindModel) -> None:
@@ -77,6 +79,12 @@ class TritonOutput:
     def refusal(self) -> str:
         """What was said of an argument that was refused at this start; empty for nothing."""
         return self._start.refusal if self._start is not None else ""
+
+    def take_unread(self, triton_name: str) -> str:
+        """Why tritonserver could not read this model's config, as it has printed; told once."""
+        with self._reading:
+            self._look()
+            return self._unread_configs.take(triton_name)
 
     def drain(self) -> None:
         """Hand on all that has been printed, a last line without an end, too. Never waits."""
@@ -146,6 +154,7 @@ class TritonOutput:
             self._rest += rest
 
     def _hand_on(self, data: bytes) -> None:
+        self._unread_configs.keep(data)
         if self._start is not None:
             data = self._start.keep(data)
         if self._lines is None:

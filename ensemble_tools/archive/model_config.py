@@ -7,10 +7,12 @@ message would drop them, so published configs are the delivered text with single
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 
 from google.protobuf import text_encoding, text_format
@@ -25,6 +27,27 @@ _PLATFORM_BACKENDS = {
     "tensorrt_plan": "tensorrt",
     "tensorflow_savedmodel": "tensorflow",
     "tensorflow_graphdef": "tensorflow",
+}
+#: A graph of other models, which has no backend.
+_ENSEMBLE = "ensemble"
+#: Triton's backends, and what else people call them.
+_BACKENDS = (
+    *("python", "pytorch", "onnxruntime", "tensorrt", "tensorflow", "fil", "openvino", "dali"),
+    *("tensorrtllm", "vllm"),
+)
+_ALSO_CALLED = {
+    "torch": "pytorch",
+    "libtorch": "pytorch",
+    "torchscript": "pytorch",
+    "onnx": "onnxruntime",
+    "trt": "tensorrt",
+    "tf": "tensorflow",
+    "keras": "tensorflow",
+    "savedmodel": "tensorflow",
+    "xgboost": "fil",
+    "lightgbm": "fil",
+    "sklearn": "fil",
+    "treelite": "fil",
 }
 #: Merlin's data types in Triton's words (merlin/dtypes/mappings/triton.py). Strings are no part of
 #: it: numpy cannot cast to them as the executor asks it to.
@@ -98,7 +121,7 @@ class ModelConfig:
     @property
     def is_ensemble(self) -> bool:
         """Whether Triton runs this model as a graph of other models."""
-        return self.platform == "ensemble" or self.message.HasField("ensemble_scheduling")
+        return self.platform == _ENSEMBLE or self.message.HasField("ensemble_scheduling")
 
     @property
     def specific_versions(self) -> tuple[int, ...] | None:
@@ -148,12 +171,17 @@ _STEP_MODEL_NAME = ("ensemble_scheduling", "step", "model_name")
 
 def parse_model_config(text: str, path: Path) -> ModelConfig:
     """Read the text of a config.pbtxt; raises ConfigUnreadable with the line where it stops."""
+    if _FOREIGN.search(text):
+        _check_characters(text, path)
     try:
         return ModelConfig(text, text_format.Parse(text, pb.ModelConfig()))
     except text_format.ParseError as strict:
         try:
-            message = text_format.Parse(text, pb.ModelConfig(), allow_unknown_field=True)
-        except text_format.ParseError as error:
+            message = text_format.Parse(
+                _with_colons(text), pb.ModelConfig(), allow_unknown_field=True
+            )
+        except text_format.ParseError as lenient:
+            error = lenient if _NO_FIELD.search(str(strict)) else strict
             raise ConfigUnreadable(path, _reason(error), error.GetLine()) from strict
         except RecursionError as error:
             raise ConfigUnreadable(path, "it is nested too deeply") from error
@@ -165,6 +193,18 @@ def parse_model_config(text: str, path: Path) -> ModelConfig:
 def backend_name(message: pb.ModelConfig) -> str:
     """The backend, given as such or by the older word; empty where neither is known."""
     return str(message.backend) or _PLATFORM_BACKENDS.get(message.platform, "")
+
+
+def is_platform(name: str) -> bool:
+    """Whether Triton derives a backend from this platform, or needs none."""
+    return name == _ENSEMBLE or name in _PLATFORM_BACKENDS
+
+
+def likely_backend(word: str) -> str:
+    """The backend that a platform or a misspelt backend most likely means; empty where none is."""
+    name = word.lower()
+    name = _PLATFORM_BACKENDS.get(name) or _ALSO_CALLED.get(name) or name
+    return next(iter(get_close_matches(name, _BACKENDS, 1, _ALIKE)), "")
 
 
 def instance_count(message: pb.ModelConfig) -> int:
@@ -216,23 +256,44 @@ def data_type_number(name: str) -> int:
 def _reason(error: text_format.ParseError) -> str:
     """The parser's message without the position that it puts in front."""
     reason = re.sub(r"^\d+:\d+ : ", "", str(error)[:_LONGEST_REASON])
-    if _DATA_TYPE in reason:
-        reason = f"{reason.rstrip('. ')} (types are TYPE_FP32, TYPE_INT64, TYPE_STRING and so on)"
-    return reason.replace("\n", " ").strip().rstrip(".")
+    reason = reason.replace("\n", " ").strip().rstrip(".")
+    parts = _NO_VALUE.search(reason)
+    return f"{reason}{_advise_value(*parts.groups())}" if parts else reason
+
+
+def _advise_value(enum: str, value: str) -> str:
+    """What may have been meant, or some of what there is."""
+    try:
+        known = [it.name for it in pb.DESCRIPTOR.pool.FindEnumTypeByName(enum).values]
+    except KeyError:
+        return ""
+    close = get_close_matches(value, known, 1, _ALIKE)
+    if close and len(known) > _FEW:
+        return f"; did you mean {close[0]}?"
+    return f" (there are {', '.join(known)})"
 
 
 def _unknown_field(error: text_format.ParseError) -> str:
     reason = _reason(error)
-    parts = _NO_FIELD.match(reason)
+    said = f"line {error.GetLine()}: "
+    return f"{said}{name_unknown_field(reason) or shortened(reason)}"
+
+
+def name_unknown_field(reason: str) -> str:
+    """Of protobuf's words, Python's or C++'s: which field it does not know, and which one may have
+    been meant; empty for other words."""
+    parts = _NO_FIELD.search(reason)
     if parts is None:
-        return f"line {error.GetLine()}: {shortened(reason)}"
+        return ""
     close = get_close_matches(parts["field"], _fields_of(parts["message"]), 1, _ALIKE)
-    hint = f"; did you mean {close[0]}?" if close else ""
-    return f'line {error.GetLine()}: no field named "{shortened(parts["field"])}"{hint}'
+    hint = f"; did you mean {close[0]}?" if close and close[0] != parts["field"] else ""
+    return f'no field named "{shortened(parts["field"])}"{hint}'
 
 
 _NO_FIELD = re.compile(r'Message type "(?P<message>[^"]+)" has no field named "(?P<field>[^"]+)"')
-_DATA_TYPE = 'Enum type "inference.DataType" has no value'
+#: Values of an enumeration that a message names all.
+_FEW = 8
+_NO_VALUE = re.compile(r'Enum type "([^"]+)" has no value named (\w+)')
 #: How much of a name must be the same for it to be a slip of the pen.
 _ALIKE = 0.7
 
@@ -256,6 +317,9 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 
+#: What protobuf's C++ parser, which is tritonserver's, takes in strings and comments alone.
+_FOREIGN = re.compile(r"[^ -~\t\n\r\v\f]")
+
 _ScalarField = tuple[tuple[str, ...], int, int, str]
 
 
@@ -263,6 +327,34 @@ def _tokens(text: str) -> Iterator[tuple[str, str, int, int]]:
     for match in _TOKEN.finditer(text):
         if match.lastgroup != "skip":
             yield match.lastgroup or "", match.group(), match.start(), match.end()
+
+
+def _check_characters(text: str, path: Path) -> None:
+    """Raise ConfigUnreadable for what only strings and comments may have, such as “ or a no-break
+    space: Python's parser takes some of it, or says nothing that helps."""
+    for match in _TOKEN.finditer(text):
+        if match.lastgroup == "string" or match.group().startswith("#"):
+            continue
+        if foreign := _FOREIGN.search(match.group()):
+            called = unicodedata.name(foreign[0], "a control character").lower()
+            raise ConfigUnreadable(
+                path,
+                f"found the character {foreign[0]!a} ({called}) outside of quotes and comments, "
+                "where Triton reads ASCII alone",
+                text.count("\n", 0, match.start() + foreign.start()) + 1,
+            )
+
+
+def _with_colons(text: str) -> str:
+    """`field [` as `field: [`, which means the same: of a field that it does not know, Python's
+    parser takes a list only behind a colon."""
+    ends, last = [], ""
+    for kind, token, start, _ in _tokens(text):
+        if token == "[" and last == "word":
+            ends.append(start)
+        last = kind
+    parts = [text[start:end] for start, end in pairwise((0, *ends, len(text)))]
+    return ": ".join(parts)
 
 
 def _scalar_fields(text: str) -> Iterator[_ScalarField]:

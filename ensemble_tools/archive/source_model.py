@@ -24,7 +24,8 @@ PYTHON_FILE = "model.py"
 UNNAMED_MODEL = "model"
 #: A config.pbtxt is some KB; an ensemble of 10,000 steps has a MiB, which takes up to 4 s to parse.
 MAX_CONFIG_BYTES = 2 * 1024 * 1024
-
+#: Bytes of a text in which UTF-16 and UTF-32 have zeros.
+_FIRST_CHARACTERS = 64
 #: Of a version's number; Triton reads it as 64 bits.
 _VERSION_DIGITS = 18
 
@@ -143,8 +144,10 @@ def _read_config(path: Path) -> ModelConfig | None:
         return None
     if len(data) > MAX_CONFIG_BYTES:
         raise ConfigUnreadable(path, f"it is larger than {MAX_CONFIG_BYTES} bytes")
+    if b"\0" in data[:_FIRST_CHARACTERS]:
+        raise ConfigUnreadable(path, "it is UTF-16 or binary; save it as UTF-8")
     try:
-        return parse_model_config(data.decode(), path)
+        return parse_model_config(data.decode("utf-8-sig"), path)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ConfigUnreadable(path, "it is not UTF-8 text", line) from error

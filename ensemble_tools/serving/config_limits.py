@@ -22,12 +22,13 @@ from typing import Any
 from ensemble_tools.archive.files import followed, is_directory, is_file, size_of
 from ensemble_tools.archive.model_config import (
     ModelConfig,
+    TensorSpec,
     data_type_name,
     instance_count,
     served_versions,
 )
 from ensemble_tools.archive.source_model import SourceModel
-from ensemble_tools.errors import DemandRefused, quoted
+from ensemble_tools.errors import NAMED_COLUMNS, DemandRefused, quoted
 
 #: Of the machine's memory, what one model's warm-up or its sequences' states may take.
 _SHARE = 4
@@ -284,6 +285,61 @@ class _Demands:
             total += self._measure_sample(sample)
             if total * self.instances > allowed:
                 raise self._refuse_size("model_warmup", total * self.instances, allowed)
+            self._check_sample(sample)
+
+    def _check_sample(self, sample: Any) -> None:
+        """A sample that is no request of the model's. 2.36 and 2.51 end themselves at more rows
+        than a batch may have; of all else they say what is wrong, but not that it is a warm-up's.
+        """
+        at = f"model_warmup[{quoted(sample.name)}]"
+        most = max(1, self._message.max_batch_size)
+        if sample.batch_size > most:
+            raise self._refuse(
+                f"{at}.batch_size",
+                f"is {sample.batch_size}",
+                f"expected at most {most}, as max_batch_size is {self._message.max_batch_size}",
+            )
+        for name, tensor in self._config.inputs.items():
+            if name in sample.inputs:
+                self._check_sample_input(at, tensor, sample.inputs[name])
+            elif not tensor.optional:
+                found = ", ".join(map(quoted, sorted(sample.inputs)[:NAMED_COLUMNS])) or "none"
+                raise self._refuse(
+                    f"{at}.inputs",
+                    f"lacks the model's input {quoted(name)} (found {found})",
+                    "expected each input that is not optional",
+                )
+
+    def _check_sample_input(self, sample: str, declared: TensorSpec, value: Any) -> None:
+        at = f"{sample}.inputs[{quoted(declared.name)}]"
+        given = data_type_name(value.data_type)
+        if given != declared.data_type:
+            raise self._refuse(
+                f"{at}.data_type", f"is {given}", f"expected {declared.data_type}, as the input is"
+            )
+        if any(size < 0 for size in value.dims):
+            raise self._refuse(f"{at}.dims", "leaves a size open", "expected a size for each")
+        if len(value.dims) != len(declared.dims) or any(
+            size not in (-1, found) for size, found in zip(declared.dims, value.dims, strict=True)
+        ):
+            raise self._refuse(
+                f"{at}.dims",
+                f"is {[*value.dims]}",
+                f"expected {[*declared.dims]}, as the input has",
+            )
+        if value.WhichOneof("input_data_type") is None:
+            raise self._refuse(
+                at,
+                "has no values",
+                "expected one of zero_data, random_data and input_data_file",
+            )
+        file = str(value.input_data_file)
+        if file and not is_file(self._model.directory / "warmup" / file):
+            raise self._refuse(
+                f"{at}.input_data_file",
+                f"is {quoted(file)}, which warmup/ has not",
+                "expected one, or zero_data or random_data",
+            )
 
     def _measure_sample(self, sample: Any) -> int:
         """Every request of the batch refers to its tensors, and the backend copies them."""

@@ -11,15 +11,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ensemble_tools.archive.config_files import check_names
-from ensemble_tools.archive.model_config import EnsembleStep, ModelConfig, backend_name
+from ensemble_tools.archive.model_config import (
+    EnsembleStep,
+    ModelConfig,
+    backend_name,
+    is_platform,
+    likely_backend,
+)
 from ensemble_tools.archive.source_model import SourceModel
 from ensemble_tools.archive.workflow_files import WorkflowFiles
 from ensemble_tools.errors import (
     ConfigIncomplete,
+    DemandRefused,
     EnsembleInvalid,
     PayloadBroken,
     PayloadMissing,
     ReleaseUnfit,
+    quoted,
 )
 from ensemble_tools.serving.setting_names import SettingNames
 
@@ -99,6 +107,7 @@ def _advise_export(names: SettingNames) -> str:
 
 
 def _check_config(model: SourceModel, config: ModelConfig, rules: Rules) -> None:
+    _check_platform(model, config)
     if model.is_ensemble:
         if not config.steps:
             raise ConfigIncomplete(
@@ -117,6 +126,17 @@ def _check_config(model: SourceModel, config: ModelConfig, rules: Rules) -> None
                 raise ConfigIncomplete(model.config_path, f"{field}.name", "name every tensor")
             if tensor.data_type == "TYPE_INVALID":
                 raise ConfigIncomplete(model.config_path, f"{field}[{name!r}].data_type", remedy)
+
+
+def _check_platform(model: SourceModel, config: ModelConfig) -> None:
+    """Raise DemandRefused for a platform that tritonserver does not know: its log alone says so."""
+    platform = config.platform
+    if config.backend or not platform or is_platform(platform):
+        return
+    likely = likely_backend(platform)
+    field = f'`backend: "{likely}"`' if likely else "`backend`, with the backend's name,"
+    found = f"is {quoted(platform)}, which is no platform of Triton's"
+    raise DemandRefused(model.config_path, "platform", found, f"expected {field} in its place")
 
 
 def _check_payload(model: SourceModel, config: ModelConfig | None) -> None:

@@ -7,9 +7,12 @@ for who runs a tritonserver by hand.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ensemble_tools import ServingPlan
+from ensemble_tools.archive.model_config import likely_backend, name_unknown_field
+from ensemble_tools.archive.source_model import CONFIG_FILE
 from serve.triton.messages import load_failure_reason
 
 
@@ -17,11 +20,13 @@ from serve.triton.messages import load_failure_reason
 class ModelsSide:
     """What models run with, for messages. python: which one, and how another one is set, in words.
 
-    backends: those that there are, none where they are not known.
+    backends: those that there are, none where they are not known. unread: why tritonserver could
+    not read a model's config, by the Triton model's name; its log alone says so.
     """
 
     python: str = "the Python that runs models"
     backends: tuple[str, ...] = ()
+    unread: Callable[[str], str] = lambda _: ""
 
 
 #: A step of several in one process says its name first.
@@ -48,6 +53,7 @@ _BACKEND_LACKS = re.compile(
 _SYNTAX = re.compile(r"\((?P<file>\w+\.py), line (?P<line>\d+)\)")
 #: It could not read config.pbtxt; why stands in its log alone.
 _UNREAD = "failed to poll from model repository"
+_NEWER = "; take it out, or serve it with a tritonserver that has it"
 #: What our own code puts in front. The step's name stands in front of this sentence, too, if it is
 #: the one that failed.
 _REFUSED = re.compile(r"^Refused: ")
@@ -62,6 +68,8 @@ _LONGEST = 600
 
 def describe_load_error(plan: ServingPlan, message: str, models: ModelsSide) -> str:
     """A sentence; message: tritonserver's, whole."""
+    if _UNREAD in message and (unread := _explain_unread(plan, models)):
+        return unread
     failing = _find_failing(plan, message)
     doubts = "; ".join(plan.doubts)
     if _UNREAD in message and doubts:
@@ -70,6 +78,24 @@ def describe_load_error(plan: ServingPlan, message: str, models: ModelsSide) -> 
     rest = f"; {doubts}" if doubts else ""
     whole = f"{_name(plan, failing)} failed to load: {reason}{_find_place(plan, message)}{rest}"
     return f"{whole}; see the log of the container for more"
+
+
+def _explain_unread(plan: ServingPlan, models: ModelsSide) -> str:
+    """The file, the field and what to do, in a sentence; empty where nothing is known."""
+    said = [(name, words) for name in plan.source_names if (words := models.unread(name))]
+    if not said:
+        return ""
+    name, words = said[0]
+    file = f"{plan.source_names[name]}/{CONFIG_FILE}"
+    at, _, rest = words.partition(": ")
+    line = at.partition(":")[0]
+    if line.isdecimal():
+        file, words = f"{file}, line {line}", rest
+    if unknown := name_unknown_field(words):
+        remedy = "" if unknown.endswith("?") else _NEWER
+        words = f"{unknown} in this tritonserver{remedy}" if remedy else unknown
+    words = _with_archives_paths(plan, words).removesuffix(f" for {name}").rstrip(".")
+    return f"{_name(plan, name)} failed to load: {file}: {words}"
 
 
 def _explain(plan: ServingPlan, failing: str, reason: str, models: ModelsSide) -> str:
@@ -86,8 +112,11 @@ def _explain(plan: ServingPlan, failing: str, reason: str, models: ModelsSide) -
         return f"{reason}; install {packages} into {models.python}{other}"
     if lacking := _BACKEND_LACKS.fullmatch(reason):
         there = f"; there are {', '.join(models.backends)}" if models.backends else ""
+        wanted = lacking["new"] or lacking["old"]
+        likely = likely_backend(wanted)
+        meant = f" (did you mean {likely}?)" if likely and likely != wanted else ""
         return (
-            f"there is no backend {lacking['new'] or lacking['old']} here{there}; use an image of "
+            f"there is no backend {wanted} here{meant}{there}; use an image of "
             "Triton's that has it, or export the model for one of these"
         )
     model = next(it for it in plan.everything if it.triton_name == failing)

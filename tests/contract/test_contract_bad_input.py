@@ -184,8 +184,31 @@ ensemble_scheduling {
         ),
         pytest.param(
             _edited("m/config.pbtxt", lambda p: _text(p, _IDENTITY + "newer_field: 3\n"), **_M),
-            ["the model m1 failed to load"],
+            ["the model m1 failed to load: m/config.pbtxt, line ", 'no field named "newer_field"'],
             id="a field that neither we nor this tritonserver know",
+        ),
+        pytest.param(
+            _edited("m/config.pbtxt", lambda p: _text(p, _IDENTITY + "model_metrics { }\n"), **_M),
+            ["m/config.pbtxt, line ", 'no field named "model_metrics" in this tritonserver'],
+            id="a field that only a newer tritonserver knows",
+        ),
+        pytest.param(
+            _edited(
+                "m/config.pbtxt",
+                lambda p: _text(p, _IDENTITY + "dynamic_batching { preferred_batch_size: [99] }\n"),
+                **_M,
+            ),
+            ["the model m1 failed to load: m/config.pbtxt: dynamic batching"],
+            id="what tritonserver alone refuses",
+        ),
+        pytest.param(
+            _edited(
+                "m/config.pbtxt",
+                lambda p: _text(p, _IDENTITY.replace("backend:", "platform:")),
+                **_M,
+            ),
+            ["the field `platform` is 'python'", 'expected `backend: "python"` in its place'],
+            id="a backend as the platform",
         ),
         pytest.param(
             _edited("m/config.pbtxt", lambda p: _text(p, _IDENTITY.replace("python", "nil")), **_M),

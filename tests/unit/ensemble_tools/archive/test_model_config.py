@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tritonclient.grpc import model_config_pb2 as pb
 
-from ensemble_tools.archive.model_config import parse_model_config
+from ensemble_tools.archive.model_config import likely_backend, parse_model_config
 from ensemble_tools.errors import ConfigUnreadable
 
 PATH = Path("m/config.pbtxt")
@@ -202,6 +202,11 @@ def test_whole_shape() -> None:
         ("name: 'm'\nmax_batchsize: 3", 'line 2: no field named "max_batchsize"; did you mean m'),
         ("input { datatype: TYPE_FP32 }", 'line 1: no field named "datatype"; did you mean data_'),
         ("input { nothing_like_it: 3 }", 'line 1: no field named "nothing_like_it"'),
+        (
+            "name: 'm'\ninstance_groups [ { count: 1 } ]",
+            'line 2: no field named "instance_groups"; did you mean instance_group?',
+        ),
+        ("future [ { a [ { b: [1, 2] } ] } ]", 'line 1: no field named "future"'),
     ],
 )
 def test_misspelt_fields(text: str, said: str) -> None:
@@ -209,3 +214,53 @@ def test_misspelt_fields(text: str, said: str) -> None:
     found = parse_model_config(text, PATH).unknown_field
     assert found.startswith(said)
     assert ("did you mean" in found) is ("did you mean" in said)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("instance_group [ { kind: KIND_GPUS } ]", r"KIND_GPUS \(there are KIND_AUTO, KIND_GPU,"),
+        ("input { data_type: TYPE_FLOAT32 }", r"TYPE_FLOAT32; did you mean TYPE_FP32\?"),
+        ("input { data_type: DOUBLE }", r"DOUBLE \(there are TYPE_INVALID, TYPE_BOOL,"),
+        (
+            "name: 'm'\n backend: \u201cpython\u201d",
+            r"pbtxt:2: .* '\\u201c' \(left double quotation mark\) outside of quotes and comments",
+        ),
+        ("name: 'm'\n\nbackend:\u00a0'python'", r"pbtxt:3: .*\(no-break space\) outside of quotes"),
+        (
+            "name: 'm' # \u201c\n\0",
+            r"pbtxt:2: .* '\\x00' \(a control character\) outside of quotes",
+        ),
+        ("input [ { dims: 'a' } ]\nfuture: 1", r"pbtxt:1: 'input \[ \{ dims: 'a' \} \]': Couldn't"),
+    ],
+)
+def test_what_is_no_config(text: str, said: str) -> None:
+    """The line as it was written, what is wrong in it, and what may have been meant."""
+    with pytest.raises(ConfigUnreadable, match=said):
+        parse_model_config(text, PATH)
+
+
+def test_text_of_any_script() -> None:
+    """It may stand in strings and comments."""
+    text = "name: 'mod\u00e8le' # \u00e0 voir\n\tbackend: \"python\"\r\n"
+    assert parse_model_config(text, PATH).name == "mod\u00e8le"
+
+
+@pytest.mark.parametrize(
+    ("word", "backend"),
+    [
+        ("python", "python"),
+        ("Python", "python"),
+        ("pytorch", "pytorch"),
+        ("pytorch_libtorch", "pytorch"),
+        ("torchscript", "pytorch"),
+        ("onnx", "onnxruntime"),
+        ("tensorflow2", "tensorflow"),
+        ("tensorrt_llm", "tensorrtllm"),
+        ("lightgbm", "fil"),
+        ("custom", ""),
+        ("", ""),
+    ],
+)
+def test_which_backend_is_meant(word: str, backend: str) -> None:
+    assert likely_backend(word) == backend

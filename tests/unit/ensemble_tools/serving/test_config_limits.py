@@ -80,6 +80,41 @@ REFUSED = {
         "4000000000",
     ),
     "warm-up of less than nothing": (warm(tensor("-5")), "model_warmup.inputs.dims", "-5"),
+    "warm-up of more rows than a batch": (
+        warm(tensor("1"), "batch_size: 2").replace("max_batch_size", "# "),
+        "model_warmup['w'].batch_size",
+        "at most 1",
+    ),
+    "warm-up without an input": (
+        warm(tensor("1")).replace('key: "IN"', 'key: "in"'),
+        "model_warmup['w'].inputs",
+        "lacks the model's input 'IN' (found 'in')",
+    ),
+    "warm-up of another type": (
+        warm(tensor("1", "INT32")),
+        "model_warmup['w'].inputs['IN'].data_type",
+        "is TYPE_INT32; expected TYPE_FP32",
+    ),
+    "warm-up of another rank": (
+        warm(tensor("1, 1")),
+        "model_warmup['w'].inputs['IN'].dims",
+        "is [1, 1]; expected [-1]",
+    ),
+    "warm-up of any size": (
+        warm(tensor("-1")),
+        "model_warmup['w'].inputs['IN'].dims",
+        "leaves a size open",
+    ),
+    "warm-up without values": (
+        warm(tensor("1", data="")),
+        "model_warmup['w'].inputs['IN']",
+        "has no values",
+    ),
+    "warm-up from no file": (
+        warm(tensor("1", data='input_data_file: "gone"')),
+        "model_warmup['w'].inputs['IN'].input_data_file",
+        "is 'gone', which warmup/ has not",
+    ),
     "a tensor of less than nothing": (CONFIG.replace("[-1]", "[-2]"), "input.dims", "-2"),
     "sixty instances": (CONFIG + "instance_group { count: 60 }", "instance_group", "60 instances"),
     "instances in groups": (
@@ -222,8 +257,8 @@ def test_libraries_for_tritonserver_itself(library: str, tmp_path: Path) -> None
         CONFIG + "instance_group { count: 8 }",
         CONFIG + "instance_group { }",
         CONFIG + "instance_group { count: 1 gpus: [0, 1, 2, 3] }",
-        warm(tensor("128, 3, 224, 224")),
-        warm(tensor("-1, 16"), "batch_size: 8 count: 100"),
+        warm(tensor("128, 3, 224, 224")).replace("[-1]", "[-1, 3, -1, -1]", 1),
+        "max_batch_size: 8 " + warm(tensor("16"), "batch_size: 8 count: 100"),
         warm(tensor("1", data='input_data_file: "data"')),
         CONFIG + "max_batch_size: 1048576 dynamic_batching { priority_levels: 3 }",
         CONFIG + "max_batch_size: 64 " + SEQUENCES.format("direct { }"),

@@ -116,6 +116,43 @@ def test_a_config_that_triton_cannot_read() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("printed", "said"),
+    [
+        (
+            "unexpected platform 'x' for m",
+            "top/config.pbtxt: unexpected platform 'x'",
+        ),
+        (
+            '2:14: Message type "inference.ModelConfig" has no field named "max_batchsize".',
+            'top/config.pbtxt, line 2: no field named "max_batchsize"; did you mean '
+            "max_batch_size?",
+        ),
+        (
+            '3:1: Message type "inference.ModelConfig" has no field named "model_metrics".',
+            'top/config.pbtxt, line 3: no field named "model_metrics" in this tritonserver; take '
+            "it out, or serve it with a tritonserver that has it",
+        ),
+        (
+            "9:1: Expected identifier, got: }",
+            "top/config.pbtxt, line 9: Expected identifier, got: }",
+        ),
+    ],
+)
+def test_what_tritonservers_log_says_of_a_config(printed: str, said: str) -> None:
+    """The file, the line and the field, in the archive's own names."""
+    models = replace(MODELS, unread=lambda name: printed if name == "m" else "")
+    message = "failed to load 'm', failed to poll from model repository"
+    found = describe_load_error(PLAN, message, models)
+    assert found == f"the model m failed to load: {said}"
+
+
+@pytest.mark.parametrize(("wanted", "meant"), [("Python", "python"), ("torch", "pytorch")])
+def test_a_backend_by_another_name(wanted: str, meant: str) -> None:
+    lacking = f"Internal: unable to find backend library for backend '{wanted}', try it"
+    assert f"there is no backend {wanted} here (did you mean {meant}?)" in described(lacking)
+
+
 def test_what_a_model_says_takes_no_time() -> None:
     """However it looks: it is the event loop's time."""
     began = time.thread_time()

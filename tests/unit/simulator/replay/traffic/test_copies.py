@@ -136,7 +136,8 @@ def test_exports_as_they_are_written_take_turns(tmp_path: Path) -> None:
     variants = find_variants(folder, None)
     found = [folder / "a/repository", folder / "b", folder / "c"]
     assert [variant.repository for variant in variants] == found
-    own, rest = {"inputs": []}, {"of": "the rest"}
+    own: object = {"inputs": []}
+    rest: object = {"of": "the rest"}
     assert [json.loads(variant.request) for variant in variants] == [own, own, rest]
 
 
