@@ -25,6 +25,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ensemble_tools.archive.executor_graph import Column, ExecutorGraph, Node, Operator
+from ensemble_tools.archive.tensor_names import OFFSETS, VALUES
 from ensemble_tools.ensembles.operator_kinds import (
     OperatorKind,
     classify,
@@ -135,6 +136,7 @@ def wire(
     GraphNotExpressible where this evaluation cannot follow it.
     """
     columns = Flow({name: Source(REQUEST, name) for name in request})
+    _check_names(path, "the request", request)
     for programs in (not graph.outdated, False):  # what an older release does, it alone knows
         run = _Evaluation(path, programs)
         computed = run.evaluate(graph, columns, ())
@@ -153,6 +155,14 @@ def wire(
         tuple(run.notes),
         idle,
     )
+
+
+def _check_names(path: Path, owner: str, names: Iterable[str]) -> None:
+    """merlin-core's group_values_offsets, which the executor's tables of columns go through."""
+    if parts := tuple(name for name in names if name.endswith((VALUES, OFFSETS))):
+        raise GraphNotExpressible(
+            path, owner, parts, "Merlin reads such a name as a part of a list column", "rename it"
+        )
 
 
 def _find_needed(run: _Evaluation, answer: Mapping[str, Source]) -> tuple[set[str], set[str]]:
@@ -201,6 +211,8 @@ class _Evaluation:
             for number in node.upstream:
                 self.here |= made[number]
             self._count(sum(len(outputs[number]) for number in node.upstream))
+            names = (*node.inputs, *(column.name for column in node.output))
+            _check_names(self.path, node.operator.label, dict.fromkeys(names))
             place = (*around, node.number)
             reaching = self._merge_upstream(node, outputs, request)
             outputs[node.number] = self._transform(node, reaching, place)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ensemble_tools.archive.executor_graph import Column, ExecutorGraph, Node
-from ensemble_tools.archive.tensor_names import ragged_tensors
+from ensemble_tools.archive.tensor_names import OFFSETS, VALUES, ragged_tensors
 from ensemble_tools.errors import quoted
 from ensemble_tools.workflows.errors import NotCompiled
 from ensemble_tools.workflows.frames import ColumnType, Frame, Kind
@@ -160,6 +160,7 @@ class _Compiler:
         inputs = []
         for name, column in columns.items():
             tensors = _tensors(column)
+            _check_name(name)
             values, *offsets = [self._tensor(name, tensor) for tensor in tensors]
             if values.data_type not in _KINDS:
                 raise NotCompiled("", [name], f"a column of {values.data_type} is not known")
@@ -180,6 +181,7 @@ class _Compiler:
 
     def _answer(self, column: Column, frame: Frame) -> OutputColumn:
         """merlin-systems' match_representations."""
+        _check_name(column.name)
         if column.name not in frame:
             raise NotCompiled("", [column.name], "the workflow does not put it out")
         found = frame[column.name]
@@ -371,6 +373,12 @@ def _column(node: Node, frame: Frame, name: str) -> ColumnType:
 
 def _tensors(column: Column) -> tuple[str, ...]:
     return ragged_tensors(column.name) if column.is_ragged else (column.name,)
+
+
+def _check_name(column: str) -> None:
+    """merlin-core's group_values_offsets, which every request and every answer goes through."""
+    if column.endswith((VALUES, OFFSETS)):
+        raise NotCompiled("", [column], "merlin-core reads such a name as a part of a list column")
 
 
 def _schema_kind(column: Column) -> Kind | None:

@@ -6,7 +6,7 @@ model serves: a DataFrame of one request, made of numpy arrays, on the CPU.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -109,6 +109,14 @@ class Call:
     def refuse(self, columns: Iterable[str], why: str) -> NotCompiled:
         """The error that says why it is not compiled."""
         return NotCompiled(self.node.operator.label, columns, why)
+
+    def check_names(self, columns: Iterable[str], own: Collection[str]) -> None:
+        """Refuse columns with the names of those that NVTabular adds to its frames for a while.
+
+        One takes the other's place there, and what becomes of that is NVTabular's affair.
+        """
+        if taken := [name for name in columns if name in own]:
+            raise self.refuse(taken, "NVTabular uses the name for a column of its own")
 
     # -- columns that it reads
 

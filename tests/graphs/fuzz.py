@@ -27,12 +27,13 @@ ROOT = Path(__file__).parents[2]
 MODELS_PYTHON = ROOT / ".venv-merlin/bin/python"
 
 
-def answered_cases(seed: int, count: int, destination: Path) -> Iterator[Path]:
+def answered_cases(seed: int, count: int, destination: Path, *options: str) -> Iterator[Path]:
     """Directories of cases, each as soon as its answers are there; S, S+1, ... are the seeds."""
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     python = (str(MODELS_PYTHON), "-m")
+    seeds = (f"--seed={seed}", f"--count={count}")
     generator = subprocess.Popen(
-        (*python, "tests.graphs.generate", f"--seed={seed}", f"--count={count}", destination),
+        (*python, "tests.graphs.generate", *seeds, *options, str(destination)),
         cwd=ROOT,
         env=environment,
         stdout=subprocess.PIPE,
@@ -99,6 +100,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the first case")
     parser.add_argument("--keep", type=Path, default=Path(tempfile.gettempdir()) / "fuzz-graphs")
     parser.add_argument("--quiet", action="store_true", help="only cases that differ")
+    parser.add_argument("--hostile", action="store_true", help="columns bear names of Merlin's")
     parser.add_argument("--features", action="store_true", help="print what the graphs held")
     arguments = parser.parse_args(argv)
     # A `timeout` or a stopped `make` must not leave a container behind.
@@ -106,7 +108,8 @@ def main(argv: list[str]) -> int:
     started = time.monotonic()
     progress = Progress(arguments.count, arguments.keep.resolve(), arguments.quiet)
     with tempfile.TemporaryDirectory(prefix="fuzz-graphs-") as made:
-        cases = answered_cases(arguments.seed, arguments.count, Path(made))
+        options = ["--hostile"] if arguments.hostile else []
+        cases = answered_cases(arguments.seed, arguments.count, Path(made), *options)
         results = compare_all(cases, progress)
     elapsed = time.monotonic() - started
     if arguments.features:

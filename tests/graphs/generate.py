@@ -57,10 +57,28 @@ from tests.graphs.columns import FIXED, FLOATS, INTEGERS, RAGGED, SCALAR, STRING
 from tests.graphs.predictors import TORCH_TYPES, tensor_names, traced
 from tests.graphs.tensors import CASE, REPOSITORY, Tensors, write_requests
 from tests.graphs.workflows import fitted_workflow, grouping_workflow
+from tests.workflows.exchange import HOSTILE_NAMES
+from tests.workflows.names import hostile_names
 
 #: Merlin refuses about one draw in four; a seed that never comes through is a mistake here.
 ATTEMPTS = 40
 BATCHES = (1, 5, 100)
+#: What Merlin's operators, and the container's ensembles, call columns and tensors.
+MERLINS_NAMES = (
+    "c0",
+    "c1",
+    "filtered_ids",
+    "ordered_ids",
+    "ordered_scores",
+    "p1",
+    "p2",
+    "input_ids",
+    "request",
+    "self",
+    "c0.0_transformworkflowtriton",
+    "c0.to.answer",
+    "c0.",
+)
 #: How the name of a row count begins whose rows are random.
 SAMPLED = "sampled"
 
@@ -89,9 +107,10 @@ class Graph:
 class Builder:
     """Draws one graph, step by step; each step takes sources and adds one."""
 
-    def __init__(self, random: Random, staging: Path) -> None:
+    def __init__(self, random: Random, staging: Path, hostile: bool) -> None:
         self.random, self.staging = random, staging
         self.features: Counter[str] = Counter()
+        self.hostile = hostile
         self.root = self._root()
         self.request_cols = list(self.root)
         self.sources: list[Source] = []
@@ -150,15 +169,20 @@ class Builder:
         step()
 
     def _root(self) -> list[Col]:
-        return [self._root_col(place) for place in range(self.random.randint(1, 5))]
+        count = self.random.randint(1, 5)
+        names = [f"c{place}" for place in range(count)]
+        if self.hostile:
+            names = hostile_names(count, self.random, MERLINS_NAMES)
+            self.features[HOSTILE_NAMES] += 1
+        return [self._root_col(name) for name in names]
 
-    def _root_col(self, place: int) -> Col:
+    def _root_col(self, name: str) -> Col:
         common = ("int64", "int32", "float32", "float64")
         dtype = self.random.choice(common if self._chance(0.6) else columns.ALL)
         kind = self.random.choices([SCALAR, FIXED, RAGGED], [6, 1, 2])[0]
         self.features[f"root {dtype}"] += 1
         self.features[f"root {kind}"] += 1
-        return Col(f"c{place}", dtype, kind, self.random.randint(1, 3) if kind == FIXED else 0)
+        return Col(name, dtype, kind, self.random.randint(1, 3) if kind == FIXED else 0)
 
     def _change_request_types(self) -> None:
         """The schema of requests may differ from the one that workflows were fitted on."""
@@ -548,8 +572,11 @@ class Builder:
         return self.random.random() < probability
 
 
-def make_case(seed: int, destination: Path, rejected: Counter[str]) -> Path:
-    """Case DEST/<seed>; reasons of draws that Merlin did not take are counted."""
+def make_case(seed: int, destination: Path, rejected: Counter[str], hostile: bool) -> Path:
+    """Case DEST/<seed>; reasons of draws that Merlin did not take are counted.
+
+    hostile: its columns bear names that Merlin uses; those of some other cases do as well.
+    """
     target = destination / str(seed)
     for attempt in range(ATTEMPTS):
         shutil.rmtree(target, ignore_errors=True)
@@ -559,7 +586,7 @@ def make_case(seed: int, destination: Path, rejected: Counter[str]) -> Path:
         np.random.seed(seed % 2**32)
         torch.manual_seed(seed)
         with tempfile.TemporaryDirectory(prefix="graphs-") as staging:
-            builder = Builder(random, Path(staging))
+            builder = Builder(random, Path(staging), hostile or seed % 4 == 0)
             try:
                 write_case(seed, builder, target)
             except Exception as refused:
@@ -621,11 +648,12 @@ def main(argv: list[str]) -> int:
     parser.add_argument("destination", metavar="DEST", type=Path)
     parser.add_argument("--seed", type=int, default=1, help="of the first case")
     parser.add_argument("--count", type=int, default=1)
+    parser.add_argument("--hostile", action="store_true", help="columns bear names of Merlin's")
     arguments = parser.parse_args(argv)
     logging.disable(logging.CRITICAL)
     rejected: Counter[str] = Counter()
     for seed in range(arguments.seed, arguments.seed + arguments.count):
-        print(make_case(seed, arguments.destination, rejected), flush=True)
+        print(make_case(seed, arguments.destination, rejected, arguments.hostile), flush=True)
     for reason, times in rejected.most_common():
         print(f"  {times} draws not taken by Merlin: {reason}", file=sys.stderr)
     return 0

@@ -36,6 +36,13 @@ def fitted_workflow(
     # Of a fixed list that it is fitted on, a workflow in Triton gets the first element of each row.
     keeps_fixed = any(col.kind == FIXED for col in cols) and random.random() < 0.4
     joined = None
+    flagged = [col for col in cols if col.dtype in FLOATS and col.kind == SCALAR]
+    if len(flagged) > 1 and random.random() < 0.3:
+        filled = [col.name for col in flagged]
+        random.shuffle(filled)
+        joined = filled >> ops.FillMissing(add_binary_cols=True)
+        cols = [col for col in cols if col not in flagged]
+        features["op FillMissing with flags"] += 1
     for col in cols:
         chain = _chain(col, staging, random, features, keeps_fixed=keeps_fixed)
         joined = chain if joined is None else joined + chain

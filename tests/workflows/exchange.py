@@ -48,6 +48,9 @@ VARIANTS = (
     "TargetEncoding with folds",
 )
 
+#: Cases whose columns bear the names that NVTabular uses while it works (names.py).
+HOSTILE_NAMES = "hostile names"
+
 BYTES = "bytes"
 
 

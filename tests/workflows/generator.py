@@ -5,7 +5,7 @@ Run it with the models' environment:
 It writes DIR/case_<seed>/ for each seed from A up to B, B not among them (exchange.py says what is
 in it), and prints its path. What NVTabular cannot fit, save or describe is thrown away, and another
 is drawn from the same seed. With several lists of operators, each seed has the next one; what is no
-operator in a list is one of VARIANTS, and all of its cases have it.
+operator in a list is one of VARIANTS or HOSTILE_NAMES, and all of its cases have it.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ from tests.workflows.exchange import (
     ANSWERS,
     CONFIG,
     DESCRIPTION,
+    HOSTILE_NAMES,
     INPUTS,
     REQUESTS,
     VARIANTS,
@@ -61,28 +62,9 @@ from tests.workflows.exchange import (
     write_answers,
     write_requests,
 )
+from tests.workflows.names import ORDINARY, hostile_names
 from tests.workflows.operators import OPERATORS, Branch, Context, Kind, applied
 
-NAMES = [
-    "a",
-    "b",
-    "user_id",
-    "item",
-    "price",
-    "x1",
-    "x2",
-    "genre",
-    "ts",
-    "label",
-    "a_b",
-    "A",
-    "with space",
-    "per.iod",
-    "dash-ed",
-    "größe",
-    "a_count",
-    "list",
-]
 BATCHES = (1, 1, 2, 5, 5, 64)
 MOST_TRIES = 1000
 #: They change the number of rows: what they make seldom goes with other columns.
@@ -133,11 +115,13 @@ def _draft(
     asked = [name for name in operators if name in OPERATORS]
     weights = {name: OPERATORS[name][1] for name in asked or OPERATORS}
     weights.setdefault("Rename", 1)
-    columns = _columns(random)
+    hostile = HOSTILE_NAMES in operators or random.random() < 0.25
+    columns = _columns(random, hostile)
     by_name = {column.name: column for column in columns}
-    context = Context(random, staging, by_name, directory / "outside")
+    context = Context(random, staging, by_name, directory / "outside", hostile)
+    context.features[HOSTILE_NAMES] += hostile
     branch = _graph(columns, weights, context, alone=bool(OTHER_ROWS & {*operators}))
-    if operators and not any(context.features[name] for name in weights if name in operators):
+    if asked and not any(context.features[name] for name in asked):
         raise ValueError("none of the operators that were asked for")
     if not all(context.features[name] for name in operators if name not in OPERATORS):
         raise ValueError("not all that was asked for")
@@ -179,8 +163,9 @@ def _draft(
     return context.features, answers
 
 
-def _columns(random: Random) -> list[Column]:
-    names = random.sample(NAMES, random.choice([1, 2, 3, 3, 4, 5, 6, 7]))
+def _columns(random: Random, hostile: bool) -> list[Column]:
+    count = random.choice([1, 2, 3, 3, 4, 5, 6, 7])
+    names = hostile_names(count, random) if hostile else random.sample(ORDINARY, count)
     columns = [random_column(name, random) for name in names]
     if random.random() < 0.04:
         place = random.randrange(len(columns))
@@ -320,7 +305,7 @@ def _only(branch: Branch, kept: Sequence[str], context: Context) -> Branch:
 
 def _joined(left: Branch, right: Branch, context: Context) -> Branch:
     random = context.random
-    if set(left.names) & set(right.names) and random.random() < 0.85:
+    if set(left.names) & set(right.names) and random.random() < (0.5 if context.hostile else 0.85):
         number = context.fresh()
         kinds = {f"{name}_{number}": kind for name, kind in right.kinds.items()}
         postfix = f"_{number}"
@@ -397,7 +382,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--statistics", action="store_true", help="at the end, on stderr")
     options = parser.parse_args(arguments)
     lists = [[name for name in one.split(",") if name] for one in options.operators] or [[]]
-    known = {*OPERATORS, *VARIANTS}
+    known = {*OPERATORS, *VARIANTS, HOSTILE_NAMES}
     unknown = [name for operators in lists for name in operators if name not in known]
     if unknown:
         parser.error(f"no such operators: {', '.join(unknown)}; there are {', '.join(known)}")

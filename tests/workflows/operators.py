@@ -16,6 +16,7 @@ from merlin.schema import Tags
 from nvtabular import ops
 
 from tests.workflows.columns import BOOL, FLOATS, INTEGERS, STRING, Column
+from tests.workflows.names import RESERVED, made_of
 
 NUMBERS = (*INTEGERS, *FLOATS)
 
@@ -64,6 +65,7 @@ class Context:
     staging: Path
     columns: dict[str, Column]
     outside: Path
+    hostile: bool = False
     tables: set[str] = field(default_factory=set)
     features: Counter[str] = field(default_factory=Counter)
     numbers: int = 0
@@ -80,6 +82,12 @@ class Context:
         """Names for tables on disk. Two operators' tables of one name overwrite each other."""
         _check(not self.tables & {*names} or self.chance(0.01))
         self.tables.update(names)
+
+    def hostile_name(self) -> str:
+        """Another input's name, one that NVTabular uses, or one that it would make of inputs'."""
+        names = [*self.columns]
+        choices = [*names, self.random.choice(RESERVED), made_of(names, self.random)]
+        return self.random.choice(choices)
 
     def option(self, share: float, name: str, *values: Any) -> dict[str, Any]:
         """At times an option with one of the values, for a call."""
@@ -318,14 +326,14 @@ def fill_missing(branch: Branch, context: Context) -> Branch:
         options["fill_val"] = random.choice(["ale", "", "missing"])
     elif context.chance(0.7):
         options["fill_val"] = random.choice([0, 1, -1, 7, 0.5, 0.1, -2.5, 1e40, 2**24 + 1, 2**60])
-    options |= context.option(0.3, "add_binary_cols", True)
+    options |= context.option(0.7 if context.hostile else 0.3, "add_binary_cols", True)
     described = _called("FillMissing", options)
     return branch.then(ops.FillMissing(**options), described, _filled(branch, options))
 
 
 def fill_median(branch: Branch, context: Context) -> Branch:
     _check(branch.all(_scalar_number))
-    options = context.option(0.3, "add_binary_cols", True)
+    options = context.option(0.7 if context.hostile else 0.3, "add_binary_cols", True)
     described = _called("FillMedian", options)
     return branch.then(ops.FillMedian(**options), described, _filled(branch, options))
 
@@ -502,6 +510,8 @@ def _keys(branch: Branch, context: Context) -> tuple[list[Any], list[str]]:
     results = names
     if len(names) > 1 and context.chance(0.35):
         selected, results = [names[:2], *names[2:]], ["_".join(names[:2]), *names[2:]]
+        if context.hostile and context.chance(0.3):
+            selected, results = [*selected, names[0]], [*results, names[0]]
     return selected, results
 
 
@@ -666,6 +676,8 @@ def rename(branch: Branch, context: Context) -> Branch:
     style = context.random.random()
     if style < 0.2 and len(branch.names) == 1:
         options: dict[str, Any] = {"name": f"renamed{context.fresh()}"}
+        if context.hostile:
+            options["name"] = context.hostile_name()
         new = [options["name"]]
     elif style < 0.4:
         made = context.random.choice([str.upper, str.title])
@@ -681,6 +693,8 @@ def rename(branch: Branch, context: Context) -> Branch:
         return branch.then(made, f"Rename(f=lambda name: name + '_f{number}')", kinds)
     else:
         options = {"postfix": context.random.choice(["_r", "-x", f"_{context.fresh()}"])}
+        if context.hostile:
+            options["postfix"] = context.random.choice(["_r", "_filled", "_count", "_x", "_list"])
         new = [name + options["postfix"] for name in branch.names]
     kinds = dict(zip(new, branch.kinds.values(), strict=True))
     return branch.then(ops.Rename(**options), _called("Rename", options), kinds)

@@ -15,6 +15,8 @@ from ensemble_tools.workflows.runtime.operations.categorify import Categorify
 
 #: Labels that Categorify keeps for itself: 0 padding, 1 nulls, 2 what was not seen.
 _NULL, _UNSEEN = 1, 2
+#: `_encode` numbers the rows in the first and sorts by it; the second is read from the index.
+_OWN = ("order", "labels")
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ def categorify(call: Call) -> Frame:
     encodings = _encodings(call, storage, encode_type == "joint")
     names = [encoding.name for encoding in encodings]
     for encoding in encodings:
+        call.check_names(dict.fromkeys((*encoding.columns, *encoding.keys)), _OWN)
         columns = call.columns(encoding.columns)
         _check_form(call, encoding, columns)
         buckets = _buckets(call, encoding, columns, names)
@@ -96,7 +99,7 @@ def _buckets(
     count = read.bucket_count(by_name[encoding.stored])
     if any(column.is_list for column in columns):
         raise call.refuse(encoding.columns, "lists are hashed into buckets")
-    hashed = encoding.name if encoding.is_combined else encoding.columns[0]
+    hashed = "_".join(encoding.columns)  # whatever name_sep is
     if by_name.get(hashed) != by_name[encoding.stored]:
         raise call.refuse(encoding.columns, "num_buckets differs between columns encoded jointly")
     return count

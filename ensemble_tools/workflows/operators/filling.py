@@ -24,9 +24,12 @@ def fill_median(call: Call) -> Frame:
 
 
 def _fill(call: Call, values: Mapping[str, Any]) -> Frame:
+    """NVTabular writes flags into the frame that it reads: one may be what is filled next."""
+    call.columns(call.names)  # all are there
     frame = dict(call.frame)
     with_flags = read.flag(call.parameter("add_binary_cols"), "add_binary_cols")
-    for name, column in call.each(call.columns(call.names)):
+    for name in call.names:
+        column = frame[name]
         if with_flags:
             out = f"{name}_filled"
             flag = replace(column, kind=Kind.BOOL, width=1, is_list=False, python_rows=False)

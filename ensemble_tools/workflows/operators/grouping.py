@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -43,6 +44,7 @@ def group(call: Call) -> Frame:
             outputs.append((f"{name}{separator}{aggregation}", aggregated))
             turned = aggregation if ascending else _TURNED.get(aggregation, aggregation)
             aggregations.append((number, turned))
+    _check_names(call, keys, chosen, separator)
     casts = _casts(call, keys, outputs, separator)
     names = tuple(name for name, _ in outputs)
     rows = call.emitter.new_rows()
@@ -112,6 +114,18 @@ def _aggregate(call: Call, name: str, aggregation: str, column: ColumnType) -> C
     if aggregation in _AVERAGES:
         return replace(column, kind=Kind.FLOAT, width=0)
     raise call.refuse([name], f"the aggregation {quoted(aggregation)} is not known")
+
+
+def _check_names(
+    call: Call, keys: tuple[str, ...], chosen: Mapping[str, tuple[str, ...]], separator: str
+) -> None:
+    """NVTabular takes first and last from a column of lists, which it drops again."""
+    lists = [
+        f"{name}{separator}list"
+        for name, aggregations in chosen.items()
+        if not {"first", "last"}.isdisjoint(aggregations)
+    ]
+    call.check_names(keys, lists)
 
 
 def _casts(

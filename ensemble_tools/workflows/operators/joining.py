@@ -10,6 +10,9 @@ from ensemble_tools.workflows.program import Table
 from ensemble_tools.workflows.rules import Call, Rule, nvtabular
 from ensemble_tools.workflows.runtime.operations.joining import Join
 
+#: The rows' numbers, by which they are sorted after the merge.
+_OWN = ("__tmp__",)
+
 
 def join(call: Call) -> Frame:
     """JoinGroupby."""
@@ -29,6 +32,7 @@ def join(call: Call) -> Frame:
             and column.name.startswith(f"{name}{separator}")
             and column.name.endswith(stats)
         )
+        call.check_names(columns, _OWN)
         keys, kinds = call.keys(columns)
         path = call.category_file(files.get(name))
         table = call.emitter.table(Table(path, columns, kinds, beside=wanted))

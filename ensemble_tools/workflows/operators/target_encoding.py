@@ -16,6 +16,8 @@ from ensemble_tools.workflows.runtime.records import NumpyNumber
 
 #: The column of the folds, in files and in frames.
 _FOLD = "__fold__"
+#: The column of the rows' numbers, by which they are sorted after the merge.
+_ROWS = "__tmp__"
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ def encode_targets(call: Call) -> Frame:
     fitted = _read_fitted(call)
     separator = call.parameter("name_sep")
     names = _target_names(call, fitted.targets, separator)
+    _check_names(call, fitted, names)
     frame: Frame = {}
     for place, (columns, outputs) in enumerate(zip(call.groups, names, strict=True)):
         keys, kinds = call.keys(columns)
@@ -71,6 +74,18 @@ def _read_fitted(call: Call) -> _Fitted:
         raise call.refuse(call.names, f"out_dtype is {dtype}")
     keeps_folds = folds > 1 and not read.flag(call.parameter("drop_folds"), "drop_folds")
     return _Fitted(folds, seed, smoothing, files, targets, means, dtype, keeps_folds)
+
+
+def _check_names(call: Call, fitted: _Fitted, names: Iterable[list[str]]) -> None:
+    """The names that TargetEncoding.transform and _op_group_logic give columns of their own."""
+    own = {_ROWS, "count_y_all", *(f"{target}_sum_y_all" for target in fitted.targets)}
+    if fitted.folds > 1:
+        own |= {_FOLD, "count_y", *(f"{target}_sum_y" for target in fitted.targets)}
+    made = [name for group in names for name in group]
+    if len(set(made)) != len(made):
+        raise call.refuse(call.names, "it gives two columns one name")
+    call.check_names(call.names, {*own, *made})
+    call.check_names(made, own)
 
 
 def _means(call: Call, targets: Iterable[str]) -> tuple[int | float, ...]:

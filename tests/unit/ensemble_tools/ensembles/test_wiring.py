@@ -235,6 +235,20 @@ def test_a_column_from_nowhere_behind_an_inline_operator() -> None:
         wire_graph(graph, USER)
 
 
+@pytest.mark.parametrize("name", ["user__values", "user__offsets"])
+def test_parts_of_lists(name: str) -> None:
+    """Merlin's executor joins or drops such columns, in a request as between its operators."""
+    graph = Graph()
+    graph.call(PREPARE, graph.select(USER, ITEM))
+    with pytest.raises(GraphNotExpressible, match=r"the request, column .* part of a list column"):
+        wire_graph(graph, USER, ITEM, column(name, "int64"))
+    graph = Graph()
+    graph.call(predictor("0_predict", (USER,), column(name, "int64"), "user"), graph.select(USER))
+    with pytest.raises(GraphNotExpressible, match="part of a list column") as refused:
+        wire_graph(graph, USER)
+    assert refused.value.columns == (name,)
+
+
 def test_other_columns_than_the_forest_was_trained_on() -> None:
     """Without an order of its own, a forest must get the columns of its schema."""
     graph = Graph()
