@@ -47,7 +47,7 @@ pytest = PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest -n $(or $(N),$(1)) 
 ifneq ($(filter clean,$(MAKECMDGOALS)),)
 .NOTPARALLEL:
 endif
-.PHONY: help setup demo check test suite test-docker listings lint bench bench-short bench-workflows exports fuzz-graphs fuzz-json fuzz-workflows fuzz-http soak chaos beside every-call plan-table plan-speed sbom pythons lock clean with-demo with-checks with-all
+.PHONY: help setup demo check test suite test-docker listings lint bench bench-short bench-workflows figures exports fuzz-graphs fuzz-json fuzz-workflows fuzz-http soak chaos beside every-call plan-table plan-speed sbom pythons lock clean with-demo with-checks with-all
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -80,7 +80,7 @@ suite: setup
 test-docker: setup  ## builds the images, runs them and the compose stack; needs Docker, or root and dockerd
 	.venv/bin/python -m pytest tests/docker
 
-listings: with-checks  ## the listings in docs/ that are made of the tree: modules, settings, decisions
+listings: with-checks  ## what in the pages is made: modules, settings, decisions, figures of bench/results.json
 	.venv/bin/python -m tests.architecture.listings
 
 lint: with-checks  ## ruff, mypy, the arrows between the rooms, the Dockerfile
@@ -98,6 +98,16 @@ bench-short: setup  ## the same, some rows of it in under two minutes
 
 bench-workflows: setup  ## measures what compiling NVTabular workflows is worth (45 minutes); writes OUT (bench-report/workflows)
 	.venv/bin/python -m bench workflows --out $(or $(OUT),bench-report/workflows)
+
+# README's rows, and those behind its first table.
+quoted := cold_load_python cold_load_merlin unload small_json_p50 small_json_throughput_16 binary_1mb \
+	binary_5mb json_190kb json_1_9mb json_5_5mb small_beside_large start_to_ping server_memory
+quoted_workflows := workflow_dense copies_dense
+
+figures: setup  ## measures what the README quotes (25 minutes), into bench/results.json and the pages
+	.venv/bin/python -m bench --record --rows $(quoted) --out $(or $(OUT),bench-report)
+	.venv/bin/python -m bench workflows --record --rows $(quoted_workflows) --out $(or $(OUT),bench-report)/workflows
+	$(MAKE) --no-print-directory listings
 
 exports: setup  ## trains and exports examples/merlin and examples/multistage anew, in place
 	.venv-merlin/bin/python examples/merlin/export.py examples/merlin

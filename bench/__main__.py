@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from datetime import datetime, timezone
 from http.client import HTTPException
 from pathlib import Path
 from subprocess import SubprocessError
@@ -23,6 +24,7 @@ from bench.machine import collect_facts
 from bench.measure import Outcome
 from bench.page import write_report_page
 from bench.report import Report, Suite, format_markdown, format_table, to_json
+from bench.results import PATH, Measured, format_results, read_results
 from bench.rows import SUITES, Row, Run
 from bench.wrk import find_wrk
 
@@ -40,6 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.list:
         print("\n".join(f"{row.name:<28}{row.title}" for row in rows))
         return 0
+    if options.record and options.short:
+        parser.error("argument --record: not with --short, which measures less of each row")
     if unknown := set(options.rows or ()) - {row.name for row in rows}:
         names = ", ".join(row.name for row in rows)
         parser.error(f"argument --rows: found {min(unknown)!r}, expected some of {names}")
@@ -55,6 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("bench: interrupted; nothing was written", file=sys.stderr)
         return 130
     _write(report, options.out)
+    if options.record:
+        _record(report, options.suite)
     print(format_table(report), end="")
     _tell(f"written: {options.out}/report.html, report.md, results.json")
     return 1 if report.failures else 0
@@ -109,6 +115,16 @@ def _write(report: Report, out: Path) -> None:
     (out / "results.json").write_text(text + "\n", "utf-8")
     (out / "report.md").write_text(format_markdown(report), "utf-8")
     (out / "report.html").write_text(write_report_page(report), "utf-8")
+
+
+def _record(report: Report, suite: str) -> None:
+    """The rows that were measured, in the place of those of an earlier run."""
+    date = f"{datetime.fromtimestamp(report.started, timezone.utc):%Y-%m-%d}"
+    measured = Measured(date, report.rounds, report.round_seconds, report.facts)
+    order = [row.name for row in SUITES[suite][1]]
+    results = read_results().with_rows(suite, measured, report.outcomes, order)
+    PATH.write_text(format_results(results), "utf-8")
+    _tell(f"recorded: {PATH}; `make listings` writes its figures into the pages")
 
 
 def _tell(line: str) -> None:
@@ -186,6 +202,11 @@ def _parser() -> argparse.ArgumentParser:
         type=_positive,
         metavar="S",
         help=f"seconds of load in a round (default: {usual}, short: {_SHORT_S:g})",
+    )
+    parser.add_argument(
+        "--record",
+        action="store_true",
+        help="also put what was measured into bench/results.json, which README.md and docs/ quote",
     )
     parser.add_argument("--list", action="store_true", help="name the rows and end")
     return parser

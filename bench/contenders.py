@@ -26,11 +26,19 @@ from functools import cached_property
 from pathlib import Path
 
 from bench.models import Archives
-from bench.servers import BareTriton, Container, SageMakerServer, Server, Side, find_free_port
+from bench.servers import (
+    REGIONS,
+    SHARED_MEMORY,
+    BareTriton,
+    Container,
+    SageMakerServer,
+    Server,
+    Side,
+    find_free_port,
+)
 from measuring.proc import die_with_parent
 
 _ROOT = Path(__file__).parents[1]
-_SHARED_MEMORY = Path("/dev/shm")
 
 #: What the rival takes over from the container's tritonserver: where the parts of this machine's
 #: tritonserver are, and the stubs' shared memory, whose sizes are upstream's defaults.
@@ -196,7 +204,7 @@ class Contenders:
         (program, *kept), inherited = self._runtime
         prefix = f"bench_{os.getpid()}_{self._count}_"
         undo.callback(_remove_regions, prefix)
-        region = f"--backend-config=python,shm-region-prefix-name={prefix}"
+        region = f"{REGIONS}{prefix}"
         command = [program, *arguments, *kept, region]
         return self._start(name, command, {**inherited, **environment}, undo)
 
@@ -236,5 +244,5 @@ def _is_setting(name: str) -> bool:
 
 
 def _remove_regions(prefix: str) -> None:
-    for region in _SHARED_MEMORY.glob(f"{prefix}*"):
+    for region in SHARED_MEMORY.glob(f"{prefix}*"):
         region.unlink(missing_ok=True)

@@ -16,6 +16,8 @@ from bench.errors import BenchError
 
 _ROOT = Path(__file__).parents[1]
 EXPORTS = _ROOT / "examples" / "merlin"
+#: The models' Python that has TensorFlow, XGBoost and LightGBM.
+FRAMEWORKS = _ROOT / ".venv-frameworks" / "bin" / "python"
 _REWRITE_S = 60
 
 WIDE = "wide"

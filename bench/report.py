@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
@@ -87,7 +87,7 @@ class Report:
     @property
     def head(self) -> tuple[str, ...]:
         """The table's columns."""
-        return (*_FIRST, *self.suite.contenders, *_LAST)
+        return list_columns(self.suite.contenders)
 
     @property
     def lines(self) -> tuple[Line, ...]:
@@ -133,6 +133,11 @@ class Report:
                 f"{self.seconds:.0f} s in all",
             ),
         )
+
+
+def list_columns(contenders: Sequence[str]) -> tuple[str, ...]:
+    """The table's columns."""
+    return (*_FIRST, *contenders, *_LAST)
 
 
 def list_cells(line: Line, contenders: Sequence[str]) -> tuple[str, ...]:
@@ -228,10 +233,10 @@ def _markdown(report: Report) -> Iterator[str]:
     yield report.suite.reading + "\n"
     if report.caution:
         yield report.caution + "\n"
-    yield from _markdown_table(("", ""), report.where)
+    yield from write_markdown_table(("", ""), report.where)
     yield ""
     among = report.suite.contenders
-    yield from _markdown_table(report.head, [list_cells(line, among) for line in report.lines])
+    yield from write_markdown_table(report.head, [list_cells(line, among) for line in report.lines])
     for row, reason in report.failures.items():
         yield f"\n**{row} could not be measured**: {reason}"
     for outcome in report.outcomes:
@@ -245,7 +250,8 @@ def _markdown(report: Report) -> Iterator[str]:
             yield f"- {line.what}{note}. Lowest to highest round: {'; '.join(rounds)}."
 
 
-def _markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+def write_markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Line by line."""
     yield f"| {' | '.join(head)} |"
     yield "|" + "---|" * len(head)
     for row in rows:

@@ -21,9 +21,12 @@ from bench.errors import AnswerWrong, BenchError, ServerFailed
 from bench.models import Archives
 from bench.payloads import Payload
 from bench.wrk import Target, write_target
-from measuring.proc import Process, is_alive, list_descendants
+from measuring.proc import Process, is_alive, list_descendants, list_processes
 
 _START_S, _STOP_S, _CALL_S = 60.0, 30.0, 300.0
+SHARED_MEMORY = Path("/dev/shm")
+#: What a tritonserver is told to begin the names of its models' shared memory with.
+REGIONS = "--backend-config=python,shm-region-prefix-name="
 _LOOK_S = 0.002
 
 
@@ -73,6 +76,18 @@ class Server:
         """Python models' processes below it, of one model or of all."""
         below = list_descendants(self.process.pid)
         return [child for child in below if (child.serves(model) if model else child.is_stub)]
+
+    @cached_property
+    def _region_prefix(self) -> str:
+        own = (child for child in list_processes() if child.pid == self.process.pid)
+        commands = (child.command for child in (*own, *list_descendants(self.process.pid)))
+        words = (word for command in commands for word in command)
+        return next(word for word in words if word.startswith(REGIONS)).removeprefix(REGIONS)
+
+    def regions(self) -> set[str]:
+        """The shared memory of its Python models, by name."""
+        prefix = self._region_prefix
+        return {name for name in os.listdir(SHARED_MEMORY) if name.startswith(prefix)}
 
     def stop(self) -> None:
         """SIGTERM, and after a while SIGKILL to all of its session that is left."""

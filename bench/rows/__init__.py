@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bench.report import FRONTEND, OBSERVING, WORKFLOWS, Suite
-from bench.rows import beside, fitting, invoking, loading, merlin, observing, process, workflows
+from bench.rows import (
+    beside,
+    fitting,
+    invoking,
+    loading,
+    merlin,
+    observing,
+    process,
+    sharing,
+    workflows,
+)
 from bench.rows.row import Row, Run
 
 __all__ = ["ROWS", "SUITES", "Row", "Run"]
@@ -21,6 +31,6 @@ ROWS: tuple[Row, ...] = (
 #: By the name that the command line gives them; the first is measured where none is named.
 SUITES: Mapping[str, tuple[Suite, tuple[Row, ...]]] = {
     "frontend": (FRONTEND, ROWS),
-    "workflows": (WORKFLOWS, (*workflows.ROWS, *fitting.ROWS)),
+    "workflows": (WORKFLOWS, (*workflows.ROWS, *sharing.ROWS, *fitting.ROWS)),
     "observing": (OBSERVING, observing.ROWS),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -219,8 +219,8 @@ def _unloads(
     freed = measure_in_turn(rounds, sides, run.teller(row, what), warm=False)
     yield Line(row, f"{what}, until everything is free", "s", freed, goal)
     answers = {name: took for name, took in answered.items() if name != "limit"}
-    yield Line(row, "of that, until DELETE is answered", "s", answers)
-    yield Line(row, "of that, until its processes are gone", "s", ended)
+    yield Line(row, f"{what}, until DELETE is answered", "s", answers)
+    yield Line(row, f"{what}, until its processes are gone", "s", ended)
 
 
 def _timed_unload(
@@ -233,10 +233,10 @@ def _timed_unload(
 
     The seconds until the answer are put into `answered`, until no process is left into `ended`.
     """
-    before = {process.pid for process in server.stubs()}
+    before, regions = {process.pid for process in server.stubs()}, server.regions()
     server.load(model)
     own = [process.pid for process in server.stubs() if process.pid not in before]
-    times = _unload_whole(server, model, own)
+    times = _unload_whole(server, model, own, server.regions() - regions)
     answered.append(times.answered)
     ended.append(times.ended)
     return times.free
@@ -244,7 +244,7 @@ def _timed_unload(
 
 @dataclass(frozen=True)
 class _Unload:
-    """Seconds until it is answered, no process is left, and nothing that was published."""
+    """Seconds until it is answered, no process is left, and nothing else that was its own."""
 
     answered: float
     ended: float
@@ -252,9 +252,15 @@ class _Unload:
 
 
 def _unload_whole(
-    server: SageMakerServer | BareTriton, model: str, processes: Sequence[int] = ()
+    server: SageMakerServer | BareTriton,
+    model: str,
+    processes: Sequence[int] = (),
+    regions: Set[str] = frozenset(),
 ) -> _Unload:
-    """processes: by their ids, where the model is not one process that bears its name."""
+    """processes: by their ids, where the model is not one process that bears its name.
+
+    regions: of shared memory, which must be gone as well.
+    """
     stubs = processes or [process.pid for process in server.stubs(model)]
     if not stubs:
         raise AnswerWrong(server.name, f"processes of {model}", "none", "a stub that serves it")
@@ -269,6 +275,7 @@ def _unload_whole(
     wait_until(lambda: not any(map(is_alive, stubs)), gone)
     ended = time.perf_counter() - started
     wait_until(lambda: not (published and published.exists()), gone)
+    wait_until(lambda: not regions & server.regions(), gone)
     return _Unload(answered, ended, time.perf_counter() - started)
 
 
@@ -329,10 +336,10 @@ ROWS = (
     Row(
         "unload",
         "Unload, with everything freed",
-        "From DELETE until it is answered 200, every process of the model is gone from /proc "
-        "and, for ours, its files from the serving repository. Limit: tritonserver's own unload "
-        "call and the end of the model's process. The export is examples/merlin/dense, and for "
-        "rival and limit the same ensemble, prepared by rewrite.",
+        "From DELETE until it is answered 200, every process of the model is gone from /proc, its "
+        "regions from /dev/shm and, for ours, its files from the serving repository. Limit: "
+        "tritonserver's own unload call, and then the same. The export is examples/merlin/dense, "
+        "and for rival and limit the same ensemble, prepared by rewrite.",
         _unload,
         in_short=True,
         profile=(

@@ -29,7 +29,16 @@ def _lines(plan: Plan) -> Iterator[str]:
 
 
 def say_verdict(plan: Plan) -> Iterator[str]:
-    """Lines: the best and what breaks it first; or why there is none."""
+    """Lines: the best and what breaks it first, or why there is none; what is reckoned too high."""
+    yield from _say_best(plan)
+    if any(kind["memory_of_verify"] for kind in plan.settings.get("kinds", ())):
+        yield (
+            "Memory is that of `verify`, where models share nothing: a container needs less "
+            "(docs/planning.md)"
+        )
+
+
+def _say_best(plan: Plan) -> Iterator[str]:
     if plan.best is None:
         yield "No candidate meets the goals:"
         for answer in plan.answers:

@@ -1,4 +1,4 @@
-"""The listings in docs/ that are made of the tree: of modules, settings, metrics, decisions.
+"""What is made in the pages: listings of the tree, and the figures of bench/results.json.
 
     .venv/bin/python -m tests.architecture.listings
 
@@ -17,6 +17,8 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
+from bench.quoted import quote
+from bench.results import read_results
 from container.settings import settings_table
 from container.telemetry.cloudwatch import make_counters
 from container.telemetry.machine_gauges import MachineGauges
@@ -141,9 +143,12 @@ def _escaped(words: str) -> str:
 
 
 def main() -> None:
-    """Write each listing into its page."""
+    """Write each listing into its page, and the figures into every page that quotes them."""
     for page, listing in LISTINGS.items():
         page.write_text(with_listing(page.read_text(), listing()))
+    results = read_results()
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+        page.write_text(quote(page.read_text(), results))
 
 
 if __name__ == "__main__":

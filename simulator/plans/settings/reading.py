@@ -137,7 +137,8 @@ def _read_archives(file: TomlFile) -> tuple[list[Kind], int]:
         table.finish()
         if changes and source:
             source += f"; {', '.join(changes)} by hand"
-        kinds += [Kind(figures, match, source or Kind.source) for figures in changed]
+        of_verify = "verify" in table and "memory" not in changes
+        kinds += [Kind(figures, match, source or Kind.source, of_verify) for figures in changed]
     return kinds, base
 
 

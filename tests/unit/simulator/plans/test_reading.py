@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -153,3 +154,15 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
         text = GOOD.replace('memory = "40MB"', f'{source} = "none.json"')
         with pytest.raises(PlanError, match=r"none\.json: found no"):
             read_settings(written(tmp_path, text))
+
+
+def test_memory_of_verify_is_marked(tmp_path: Path) -> None:
+    """Unless another one stands above it."""
+    cost = {"form": "ensemble", "load_s": 1.5, "p50_s": 0.01, "p95_s": 0.02}
+    found = {"archive": "a", "served_as": "ensemble", "costs": [{**cost, "resident_bytes": MIB}]}
+    (tmp_path / "verify.json").write_text(json.dumps(found))
+    first = 'memory = "40MB"\nload_s = [0.5, 1.0]\nservice_s = 0.01\n'
+    for own, marked in (("", True), ('memory = "30MB"\n', False)):
+        text = GOOD.replace(first, f'verify = "verify.json"\n{own}')
+        small, big = read_settings(written(tmp_path, text)).kinds
+        assert (small.memory_of_verify, big.memory_of_verify) == (marked, False)
