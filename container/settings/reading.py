@@ -103,7 +103,7 @@ def _read(row: Variable, environment: Mapping[str, str], mistakes: list[Mistake]
     try:
         return row.parser(raw) if raw else None
     except Unfit as error:
-        mistakes.append(Mistake(name or row.names[0], raw, str(error)))
+        mistakes.append(Mistake(name or row.names[0], error.found or raw, str(error)))
         return None
 
 

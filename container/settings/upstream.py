@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from container.settings.triton_arguments import triton_arguments
 from container.settings.values import (
     MIB,
     PortRange,
-    arguments,
     boolean,
     fraction,
     one_of,
@@ -188,6 +188,7 @@ class UpstreamSettings:
     additional_args: tuple[str, ...] = variable(
         "SAGEMAKER_TRITON_ADDITIONAL_ARGS",
         default="",
-        meaning="appended to tritonserver's command line; shell quoting is respected",
-        parser=arguments,
+        meaning="appended to tritonserver's command line; shell quoting is respected. What would"
+        " keep the container from its tritonserver is refused (`--load-model`, `--http-port`)",
+        parser=triton_arguments,
     )

@@ -27,7 +27,11 @@ METRIC_LABELS = (
 
 
 class Unfit(ValueError):
-    """A parser's refusal; its text is what was expected."""
+    """A parser's refusal; its text is what was expected. found: of several words the unfit one."""
+
+    def __init__(self, expected: str, found: str = "") -> None:
+        super().__init__(expected)
+        self.found = found
 
 
 @dataclass(frozen=True)

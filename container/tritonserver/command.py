@@ -65,13 +65,15 @@ _FORWARDED = "--http-header"  # --http-header-forward-pattern
 class TritonCommand:
     """What is to be executed; `shm_prefix` begins the name of every region it makes in /dev/shm.
 
-    `secrets` are words of argv that nobody else is to read.
+    `secrets` are words of argv that nobody else is to read. has_added: argv ends with an operator's
+    own arguments.
     """
 
     argv: tuple[str, ...] = field(repr=False)
     env: Mapping[str, str] = field(repr=False)
     shm_prefix: str
     secrets: tuple[str, ...] = field(default=(), repr=False)
+    has_added: bool = False
 
 
 def build_command(
@@ -118,7 +120,7 @@ def build_command(
         child[WARM] = str(warm)
     if any(argument.startswith(_TRACES) for argument in argv):
         _bound_exports(child, environment)
-    return TritonCommand(argv, child, shm_prefix, hidden)
+    return TritonCommand(argv, child, shm_prefix, hidden, bool(settings.additional_args))
 
 
 def exit_timeout_s(shutdown_timeout: float) -> int:

@@ -65,10 +65,11 @@ class TritonOutput:
         if self._lines is not None:
             self._lines.find_model = find_model
 
-    def begin_start(self) -> None:
-        """What comes next is of a tritonserver that reads its arguments."""
+    def begin_start(self, *, has_added: bool = False) -> None:
+        """What comes next is of a tritonserver that reads its arguments; has_added: an operator's,
+        too."""
         with self._reading:
-            self._start = StartOutput()
+            self._start = StartOutput(has_added=has_added)
 
     def end_start(self) -> None:
         """It has taken its arguments, and models may print."""

@@ -257,7 +257,7 @@ class TritonProcess:
         argv = (*die_with_parent(), *self._command.argv)
         printing_to = self._output.descriptor if self._output else None
         if self._output is not None:
-            self._output.begin_start()
+            self._output.begin_start(has_added=self._command.has_added)
         self._child = _Child(argv, self._command.env, self._descriptors, printing_to)
         log.info("tritonserver started", extra={"pid": self._child.pid})
         return self._child

@@ -1,5 +1,7 @@
 """PURE. What tritonserver says of arguments that it refuses, without the list of all that it takes.
 
+error: creating server: Invalid argument - unable to find 'libtritoncache_x.so' for cache.
+
 .../tritonserver: unrecognized option '--nonsense=3'
 Usage: tritonserver [options]
   --help
@@ -21,10 +23,18 @@ _OPENING = re.compile(rb"(--[\w-]*restricted[\w-]*=)[^'\"\s]+")
 _REFUSED = re.compile(rb".*?: ((?:unrecognized option|invalid option|option) .*)")
 
 
-class StartOutput:
-    """Takes the lines of one start. `refusal`: the words for an argument that was refused."""
+#: The last words of a server that could not be made of its arguments.
+_NOT_MADE = re.compile(rb"error: (creating server: [^\r\n]*)")
 
-    def __init__(self) -> None:
+
+class StartOutput:
+    """Takes the lines of one start. `refusal`: the words for an argument that was refused.
+
+    has_added: with arguments that are not the container's, which are why no server can be made.
+    """
+
+    def __init__(self, *, has_added: bool = False) -> None:
+        self._has_added = has_added
         self._listing, self._said = False, list[str]()
         self._last = b""
 
@@ -36,6 +46,8 @@ class StartOutput:
     def keep(self, data: bytes) -> bytes:
         """Whole lines -> those of them that are no part of the list."""
         data = _OPENING.sub(lambda it: it[1] + "…".encode(), data)
+        if self._has_added and (not_made := _NOT_MADE.search(data)):
+            self._said.append(not_made[1].decode(errors="replace"))
         if not self._listing and _USAGE not in data:
             self._last = data.rstrip(b"\n").rpartition(b"\n")[2] or self._last
             return data

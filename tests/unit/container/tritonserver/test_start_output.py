@@ -67,3 +67,13 @@ def test_what_it_says_at_other_starts() -> None:
     data = BEFORE + b"/opt/t: unrecognized option '--x'\n\n  indented\n" + BEFORE
     assert output.keep(data) == data
     assert output.refusal == ""
+
+
+@pytest.mark.parametrize("has_added", [True, False])
+def test_a_server_that_cannot_be_made(has_added: bool) -> None:
+    """It is the fault of an operator's arguments, where there are any."""
+    output = StartOutput(has_added=has_added)
+    line = b"error: creating server: Invalid argument - unable to find 'libtritoncache_x.so'\n"
+    assert output.keep(BEFORE + line) == BEFORE + line
+    said = "creating server: Invalid argument - unable to find 'libtritoncache_x.so'"
+    assert output.refusal == (said if has_added else "")
