@@ -134,6 +134,15 @@ class ServingPlan:
         """What a request may ask for; none where Triton completes them."""
         return tuple(spec.name for spec in self._entry_config.output)
 
+    @cached_property
+    def fails_in_part(self) -> bool:
+        """Whether tritonserver may fail where a request asks for a part of the outputs.
+
+        It never runs a step that reads an output which nobody asked for ("unexpected deadlock",
+        triton-inference-server/server#7482).
+        """
+        return any(_reads_outputs(model.config_text or "") for model in self.models)
+
     @property
     def _entry_config(self) -> pb.ModelConfig:
         text = next(it.config_text for it in self.models if it.triton_name == self.entry) or ""
@@ -167,3 +176,12 @@ class ServingPlan:
             if model.compiled is not None
             for kept in model.compiled.program.kept
         )
+
+
+def _reads_outputs(config_text: str) -> bool:
+    """Whether it is an ensemble of which a step reads an output."""
+    if "ensemble_scheduling" not in config_text:
+        return False
+    config = text_format.Parse(config_text, pb.ModelConfig(), allow_unknown_field=True)
+    read = {name for step in config.ensemble_scheduling.step for name in step.input_map.values()}
+    return any(output.name in read for output in config.output)

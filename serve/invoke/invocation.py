@@ -39,7 +39,14 @@ from serve.invoke.headers import (
 from serve.invoke.json.exact_doubles import exact_doubles
 from serve.invoke.json.tensor_json import NotTaken
 from serve.invoke.request import Request, hold_tensors, let_go
-from serve.invoke.translation import Translation, TritonRequest, TurnLate, stepwise
+from serve.invoke.translation import (
+    Translation,
+    TritonRequest,
+    TurnLate,
+    stepwise,
+    write_in_json,
+)
+from serve.invoke.whole_answers import ask_for_all, find_asked_part, is_json
 from serve.limit import TimeLimit, setting_of
 from serve.models.registry import Model, Registry, State
 from serve.models.revival import Revival
@@ -154,6 +161,8 @@ class Invocation:
                     )
                 )
                 request.record.translating_s += time.monotonic() - began
+            elif triton_request.translated:
+                answer = await write_in_json(triton_request, answer, grown)
         answer.headers = response_headers(answer.headers)
         return answer
 
@@ -210,7 +219,10 @@ class Invocation:
         """
         began = time.monotonic()
         try:
-            return await self._read_request(model, request, deadline, held)
+            asked = await self._read_request(model, request, deadline, held)
+            if model.fails_in_part and self._infers:
+                return _asking_for_all(asked, model.serving.outputs)
+            return asked
         finally:
             request.record.translating_s = time.monotonic() - began
 
@@ -396,6 +408,25 @@ class Invocation:
 
     def _path(self, model: Model) -> bytes:
         return b"/v2/models/" + model.serving.entry.encode() + self._suffix
+
+
+def _asking_for_all(asked: TritonRequest, outputs: Sequence[str]) -> TritonRequest:
+    """The request that asks for all outputs, where it asks for a part of them."""
+    size = json_length(asked.headers)
+    text = asked.body[0] if size is None else asked.body[0][:size]
+    part = find_asked_part(text, outputs) if text else None
+    if part is None:
+        return asked
+    all_of_it = ask_for_all(text, part, outputs)
+    kept = [header for header in asked.headers if header[0] != b"accept-encoding"]
+    in_json = frozenset(output.name for output in part if is_json(output))
+    return TritonRequest(
+        kept if size is None else with_tensors(kept, len(all_of_it)),
+        [all_of_it, asked.body[0][len(text) :], *asked.body[1:]],
+        translated=True,
+        in_json=asked.in_json if asked.translated else in_json,
+        wanted=tuple(output.name for output in part),
+    )
 
 
 async def _with_exact_doubles(

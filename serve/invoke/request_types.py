@@ -112,6 +112,14 @@ class LongRequest(msgspec.Struct, gc=False):
     id: str | UnsetType = UNSET
 
 
+class OutputsText(msgspec.Struct, gc=False):
+    """A request of which nothing is read but where its outputs stand."""
+
+    outputs: Raw = Raw()
+
+
+decode_outputs = msgspec.json.Decoder(Outputs).decode
+decode_outputs_text = msgspec.json.Decoder(OutputsText).decode
 decode_short = msgspec.json.Decoder(ShortRequest).decode
 decode_long = msgspec.json.Decoder(LongRequest).decode
 decode_object = msgspec.json.Decoder(dict[str, Raw]).decode

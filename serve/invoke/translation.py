@@ -46,13 +46,14 @@ class TritonRequest:
     """A request as tritonserver gets it.
 
     translated: its outputs come back as binary tensors; those in in_json (None for every one) are
-    to be written as JSON.
+    to be written as JSON. wanted: names of outputs in their order, None for those that come.
     """
 
     headers: Headers
     body: list[bytes]
     translated: bool = False
     in_json: frozenset[str] | None = None
+    wanted: tuple[str, ...] | None = None
 
 
 class TurnLate(Exception):
@@ -202,7 +203,7 @@ class Translation:
         """
         if request.translated:
             async with self._locked_by(deadline, sum(map(len, answer.body))):
-                answer = await _write_in_json(request, answer, grown)
+                answer = await write_in_json(request, answer, grown)
         if answer.header(b"content-type") == _JSON:
             model.answered(large=sum(map(len, answer.body)) >= self._threshold_bytes)
         return answer
@@ -219,7 +220,10 @@ class Translation:
             self._lock.release()
 
 
-async def _write_in_json(request: TritonRequest, answer: Answer, grown: Grown | None) -> Answer:
+async def write_in_json(
+    request: TritonRequest, answer: Answer, grown: Grown | None = None
+) -> Answer:
+    """The answer to a translated request, its outputs as they were asked for; raises as above."""
     length = answer.header(HEADER_LENGTH)
     size = sum(map(len, answer.body))
 
@@ -230,9 +234,7 @@ async def _write_in_json(request: TritonRequest, answer: Answer, grown: Grown | 
             grown(size)
 
     pieces, head_size = await stepwise(
-        _write_answer(
-            answer.body, None if length is None else int(length), request.in_json, written
-        )
+        _write_answer(answer.body, None if length is None else int(length), request, written)
     )
     headers = [
         header
@@ -269,12 +271,12 @@ def _read_request(body: Sequence[bytes], answer_is_large: bool) -> Steps[BinaryR
 def _write_answer(
     body: deque[bytes],
     head_size: int | None,
-    in_json: frozenset[str] | None,
+    request: TritonRequest,
     written: Callable[[int], object],
 ) -> Steps[tuple[list[bytes], int | None]]:
     whole = yield from _join(body)
     body.clear()
-    return (yield from json_answer(whole, head_size, in_json, written))
+    return (yield from json_answer(whole, head_size, request.in_json, written, request.wanted))
 
 
 def _join(pieces: Collection[bytes]) -> Steps[bytes]:

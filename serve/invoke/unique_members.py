@@ -39,19 +39,19 @@ def check_unique(text: bytes, request: LongRequest) -> None:
 
 def places_of_data(text: bytes, request: LongRequest) -> Iterator[tuple[int, int] | None]:
     """Where each input's data start and end in the text; None for one without."""
-    base = _address(text)
+    base = address(text)
     for tensor in request.inputs:
         if tensor.data:
-            start = _address(tensor.data) - base
+            start = address(tensor.data) - base
             yield start, start + len(bytes(tensor.data))
         else:
             yield None
 
 
-def _address(buffer: bytes | Raw) -> int:
+def address(buffer: bytes | Raw) -> int:
     """Where the bytes lie; what the parser skipped over lies inside the text that it read."""
-    address: int = np.frombuffer(buffer, np.uint8).__array_interface__["data"][0]
-    return address
+    number: int = np.frombuffer(buffer, np.uint8).__array_interface__["data"][0]
+    return number
 
 
 def check_members(envelope: bytes) -> None:

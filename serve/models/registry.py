@@ -64,7 +64,7 @@ class Model:
     python stubs each of the Triton models had once it was loaded; none for a model that calls no
     others by name. archive: the identity of what it is loaded from. room: who waits for it.
     in_flight: invocations that somebody still wants. answers_large: whether its last answer in JSON
-    was one worth translating.
+    was one worth translating. fails_in_part: of its plan, at hand for each request.
     """
 
     name: str
@@ -74,6 +74,7 @@ class Model:
     generation: int = 0
     in_flight: int = 0
     answers_large: bool = False
+    fails_in_part: bool = False
     _reload_error: ServeError | None = None
     lost: frozenset[str] = frozenset()
     stubs: Mapping[str, int] = field(default_factory=dict)
@@ -184,6 +185,7 @@ class Registry:
         """The model can be invoked from now on; places: the fewest of its room."""
         model.room.open(places)
         model.plan, model.stubs, model.archive = plan, stubs or {}, archive
+        model.fails_in_part = plan.fails_in_part
         self.brought += 1
         model.enter(State.READY)
 

@@ -18,6 +18,7 @@ def json_answer(
     head_size: int | None,
     in_json: frozenset[str] | None,
     written: Callable[[int], object] | None = None,
+    wanted: tuple[str, ...] | None = None,
 ) -> Steps[tuple[list[bytes], int | None]]:
     """Write outputs as JSON; all of them, or those named in in_json.
 
@@ -31,21 +32,18 @@ def json_answer(
         # Names and labels are a model's own, and need not be UTF-8.
         head = json.loads(body[:size].decode("utf-8", "surrogateescape"))
         outputs = head.pop("outputs")
-        tensors = memoryview(body)[size:]
         pieces = [_dumped(head)[:-1], b',"outputs":[' if head else b'"outputs":[']
         binary: list[memoryview] = []
-        for number, output in enumerate(outputs):
+        for number, (output, tensor) in enumerate(
+            _chosen(outputs, memoryview(body)[size:], wanted)
+        ):
             if number:
                 pieces.append(b",")
-            tensor_size = output.get("parameters", {}).get("binary_data_size")
-            if tensor_size is None:
-                pieces.append(_dumped(output))
-                continue
-            tensor, tensors = tensors[:tensor_size], tensors[tensor_size:]
-            if in_json is None or output["name"] in in_json:
+            if tensor is not None and (in_json is None or output["name"] in in_json):
                 pieces += yield from _with_data(output, tensor, written)
-            else:
-                pieces.append(_dumped(output))
+                continue
+            pieces.append(_dumped(output))
+            if tensor is not None:
                 binary.append(tensor)
         pieces.append(b"]}")
     except (ValueError, KeyError, AttributeError, TypeError) as error:
@@ -53,6 +51,24 @@ def json_answer(
     if not any(map(len, binary)):
         return pieces, None
     return [*pieces, *map(bytes, binary)], sum(map(len, pieces))
+
+
+def _chosen(
+    outputs: list[dict[str, Any]], tensors: memoryview, wanted: tuple[str, ...] | None
+) -> list[tuple[dict[str, Any], memoryview | None]]:
+    """Outputs with their tensors; None for one that is JSON already."""
+    chosen: list[tuple[dict[str, Any], memoryview | None]] = []
+    for output in outputs:
+        size = output.get("parameters", {}).get("binary_data_size")
+        if size is None:
+            chosen.append((output, None))
+        else:
+            chosen.append((output, tensors[:size]))
+            tensors = tensors[size:]
+    if wanted is None:
+        return chosen
+    named = {output["name"]: (output, tensor) for output, tensor in chosen}
+    return [named[name] for name in wanted]
 
 
 def _with_data(

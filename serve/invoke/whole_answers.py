@@ -1,0 +1,61 @@
+"""PURE. A request for a part of a model's outputs as a request for all of them.
+
+For ensembles that tritonserver fails to run where a part is asked for (ServingPlan.fails_in_part).
+Everything is asked for in binary; what the caller did not ask for is left out of the answer
+(json_response).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from serve.invoke.request_types import (
+    Output,
+    decode_outputs,
+    decode_outputs_text,
+    read_leniently,
+)
+from serve.invoke.unique_members import address
+
+_BINARY = "binary_data"
+
+
+def find_asked_part(text: bytes, outputs: Sequence[str]) -> list[Output] | None:
+    """What a request asks for; None where that is everything, or what the model has not.
+
+    text: the request's JSON, checked. outputs: the model's.
+    """
+    if b"outputs" not in text and b"\\" not in text:
+        return None
+    _, found = read_leniently(decode_outputs_text, text)
+    if not found.outputs:
+        return None
+    asked: list[Output] = decode_outputs(found.outputs)
+    names = {output.name for output in asked}
+    return asked if names and names < {*outputs} else None
+
+
+def ask_for_all(text: bytes, asked: Sequence[Output], outputs: Sequence[str]) -> bytes:
+    """The request that asks for all outputs, as binary tensors."""
+    plain, found = read_leniently(decode_outputs_text, text)
+    start = len(text) - len(plain) + address(found.outputs) - address(plain)
+    names = {output.name for output in asked}
+    everything: list[dict[str, Any]] = [
+        *({"name": output.name, "parameters": _binary(output)} for output in asked),
+        *({"name": name, "parameters": {_BINARY: True}} for name in outputs if name not in names),
+    ]
+    written = msgspec.json.encode(everything)
+    return text[:start] + written + text[start + len(bytes(found.outputs)) :]
+
+
+def is_json(output: Output) -> bool:
+    """Whether it is to stand in the answer's JSON."""
+    return output.parameters is UNSET or output.parameters.get(_BINARY) is not True
+
+
+def _binary(output: Output) -> dict[str, Any]:
+    return {**({} if output.parameters is UNSET else output.parameters), _BINARY: True}

@@ -1,0 +1,100 @@
+"""An ensemble whose output is read by a step of its own answers any part of its outputs.
+
+tritonserver itself says "unexpected deadlock" (triton-inference-server/server#7482).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.contract.conftest import Archive
+from tests.support import models
+from tests.support.container import Container
+from tests.support.protocol import binary, binary_values, complaint, infer, sized, values
+
+_OUTPUTS = """
+platform: "ensemble"
+input { name: "IN" data_type: TYPE_FP32 dims: [-1] }
+output { name: "LAST" data_type: TYPE_FP32 dims: [-1] }
+output { name: "MIDDLE" data_type: TYPE_FP32 dims: [-1] }
+output { name: "OTHER" data_type: TYPE_FP32 dims: [-1] }
+ensemble_scheduling {
+  step { model_name: "one" model_version: -1
+    input_map { key: "IN" value: "IN" } output_map { key: "OUT" value: "MIDDLE" } }
+  step { model_name: "ten" model_version: -1
+    input_map { key: "IN" value: "MIDDLE" } output_map { key: "OUT" value: "LAST" } }
+  step { model_name: "ten" model_version: -1
+    input_map { key: "IN" value: "IN" } output_map { key: "OUT" value: "OTHER" } }
+}
+"""
+_ADDED = {"MIDDLE": 1.0, "LAST": 11.0, "OTHER": 10.0}
+
+
+@pytest.fixture
+def model(container: Container, archive: Archive) -> Iterator[str]:
+    """Its outputs are IN + 1, + 11 and + 10."""
+    directory = archive(one=models.adder(1), ten=models.adder(10), whole=models.Chain(("one",)))
+    (directory / "whole/config.pbtxt").write_text(_OUTPUTS)
+    with container.loaded("partly", directory) as name:
+        yield name
+
+
+def _asking(*outputs: str, count: int = 2, **parameters: object) -> dict[str, object]:
+    said = {"parameters": parameters} if parameters else {}
+    wanted = [{"name": name, **said} for name in outputs]
+    return {**infer([float(number) for number in range(count)]), "outputs": wanted}
+
+
+@pytest.mark.parametrize("count", [2, 30_000])
+def test_each_part(count: int, container: Container, model: str) -> None:
+    """Alone, in twos in the order asked for, all, or none named: small and large."""
+    given = [float(number) for number in range(count)]
+    parts = [("LAST",), ("MIDDLE",), ("OTHER",), ("LAST", "OTHER"), ("OTHER", "MIDDLE")]
+    for part in parts:
+        for encoding in ("identity", "gzip"):
+            answer = container.invoke(model, _asking(*part, count=count), Accept_Encoding=encoding)
+            assert answer.headers["content-type"] == "application/json"
+            for name in part:
+                assert values(answer, name) == [number + _ADDED[name] for number in given]
+            assert tuple(output["name"] for output in answer.json()["outputs"]) == part
+    for whole in ((), ("MIDDLE", "LAST", "OTHER")):
+        answer = container.invoke(model, _asking(*whole, count=count))
+        for name, added in _ADDED.items():
+            assert values(answer, name) == [number + added for number in given]
+
+
+def test_binary_both_ways(container: Container, model: str) -> None:
+    """A part in binary, beside one in JSON, and asked for by a binary request."""
+    answer = container.invoke(model, _asking("LAST", binary_data=True))
+    assert binary_values(answer, "LAST") == [11.0, 12.0]
+    request = _asking("LAST", "MIDDLE")
+    request["outputs"][0]["parameters"] = {"binary_data": True}  # type: ignore[index]
+    answer = container.invoke(model, request)
+    size = int(answer.headers["content-type"].rpartition("=")[2])
+    last, middle = json.loads(answer.content[:size])["outputs"]
+    assert (last["name"], last["parameters"]) == ("LAST", {"binary_data_size": 8})
+    assert (middle["name"], middle["data"]) == ("MIDDLE", [1.0, 2.0])
+    body, size = binary([1, 2])
+    body, size = body.replace(b'"OUT"', b'"LAST"'), size + 1
+    answer = container.invoke(model, body, Content_Type=sized(size))
+    assert binary_values(answer, "LAST") == [12.0, 13.0]
+
+
+@pytest.mark.parametrize(
+    ("outputs", "said"),
+    [
+        (("NONE",), "unexpected inference output 'NONE'"),
+        (("LAST", "NONE"), "expected one of 'LAST', 'MIDDLE', 'OTHER'"),
+        (("LAST", "LAST"), "the outputs: found 'LAST' twice"),
+    ],
+)
+def test_what_it_has_not(
+    outputs: tuple[str, ...], said: str, container: Container, model: str
+) -> None:
+    """A name that it has not, or twice, is refused as ever."""
+    answer = container.invoke(model, _asking(*outputs))
+    assert answer.status_code == 400
+    assert said in complaint(answer)
