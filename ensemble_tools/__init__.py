@@ -80,7 +80,7 @@ _MODULES = {
         "serving.config_limits": "Limits",
         "serving.demand": "Demand ModelDemand measure_demand",
         "serving.joining": "Predictor join_plan",
-        "serving.namespace": "Namespace parse_published",
+        "serving.namespace": "LAYOUT_PREFIX Namespace parse_published",
         "serving.plan": "Form Rewrite ServingPlan plan",
         "serving.publish": "TableWriter WorkflowCheck publish retract",
         "serving.requests_at_once": "count_requests_at_once",

@@ -1,6 +1,7 @@
 """Which model a line of tritonserver's output is about, by the Triton names that it holds.
 
-A name counts where tritonserver writes names: behind the serving repository's path, in quotes, as
+A name counts where tritonserver writes names: behind the serving repository's path or that of an
+archive's copy, in quotes, as
 that of an instance (`dense_0_0`), before a version; a step's anywhere. A model may be called
 `model`, and the word is in many lines.
 """
@@ -13,7 +14,7 @@ import re
 import time
 from pathlib import Path
 
-from ensemble_tools import parse_published
+from ensemble_tools import LAYOUT_PREFIX, parse_published
 
 #: A change this much before the repository was listed, in seconds, may have been missed: the
 #: kernel's times of files go by its ticks.
@@ -32,7 +33,9 @@ class NamedModels:
 
     def __init__(self, serving: Path) -> None:
         self._serving = serving
-        self._behind_path = re.compile(rf"{re.escape(str(serving))}(?:::|/){_NAME}", re.ASCII)
+        copies = rf"{re.escape(str(serving.parent / LAYOUT_PREFIX))}\w+/"
+        path = rf"(?:{re.escape(str(serving))}(?:::|/)|{copies}){_NAME}"
+        self._behind_path = re.compile(path, re.ASCII)
         self._published: frozenset[str] = frozenset()
         self._as_of = 0
 

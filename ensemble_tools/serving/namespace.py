@@ -28,6 +28,9 @@ _PUBLISHED = re.compile(
 _SHELLS = re.compile(rb"[^A-Za-z0-9_.-]")
 _WRITTEN = re.compile(rb"~([0-9a-f]{2})")
 
+#: Of directories beside the serving repository: `archive-1a2b3c4d/m/` is a copy of the layout of
+#: the archive whose entry model is m.
+LAYOUT_PREFIX = "archive-"
 #: Longest file name that Linux file systems take, in bytes (NAME_MAX).
 NAME_MAX = 255
 

@@ -25,6 +25,7 @@ from pathlib import Path
 
 from ensemble_tools.archive.source_model import CONFIG_FILE
 from ensemble_tools.errors import PayloadBroken, shortened
+from ensemble_tools.serving.layout import remove_layout, write_layout, write_own_code
 from ensemble_tools.serving.serving_plan import STEPS, PublishedModel, ServingPlan
 from ensemble_tools.steps.sources import SERVED, warm_source
 from ensemble_tools.workflows.program import Plain, Table, program_text
@@ -81,16 +82,24 @@ def _publish(
     staging = Path(tempfile.mkdtemp(prefix=_STAGING_PREFIX, dir=serving_repository))
     published: list[Path] = []
     try:
-        models = [_write_whole(model, staging / model.triton_name, write) for model in plan.models]
+        models = [
+            _write_whole(model, staging / model.triton_name, write, plan.entry)
+            for model in plan.models
+        ]
         for model in models:
             _check_name_free(serving_repository / model.triton_name)
-        models = [_check(model, staging / model.triton_name, check) for model in models]
+        models = [_check(model, staging / model.triton_name, check, plan.entry) for model in models]
+        archives = [it.own_code.archive for it in models if it.own_code and it.runs_own_code]
+        if archives and (staging / plan.entry).is_dir():
+            write_layout(archives[0], staging / plan.entry)
         for model in models:
             target = serving_repository / model.triton_name
             _check_name_free(target)
             (staging / model.triton_name).rename(target)
             published.append(target)
     except BaseException:
+        for entry in (staging / plan.entry, serving_repository / plan.entry):
+            remove_layout(entry)
         for target in published:
             shutil.rmtree(target, ignore_errors=True)
         raise
@@ -101,6 +110,7 @@ def _publish(
 
 def retract(plan: ServingPlan, serving_repository: Path) -> None:
     """Remove the plan's model directories; those already gone are no error. Blocking."""
+    remove_layout(serving_repository / plan.entry)
     for model in (*plan.models, *plan.apart):
         shutil.rmtree(serving_repository / model.triton_name, ignore_errors=True)
 
@@ -110,13 +120,15 @@ def _check_name_free(target: Path) -> None:
         raise FileExistsError(errno.EEXIST, "the name is in use", str(target))
 
 
-def _write_whole(model: PublishedModel, directory: Path, write: TableWriter) -> PublishedModel:
-    _write_overlay(model, directory)
+def _write_whole(
+    model: PublishedModel, directory: Path, write: TableWriter, entry: str
+) -> PublishedModel:
+    _write_overlay(model, directory, entry)
     model = put_compiled(model, directory, write)
     _put_in_front(model, directory)
     for step in model.steps:
         place = directory / STEPS / step.triton_name
-        written = _write_whole(step, place, write)
+        written = _write_whole(step, place, write, entry)
         if written.compiled is None and step.compiled is not None:
             raise _StepNotCompiled(written, written.not_compiled)
     return model
@@ -138,7 +150,9 @@ class _StepNotCompiled(Exception):
         self.triton_name, self.source_name, self.why = step.triton_name, step.source_name, why
 
 
-def _check(model: PublishedModel, directory: Path, check: WorkflowCheck | None) -> PublishedModel:
+def _check(
+    model: PublishedModel, directory: Path, check: WorkflowCheck | None, entry: str
+) -> PublishedModel:
     for step in model.steps:
         place = directory / STEPS / step.triton_name
         if check is not None and step.compiled is not None and (why := check(step, place)):
@@ -147,8 +161,8 @@ def _check(model: PublishedModel, directory: Path, check: WorkflowCheck | None) 
     if not reason:
         return model
     shutil.rmtree(directory)
-    _write_overlay(model, directory)
     model = replace(model, compiled=None, not_compiled=reason)
+    _write_overlay(model, directory, entry)
     _put_in_front(model, directory)
     return model
 
@@ -206,10 +220,13 @@ def _put(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def _write_overlay(model: PublishedModel, directory: Path) -> None:
+def _write_overlay(model: PublishedModel, directory: Path, entry: str) -> None:
     directory.mkdir(parents=True)
     if model.config_text is not None:
         (directory / CONFIG_FILE).write_text(model.config_text, encoding="utf-8")
+    if model.own_code is not None and model.runs_own_code:
+        write_own_code(model, model.own_code, directory, entry)
+        return
     for name, target in model.links:
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
         _link(target.parent.resolve() / target.name, directory / name)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as pb
@@ -51,6 +51,20 @@ class Compiled:
 
 
 @dataclass(frozen=True)
+class OwnCode:
+    """Python files of the archive's in a model, which see nothing but their archive.
+
+    files: their places in the model, such as `1/model.py`. place: the model's directory, in the
+    archive. names: the models that they can call, and the Triton names of these.
+    """
+
+    files: tuple[str, ...]
+    archive: Path
+    place: PurePosixPath
+    names: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class PublishedModel:
     """One model directory of the serving repository.
 
@@ -67,7 +81,7 @@ class PublishedModel:
     ours needs, empty for NVTabular's or none. steps: models that it runs itself, whose directories
     lie in its own (STEPS); tritonserver does not know them. place: of the operator in
     Merlin's graph whose step it is, its number behind those of the Subgraphs around it; empty for a
-    model that is no operator's step.
+    model that is no operator's step. own_code: what the archive's own Python in it may see.
     """
 
     triton_name: str
@@ -83,6 +97,12 @@ class PublishedModel:
     interpreter: str = ""
     steps: tuple[PublishedModel, ...] = ()
     place: tuple[int, ...] = ()
+    own_code: OwnCode | None = None
+
+    @property
+    def runs_own_code(self) -> bool:
+        """Whether a process of tritonserver's runs the archive's own Python."""
+        return self.own_code is not None and self.compiled is None and not self.warm
 
     @property
     def finalizes(self) -> bool:

@@ -63,13 +63,16 @@ def forest_source(model: str, columns: list[str], outputs: list[str]) -> str:
     return _fill_in(_template("forest"), {"MODEL": model, "COLUMNS": columns, "OUTPUTS": outputs})
 
 
-def named_calls_source(delivered: str, names: Mapping[str, str]) -> str:
-    """The file that stands in for the delivered one, which lies beside it under that name.
+def delivered_source(layout: str, model: str, archive: str, names: Mapping[str, str]) -> str:
+    """The file that runs the delivered one of its own name.
 
-    names: the models that it may call, by their names in the archive -> their Triton names.
+    layout: a link to the copy of the archive's layout, seen from this file. model: the model's
+    directory in it. archive: the directory as it was delivered. names: the models that it may call,
+    by their names in the archive -> their Triton names.
     """
-    filled = _fill_in(_template("named_calls"), {"_NAMES": dict(names)})
-    return f"{filled}_run_delivered({delivered!r}, _NAMES)\n"
+    filled = _fill_in(_template("delivered"), {"_NAMES": dict(names)})
+    places = f"_LAYOUT = {layout!a}\n_MODEL = {model!a}\n_ARCHIVE = {archive!a}\n"
+    return f"{filled}{places}_run_delivered(_LAYOUT, _MODEL, _ARCHIVE, _NAMES)\n"
 
 
 def merlin_source(

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ensemble_tools import ServingPlan
+from ensemble_tools import LAYOUT_PREFIX, ServingPlan
 from ensemble_tools.archive.model_config import likely_backend, name_unknown_field
 from ensemble_tools.archive.source_model import CONFIG_FILE
 from serve.triton.messages import load_failure_reason
@@ -60,6 +60,8 @@ _REFUSED = re.compile(r"^Refused: ")
 _SAID_AGAIN = re.compile(r"^the step [^:]*: (?:failed to load model '[^']*': )?")
 _CALLS, _CALLED = "\n\nAt:\n", re.compile(r" +(?P<path>\S+)\((?P<line>\d+)\): ")
 _PATH, _PUBLISHED = re.compile(r"[^\s'\":]+"), "/serving/"
+#: A path in the copy of an archive's layout: behind it the names are the archive's.
+_IN_COPY = re.compile(rf".*/{LAYOUT_PREFIX}\w{{8}}/[^/]+/")
 #: Of a reason so many characters are looked at; a sentence has fewer of them.
 _LONGEST_READ = 4096
 #: Longer words of a library end here.
@@ -133,6 +135,8 @@ def _with_archives_paths(plan: ServingPlan, reason: str) -> str:
     names = plan.source_names
 
     def shorten(found: re.Match[str]) -> str:
+        if copied := _IN_COPY.match(found[0]):
+            return found[0][copied.end() :]
         _, is_published, below = found[0].partition(_PUBLISHED)
         parts = below.split("/")
         at = max((n for n, part in enumerate(parts[:-1]) if part in names), default=-1)
@@ -145,10 +149,11 @@ def _with_archives_paths(plan: ServingPlan, reason: str) -> str:
 
 def _find_place(plan: ServingPlan, message: str) -> str:
     """The archive's own line that raised, as the python backend lists them: the last call first."""
-    for line in message.partition(_CALLS)[2][:_LONGEST_READ].splitlines():
-        called = _CALLED.match(line)
-        if called and _PUBLISHED in called["path"]:
-            return f" ({_with_archives_paths(plan, called['path'])}, line {called['line']})"
+    lines = message.partition(_CALLS)[2][:_LONGEST_READ].splitlines()
+    calls = [called for line in lines if (called := _CALLED.match(line))]
+    own = [called for called in calls if _IN_COPY.match(called["path"])]
+    for called in own or [called for called in calls if _PUBLISHED in called["path"]]:
+        return f" ({_with_archives_paths(plan, called['path'])}, line {called['line']})"
     return ""
 
 

@@ -123,6 +123,83 @@ class TritonPythonModel(Each):
 """
 
 
+#: Calls IN[0] and up by names of each kind; those that Triton's own module has, too. What a request
+#: to a stranger answers is its error; what the model answers is IN and all that was wrong.
+KINDS = f"""
+from c_python_backend_utils import InferenceRequest as EARLY, unload_model
+{_CALLING}
+
+
+class Loud(str):
+    __hash__ = lambda self: hash("one")
+    __eq__ = lambda self, other: True
+    __str__ = lambda self: "one"
+
+
+class TritonPythonModel(Each):
+    def answer(self, request_in, values):
+        class Own(pb_utils.InferenceRequest):
+            pass
+
+        kinds = (str, str.encode, np.str_, Loud, lambda it: np.bytes_(it.encode()),
+                 lambda it: bytearray(it, "utf-8"), lambda it: np.array([it.encode()], object)[0])
+        classes = (EARLY, Own, pb_utils.InferenceRequest, getattr(pb_utils, "Inference" "Request"))
+        inputs = [pb_utils.Tensor("IN", values)]
+        for kind in kinds:
+            for make in classes:
+                assert out(make("", 0, inputs, ["OUT"], kind("one")).exec())[0] == values[0] + 1
+                response = make("", 0, inputs, ["OUT"], kind("witness")).exec()
+                assert response.has_error(), kind
+                assert "which can call 'one', 'top'" in response.error().message()
+            assert pb_utils.is_model_ready(kind("one"))
+            assert not pb_utils.is_model_ready(kind("witness"))
+            for control in (unload_model, pb_utils.unload_model, pb_utils.load_model):
+                try:
+                    control(kind("witness"))
+                except pb_utils.TritonModelException as error:
+                    assert "'witness'" in str(error)
+                else:
+                    raise AssertionError(kind)
+        for name in (None, 7, np.array(["one"])):
+            try:
+                pb_utils.InferenceRequest(model_name=name, inputs=inputs, requested_output_names=[])
+            except TypeError as error:
+                assert "expected str or bytes" in str(error)
+            else:
+                raise AssertionError(name)
+        return respond(request_in, values)
+"""
+
+#: Calls by a name that came as bytes, of an archive whose files do not say it.
+HIDDEN = """
+class TritonPythonModel(Each):
+    def answer(self, request_in, values):
+        asked = getattr(pb_utils, "Inference" "Request")(
+            model_name=b"witness",
+            requested_output_names=["OUT"],
+            inputs=[pb_utils.Tensor("IN", values)],
+        )
+        raise pb_utils.TritonModelException(asked.exec().error().message())
+"""
+
+
+def test_names_of_every_kind(container: Container, archive: Archive) -> None:
+    """What Triton takes for a name means this archive's model, or none: never another archive's."""
+    directory = archive(top=models.PythonModel(KINDS), one=models.adder(1))
+    other = archive("other", sole=models.adder(100))
+    with container.loaded("one", other), container.loaded("m1", directory):
+        assert values(container.invoke("m1", infer([1]))) == [1.0]
+        assert values(container.invoke("one", infer([1]))) == [101.0]
+
+
+def test_calls_that_its_files_do_not_show(container: Container, archive: Archive) -> None:
+    """A model whose files name no request class reaches no other archive either."""
+    with container.loaded("m1", archive(top=models.PythonModel(HIDDEN))):
+        answer = container.invoke("m1", infer([4]))
+        assert answer.status_code == 500
+        assert f"'{WITNESS}' (not served with this model" in complaint(answer)
+
+
 def test_siblings_are_called(container: Container, archive: Archive) -> None:
     """Two archives with equal names side by side: each calls its own; unload frees all of it."""
     first = archive("a", **_archive(10, 100))
@@ -203,8 +280,7 @@ def test_no_other_archive_is_reached(
         answer = container.invoke("m1", infer([number]))
         assert answer.status_code == 500, answer.text
         said = complaint(answer)
-        assert f"the model calls '{name}', which is not served with it" in said
-        assert "'one'" in said
+        assert f"'{name}' (not served with this model, which can call 'one', 'top'; " in said
 
 
 def test_a_lone_caller_reaches_nobody(container: Container, archive: Archive) -> None:
@@ -212,7 +288,7 @@ def test_a_lone_caller_reaches_nobody(container: Container, archive: Archive) ->
     with container.loaded("m1", archive(top=models.PythonModel(FREE))):
         answer = container.invoke("m1", infer([4]))
         assert answer.status_code == 500
-        assert f"the model calls '{WITNESS}', which is not served with it" in complaint(answer)
+        assert f"'{WITNESS}' (not served with this model" in complaint(answer)
 
 
 def test_a_called_model_that_does_not_load(container: Container, archive: Archive) -> None:

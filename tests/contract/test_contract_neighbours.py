@@ -55,11 +55,10 @@ AS_USER = (
 )
 IS_ROOT = os.geteuid() == 0
 
-#: Its InferenceRequest is there for the guard of names to see that it makes requests.
+#: It runs what it is sent, and answers with what that has put into `said`.
 SPY = """
 class TritonPythonModel:
     def execute(self, requests):
-        assert isinstance(requests[0], pb_utils.InferenceRequest)
         return [self.answer(request) for request in requests]
 
     def answer(self, request):
@@ -229,23 +228,41 @@ def ask(request_class):
 """
 
 
+@pytest.mark.parametrize(
+    "way",
+    [
+        "pb_utils.InferenceRequest",
+        "__import__('c_python_backend_utils').InferenceRequest",
+        "type(request)",
+        "pb_utils.InferenceRequest.__mro__[0]",
+        "type('Own', (type(request),), {})",
+    ],
+)
+def test_a_neighbour_is_not_called_by_name(container: Container, way: str) -> None:
+    """Whatever class of requests a model finds, it reaches its own archive alone."""
+    said = told(container, f"{ASK}\nsaid = ask({way})")
+    assert "'victim' (not served with this model, which can call 'spy'; " in said
+
+
 @pytest.mark.parametrize("module", ["triton_python_backend_utils", "c_python_backend_utils"])
-def test_a_neighbour_is_not_called_by_name(container: Container, module: str) -> None:
-    """What a model finds under the names that Triton documents reaches its own archive alone."""
-    said = told(container, f"{ASK}\nimport {module} as found\nsaid = ask(found.InferenceRequest)")
-    assert "the model calls 'victim', which is not served with it" in said
+def test_a_neighbour_is_not_loaded_or_unloaded(container: Container, module: str) -> None:
+    """Nor is it asked whether it is ready."""
     for call in ("unload_model", "load_model"):
-        said = told(container, f"import {module} as found\nsaid = found.{call}('victim')")
-        assert "which is not served with it" in said
+        for name in ("victim", b"victim"):
+            said = told(container, f"import {module} as found\nsaid = found.{call}({name!r})")
+            assert "there is no model 'victim'" in said
+    assert told(container, f"import {module} as m\nsaid = m.is_model_ready('victim')") is False
     assert values(container.invoke("victim", infer([1]))) == [6.0]
 
 
-@pytest.mark.parametrize(
-    "way", ["type(request)", "pb_utils.InferenceRequest.__mro__[1]", "type(request).__mro__[0]"]
-)
-def test_code_that_is_bent_on_it_calls_a_neighbour(container: Container, way: str) -> None:
-    """OPEN, and not to be closed in Python: each request that comes in is of the real class."""
-    assert told(container, f"{ASK}\nsaid = ask({way})") == [6.0]
+def test_code_that_is_bent_on_it_calls_a_neighbour(container: Container) -> None:
+    """OPEN, and not to be closed in Python: what was replaced is in what replaces it."""
+    bent = """
+make = pb_utils.InferenceRequest.__init__.__closure__[0].cell_contents
+class Bent(pb_utils.InferenceRequest):
+    __init__ = lambda self, **named: make(self, **named)
+"""
+    assert told(container, f"{ASK}{bent}said = ask(Bent)") == [6.0]
 
 
 def test_code_that_is_bent_on_it_unloads_a_neighbour(container: Container) -> None:

@@ -69,7 +69,7 @@ def test_served_as_the_executor(name: str, executors: Container) -> None:
     children = {path.name for path in (EXAMPLES / name / "repository").glob("[0-9]_*")}
     served = {path.name for path in executors.serving.glob(f"{name}.*")}
     assert served == {f"{name}.{child}" for child in children}
-    delivered = executors.serving / name / "1/model_as_delivered.py"
+    delivered = executors.serving / name / ".archive" / name / "executor_model/1/model.py"
     assert delivered.resolve() == EXAMPLES / name / "repository/executor_model/1/model.py"
 
 

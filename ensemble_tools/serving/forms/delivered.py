@@ -29,7 +29,7 @@ def plan_as_delivered(
         namespace.model_name,
         Form.AS_DELIVERED,
         namespace.entry,
-        tuple(overlay_model(model, names, repository.calls) for model in models),
+        tuple(overlay_model(model, names, repository) for model in models),
         called=tuple(names[name] for name in called),
         notes=describe_left_out(repository, names),
         doubts=describe_doubts(models),

@@ -43,7 +43,7 @@ def plan_as_ensemble(
     names = {step.name: namespace.step(step.name) for step in steps}
     if form.step_alone is not None:
         names[form.step_alone] = namespace.entry
-    published = [overlay_model(step, names, repository.calls) for step in steps]
+    published = [overlay_model(step, names, repository) for step in steps]
     published = [add_input(model, form.waits.get(model.source_name)) for model in published]
     published += [_publish_generated(model, executor, namespace) for model in form.models]
     called = (*find_called_by_name((*steps, executor), repository.calls), *form.called)

@@ -40,7 +40,7 @@ def plan_as_executor(
         namespace.model_name,
         Form.EXECUTOR,
         namespace.entry,
-        tuple(overlay_model(model, names, calls) for model in models),
+        tuple(overlay_model(model, names, repository) for model in models),
         called=tuple(names[name] for name in find_called_by_name(models, calls)),
         reasons=(reason,),
         notes=describe_left_out(repository, names),

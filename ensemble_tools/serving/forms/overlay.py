@@ -4,35 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from tritonclient.grpc import model_config_pb2 as pb
 
 from ensemble_tools.archive.model_config import print_model_config
 from ensemble_tools.archive.repository import ModelRepository
 from ensemble_tools.archive.source_model import CONFIG_FILE, SourceModel
-from ensemble_tools.serving.serving_plan import PublishedModel
-from ensemble_tools.steps.sources import named_calls_source
+from ensemble_tools.serving.serving_plan import OwnCode, PublishedModel
 
 
 def overlay_model(
-    model: SourceModel, names: Mapping[str, str], calls: Mapping[str, Iterable[str]] | None = None
+    model: SourceModel, names: Mapping[str, str], repository: ModelRepository
 ) -> PublishedModel:
-    """An overlay of the model's directory: everything in it linked, the names replaced.
-
-    calls: models that are in it call others by names, which are mapped for them.
-    """
+    """An overlay of the model's directory: everything in it linked, the names replaced."""
     versions = (model.config.specific_versions if model.config else None) or (1,)
     missing = versions if model.is_ensemble and not model.versions else ()
     links = tuple((name, model.directory / name) for name in model.entries if name != CONFIG_FILE)
-    aside, files = _map_calls(model, names) if calls and model.name in calls else ((), ())
     return PublishedModel(
         names[model.name],
         model.name,
         model.config.renamed(names[model.name], names) if model.config else None,
-        (*links, *aside),
+        links,
         missing,
-        files,
+        own_code=_find_own_code(model, names, repository.path),
     )
 
 
@@ -64,20 +59,15 @@ def describe_left_out(repository: ModelRepository, names: Mapping[str, str]) -> 
     )
 
 
-def _map_calls(
-    model: SourceModel, names: Mapping[str, str]
-) -> tuple[tuple[tuple[str, Path], ...], tuple[tuple[str, str], ...]]:
-    """Links and files that put a generated file in front of what the python backend runs.
-
-    In every version that has such a file; it is linked beside the generated one, which runs it.
-    """
+def _find_own_code(model: SourceModel, names: Mapping[str, str], archive: Path) -> OwnCode | None:
+    """In every version that has the file that the python backend runs."""
     file = model.python_file or ""
-    links, files = [], []
-    for version, found in model.payload.items():
-        if file in found and file.endswith(".py"):
-            aside = f"{file.removesuffix('.py')}_as_delivered.py"
-            while aside in found:
-                aside = f"_{aside}"
-            links.append((f"{version}/{aside}", model.directory / str(version) / file))
-            files.append((f"{version}/{file}", named_calls_source(aside, names)))
-    return tuple(links), tuple(files)
+    files = tuple(
+        f"{version}/{file}"
+        for version, found in model.payload.items()
+        if file in found and file.endswith(".py")
+    )
+    if not files:
+        return None
+    place = PurePosixPath(model.directory.relative_to(archive))
+    return OwnCode(files, archive, place, dict(names))

@@ -30,6 +30,7 @@ def serving(tmp_path: Path) -> Path:
         ("loading: {serving}::shop:1", "shop"),
         ("failed to load '{serving}::gone' version 1: Internal", "gone"),
         ("At:\n  {serving}/a~.b.step/1/model.py(32): weights", "a.b"),
+        ("At:\n  {beside}/archive-1a_b2c3d/a~.b/step/1/model.py(32): weights", "a.b"),
         ("loading: shop.0_transform:1", "shop"),
         ("successfully loaded 'a~.b'", "a.b"),
         ("unable to create stream for a~.b: no driver", "a.b"),
@@ -49,7 +50,8 @@ def serving(tmp_path: Path) -> Path:
 )
 def test_names(words: str, model: str, serving: Path) -> None:
     """As both versions write them, with and without namespaces; a word that is one is no name."""
-    assert NamedModels(serving).find(words.format(serving=serving)) == model
+    said = words.format(serving=serving, beside=serving.parent)
+    assert NamedModels(serving).find(said) == model
 
 
 def test_what_anybody_may_have_printed(serving: Path) -> None:

@@ -283,11 +283,10 @@ def test_a_stray_caller_beside_an_ensemble(tmp_path: Path) -> None:
 
 
 def test_published(tmp_path: Path) -> None:
-    """Callers run behind a generated file, in every version; others are linked as they are."""
+    """A generated file runs each version of a model; what there is beside it is the archive's."""
     source = python(python(tmp_path / "archive", "top", calling("plus")), "plus")
     (source / "top/2").mkdir()
     (source / "top/2/model.py").write_text(calling("plus"))
-    (source / "top/2/model_as_delivered.py").write_text("its own")
     (source / "top/3").mkdir()
     (source / "top/3/data").touch()
     (source / "top/config.pbtxt").write_text(
@@ -298,31 +297,31 @@ def test_published(tmp_path: Path) -> None:
     serving_plan = plan(read_repository(source, "top"), None, Namespace("m.1"))
     assert (serving_plan.entry, serving_plan.called) == ("m~.1", ("m~.1.plus",))
     publish(serving_plan, serving)
-    for version, beside in (("1", "model_as_delivered.py"), ("2", "_model_as_delivered.py")):
-        generated = serving / "m~.1" / version / "model.py"
+    for place in ("m~.1/1", "m~.1/2", "m~.1.plus/1"):
+        generated = serving / place / "model.py"
         assert not generated.is_symlink()
-        lines = generated.read_text().splitlines()
-        assert lines[-2:] == [
+        assert [path.name for path in generated.parent.iterdir()] == ["model.py"]
+        assert generated.read_text().splitlines()[-5:] == [
             "_NAMES = {'plus': 'm~.1.plus', 'top': 'm~.1'}",
-            f"_run_delivered({beside!r}, _NAMES)",
+            "_LAYOUT = '../../m~.1/.archive'",
+            f"_MODEL = 'm~.1/{'plus' if 'plus' in place else 'top'}'",
+            f"_ARCHIVE = {str(source)!r}",
+            "_run_delivered(_LAYOUT, _MODEL, _ARCHIVE, _NAMES)",
         ]
-        linked = serving / "m~.1" / version / beside
-        assert linked.resolve() == source / "top" / version / "model.py"
     assert {path.name for path in (serving / "m~.1/3").iterdir()} == {"data"}
-    assert (serving / "m~.1/2/model_as_delivered.py").read_text() == "its own"
-    assert (serving / "m~.1.plus/1/model.py").is_symlink()
+    assert (serving / "m~.1/.archive/m~.1/plus/1/model.py").readlink().is_relative_to(source)
     assert (source / "top/1/model.py").read_text() == calling("plus")
 
 
 def test_named_file(tmp_path: Path) -> None:
-    """The file that default_model_filename names is the one that is wrapped."""
+    """The file that default_model_filename names is the one that is run."""
     source = python(python(tmp_path, "top", "'not this'"), "plus")
     (source / "top/1/mine.py").write_text(calling("plus"))
     (source / "top/config.pbtxt").write_text(f'{PYTHON} default_model_filename: "mine.py"')
     serving_plan = plan(read_repository(source, "top"), None, Namespace("m"))
     (top,) = (model for model in serving_plan.models if model.triton_name == "m")
-    assert [path for path, _ in top.files] == ["1/mine.py"]
-    assert top.links[-1] == ("1/mine_as_delivered.py", source / "top/1/mine.py")
+    assert top.own_code is not None
+    assert top.own_code.files == ("1/mine.py",)
 
 
 CHAINS = {

@@ -372,11 +372,12 @@ def serving(tmp_path: Path) -> Path:
 
 
 def test_publish(archive: Path, serving: Path) -> None:
-    """A published model is its config and links into the archive; the archive stays as it was."""
+    """A published model is its config and links to its archive, which stays as it was."""
     before = files(archive)
     publish(planned(archive), serving)
     assert sorted(path.name for path in serving.iterdir()) == ["hash", "hash.m"]
-    assert (serving / "hash.m/1/model.py").resolve() == (archive / "m/1/model.py").resolve()
+    copied = serving / "hash/.archive/hash/m/1/model.py"
+    assert copied.resolve() == (archive / "m/1/model.py").resolve()
     assert (serving / "hash.m/config.pbtxt").read_text() == PYTHON
     assert (serving / "hash/1").is_dir()
     assert files(archive) == before
@@ -391,6 +392,35 @@ def test_retract(archive: Path, serving: Path) -> None:
         retract(planned(archive), serving)
         assert [path.name for path in other.iterdir()] == ["other"]
     assert files(archive) == before
+
+
+def test_layout(archive: Path, serving: Path) -> None:
+    """What an archive's own Python finds is the archive: its files, its links, its directories."""
+    (archive / "common/inner").mkdir(parents=True)
+    (archive / "common/inner/words.txt").write_text("words")
+    (archive / "common/to_inner").symlink_to("inner")
+    (archive / "m/1/words").symlink_to("../../common/to_inner/words.txt")
+    (archive / "m/1/around").symlink_to(f"../../../{archive.name}/common")
+    (archive / "m/1/absolute").symlink_to(archive.resolve() / "common")
+    (archive / "m/1/nowhere").symlink_to("nothing")
+    before = files(archive)
+    publish(planned(archive), serving)
+    copy = (serving / "hash/.archive/hash").resolve()
+    assert not copy.is_relative_to(serving)
+    read = lambda top: {  # noqa: E731  # what is there, links followed
+        str(it.relative_to(top)): it.read_bytes() if it.is_file() else it.is_dir()
+        for it in sorted(top.rglob("*"))
+    }
+    assert read(copy) == read(archive)
+    for link in ("words", "around", "absolute"):
+        assert (copy / "m/1" / link).is_symlink()
+    assert (copy / "m/1/around").resolve() == copy / "common"
+    assert (copy / "m/1/absolute/..").resolve() == copy
+    (copy / "common/inner/made.txt").write_text("")
+    assert files(archive) == before
+    retract(planned(archive), serving)
+    assert not copy.exists()
+    assert [*serving.parent.glob("archive-*")] == []
 
 
 @pytest.mark.parametrize("taken", ["hash", "hash.m"])

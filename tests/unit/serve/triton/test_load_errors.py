@@ -37,6 +37,13 @@ def described(reason: str, of: str = "m", plan: ServingPlan = PLAN) -> str:
             "  /w/serving/m.rank/3/model.py(12): initialize\n",
             "KeyError: 'age' (1_rank/3/model.py, line 12); see the log",
         ),
+        (
+            "m.rank",
+            "Internal: OSError: /w/archive-a1_b2c3d/m/in/1_rank/x.txt\n\nAt:\n"
+            "  /w/serving/m.rank/3/model.py(12): initialize_there\n"
+            "  /w/archive-a1_b2c3d/m/in/1_rank/3/model.py(7): initialize\n",
+            "OSError: in/1_rank/x.txt (in/1_rank/3/model.py, line 7); see the log",
+        ),
         ("m", "Internal: KeyError: 'age'", "the model m failed to load: KeyError: 'age'; see the"),
         (
             "m.rank",
@@ -156,7 +163,12 @@ def test_a_backend_by_another_name(wanted: str, meant: str) -> None:
 def test_what_a_model_says_takes_no_time() -> None:
     """However it looks: it is the event loop's time."""
     began = time.thread_time()
-    for said in ("/serving" * 8000, "/serving/" * 8000, "(" * 64_000, "a.py, line 1" * 5000):
+    for said in (
+        "/serving" * 8000,
+        "/archive-12345678/m" * 8000,
+        "(" * 64_000,
+        "a.py, line 1" * 5000,
+    ):
         assert described(f"Internal: ValueError: {said}")
     assert time.thread_time() - began < 0.1
 
