@@ -14,6 +14,7 @@ def _run_delivered(layout, model_directory, archive, names):
     archive: the directory as it was delivered, into which no bytecode is written. names: the models
     that can be called, and their names in tritonserver.
     """
+    import json
     import os
     import sys
     from importlib.machinery import SourceFileLoader
@@ -134,6 +135,15 @@ def _run_delivered(layout, model_directory, archive, names):
                 package.__file__ = init
                 run(init, vars(package))
 
+    def as_in_archive(args):
+        """Triton's rule is that a model is called like its directory, and models build on it."""
+        name = os.path.basename(directory)
+        own = {**args, "model_repository": directory, "model_name": name}
+        if "model_config" in args:
+            config = {**json.loads(args["model_config"]), "name": name}
+            own["model_config"] = json.dumps(config)
+        return own
+
     def hand_over_paths(model):
         """What tritonserver says of the model's place is said as its archive has it."""
         make, initialize = model.__init__, getattr_static(model, "initialize", None)
@@ -144,8 +154,7 @@ def _run_delivered(layout, model_directory, archive, names):
             make(self, *arguments, **named)
 
         def initialize_there(self, args):
-            moved = {**args, "model_repository": directory}
-            return bind(initialize, self, type(self))(moved)
+            return bind(initialize, self, type(self))(as_in_archive(args))
 
         model.__init__ = __init__
         if initialize is not None:

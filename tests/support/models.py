@@ -62,7 +62,7 @@ class TritonPythonModel(Each):
         return respond(request, values + float(self.words["addend"]))
 """
 
-#: Says its own Triton name in a second output, WHO.
+#: Says its own name, as it is told it, in a second output, WHO.
 NAMED = """
 class TritonPythonModel(Each):
     def answer(self, request, values):

@@ -79,7 +79,13 @@ class Stub:
         self.pb_utils.get_model_dir = lambda: str(self.published)
         module.model = module.TritonPythonModel()
         if hasattr(module.model, "initialize"):
-            module.model.initialize({"model_repository": str(self.published.parent), "other": "x"})
+            arguments = {
+                "model_repository": str(self.published.parent),
+                "model_name": "m.top",
+                "model_config": '{"name":"m.top","dims":["-1"]}',
+                "model_version": "1",
+            }
+            module.model.initialize(arguments)
         return module
 
 
@@ -264,11 +270,18 @@ _INITIALIZE = {
 @pytest.mark.parametrize("inherited", [False, True])
 @pytest.mark.parametrize("how", _INITIALIZE)
 def test_paths(how: str, inherited: bool, stub: Stub) -> None:
-    """However a model takes its arguments, all paths that it is told are its archive's."""
+    """However a model takes its arguments, it is told its place and name in its archive."""
     base = f"seen = []\nclass TritonPythonModel:\n{_INITIALIZE[how]}"
     own = "class TritonPythonModel(TritonPythonModel): pass\n" if inherited else ""
     module = stub.start(f"{base}{own}")
-    assert module.seen == [{"model_repository": str(stub.delivered), "other": "x"}]
+    assert module.seen == [
+        {
+            "model_repository": str(stub.delivered),
+            "model_name": "top",
+            "model_config": '{"name": "top", "dims": ["-1"]}',
+            "model_version": "1",
+        }
+    ]
     assert stub.pb_utils.get_model_dir() == str(stub.delivered / "1")
     assert not {str(stub.published), str(stub.published.parent)} & {*sys.path}
     assert {str(stub.delivered / "1"), str(stub.delivered)} < {*sys.path}
