@@ -84,7 +84,9 @@ class Container:
     ) -> None:
         self._settings = settings
         self._single_model = None if settings.multi_model else _single_model_name(settings)
-        self._rooms = WaitingRooms(limits.waiting(settings))
+        self._rooms = WaitingRooms(
+            limits.waiting(settings), streams=settings.inference_type == "generate_stream"
+        )
         self._crowd = Connections(limits.connections(settings))
         self._registry = Registry(self._rooms)
         trials = Trials()

@@ -68,9 +68,14 @@ class _Refused(Exception):
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """One connection; `crowd` is all of them. A subclass may answer requests of its own."""
+    """One connection; `crowd` is all of them. A subclass may answer requests of its own.
+
+    streams: answers are streams. Whoever closes his side of one is asked at once whether he is
+    there: until it begins, tritonserver can have it cancelled.
+    """
 
     crowd: Connections
+    streams = False
 
     # -- asyncio's callbacks
 
@@ -452,7 +457,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def _doubt(self) -> None:
         if not self._doubted:
             self._doubted = True
-            self.loop.call_later(_DOUBTED_S, self._ask)
+            self.loop.call_later(0 if self.streams else _DOUBTED_S, self._ask)
 
     def _ask(self) -> None:
         """Whether the caller is there: what is sent to one who is not is refused by his system."""

@@ -53,6 +53,7 @@ def invocation_protocol(
         "crowd": crowd,
         "rooms": rooms,
         "telemetry": telemetry,
+        "streams": invocation.streams,
     }
     return type("InvocationProtocol", (_Protocol,), members)
 
@@ -217,12 +218,12 @@ class _Protocol(BoundedProtocol):
         self.telemetry.refused(error)
 
     def waits(self, cycle: Any) -> bool:
-        """Whether it waits for a place in tritonserver."""
+        """Whether it waits for a place in tritonserver, or is a stream that has not begun."""
         if cycle.__class__ is not _Exchange:
             request = cycle.scope.get("extensions", {}).get(EXTENSION)
         else:
             request = cycle.request
-        return request is not None and request.waits
+        return self.streams if request is None else request.waits
 
     async def _answer(self, exchange: _Exchange) -> None:
         record = self._record(exchange)

@@ -169,7 +169,9 @@ class Invocation:
     async def stream(self, name: str, request: Request) -> tuple[Answer, AnswerStream]:
         """The head of the entry model's answer, and its body as it comes; both raise alike.
 
-        Until the body is read to its end or closed the invocation counts as in flight.
+        Until the body is read to its end or closed the invocation counts as in flight. Cancel it
+        when nobody wants the answer: who waits is gone at once; what tritonserver has keeps its
+        place until it begins to be answered, and is closed then, which a decoupled model can see.
         """
         model = self._registry.loaded(name)
         self.count += 1
@@ -179,6 +181,7 @@ class Invocation:
             if not model.room.enter():
                 await self._wait_for_place(model, request, deadline)
             in_flight.callback(model.room.leave)
+            request.waits = True  # until it is begun
             in_flight.callback(lambda: model.room.let_go(request.derived_bytes))
             triton_request = await self._make_triton_request(model, request, deadline, in_flight)
 
@@ -188,12 +191,15 @@ class Invocation:
                     triton_request.headers,
                     triton_request.body,
                     self._with_setting(timeout_s),
+                    model.room,
+                    self.timeout_s,
                 )
 
             answer, body = await self._send_reviving(
                 model, request, send, deadline, triton_request.body
             )
             assert body is not None
+            request.waits = False
             answer.headers = response_headers(answer.headers)
             body.at_end.callback(in_flight.pop_all().close)
             return answer, body

@@ -17,7 +17,8 @@ class Request:
     """An invocation as it came: header names in lower case, the body in pieces.
 
     The body is emptied once it has been translated. is_wanted: whether the caller is still there.
-    waits: whether it waits for a place in tritonserver; written here, for who looks after callers.
+    waits: whether it waits for a place in tritonserver, or is a stream that has not begun; written
+    here, for who looks after callers.
     record: what is told of it when it has ended; how long its parts took is written there.
     held: the bytes of its body that count as held. derived_bytes: of what was made of it, inflated
     or translated, which count as well. answer: those of its answer; whoever made the request lets

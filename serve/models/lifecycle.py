@@ -46,6 +46,7 @@ from serve.models.archive_errors import archive_errors
 from serve.models.departures import Departures
 from serve.models.model_url import archive_identity, source_directory
 from serve.models.registry import Model, Registry, State
+from serve.models.waiting_room import UNORDERED
 from serve.telemetry.load_record import LoadRecord
 from serve.telemetry.telemetry import Telemetry
 from serve.threads import InThread, NoThread, in_daemon_thread
@@ -58,9 +59,6 @@ _log = logging.getLogger(__name__)
 _NOTHING_TO_UNLOAD = "is not loaded, so nothing is unloaded; GET /models lists what is"
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
-#: Requests that tritonserver is given at once of a model whose queue is tritonserver's own: many,
-#: and yet each is a connection, a descriptor of both.
-_UNORDERED = 256
 
 
 @dataclass(frozen=True)
@@ -215,7 +213,7 @@ class Lifecycle:
 
             places = await self._in_thread(count_requests_at_once, serving_plan, settings.gpus)
             self._telemetry.begin_model(record)
-            self._registry.finish_load(model, serving_plan, stubs, places or _UNORDERED, archive)
+            self._registry.finish_load(model, serving_plan, stubs, places or UNORDERED, archive)
             undo.pop_all()  # the load is complete: nothing is undone from here on
             rooms[-1].taken()
         _log_event("model loaded", model, started, **_facts(serving_plan))

@@ -5,6 +5,7 @@ queue of such requests is worked off for nobody. So each model has a number of p
 tritonserver, and who finds none free waits here, in the order of arrival, where leaving costs
 nothing. A place is taken from the moment a request may go to tritonserver until tritonserver has
 it no more, which for a caller who left is later than the end of his call (docs/decisions/0021).
+A stream gives its place back when it is closed, and not before it has begun to be answered.
 
 One writer: the event loop's thread. The hot path is `enter` and `leave` while places are free: no
 future, no timer.
@@ -17,6 +18,7 @@ import logging
 import sys
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from serve.errors import BodyTooLarge, InvocationFailed, Overloaded, ServeError, shortened
@@ -32,6 +34,12 @@ _WORK_S, _QUICK = 0.25, 16
 #: Its pace is looked at when somebody has to wait, not more often than this; and what is known of
 #: it is forgotten after this; in seconds.
 _LOOK_S, _STALE_S = 0.05, 1.0
+#: Requests that tritonserver is given at once of a model whose queue is tritonserver's own
+#: (count_requests_at_once): many, and yet each is a connection, a descriptor of both.
+UNORDERED = 256
+#: Where streams have that many: so many of those whose callers left may wait in tritonserver to be
+#: begun. While they do, nobody else is let in.
+_MOST_LEFT = 4
 #: Refusals are logged at most this often, with their number, in seconds.
 _LOGGED_EVERY_S = 10.0
 
@@ -73,10 +81,10 @@ class Refusals:
 
 
 class WaitingRooms:
-    """The rooms of all models: what they may hold together."""
+    """The rooms of all models: what they may hold together. streams: invocations are streams."""
 
-    def __init__(self, bounds: Bounds | None = None) -> None:
-        self.bounds = bounds or Bounds()
+    def __init__(self, bounds: Bounds | None = None, streams: bool = False) -> None:
+        self.bounds, self.streams = bounds or Bounds(), streams
         self.waiting = self.held_bytes = 0
         self._held_by_model: dict[str, int] = {}
         self._refusals = Refusals()
@@ -139,9 +147,11 @@ class WaitingRoom:
     __slots__ = (
         "_answered",
         "_least_places",
+        "_left",
         "_looked",
         "_looked_answered",
         "_name",
+        "_paced",
         "_places",
         "_rooms",
         "_taken",
@@ -151,7 +161,7 @@ class WaitingRoom:
 
     def __init__(self, rooms: WaitingRooms, name: str, least_places: int | None = None) -> None:
         self._rooms, self._name = rooms, name
-        self._taken = self._answered = 0
+        self._taken = self._answered = self._left = 0
         self._waiting: OrderedDict[asyncio.Future[None], float] = OrderedDict()
         self._timer: asyncio.TimerHandle | None = None
         self.open(least_places)
@@ -159,8 +169,9 @@ class WaitingRoom:
     def open(self, least_places: int | None) -> None:
         """From now on tritonserver is given so many."""
         self._least_places = sys.maxsize if least_places is None else least_places
-        self._places = self._least_places
+        self._paced = 0
         self._looked, self._looked_answered = -_STALE_S, 0
+        self._set_places()
 
     @property
     def places(self) -> int:
@@ -233,9 +244,25 @@ class WaitingRoom:
         if self._waiting:
             self._let_in()
 
-    def keep(self) -> None:
-        """A caller goes, tritonserver still has his request: his place needs a second `leave`."""
+    def keep(self) -> Callable[[], None]:
+        """A caller goes, tritonserver still has his request, until what this returns is called."""
         self._taken += 1
+        self._left += 1
+        self._answered -= 1  # nothing is, with the `leave` of his that follows
+        self._set_places()
+        return self._leave_kept
+
+    def _leave_kept(self) -> None:
+        self._left -= 1
+        self._set_places()
+        self.leave()
+
+    def _set_places(self) -> None:
+        unordered = self._least_places >= UNORDERED
+        if unordered and self._rooms.streams and self._left >= _MOST_LEFT:
+            self._places = 0
+        else:
+            self._places = max(self._least_places, self._paced)
 
     def _let_in(self) -> None:
         while self._waiting and self._taken < self._places:
@@ -264,8 +291,8 @@ class WaitingRoom:
     def _look_at_pace(self, now: float) -> None:
         passed, answered = now - self._looked, self._answered - self._looked_answered
         self._looked, self._looked_answered = now, self._answered
-        paced = 0 if passed > _STALE_S else min(_QUICK, int(answered / passed * _WORK_S))
-        self._places = max(self._least_places, paced)
+        self._paced = 0 if passed > _STALE_S else min(_QUICK, int(answered / passed * _WORK_S))
+        self._set_places()
         self._let_in()
 
 

@@ -227,28 +227,43 @@ class TritonClient(ModelControl):
         return await deadline.bound(self._trials.run(work, send), "the invocation")
 
     async def stream(
-        self, path: bytes, headers: Headers, body: Sequence[bytes], timeout_s: float
+        self,
+        path: bytes,
+        headers: Headers,
+        body: Sequence[bytes],
+        timeout_s: float,
+        held: Place | None = None,
+        left_s: float = 0.0,
     ) -> tuple[Answer, AnswerStream]:
         """Send an inference and return the answer's head and its body as it comes.
 
-        timeout_s bounds the wait for the head and for each piece. Raises TritonUnavailable or
-        TritonTimeout, and so does the stream; also RequestRefused. The stream is to be read to its
-        end or closed.
+        held: kept until the head has come, left_s beyond its end here at most. timeout_s bounds the
+        wait for the head and for each piece. Raises TritonUnavailable or TritonTimeout, and so does
+        the stream; also RequestRefused. The stream is to be read to its end or closed.
         """
         work = RequestWork(path, body)
+
+        async def begin() -> tuple[Answer, AnswerStream]:
+            return await self._begin_stream(work, path, headers, body, timeout_s, held, left_s)
+
         if self._suspects.watching:
-            return await self._send_by_standing(
-                work, lambda: self._begin_stream(work, path, headers, body, timeout_s), timeout_s
-            )
-        return await self._begin_stream(work, path, headers, body, timeout_s)
+            return await self._send_by_standing(work, begin, timeout_s)
+        return await begin()
 
     async def _begin_stream(
-        self, work: Work, path: bytes, headers: Headers, body: Sequence[bytes], timeout_s: float
+        self,
+        work: Work,
+        path: bytes,
+        headers: Headers,
+        body: Sequence[bytes],
+        timeout_s: float,
+        held: Place | None,
+        left_s: float,
     ) -> tuple[Answer, AnswerStream]:
         self._suspects.enter(work)
         try:
             answer, pieces = await self._http.stream(
-                b"POST", path, headers, body, timeout_s=timeout_s
+                b"POST", path, headers, body, timeout_s=timeout_s, held=held, left_s=left_s
             )
         except BaseException as error:
             _note_end(work, self._suspects, error, timeout_s)

@@ -100,6 +100,7 @@ class Connection(asyncio.Protocol):
         self._expired = False
         self._waiter: asyncio.Future[None] | None = None
         self._when_over: Callable[[], None] | None = None
+        self._over_at_head = False
 
     # -- asyncio.Protocol
 
@@ -116,7 +117,7 @@ class Connection(asyncio.Protocol):
             self._fail(f"its answer is no HTTP/1.1 that was asked for ({error})")
         if self._streamed and self.buffered > STREAM_HIGH_WATER and not self._complete:
             self._pause()
-        if self._when_over is not None and self._complete:
+        if self._when_over is not None and (self._complete or (self._head and self._over_at_head)):
             self._when_over()
         self._wake()
 
@@ -196,6 +197,11 @@ class Connection(asyncio.Protocol):
     def closed(self) -> bool:
         return self.transport is None or self.transport.is_closing() or not self.reusable
 
+    @property
+    def whole(self) -> bool:
+        """Whether all of the answer has come."""
+        return self._complete
+
     def send(self, head: bytes, body: Sequence[bytes], grown: Grown | None = None) -> None:
         if self.transport is None or self.closed:  # it can end while it is being made
             raise ConnectionFailed(self._error or "the connection ended before the request")
@@ -246,13 +252,13 @@ class Connection(asyncio.Protocol):
         if self.transport is not None:
             self.transport.abort()
 
-    def leave(self, then: Callable[[], None], limit_s: float) -> bool:
+    def leave(self, then: Callable[[], None], limit_s: float, at_head: bool = False) -> bool:
         """Wait no longer for the answer to what was sent, but take it when it comes.
 
-        then: called once, when it has come, when the connection ends, or after limit_s, which
-        closes it. False where nothing is on its way.
+        then: called once, when it has come (with at_head: when its head has), when the connection
+        ends, or after limit_s, which closes it. False where nothing is on its way.
         """
-        if self.closed or self._parser is None or self._complete:
+        if self.closed or self._parser is None or self._complete or (at_head and self._head):
             return False
         timer = asyncio.get_running_loop().call_later(limit_s, self.close)
 
@@ -261,7 +267,7 @@ class Connection(asyncio.Protocol):
             timer.cancel()
             then()
 
-        self._when_over, self._grown = ended, None
+        self._when_over, self._over_at_head, self._grown = ended, at_head, None
         self._answer.body.clear()
         return True
 

@@ -12,7 +12,7 @@ then is known.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Protocol
 
@@ -37,13 +37,11 @@ class HeaderLong(Exception):
 class Place(Protocol):
     """What a request holds for as long as tritonserver has it (waiting_room.WaitingRoom).
 
-    keep: called when the request is given up here and tritonserver still has it. leave: called for
-    each keep, once tritonserver has it no more.
+    keep: called when the request is given up here and tritonserver still has it. What it returns is
+    called once tritonserver has it no more.
     """
 
-    def keep(self) -> None: ...
-
-    def leave(self) -> None: ...
+    def keep(self) -> Callable[[], None]: ...
 
 
 class AnswerStream:
@@ -139,16 +137,18 @@ class TritonHttp:
         self.give_back(connection)
         return answer
 
-    def _leave(self, connection: Connection, held: Place, left_s: float) -> bool:
+    def _leave(
+        self, connection: Connection, held: Place, left_s: float, at_head: bool = False
+    ) -> bool:
         def then() -> None:
             self.left.discard(connection)
             self.give_back(connection)
-            held.leave()
+            release()
 
-        if not connection.leave(then, left_s):
+        if not connection.leave(then, left_s, at_head):
             return False
         self.left.add(connection)
-        held.keep()
+        release = held.keep()
         return True
 
     async def stream(
@@ -159,10 +159,15 @@ class TritonHttp:
         body: Sequence[bytes] = (),
         *,
         timeout_s: float,
+        held: Place | None = None,
+        left_s: float = 0.0,
     ) -> tuple[Answer, AnswerStream]:
         """Send a request and return the head of the answer and its body as it comes.
 
-        timeout_s bounds the wait for the head and for each piece. Raises as request does.
+        timeout_s bounds the wait for the head and for each piece. Raises as request does. Where the
+        wait for the head is given up, a connection with held is left open until the head has come,
+        for left_s at most; then it is closed. tritonserver looks for a closed connection when it
+        writes, so that closing it earlier would cancel nothing.
         """
         head = self._head(method, path, headers, body)
         connection = await self._connection()
@@ -170,7 +175,8 @@ class TritonHttp:
             connection.send(head, body)
             answer = await connection.answer_head(timeout_s)
         except BaseException:
-            connection.close()
+            if held is None or not self._leave(connection, held, left_s, at_head=True):
+                connection.close()
             raise
         return answer, AnswerStream(self, connection, timeout_s)
 
@@ -200,8 +206,9 @@ class TritonHttp:
         return connection
 
     def give_back(self, connection: Connection) -> None:
-        """Take a connection whose answer is whole, for the next request."""
-        if connection.closed or connection.paused or len(self.idle) >= _MOST_IDLE:
+        """Take a connection for the next request; one whose answer is not whole is closed."""
+        full = len(self.idle) >= _MOST_IDLE
+        if connection.closed or connection.paused or not connection.whole or full:
             connection.close()
         else:
             self.idle.append(connection)

@@ -6,6 +6,9 @@ import json
 import os
 import shutil
 import signal
+import socket
+import struct
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -175,6 +178,29 @@ def test_generate_stream(tmp_path: Path) -> None:
         assert said == ["one", "two", "three"]
         answer = container.http.post("/invocations", json={"other": 1})
         assert answer.status_code == 400, answer.text
+
+
+@pytest.mark.parametrize(("end", "decoupled"), [("closed", True), ("reset", False)])
+def test_streams_whose_callers_leave(end: str, decoupled: bool, tmp_path: Path) -> None:
+    """Few of them reach the model; of those a decoupled one is cancelled when it has begun."""
+    marker = tmp_path / "marker"
+    written = {"talker": models.dawdling(marker, decoupled)}
+    kind = {"SAGEMAKER_TRITON_INFERENCE_TYPE": "generate_stream"}
+    body = json.dumps({"text_input": "word " * 20}).encode()
+    head = f"POST /invocations HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n\r\n"
+    with _serving(tmp_path, written, **kind) as container:
+        for _ in range(20):
+            with socket.create_connection(("127.0.0.1", container.port)) as caller:
+                caller.sendall(head.encode() + body)
+                time.sleep(0.04)
+                if end == "reset":
+                    caller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        answer = container.http.post("/invocations", json={"text_input": "at last"})
+        assert answer.status_code == 200, answer.text
+        assert "last" in answer.text
+        *left, own = map(int, marker.read_text().split())
+    assert own == 2
+    assert sum(left) < (60 if decoupled else 12 * 20)
 
 
 @pytest.mark.parametrize("operation", ["generate", "generate_stream"])

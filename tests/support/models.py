@@ -239,6 +239,42 @@ class TritonPythonModel:
         return pb_utils.InferenceResponse([pb_utils.Tensor("text_output", array)])
 """
 
+#: Text in, its words out, 50 ms for each; notes in the file `marker` how many words it said of each
+#: request. A decoupled one ends with its caller, one that is not says all at once.
+DAWDLING = """
+class TritonPythonModel:
+    def initialize(self, args):
+        config = json.loads(args["model_config"])
+        self.decoupled = config.get("model_transaction_policy", {}).get("decoupled", False)
+        self.marker = config["parameters"]["marker"]["string_value"]
+
+    def execute(self, requests):
+        answers = [self.answer(request) for request in requests]
+        return None if self.decoupled else answers
+
+    def answer(self, request):
+        text = pb_utils.get_input_tensor_by_name(request, "text_input").as_numpy()
+        words = text.reshape(-1)[0].decode().split()
+        sender = request.get_response_sender() if self.decoupled else None
+        said = 0
+        for word in words:
+            if self.decoupled and sender.is_cancelled():
+                break
+            time.sleep(0.05)
+            said += 1
+            if self.decoupled:
+                sender.send(self.response(word))
+        with open(self.marker, "a") as file:
+            file.write("%d\\n" % said)
+        if not self.decoupled:
+            return self.response(" ".join(words))
+        sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+
+    def response(self, text):
+        array = np.array([text.encode()], dtype=np.object_)
+        return pb_utils.InferenceResponse([pb_utils.Tensor("text_output", array)])
+"""
+
 _VECTORS = """
 input { name: "IN" data_type: TYPE_FP32 dims: [-1] }
 output { name: "OUT" data_type: TYPE_FP32 dims: [-1] }
@@ -313,6 +349,12 @@ output { name: "text_output" data_type: TYPE_STRING dims: [1] }
 large = PythonModel(LARGE)
 speaking = PythonModel(SPEAKING, tensors=_TEXTS)
 streaming = PythonModel(SPEAKING, "model_transaction_policy { decoupled: true }\n", tensors=_TEXTS)
+
+
+def dawdling(marker: Path, decoupled: bool) -> PythonModel:
+    """Says a word in 50 ms; the marker file has a line for each request that has ended."""
+    more = "model_transaction_policy { decoupled: true }\n" if decoupled else ""
+    return PythonModel(DAWDLING, more, {"marker": marker}, tensors=_TEXTS)
 
 
 def adder(addend: float) -> PythonModel:

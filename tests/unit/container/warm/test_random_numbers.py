@@ -89,7 +89,7 @@ def test_each_child_draws_numbers_of_its_own(environment: str) -> None:
     """Of every library that interpreters import; where a model sets a seed, the seed's."""
     modules = [module for name in _PYTHONS[environment] for module in LIBRARIES[name].modules]
     python = ROOT / environment / "bin/python"
-    words = [python, "-c", DRAWING, CODE, UTILS, *dict.fromkeys(modules)]
+    words = [str(it) for it in (python, "-c", DRAWING, CODE, UTILS, *dict.fromkeys(modules))]
     ran = subprocess.run(
         words, check=False, capture_output=True, text=True, timeout=180, cwd=Path("/")
     )

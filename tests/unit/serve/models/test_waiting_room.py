@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
+from collections.abc import Callable
 
 import pytest
 from hypothesis import example, given, settings
@@ -14,6 +15,7 @@ from serve.errors import BodyTooLarge, InvocationFailed, Overloaded
 from serve.limit import UNCOUNTED, Limit
 from serve.models.waiting_room import (
     MIB,
+    UNORDERED,
     Bounds,
     HeldBody,
     WaitedTooLong,
@@ -120,13 +122,54 @@ async def test_a_place_that_is_kept() -> None:
     assert room.enter()
     waits = entering(room, 1, order)
     await settle()
-    room.keep()
+    release = room.keep()
     room.leave()
     await settle()
     assert (order, room.taken, room.waiting) == ([], 1, 1)
-    room.leave()
+    release()
     await waits
     assert (order, room.taken) == ([1], 1)
+
+
+@pytest.mark.parametrize(("places", "most"), [(UNORDERED, 4), (6, 6), (300, 4)])
+async def test_streams_that_are_left(places: int, most: int) -> None:
+    """While four wait to be begun where any number may, nobody is let in; else each has a place."""
+    room = WaitingRooms(streams=True).room("m", places)
+    order: list[int] = []
+    releases: list[Callable[[], None]] = []
+    while len(releases) < most:
+        assert room.enter()
+        releases.append(room.keep())
+        room.leave()
+    assert not room.enter()
+    waits = entering(room, 1, order)
+    await settle()
+    assert (order, room.taken) == ([], most)
+    releases.pop()()
+    await waits
+    while releases:
+        releases.pop()()
+    room.leave()
+    assert (order, room.taken) == ([1], 0)
+
+
+async def test_callers_who_leave_do_not_make_a_model_quick() -> None:
+    """Its places grow with what it answers."""
+    room = WaitingRooms().room("m", 1)
+    order: list[int] = []
+    assert room.enter()
+    waits = [entering(room, number, order) for number in range(3)]
+    await settle()
+    releases = []
+    for _ in range(1000):
+        releases.append(room.keep())
+        room.leave()
+    await asyncio.sleep(0.06)
+    waits.append(entering(room, 4, order))
+    await settle()
+    assert (room.places, order) == (1, [])
+    for waiting in waits:
+        waiting.cancel()
 
 
 async def test_without_a_number_nobody_waits() -> None:
@@ -281,7 +324,7 @@ async def _whatever(chance: random.Random, places: int) -> None:
     served: set[int] = set()
     waiting: set[int] = set()
     last_let_in = -1
-    kept = 0
+    kept: list[Callable[[], None]] = []
     now_s = 0.0
 
     async def call(number: int) -> None:
@@ -299,15 +342,12 @@ async def _whatever(chance: random.Random, places: int) -> None:
         served.add(number)
 
     def answer() -> None:
-        nonlocal kept
         if kept and chance.random() < 0.5:
-            kept -= 1
-            room.leave()
+            kept.pop()()
         elif at_work:
             at_work.popleft()
             if chance.random() < 0.3:  # he leaves, tritonserver works on
-                room.keep()
-                kept += 1
+                kept.append(room.keep())
             room.leave()
 
     with pytest.MonkeyPatch.context() as patch:
@@ -325,7 +365,7 @@ async def _whatever(chance: random.Random, places: int) -> None:
             now_s += chance.choice((0.0, 0.01, 0.06, 0.12))  # the pace is looked at, or is not
             if chance.random() < 0.3:
                 await settle()
-                assert room.taken == len(at_work) + kept
+                assert room.taken == len(at_work) + len(kept)
                 assert room.taken <= max(places, 16)  # they are quick
                 assert all(number > last_let_in for number in waiting)
         for _ in range(1000):
