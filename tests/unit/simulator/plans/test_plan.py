@@ -111,15 +111,17 @@ def test_without_goals_nothing_is_said_to_meet_them() -> None:
 
 
 def test_memory_of_verify_is_told() -> None:
-    """In a container models share libraries, so more of them have room than the plan says."""
-    settings = replace(SETTINGS, types=[LARGE], counts=(1,))
+    """In a container models share libraries, so more of them have room than the plan says; what the
+    container itself takes is in no figure of verify's."""
+    container = Container(base_memory=550 * MIB)
+    settings = replace(SETTINGS, types=[LARGE], counts=(1,), container=container)
     known, alone = (
         write_plan(planned(replace(settings, kinds=[Kind(FIGURES, memory_of_verify=of_verify)])))
         for of_verify in (False, True)
     )
     assert alone == known + (
-        "Memory is that of `verify`, where models share nothing: a container needs less "
-        "(docs/planning.md)\n"
+        "Memory of models is that of `verify`, where they share nothing: in a container each takes "
+        "less. The container itself is reckoned with 550 MiB (base_memory; docs/planning.md)\n"
     )
 
 

@@ -166,3 +166,18 @@ def test_memory_of_verify_is_marked(tmp_path: Path) -> None:
         text = GOOD.replace(first, f'verify = "verify.json"\n{own}')
         small, big = read_settings(written(tmp_path, text)).kinds
         assert (small.memory_of_verify, big.memory_of_verify) == (marked, False)
+
+
+def test_what_a_container_takes_itself(tmp_path: Path) -> None:
+    """It is in no figure of verify's and on no page of metrics; who knows it says it."""
+    cost = {"form": "ensemble", "load_s": 1.5, "p50_s": 0.01, "p95_s": 0.02}
+    found = {"archive": "a", "served_as": "ensemble", "costs": [{**cost, "resident_bytes": MIB}]}
+    (tmp_path / "verify.json").write_text(json.dumps(found))
+    first = 'memory = "40MB"\nload_s = [0.5, 1.0]\nservice_s = 0.01\n'
+    own = 'base_memory = "300MB"\n'
+    for text, base in (
+        (GOOD.replace(first, 'verify = "verify.json"\n'), 300 * MIB),
+        (GOOD.replace(first, 'verify = "verify.json"\n').replace(own, ""), 550 * MIB),
+        (GOOD.replace(own, ""), 0),
+    ):
+        assert read_settings(written(tmp_path, text)).container.base_memory == base
