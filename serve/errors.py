@@ -9,6 +9,7 @@ ServeError
 │   ├── RequestLate             it was not whole in time
 │   ├── ModelNotLoaded          no such model, or none that can be invoked now
 │   ├── ModelAlreadyLoaded      the name is taken: loading, ready or unloading
+│   ├── FailedAtRequest         the model raised at this request, and answers others
 │   └── RequestRefused          tritonserver died twice while this very request was in it
 ├── ModelUnusable               the archive, or the model in it, cannot be loaded
 ├── ResourceExhausted           memory, shared memory, disk, processes or descriptors are lacking
@@ -96,6 +97,10 @@ class ModelAlreadyLoaded(CallerError):
 
     def __init__(self, name: str, state: str) -> None:
         super().__init__(f"the model {shortened(name)} {state}")
+
+
+class FailedAtRequest(CallerError):
+    """The model raised at this request, and answers others: its rows may be the reason."""
 
 
 class RequestRefused(CallerError):

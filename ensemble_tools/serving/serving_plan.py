@@ -154,6 +154,12 @@ class ServingPlan:
         """What a request may ask for; none where Triton completes them."""
         return tuple(spec.name for spec in self._entry_config.output)
 
+    @property
+    def has_columns(self) -> bool:
+        """Whether a request's inputs are the columns of one table: an export of Merlin's."""
+        exported = self.form is not Form.AS_DELIVERED
+        return exported or self.compiled > 0 or bool(self.not_compiled)
+
     @cached_property
     def fails_in_part(self) -> bool:
         """Whether tritonserver may fail where a request asks for a part of the outputs.

@@ -11,6 +11,7 @@ from serve.context import bind
 from serve.errors import (
     BodyTooLarge,
     CallerError,
+    FailedAtRequest,
     HeaderTooLarge,
     HeadTooLarge,
     InvocationFailed,
@@ -43,6 +44,7 @@ STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (HeadTooLarge, 431),
     (RequestLate, 408),
     (RequestRefused, 400),
+    (FailedAtRequest, 400),
     (CallerError, 400),
     (ModelUnusable, 400),
     (KilledForMemory, 507),

@@ -18,6 +18,7 @@ from serve.deadline import within
 from serve.errors import (
     BadRequest,
     CallerError,
+    FailedAtRequest,
     InvocationFailed,
     ResourceExhausted,
     ServeError,
@@ -38,6 +39,7 @@ from serve.invoke.headers import (
 )
 from serve.invoke.json.exact_doubles import exact_doubles
 from serve.invoke.json.tensor_json import NotTaken
+from serve.invoke.mistakes import find_mistake
 from serve.invoke.request import Request, hold_tensors, let_go
 from serve.invoke.translation import (
     Translation,
@@ -48,19 +50,29 @@ from serve.invoke.translation import (
 )
 from serve.invoke.whole_answers import ask_for_all, find_asked_part, is_json
 from serve.limit import TimeLimit, setting_of
-from serve.models.registry import Model, Registry, State
+from serve.models.registry import MOST_FAILURES, Model, Registry, State
 from serve.models.revival import Revival
 from serve.models.waiting_room import WaitedTooLong
 from serve.triton.client import TritonClient
 from serve.triton.connection import MOST_OF_ERROR, Answer
 from serve.triton.http import AnswerStream
-from serve.triton.messages import Verdict, dead_model, one_sentence, quotes_a_death
+from serve.triton.messages import (
+    Verdict,
+    dead_model,
+    failure_cause,
+    one_sentence,
+    quotes_a_death,
+    speaks_of_values,
+    without_regions,
+)
 from serve.triton.refusals import Refusal, refusal
 
 _LOST = {Verdict.STUB_DIED, Verdict.NOT_LOADED}
 
 #: Stands at the end of what a model said, where that is not all of it.
 _CUT = f"… (cut after {MOST_OF_ERROR // 1024} KB)"
+
+_NO_REASON = "no reason was given"
 
 _T = TypeVar("_T")
 _Sent = tuple[Answer, AnswerStream | None]
@@ -108,7 +120,8 @@ class Invocation:
         """The entry model's whole answer, with the headers it is to go back with.
 
         Its bytes are held (Request.answer). Raises CallerError (ModelNotLoaded, BadRequest),
-        InvocationFailed, ResourceExhausted, Overloaded, TritonUnavailable or TritonTimeout.
+        FailedAtRequest, InvocationFailed, ResourceExhausted, Overloaded, TritonUnavailable or
+        TritonTimeout.
         Cancel it when nobody wants the answer any more: who waits is gone at once; what
         tritonserver has keeps its place until it is answered.
         """
@@ -321,17 +334,19 @@ class Invocation:
         generation = model.generation
         answer, body = await self._send_once(model, request, send, deadline)
         if answer.status == 200:
+            model.failures = 0
             return answer, body
         refused = await self._read_refusal(model, generation, answer, body, said)
         if refused.verdict not in _LOST:
-            raise _translate_refusal(model, self._explained(model, refused, said))
+            raise _translate_refusal(model, self._explained(model, refused, said), said)
         request.record.cold = True
         await self._within(deadline, self._revival.revive(model, generation))
         generation = model.generation
         answer, body = await self._send_once(model, request, send, deadline)
         if answer.status != 200:
             refused = await self._read_refusal(model, generation, answer, body, said)
-            raise _translate_refusal(model, self._explained(model, refused, said))
+            raise _translate_refusal(model, self._explained(model, refused, said), said)
+        model.failures = 0
         return answer, body
 
     def _explained(self, model: Model, refused: Refusal, said: Sequence[bytes]) -> Refusal:
@@ -448,10 +463,12 @@ async def _with_exact_doubles(
     return replace(asked, headers=with_tensors(asked.headers, len(body[0])), body=body)
 
 
-def _translate_refusal(model: Model, refused: Refusal) -> ServeError:
+def _translate_refusal(model: Model, refused: Refusal, said: Sequence[bytes]) -> ServeError:
     """Ours for Triton's: who is at fault decides what the caller is told."""
+    if refused.verdict is Verdict.MODEL:
+        return _translate_failure(model, refused, said)
     mark = _CUT if refused.cut else ""  # behind a traceback nobody misses what is cut
-    message = one_sentence(refused.message + mark) or "no reason was given"
+    message = one_sentence(refused.message + mark) or _NO_REASON
     if refused.verdict is Verdict.CALLER:
         error = CallerError(message)
         error.without_values = refused.logged
@@ -462,4 +479,31 @@ def _translate_refusal(model: Model, refused: Refusal) -> ServeError:
         return StoreUnavailable(f"the model {model.name} cannot answer now: {message}")
     if refused.verdict is Verdict.UNAVAILABLE:
         return TritonUnavailable(message)
-    return InvocationFailed(f"the model {model.name} failed: {message}")
+    return InvocationFailed(f"the model {model.name} failed: {failure_cause(message)}")
+
+
+def _translate_failure(model: Model, refused: Refusal, said: Sequence[bytes]) -> ServeError:
+    """What a model raised, without its code; the log has all of it.
+
+    It is the request's fault where that has a mistake in it, and may be where the model answers
+    other requests, or speaks of values before it has answered any. A model that fails at one
+    request after the other is at fault itself.
+    """
+    mark = _CUT if refused.cut else ""
+    cause = failure_cause(refused.message + mark, cut=refused.cut) or _NO_REASON
+    mistake = find_mistake(said) if model.serving.has_columns else None
+    failures = 0 if mistake else model.failed()
+    error: ServeError
+    if mistake:
+        error = CallerError(f"{mistake}; the model {model.name} failed: {cause}")
+    elif failures <= MOST_FAILURES:
+        error = FailedAtRequest(
+            f"the model {model.name} failed at this request, and answers others: {cause}"
+        )
+    elif failures <= 2 * MOST_FAILURES and speaks_of_values(cause):
+        error = FailedAtRequest(f"the model {model.name} failed at this request: {cause}")
+    else:
+        error = InvocationFailed(f"the model {model.name} failed: {cause}")
+    everything = " ".join(without_regions(refused.message).split())
+    error.without_values = f"the model {model.name} failed: {everything}"
+    return error

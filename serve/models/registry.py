@@ -54,6 +54,8 @@ _NEXT: Mapping[State, Set[State]] = {
     State.GONE: set(),
 }
 _LOADED = {State.READY, State.RELOADING}
+#: A model that failed at so many requests one after another is no more said to answer others.
+MOST_FAILURES = 20
 
 
 @dataclass
@@ -64,7 +66,8 @@ class Model:
     python stubs each of the Triton models had once it was loaded; none for a model that calls no
     others by name. archive: the identity of what it is loaded from. room: who waits for it.
     in_flight: invocations that somebody still wants. answers_large: whether its last answer in JSON
-    was one worth translating. fails_in_part: of its plan, at hand for each request.
+    was one worth translating. fails_in_part: of its plan, at hand for each request. failures: at
+    how many requests it failed since it answered one; as if at many where it has answered none.
     """
 
     name: str
@@ -75,6 +78,7 @@ class Model:
     in_flight: int = 0
     answers_large: bool = False
     fails_in_part: bool = False
+    failures: int = MOST_FAILURES
     _reload_error: ServeError | None = None
     lost: frozenset[str] = frozenset()
     stubs: Mapping[str, int] = field(default_factory=dict)
@@ -103,6 +107,11 @@ class Model:
     def answered(self, *, large: bool) -> None:
         """Its last answer in JSON was one worth translating, or was not."""
         self.answers_large = large
+
+    def failed(self) -> int:
+        """Count a request at which it failed; at how many it has since it answered one."""
+        self.failures += 1
+        return self.failures
 
     def enter(self, state: State) -> None:
         """Change state along the table above; anything else is a bug of ours."""

@@ -6,6 +6,7 @@ import re
 
 from serve.errors import (
     CallerError,
+    FailedAtRequest,
     InvocationFailed,
     ModelUnusable,
     Overloaded,
@@ -33,6 +34,7 @@ CAUSES = (
 )
 #: The first class that an error is an instance of decides.
 _CLASSES: tuple[tuple[type[BaseException], str], ...] = (
+    (FailedAtRequest, "model"),
     (CallerError, "caller"),
     (ModelUnusable, "archive"),
     (SourceUnreadable, "disk"),

@@ -168,3 +168,58 @@ def one_sentence(message: str) -> str:
     if any("Traceback (most recent call last)" in line for line in lines):
         lines = lines[-1:]
     return " ".join(lines) or " ".join(message.split())
+
+
+#: What stands in front of what a model raised: which model, of which ensemble.
+_WRAPPER = re.compile(rf"in ensemble '[^']*', |{_RAISED}")
+#: Merlin's workflow step: "Error: <class 'KeyError'> - 'x'".
+_MERLINS = re.compile(r"Error: <class '(?:[\w.]*\.)?(\w+)'> - ")
+#: A message with one of these shows lines of code.
+_WITH_CODE = re.compile(
+    r'Traceback|^\s*File "|~~~|<--- HERE|\(most recent call|Detected at node|Exception raised from',
+    re.MULTILINE,
+)
+#: How Python and TorchScript write an exception, the last line of theirs.
+_EXCEPTION = re.compile(
+    r"[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)(?:: |$)|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+: "
+)
+#: Lines that say where, and not why.
+_PLACE = re.compile(
+    r'File "|Node:|\[\[|frame #|Traceback|Detected at|Exception raised from|\^|During handling'
+    r"|The above exception|.*(?:~~~|<--- HERE)"
+)
+_OF_VALUES = re.compile(
+    r"out of (?:range|bounds)|\b(?:index|indices|shapes?|sizes?|dimensions?)\b|is not in \["
+    r"|could not convert|invalid literal",
+    re.IGNORECASE,
+)
+_FULL_PATH = re.compile(r"(?<![\w.:/])/(?:[^\s/'\":,;()]+/)+(?=[^\s/'\":,;()])")
+_UNSAID = "it did not say why in its last words; see the log"
+
+
+def failure_cause(message: str, *, cut: bool = False) -> str:
+    """Why a model failed, in one sentence for its caller: no code, no traceback and no paths.
+
+    cut: the message had more words, and the reason stands in the last ones.
+    """
+    reason = without_regions(message).replace(_NO_ID, "")
+    while wrapped := _WRAPPER.match(reason):
+        reason = reason[wrapped.end() :]
+    reason = _MERLINS.sub(r"\1: ", reason.partition(_TRACEBACK)[0].partition(_FORMATTED)[0])
+    lines = [line.strip() for line in reason.rstrip("; \n").splitlines() if line.strip()]
+    if _WITH_CODE.search(reason):
+        lines = [_last_reason(lines, cut=cut)]
+    return _FULL_PATH.sub("…/", " ".join(lines))
+
+
+def speaks_of_values(cause: str) -> bool:
+    """Whether a failure's cause speaks of what a request's values and shapes decide."""
+    return _OF_VALUES.search(cause) is not None
+
+
+def _last_reason(lines: list[str], *, cut: bool) -> str:
+    exceptions = [line for line in lines if _EXCEPTION.match(line)]
+    if exceptions:
+        return exceptions[-1]
+    reasons = [line for line in lines if not _PLACE.match(line)]
+    return reasons[-1] if reasons and not cut else _UNSAID

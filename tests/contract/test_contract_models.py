@@ -282,6 +282,57 @@ def test_a_model_that_raises(container: Container, archive: Archive) -> None:
             assert "these values are not welcome: [7.0]" in complaint(answer)
 
 
+#: Raises in the way that the first value says, and answers 0 with itself.
+_MOODY = """
+import traceback
+
+
+class TritonPythonModel(Each):
+    def answer(self, request, values):
+        if values[0] == 1:
+            raise KeyError("row 1")
+        if values[0] == 2:
+            open("/nowhere/of/mine/labels.txt")
+        if values[0] == 3:
+            try:
+                [][int(values[0])]  # a secret comment
+            except IndexError:
+                raise pb_utils.TritonModelException(traceback.format_exc())
+        return respond(request, values)
+"""
+
+
+def test_whose_fault_a_failure_may_be(container: Container, archive: Archive) -> None:
+    """500 while a model has answered nobody; 400 where it answers others, or speaks of an index.
+
+    One that has failed at twenty requests one after another answers nobody any more. Its caller
+    sees no code and no paths; the log has them.
+    """
+    with container.loaded("m1", archive(m=models.PythonModel(_MOODY))):
+        answer = container.invoke("m1", infer([3]))
+        assert answer.status_code == 400
+        said = "the model m1 failed at this request: IndexError: list index out of range"
+        assert complaint(answer) == said
+        answer = container.invoke("m1", infer([1]))
+        assert answer.status_code == 500
+        assert complaint(answer) == "the model m1 failed: KeyError: 'row 1'"
+        assert values(container.invoke("m1", infer([0]))) == [0.0]
+        for number, said in (
+            (1, "KeyError: 'row 1'"),
+            (2, "FileNotFoundError: [Errno 2] No such file or directory: '…/labels.txt'"),
+            (3, "IndexError: list index out of range"),
+        ):
+            answer = container.invoke("m1", infer([number]))
+            assert answer.status_code == 400
+            expected = f"the model m1 failed at this request, and answers others: {said}"
+            assert complaint(answer) == expected
+        assert "a secret comment" in container.log
+        statuses = [container.invoke("m1", infer([1])).status_code for _ in range(18)]
+        assert statuses == [400] * 17 + [500]
+        assert values(container.invoke("m1", infer([0]))) == [0.0]
+        assert container.invoke("m1", infer([1])).status_code == 400
+
+
 def test_unknown_fields_and_types(container: Container, archive: Archive) -> None:
     """POST /models reads its body whatever the Content-Type, and lets newer fields through."""
     url = str(archive(m=models.identity))

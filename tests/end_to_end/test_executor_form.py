@@ -73,6 +73,25 @@ def test_served_as_the_executor(name: str, executors: Container) -> None:
     assert delivered.resolve() == EXAMPLES / name / "repository/executor_model/1/model.py"
 
 
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (4, "the columns: found 4 rows of 'user_id' and 5 of 'item_id', expected as many of each"),
+        (0, "the columns: found 0 rows of 'user_id' and 5 of 'item_id', expected as many of each"),
+        (None, "the columns: found no rows, expected one at least"),
+    ],
+)
+def test_columns_that_do_not_fit(rows: int | None, said: str, executors: Container) -> None:
+    """A 400 that names them, as from the other forms, whatever Merlin says of them."""
+    request = _read("dense", "request.json")
+    for column in request["inputs"] if rows is None else request["inputs"][:1]:
+        column["data"] = column["data"][: rows or 0]
+        column["shape"] = [rows or 0]
+    answer = executors.invoke("dense", request)
+    assert answer.status_code == 400
+    assert answer.json()["error"].startswith(said)
+
+
 def test_a_child_that_dies(executors: Container) -> None:
     """The request that meets a child's dead stub, through Merlin's traceback, is answered."""
     child = "dense.0_transformworkflowtriton"

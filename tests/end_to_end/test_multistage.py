@@ -135,6 +135,20 @@ def test_what_does_not_fit_is_the_callers_fault(container: Container) -> None:
     assert container.invoke("m", request).status_code == 400
 
 
+def test_two_users_at_once(container: Container) -> None:
+    """The ranking model fails at them: 400 with torch's last words, no line of its code."""
+    request = read("request.json")
+    request["inputs"][0].update(shape=[2], data=[1003, 1004])
+    answer = container.invoke("m", request)
+    assert answer.status_code == 400
+    said = answer.json()["error"]
+    assert said.startswith("the model m failed at this request")
+    assert ": RuntimeError: " in said
+    assert not {"Traceback", "forward", "File", "torch."} & {*said.replace(".", ". ").split()}
+    assert len(said) < 300
+    assert "Traceback" in container.log
+
+
 def test_who_is_not_in_the_store(container: Container) -> None:
     """As Merlin's executor answers: what the store lacks is NaN where it is a float."""
     request = read("request.json")

@@ -27,6 +27,7 @@ EXPECTED = {
     errors.SourceUnreadable("x"): 500,
     errors.Overloaded("x"): 503,
     errors.InvocationFailed("x"): 500,
+    errors.FailedAtRequest("x"): 400,
     errors.StoreUnavailable("x"): 503,
     errors.TritonError("x"): 500,
     errors.TritonUnavailable("x"): 503,

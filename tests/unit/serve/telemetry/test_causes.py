@@ -6,6 +6,7 @@ import pytest
 
 from serve.errors import (
     BadRequest,
+    FailedAtRequest,
     InvocationFailed,
     KilledForMemory,
     ModelNotLoaded,
@@ -29,6 +30,7 @@ from serve.telemetry.causes import CAUSES, cause_of
         (SourceUnreadable("EIO"), "disk"),
         (Overloaded("too many"), "crowd"),
         (InvocationFailed("it raised"), "model"),
+        (FailedAtRequest("it raised at this request"), "model"),
         (StoreUnavailable("the store hangs"), "feature_store"),
         (TritonUnavailable("restarting"), "tritonserver"),
         (TritonTimeout("a load", 3.0), "tritonserver"),

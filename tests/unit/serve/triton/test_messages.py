@@ -10,9 +10,11 @@ from serve.triton.exhaustion import means_exhaustion
 from serve.triton.messages import (
     Verdict,
     dead_model,
+    failure_cause,
     judge,
     load_failure_reason,
     one_sentence,
+    speaks_of_values,
     without_regions,
 )
 
@@ -471,3 +473,95 @@ def test_names_of_regions_go(region: str) -> None:
 def test_other_names_stay(said: str) -> None:
     """Models and settings may begin alike."""
     assert without_regions(said) == said
+
+
+_TORCHSCRIPT = """PyTorch execute failure: The following operation failed in TorchScript.
+Traceback of TorchScript, serialized code (most recent call last):
+  File "code/__torch__.py", line 18, in forward
+    age = torch.unsqueeze(batch["user_age"], 1)
+    parts = [user, item, torch.mul(user, item), age, price]
+            ~~~~~~~~~ <--- HERE
+    h = torch.cat(parts, 1)
+
+Traceback of TorchScript, original code (most recent call last):
+  File "/home/somebody/train.py", line 7, in forward
+        h = torch.cat(parts, 1)
+            ~~~~~~~~~ <--- HERE
+RuntimeError: Sizes of tensors must match except in dimension 1.
+"""
+_TENSORFLOW = """Graph execution error:
+
+Detected at node 'm/e/embedding_lookup' defined at (most recent call last):
+    File "/usr/lib/python3.10/runpy.py", line 196, in _run_module_as_main
+      return _run_code(code, main_globals, None)
+Node: 'm/e/embedding_lookup'
+indices[0,0] = 99 is not in [0, 10)
+\t [[{{node m/e/embedding_lookup}}]] [Op:__inference_signature_wrapper_1]"""
+_PYTHON = """Traceback (most recent call last):
+  File "/work/serving/m/1/model.py", line 3, in execute
+    return secret(x)
+ValueError: these rows
+do not fit
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "/work/serving/m/1/model.py", line 5, in execute
+    raise Unwelcome("go away") from error
+model.Unwelcome: go away
+"""
+_CPP = """CUDA error: device-side assert triggered
+Exception raised from c10_cuda_check at /pytorch/c10/cuda/x.cpp:44 (most recent call first):
+frame #0: c10::Error::Error(...) + 0x57 (0x7f in /usr/lib/libc10.so)"""
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        (_TORCHSCRIPT, "RuntimeError: Sizes of tensors must match except in dimension 1."),
+        (_TENSORFLOW, "indices[0,0] = 99 is not in [0, 10)"),
+        (_PYTHON, "model.Unwelcome: go away"),
+        (_PYTHON.partition("\n\n")[0], "ValueError: these rows"),
+        (_CPP, "CUDA error: device-side assert triggered"),
+        (
+            "Error: <class 'RuntimeError'> - Failed to encode x, Traceback: ['  File \"/a/b.py\"']",
+            "RuntimeError: Failed to encode x",
+        ),
+        ("ValueError: boom\n\nAt:\n  /models/m/1/model.py(1): execute\n", "ValueError: boom"),
+        ("OSError: /models/m/1/labels.txt and https://host/a/b", None),
+        ("two lines\nof plain words", "two lines of plain words"),
+    ],
+)
+def test_causes_without_code(message: str, said: str | None) -> None:
+    """The last reason; which model of which ensemble, code, tracebacks and paths are left out."""
+    said = said or "OSError: …/labels.txt and https://host/a/b"
+    for front in ("", RAISED_51, RAISED_36, f"in ensemble 'm', in ensemble 'm.i', {RAISED_51}"):
+        assert failure_cause(front + message) == said
+
+
+def test_a_cause_that_was_cut_off() -> None:
+    """Where the reason is not among the first 64 KB no line of code takes its place."""
+    cut = _TORCHSCRIPT.partition("RuntimeError")[0] + "h = torch.cat(pa… (cut after 64 KB)"
+    assert failure_cause(cut, cut=True) == "it did not say why in its last words; see the log"
+
+
+@given(st.text(), st.booleans())
+def test_causes_are_one_line(message: str, cut: bool) -> None:
+    """Whatever a model says."""
+    assert len(failure_cause(message, cut=cut).splitlines()) <= 1
+
+
+@pytest.mark.parametrize(
+    ("cause", "of_values"),
+    [
+        ("IndexError: index out of range in self", True),
+        ("RuntimeError: The size of tensor a (400) must match the size of tensor b (200)", True),
+        ("indices[0,0] = 99 is not in [0, 10)", True),
+        ("ValueError: could not convert string to float: 'x'", True),
+        ("RuntimeError: the weights are gone", False),
+        ("KeyError: 'resized'", False),
+    ],
+)
+def test_causes_that_speak_of_values(cause: str, of_values: bool) -> None:
+    """Indices, sizes and shapes come of the request, most often; a word that has one in it not."""
+    assert speaks_of_values(cause) is of_values
