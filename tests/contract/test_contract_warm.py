@@ -113,6 +113,20 @@ def test_who_dies_is_healed(way: str, container: Container) -> None:
     until(lambda: not forked(container.serving, "m/"), "it has ended")
 
 
+def test_children_that_die_leave_nothing_in_tritonserver(container: Container) -> None:
+    """No dead stub, no thread and no region, however many."""
+    with container.loaded("m", DENSE / "repository"):
+        assert right(container, "m")
+        triton, stubs, regions = container.triton(), container.stubs("m"), container.regions()
+        threads = os.listdir(f"/proc/{triton}/task")
+        for _ in range(3):
+            kill(forked(container.serving, "m/"))
+            assert right(container, "m")
+        assert (container.stubs("m"), container.regions()) == (stubs, regions)
+        assert len(os.listdir(f"/proc/{triton}/task")) <= len(threads) + 2
+        assert "it is forked again" in container.log
+
+
 def test_an_interpreter_that_dies_costs_its_children_nothing(container: Container) -> None:
     """The next model has another one started."""
     with container.loaded("m", DENSE / "repository"):

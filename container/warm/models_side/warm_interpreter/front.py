@@ -7,7 +7,9 @@ A child of the warm interpreter that has imported the library runs `program`, a 
 TritonPythonModel, and answers what comes here. Where there is none (a GPU, packages of the
 model's own), the program is imported here, as ever.
 
-An end of the child ends this process as well: to tritonserver it is the model that died.
+A child that ends under a request, or before it, is forked anew, and asked once more. tritonserver
+is not to see it: of a stub that dies under a request it keeps a zombie, threads and shared memory
+(2.51). Where none can be had, this process ends itself: to tritonserver it is the model that died.
 """
 
 import contextlib
@@ -69,20 +71,31 @@ class NoChild(Exception):
     """There is no interpreter to be had, and why."""
 
 
+class Died(Exception):
+    """The model's process has ended twice, under one request."""
+
+
 class Remote:
     """The model in a child."""
 
     def __init__(self, path, program, module, args):
+        self._begin = (path, program, module, args)
         self._channel = None
+        try:
+            self._fork(*self._begin)
+        except channel.Gone:
+            die()
+
+    def _fork(self, path, program, module, args):
+        """A child that has initialized the model. Raises what that raises; Gone where it died."""
         try:
             self._channel, self._connection = channel.connect(path, TIMEOUT_S)
             (kind, said), _ = self._receive()
         except (OSError, channel.Gone) as error:
-            if self._channel is not None:
-                self._channel.close()
+            self._lose()
             raise NoChild(str(error) or "it has ended") from error
         if kind == NOT_FORKED:
-            self._channel.close()
+            self._lose()
             raise MemoryError("no process for the model: " + said)
         self._connection.settimeout(None)  # from here on it is the model that takes its time
         job = {
@@ -93,11 +106,8 @@ class Remote:
             "arguments": {str(key): str(value) for key, value in args.items()},
             "codes": [name for name in CODES if hasattr(pb_utils.TritonError, name)],
         }
-        try:
-            self._channel.send((INITIALIZE, job))
-            (kind, said), _ = self._receive()
-        except channel.Gone:
-            die()
+        self._channel.send((INITIALIZE, job))
+        (kind, said), _ = self._receive()
         if kind == FAILED:
             raise_again(said)
 
@@ -111,22 +121,54 @@ class Remote:
             wanted = list(request.requested_output_names())
             asked.append((request.request_id(), wanted, parameters(request), names))
         try:
-            self._channel.send((EXECUTE, asked), arrays)
+            (kind, answers), arrays = self._ask(asked, arrays)
         except channel.Gone:
-            die()
-        try:
-            (kind, answers), arrays = self._receive()
-            arrays = self._channel.release(arrays)
-        except BaseException:  # an answer that is still to come would be the next request's
-            die()
-        self._channel.trim()
+            self._fork_again()
+            try:
+                (kind, answers), arrays = self._ask(asked, arrays)
+            except channel.Gone:
+                raise Died("its process ended twice under this request") from None
         if kind == RAISED:
             raise_again(answers)
         left = iter(arrays)
         return [None if one is None else response(one, left) for one in answers]
 
+    def _ask(self, asked, arrays):
+        """The child's answer. Raises Gone where it has ended."""
+        if self._channel is None:
+            raise channel.Gone
+        try:
+            self._channel.send((EXECUTE, asked), arrays)
+        except channel.Gone:
+            self._lose()
+            raise
+        try:
+            message, arrays = self._receive()
+            arrays = self._channel.release(arrays)
+            self._channel.trim()
+        except BaseException:  # an answer that is still to come would be the next request's
+            self._lose()
+            raise
+        return message, arrays
+
+    def _fork_again(self):
+        """Another child; where there is none, whoever loads the model again is told why."""
+        pb_utils.Logger.log_warn("the process that ran the model has ended; it is forked again")
+        try:
+            self._fork(*self._begin)
+        except BaseException:
+            die()
+
+    def _lose(self):
+        """Nothing more is heard from the child, which ends when this side is closed."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
     def finalize(self):
         """Let the model finalize, and the child end."""
+        if self._channel is None:
+            return
         try:
             self._channel.send((FINALIZE, ""))
             self._receive()

@@ -18,9 +18,10 @@ import pytest
 
 from container.warm.interpreters import CODE, Surroundings, WarmInterpreters
 from serve.resources.census import FORKED
-from tests.support.container import Process, processes
+from tests.support.container import Process, processes, until
 
 WAIT_S = 30.0
+AGAIN = "the process that ran the model has ended; it is forked again"
 KEPT = 8 * 1024 * 1024
 UTILS = Path(sysconfig.get_path("purelib")) / (
     "pytriton/tritonserver/backends/python/triton_python_backend_utils.py"
@@ -111,6 +112,13 @@ class TritonPythonModel:
             print("last words")
             sys.stdout.flush = None
             raise SystemExit(3)
+        if numbers[0] == -10:
+            import time
+            if not os.path.exists(__file__ + ".asked"):
+                open(__file__ + ".asked", "w").close()
+                time.sleep(1000)
+        if numbers[0] == -11:
+            os._exit(3)
         if numbers[0] == -9:
             numbers = np.zeros(16 * 1024 * 1024, np.float32)
         return [pb_utils.InferenceResponse([pb_utils.Tensor("y", numbers + self.seen)])]
@@ -256,16 +264,51 @@ async def test_a_stub_that_dies(busy: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("busy", [False, True])
 async def test_a_forked_process_that_dies(busy: bool, tmp_path: Path) -> None:
-    """It takes its stub with it, at the latest when that is asked."""
+    """Another one is forked in its place, and asked; no stub dies of it."""
     async with interpreters(tmp_path) as warm:
         with stub(warm.folder) as one:
             await one.says()
             await one.says()
+            assert await one.asked(1) == {"y": [2.0]}
+            (before,) = one.forked
             if busy:
-                one.send(-3)
-            os.kill(one.forked[0].pid, signal.SIGKILL)
+                one.send(-10)
+                await asyncio.to_thread(until, (tmp_path / "served.py.asked").exists, "it is asked")
+            os.kill(before.pid, signal.SIGKILL)
             if not busy:
                 one.send(1)
+            assert await one.says() == ["log_warn", AGAIN]
+            assert await one.says() == ["log_warn", "be warned"]
+            assert await one.says() == {"y": [-9.0 if busy else 2.0]}
+            assert await one.asked(1) == {"y": [3.0]}
+            (after,) = one.forked
+            assert after != before
+
+
+async def test_a_request_that_ends_each_process(tmp_path: Path) -> None:
+    """It is refused when the second one has died; the next request has a third one."""
+    async with interpreters(tmp_path) as warm:
+        with stub(warm.folder) as one:
+            await one.says()
+            await one.says()
+            assert await one.asked(-11) == ["log_warn", AGAIN]
+            assert await one.says() == ["log_warn", "be warned"]
+            assert await one.says() == ["Died", "its process ended twice under this request"]
+            assert await one.asked(1) == ["log_warn", AGAIN]
+            assert await one.says() == ["log_warn", "be warned"]
+            assert await one.says() == {"y": [2.0]}
+
+
+async def test_a_forked_process_that_dies_where_there_is_no_other(tmp_path: Path) -> None:
+    """The stub dies with it, so that the container loads the model again."""
+    async with interpreters(tmp_path) as warm:
+        with stub(warm.folder) as one:
+            await one.says()
+            await one.says()
+            (child,) = one.forked
+            warm.end()
+            await until_gone([child])
+            assert await one.asked(1) == ["log_warn", AGAIN]
             assert await one.says() is None
             assert await asyncio.to_thread(one.process.wait, WAIT_S) == -signal.SIGKILL
 
@@ -301,8 +344,9 @@ async def test_what_a_child_dies_of_is_printed(tmp_path: Path) -> None:
             with stub(warm.folder) as one:
                 await one.says()
                 await one.says()
-                one.send(-8)
-                assert await one.says() is None
+                assert await one.asked(-8) == ["log_warn", AGAIN]
+                assert await one.says() == ["log_warn", "be warned"]
+                assert await one.says() == ["Died", "its process ended twice under this request"]
     printed = (tmp_path / "printed").read_text()
     assert "last words" in printed
     assert "SystemExit: 3" in printed
