@@ -19,7 +19,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from simulator.archives.folder import FolderArchives
-from simulator.archives.moto_server import forget, run_moto
+from simulator.archives.moto_server import create_app, forget, run_moto
 from simulator.errors import PlatformFailed
 
 if TYPE_CHECKING:
@@ -32,17 +32,20 @@ _ALL = 1_000_000
 
 @contextmanager
 def run_local_s3(
-    host: str = "127.0.0.1", port: int = 0, filled: threading.Event | None = None
+    host: str = "127.0.0.1",
+    port: int = 0,
+    filled: threading.Event | None = None,
+    public_url: str | None = None,
 ) -> Iterator[str]:
     """A running S3 and its url; port 0 takes a free one. Every access key is let in, and none.
 
-    READY_PATH answers 200 once filled is set, without one from the start. Raises PlatformFailed
+    READY_PATH answers 200 once filled is set, without one from the start. public_url: what callers
+    ask, where it is another address. Raises PlatformFailed
     when the address cannot be had.
     """
-    from moto.moto_server.werkzeug_app import create_backend_app
-
     try:
-        with run_moto(_front(create_backend_app("s3"), filled), host, port) as url:
+        app = _front(create_app("s3"), filled)
+        with run_moto(app, host, port, public_url) as url:
             yield url
     finally:
         forget("s3")

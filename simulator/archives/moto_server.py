@@ -10,9 +10,10 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from simulator.errors import PlatformFailed
+from simulator.same_origin import Hosts, make_same_origin
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
@@ -25,13 +26,16 @@ _POLL_S = 0.05
 
 
 @contextmanager
-def run_moto(app: WSGIApplication, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
+def run_moto(
+    app: WSGIApplication, host: str = "127.0.0.1", port: int = 0, public_url: str | None = None
+) -> Iterator[str]:
     """The application's url while it is served; port 0 takes a free one.
 
-    Raises PlatformFailed when the address cannot be had.
+    Pages of other origins are not served, though they may find the port. Raises PlatformFailed when
+    the address cannot be had.
     """
     with _listening(host, port) as listening:
-        server = _server(app, listening)
+        server = _server(make_same_origin(app, Hosts(host, public_url)), listening)
     # A daemon: a signal before the next line must not leave a thread that never ends.
     thread = threading.Thread(target=server.serve_forever, args=(_POLL_S,), daemon=True)
     thread.start()
@@ -41,6 +45,14 @@ def run_moto(app: WSGIApplication, host: str = "127.0.0.1", port: int = 0) -> It
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def create_app(service: str) -> Any:
+    """A service of moto, for Flask; without moto's leave for pages of every origin (CORS)."""
+    from moto.moto_server import werkzeug_app
+
+    werkzeug_app.DISABLE_GLOBAL_CORS = True
+    return werkzeug_app.create_backend_app(service)
 
 
 def forget(service: str) -> None:

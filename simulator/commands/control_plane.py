@@ -25,6 +25,7 @@ from simulator.control.plane import Plane, Setup
 from simulator.control.records import held, newest_time
 from simulator.errors import SimulatorError
 from simulator.runners.leftovers import end_left, note
+from simulator.same_origin import Hosts
 from simulator.watch.console import make_console, tell_event
 from simulator.watch.events import Event, EventLog
 
@@ -72,7 +73,8 @@ def play(options: argparse.Namespace) -> int:
                 f"SageMaker at {url}: AWS_ENDPOINT_URL={url}; its page is {url}/; Ctrl-C ends it",
                 flush=True,
             )
-            serve_app(plane.app(), socket, ending, plane.refuse, Failures())
+            hosts = Hosts(options.host)
+            serve_app(plane.app(), socket, ending, plane.refuse, Failures(), hosts)
     except (SimulatorError, OSError, ValueError) as error:
         print(f"simulator: {error}", file=sys.stderr)
         return 1

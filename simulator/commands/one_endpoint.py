@@ -22,6 +22,7 @@ from simulator.commands.up_options import read_rules
 from simulator.errors import SimulatorError
 from simulator.hosting.endpoint import Endpoint
 from simulator.instance.holdings import Budget
+from simulator.same_origin import Hosts
 from simulator.watch.console import make_console
 from simulator.watch.events import Event, EventLog
 
@@ -41,18 +42,21 @@ def play(options: argparse.Namespace) -> int:
                 print(f"the containers' logs: {work_dir}/instance-*.log", flush=True)
             if options.single_model is None:
                 _say_what_is_missing(store)
-            _serve(endpoint, runners, listening)
+            hosts = Hosts(options.host, options.public_url)
+            _serve(endpoint, runners, listening, hosts)
     except (SimulatorError, OSError) as error:
         print(f"simulator: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def _serve(endpoint: Endpoint, runners: Sequence[Runner], listening: socket.socket) -> None:
+def _serve(
+    endpoint: Endpoint, runners: Sequence[Runner], listening: socket.socket, hosts: Hosts
+) -> None:
     """Until a signal, or until a runner fails: then raises what it failed with."""
     ending, failures = asyncio.Event(), Failures()
     app = build_app(endpoint, runners, ending, failures.add)
-    serve_app(app, listening, ending, endpoint.stop, failures)
+    serve_app(app, listening, ending, endpoint.stop, failures, hosts)
 
 
 def _wanted(options: argparse.Namespace, work_dir: Path) -> Wanted:

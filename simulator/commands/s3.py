@@ -42,7 +42,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add(
         "--public-url",
         metavar="URL",
-        help="what callers ask, where it is another address: a published port of Docker; only told",
+        help="what callers ask, where it is another address: a published port of Docker",
     )
     add("--bucket", required=True, metavar="NAME", help="the bucket to make; 3 to 63 characters")
     add("--fill", type=Path, metavar="FOLDER", help="where the archives are; without: left empty")
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
         signal.signal(signal_number, _leave)
     filled = threading.Event()
     try:
-        with run_local_s3(options.host, options.port, filled) as url:
+        with run_local_s3(options.host, options.port, filled, options.public_url) as url:
             told = options.public_url or url
             print(f"local S3 listening: {told} (bucket {options.bucket})", flush=True)
             _fill(url, options)

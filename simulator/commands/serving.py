@@ -13,6 +13,8 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from simulator.errors import PlatformFailed, SimulatorError
+from simulator.http_protocol import StrictProtocol
+from simulator.same_origin import Hosts, SameOriginApp
 
 _logger = logging.getLogger(__name__)
 
@@ -53,16 +55,19 @@ def serve_app(
     ending: asyncio.Event,
     stop: Callable[[], Awaitable[None]],
     failures: Failures,
+    hosts: Hosts,
 ) -> None:
     """Until a signal, or until failures has one: then raises it.
 
-    ending is set when the end begins, and stop is awaited before open answers are.
+    ending is set when the end begins, and stop is awaited before open answers are. hosts: by which
+    it may be asked; what a web page of another origin asks does not reach the application.
     """
     config = uvicorn.Config(
-        app,
+        SameOriginApp(app, hosts),
         # asyncio's own loop: it starts processes without running Python in a forked child.
         loop="asyncio",
-        http="httptools",
+        http=StrictProtocol,
+        ws="none",
         access_log=False,
         log_level="warning",
         server_header=False,

@@ -46,7 +46,7 @@ def _add_endpoint_options(group: argparse._ArgumentGroup) -> None:
         "--public-url",
         metavar="URL",
         help="what callers ask, where it is another address than --host and --port: that of a "
-        "published port of Docker; it is only told",
+        "published port of Docker; it is told, and its host is taken",
     )
     group.add_argument(
         "--single-model",

@@ -44,6 +44,16 @@ class Unserializable(ServiceError):
     code = "SerializationException"
 
 
+class BodyTooLong(ServiceError):
+    """More bytes than any call of the service needs; most: how many it takes."""
+
+    status = 413
+    code = "RequestEntityTooLargeException"
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"The request's body has more than {most} bytes: send less of it at once.")
+
+
 class SimulatorFailed(ServiceError):
     """The simulator's own fault, or its machine's."""
 

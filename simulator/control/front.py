@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Protocol
+from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from simulator.control.aws_errors import make_error
 from simulator.control.caller import signed
 
 #: What X-Amz-Target begins with, for the services that are carried out here.
@@ -24,6 +27,8 @@ _TARGETS = {
 }
 #: Services whose older clients send no target: they are known by the signature.
 _BY_SIGNATURE = frozenset({"monitoring"})
+#: How the names of calls begin that change nothing.
+_READS = ("Get", "List", "Describe")
 _PAGES = ("/simulator", "/metrics")
 
 
@@ -46,6 +51,9 @@ class Front:
             await self._own(scope, receive, send)
             return
         headers = Headers(scope=scope)
+        if _changes_by_a_link(scope):
+            await _refuse_link(headers)(scope, receive, send)
+            return
         caller = signed(headers, scope["query_string"].decode("latin-1"))
         service = _TARGETS.get(headers.get("x-amz-target", "").rpartition(".")[0], "")
         if not service and caller is not None and caller.service in _BY_SIGNATURE:
@@ -57,6 +65,20 @@ class Front:
             await self._own(scope, receive, send)
         else:
             await self._moto(scope, receive, send)
+
+
+def _changes_by_a_link(scope: Scope) -> bool:
+    """Whether a GET would change something: clients of AWS post, an image of any page does not."""
+    if scope["method"] not in ("GET", "HEAD"):
+        return False
+    actions = parse_qs(scope["query_string"].decode("latin-1")).get("Action", ())
+    return not all(action.startswith(_READS) for action in actions)
+
+
+def _refuse_link(headers: Headers) -> Response:
+    words = "A GET changes nothing here: send the call as a POST, as AWS's clients do."
+    answer = make_error(headers, None, 400, "InvalidAction", words)
+    return Response(answer.body, answer.status, answer.headers)
 
 
 def _is_own(scope: Scope, service: str | None) -> bool:

@@ -21,7 +21,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from simulator.control.caller import Call, operation_of
-from simulator.control.errors import ServiceError, SimulatorFailed, Unserializable
+from simulator.control.errors import BodyTooLong, ServiceError, SimulatorFailed, Unserializable
 from simulator.control.members import known_members
 from simulator.control.validation import check_members
 from simulator.errors import SimulatorError
@@ -61,11 +61,9 @@ class JsonApi:
             await self._others(scope, receive, send)
             return
         try:
-            body = await read_body(request)
+            output = await self.carry_out(name, _read(await read_body(request)), region)
         except ClientDisconnect:
             return
-        try:
-            output = await self.carry_out(name, _read(body), region)
         except ServiceError as error:
             response = self._refusal(error)
         else:
@@ -116,21 +114,25 @@ def query_code(error: ServiceError) -> str:
 
 
 async def read_body(request: Request) -> bytes:
-    """A request's body, of which no more is read than any call needs; unpacked where it is packed.
+    """A request's body, unpacked where it is packed.
 
-    Raises ClientDisconnect.
+    Raises BodyTooLong as soon as it is longer than any call needs, and ClientDisconnect.
     """
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
         if len(body) > _LONGEST:
-            break  # it is cut, and no JSON then
+            raise BodyTooLong(_LONGEST)
     if request.headers.get("content-encoding") != "gzip":
         return bytes(body)
+    unpacking = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
     try:
-        return zlib.decompressobj(wbits=16 + zlib.MAX_WBITS).decompress(bytes(body), _LONGEST)
+        unpacked = unpacking.decompress(bytes(body), _LONGEST)
     except zlib.error:
         return b"no gzip"
+    if unpacking.unconsumed_tail:
+        raise BodyTooLong(_LONGEST)
+    return unpacked
 
 
 def _refuse_constant(text: str) -> None:

@@ -20,7 +20,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope, Send
 from yarl import URL
 
-from simulator.archives.moto_server import run_moto
+from simulator.archives.moto_server import create_app, run_moto
 from simulator.control.aws_errors import make_error
 from simulator.control.caller import operation_of, signed
 from simulator.control.managed_policies import read_late
@@ -31,7 +31,8 @@ _logger = logging.getLogger(__name__)
 _HOP_BY_HOP = frozenset(
     {"connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "expect"}
 )
-_NOT_PASSED_ON = _HOP_BY_HOP | {"host"}
+#: A page of this simulator's asks us; moto is asked by us alone.
+_NOT_PASSED_ON = _HOP_BY_HOP | {"host", "origin", "sec-fetch-site"}
 _NOT_PASSED_BACK = _HOP_BY_HOP | {"date", "server"}
 #: A bucket before the host's name, as in bucket.localhost:8090 and bucket.s3.amazonaws.com.
 _VIRTUAL = re.compile(
@@ -82,9 +83,7 @@ def running(scratch: Path, state: Path | None = None) -> Iterator[str]:
 
 def _make_app(service: str) -> object:
     """A service of moto whose failures come out of it, instead of as a page of HTML."""
-    from moto.moto_server.werkzeug_app import create_backend_app
-
-    app = create_backend_app(service)
+    app = create_app(service)
     app.config["PROPAGATE_EXCEPTIONS"] = True
     return app
 

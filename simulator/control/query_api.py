@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from simulator.control.errors import ServiceError, Unserializable
+from simulator.control.errors import BodyTooLong, ServiceError, Unserializable
 from simulator.control.json_api import JsonApi, query_code, read_body
 
 _MEDIA_TYPE = "text/xml"
@@ -43,10 +43,13 @@ class QueryApi:
             body = await read_body(request)
         except ClientDisconnect:
             return
+        except BodyTooLong as error:
+            await self._refusal(error)(scope, receive, send)
+            return
         fields = dict(parse_qsl(body.decode("latin-1") or _query(scope), keep_blank_values=True))
         name = fields.get("Action", "")
         if not self._json_api.carries_out(name):
-            await self._others(scope, _again(body), send)
+            await self._others(_with_length(scope, len(body)), _again(body), send)
             return
         try:
             response = self._answer(
@@ -88,6 +91,13 @@ class QueryApi:
 def _query(scope: Scope) -> str:
     query: bytes = scope["query_string"]
     return query.decode("latin-1")
+
+
+def _with_length(scope: Scope, length: int) -> Scope:
+    """The request of a body that was read: it is unpacked, and comes in one piece."""
+    told = (b"content-length", b"content-encoding", b"transfer-encoding")
+    headers = [header for header in scope["headers"] if header[0] not in told]
+    return {**scope, "headers": [*headers, (b"content-length", b"%d" % length)]}
 
 
 def _again(body: bytes) -> Receive:

@@ -227,10 +227,10 @@ class Page:
 
 
 @asynccontextmanager
-async def started_browser(profile: Path) -> AsyncIterator[Browser]:
+async def started_browser(profile: Path, *more_flags: str) -> AsyncIterator[Browser]:
     """A browser with profile, an empty directory; its own output goes to a file in there."""
     log = profile / "chromium.log"
-    flags = (*FLAGS, f"--user-data-dir={profile / 'data'}")
+    flags = (*FLAGS, *more_flags, f"--user-data-dir={profile / 'data'}")
     # Its descriptors 3 and 4 are our pipe; what it prints itself goes into the file.
     joined = 'exec "$@" 3<&0 4>&1 </dev/null >&2'
     with log.open("wb") as output:

@@ -15,6 +15,7 @@ from starlette.applications import Starlette
 
 from simulator.api.runtime_api import make_runtime_routes
 from simulator.errors import EndpointNotFound
+from simulator.http_protocol import StrictProtocol
 from simulator.instance.requests import ContainerAnswer, Invocation, StreamedAnswer
 from simulator.rules import Rules
 from simulator.watch.events import Event, EventLog
@@ -137,7 +138,8 @@ def serving(endpoint: FakeEndpoint, rules: Rules | None = None) -> Iterator[Serv
     app = Starlette(routes=[*make_runtime_routes(endpoint)])
     config = uvicorn.Config(
         app,
-        http="httptools",
+        http=StrictProtocol,
+        ws="none",
         loop="asyncio",
         lifespan="off",
         log_config=None,

@@ -15,6 +15,7 @@ from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
 
 from simulator.replay.traffic.runtime import Runtime
@@ -42,6 +43,21 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Simulator]:
     with simulator(folder / "archives", folder / "log") as started:
         assert started.invoke(_TARGET).status_code == 200
         yield started
+
+
+def test_web_pages_and_other_hosts_are_refused(running: Simulator) -> None:
+    """`up` has them at its door, too; its own page and programs are let in."""
+    own = httpx.get(f"{running.url}/", headers={"Sec-Fetch-Site": "none"})
+    assert own.status_code == 200
+    for headers in (
+        {"Origin": "http://localhost:3000"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Host": "evil.example"},
+    ):
+        for path in ("/", "/simulator/state", f"/endpoints/{ENDPOINT}/invocations", "/metrics"):
+            answer = httpx.post(running.url + path, headers=headers, content=b"{}")
+            assert (answer.status_code, answer.json()["message"][-1]) == (403, ".")
 
 
 @pytest.fixture

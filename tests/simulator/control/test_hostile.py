@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import gzip
 import json
 import socket
 import time
@@ -92,6 +93,40 @@ def test_what_is_refused_in_a_moment(
     assert code in answer.json()["__type"]
 
 
+@pytest.mark.parametrize("length", [4_300_000, 30_000_000])
+@pytest.mark.parametrize("action", ["PutMetricData", "PutDashboard", ""])
+@pytest.mark.parametrize("kind", ["form", "gzip", "chunked", "json"])
+def test_bodies_longer_than_any_call(
+    plane: ControlPlane, kind: str, action: str, length: int
+) -> None:
+    """Refused at once, whoever would carry the call out; the connection goes on."""
+    content: Any = f"Action={action}&Namespace=Shop&DashboardBody={'x' * length}".encode()
+    headers = {"Authorization": SIGNED.partition(" ")[2].replace("/s3/", "/monitoring/")}
+    headers["Content-Type"] = "application/x-www-form-urlencoded"
+    if kind == "gzip":
+        content, headers["Content-Encoding"] = gzip.compress(content, 1), "gzip"
+    elif kind == "chunked":
+        content = iter([content[:5], content[5:]])
+    elif kind == "json":
+        headers["X-Amz-Target"] = f"{CLOUDWATCH}.PutMetricData"
+    with httpx.Client(base_url=plane.url, timeout=10) as client:
+        answer = client.post("/", content=content, headers=headers)
+        assert (answer.status_code, "has more than 4194304 bytes" in answer.text) == (413, True)
+        assert client.get("/simulator/health").status_code == 200
+
+
+def test_a_packed_form_that_moto_carries_out(plane: ControlPlane) -> None:
+    """It is passed on unpacked, with its own length."""
+    headers = {
+        "Authorization": SIGNED.partition(" ")[2].replace("/s3/", "/monitoring/"),
+        "Content-Type": "application/x-www-form-urlencoded",
+        "Content-Encoding": "gzip",
+    }
+    content = gzip.compress(b"Action=ListDashboards&Version=2010-08-01")
+    answer = httpx.post(plane.url, content=content, headers=headers, timeout=10)
+    assert (answer.status_code, "ListDashboardsResult" in answer.text) == (200, True)
+
+
 def test_a_time_range_from_the_beginning_of_time(plane: ControlPlane) -> None:
     """There is nothing before what is kept, and nobody waits for nothing."""
     members = {"StartTime": 0, "EndTime": 2e11, "MetricDataQueries": [METRIC, QUERY]}
@@ -120,13 +155,15 @@ def test_a_slip_of_the_pen_starts_no_million_instances(plane: ControlPlane) -> N
 
 
 def test_a_request_without_a_path(plane: ControlPlane) -> None:
-    asked = f"OPTIONS * HTTP/1.1\r\nHost: x\r\n{SIGNED}\r\nConnection: close\r\n\r\n"
+    asked = f"OPTIONS * HTTP/1.1\r\nHost: localhost\r\n{SIGNED}\r\nConnection: close\r\n\r\n"
     with connect(plane, asked) as connection:
         assert connection.recv(100).startswith(b"HTTP/1.1 400 ")
 
 
 def test_uploads_that_never_end_keep_no_other_caller_waiting(plane: ControlPlane) -> None:
-    half = f"PUT /models/half HTTP/1.1\r\nHost: x\r\n{SIGNED}\r\nContent-Length: 9\r\n\r\nabc"
+    half = (
+        f"PUT /models/half HTTP/1.1\r\nHost: localhost\r\n{SIGNED}\r\nContent-Length: 9\r\n\r\nabc"
+    )
     with contextlib.ExitStack() as stack:
         for _ in range(120):
             stack.enter_context(connect(plane, half))

@@ -126,7 +126,7 @@ def test_a_bucket_in_the_hosts_name(alone: ControlPlane, host: str) -> None:
 def test_a_client_that_waits_before_it_sends(alone: ControlPlane) -> None:
     """Expect: 100-continue is answered, and the body is taken then."""
     host, port = alone.url.removeprefix("http://").split(":")
-    head = "PUT /bucket/expected HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n"
+    head = "PUT /bucket/expected HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n"
     head += f"Expect: 100-continue\r\nAuthorization: {SIGNED['Authorization']}\r\n\r\n"
     with socket.create_connection((host, int(port)), timeout=30) as connection:
         connection.sendall(head.encode())
@@ -186,12 +186,15 @@ def test_a_call_that_nobody_carries_out(
 
 #: Of bytes that no client sends: the status and what the answer says.
 STRANGE = [
-    (b"GET /bucket/x HTTP/1.1\r\nHost: x\r\nAuthorization: garbage\r\n\r\n", b"400"),
-    (b"HEAD /nowhere/x HTTP/1.1\r\nHost: x\r\n\r\n", b"404"),
-    (b"POST /moto-api/reset HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", b"403"),
-    (b"POST / HTTP/1.1\r\nHost: x\r\nX-Amz-Target: Foo.Bar\r\nContent-Length: 0\r\n\r\n", b"403"),
-    (b"PUT /bucket/x HTTP/1.1\r\nHost: x\r\nContent-Length: nine\r\n\r\n", b"400"),
-    (b"GET /bucket/x HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 70_000 + b"\r\n\r\n", b"4"),
+    (b"GET /bucket/x HTTP/1.1\r\nHost: localhost\r\nAuthorization: garbage\r\n\r\n", b"400"),
+    (b"HEAD /nowhere/x HTTP/1.1\r\nHost: localhost\r\n\r\n", b"404"),
+    (b"POST /moto-api/reset HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n", b"403"),
+    (
+        b"POST / HTTP/1.1\r\nHost: localhost\r\nX-Amz-Target: Foo.Bar\r\nContent-Length: 0\r\n\r\n",
+        b"403",
+    ),
+    (b"PUT /bucket/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: nine\r\n\r\n", b"400"),
+    (b"GET /bucket/x HTTP/1.1\r\nHost: localhost\r\nX: " + b"y" * 70_000 + b"\r\n\r\n", b"4"),
     (b"\x16\x03\x01\x02\x00garbage\r\n\r\n", b"400"),
 ]
 

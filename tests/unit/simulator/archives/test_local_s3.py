@@ -15,6 +15,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from simulator.archives.local_s3 import (
@@ -189,12 +190,31 @@ def test_each_server_starts_empty(archives: Path) -> None:
 
 def test_hosts_with_dots_do_not_name_buckets() -> None:
     """In docker compose the server is reached as s3, or as local.s3 with an alias."""
-    with run_local_s3() as url:
+    with run_local_s3("0.0.0.0") as url:
         make_bucket(url, "models")
         for host in ("s3:9000", "local.s3.internal:9000"):
             request = urllib.request.Request(f"{url}/models?list-type=2", headers={"Host": host})
             with urllib.request.urlopen(request, timeout=5) as response:
                 assert b"<Name>models</Name>" in response.read()
+
+
+def test_web_pages_and_other_hosts_are_refused() -> None:
+    """Whoever may write an archive has its code run."""
+    with run_local_s3(public_url="http://store.example") as url:
+        make_bucket(url, "models")
+        asked = (
+            ({"Origin": "http://evil.example"}, 403),
+            ({"Origin": "null"}, 403),
+            ({"Sec-Fetch-Site": "same-site"}, 403),
+            ({"Host": "evil.example:9000"}, 403),
+            ({"Host": "s3:9000"}, 403),
+            ({"Host": "store.example"}, 200),
+            ({"Origin": url}, 200),
+        )
+        for headers, expected in asked:
+            answer = httpx.put(f"{url}/models/x", headers=headers, content=b"x")
+            assert answer.status_code == expected, headers
+            assert "access-control-allow-origin" not in answer.headers
 
 
 def test_the_archive_store_reads_what_was_filled(
