@@ -17,6 +17,7 @@ EnsembleToolsError
     ├── ReleaseUnfit         written by a release that the models' Python cannot run
     ├── EnsembleInvalid      an ensemble with a cycle, a missing step or a tensor from nowhere
     ├── GraphUnreadable      an ensemble.pkl that is truncated, foreign or hostile
+    ├── GraphNotInert        a graph that Merlin's own code alone can read
     ├── GraphNotServable     a graph that Merlin's own executor fails on
     └── GraphNotExpressible  a graph that no Triton ensemble can express; the executor itself can
 """
@@ -203,6 +204,14 @@ class GraphUnreadable(ArchiveError):
         super().__init__(
             f"{path}: {reason}; expected the graph that merlin-systems writes: export it again"
         )
+
+
+class GraphNotInert(ArchiveError):
+    """The pickle takes too much to be read as data, or is not understood; Merlin may read it."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        self.path, self.reason = path, reason
+        super().__init__(f"{path}: it cannot be read without running it: {reason}")
 
 
 class _GraphRefused(ArchiveError):

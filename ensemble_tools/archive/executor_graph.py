@@ -79,12 +79,14 @@ class ExecutorGraph:
     """All nodes in post-order; the last one is the output node.
 
     customised: how the executor's model.py differs from Merlin's own, which alone is known to do
-    what the graph says; empty where it does not differ.
+    what the graph says; empty where it does not differ. unread: why the graph could not be read as
+    data, so that it has no nodes and Merlin's own code alone knows it; empty where it was read.
     """
 
     nodes: tuple[Node, ...]
     customised: str = ""
     outdated: str = ""
+    unread: str = ""
 
     @property
     def output_node(self) -> Node:

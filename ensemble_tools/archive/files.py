@@ -18,7 +18,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO, TypeVar
 
 from ensemble_tools.errors import (
     EnsembleToolsError,
@@ -26,6 +28,8 @@ from ensemble_tools.errors import (
     ResourceLacking,
     SourceUnreadable,
 )
+
+_T = TypeVar("_T")
 
 #: What another moment, or another model less, may cure.
 SHORTAGES = frozenset(
@@ -50,8 +54,16 @@ _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 def read_bounded(path: Path, limit: int) -> bytes | None:
     """The file's first limit + 1 bytes, so that more than limit says that it is longer; blocking.
 
-    None when there is no such file. Raises EntryRefused for what is no regular file and for a link
-    that leads nowhere, ResourceLacking, SourceUnreadable.
+    None when there is no such file. Raises as read_with does.
+    """
+    return read_with(path, lambda file: file.read(limit + 1))
+
+
+def read_with(path: Path, read: Callable[[BinaryIO], _T]) -> _T | None:
+    """What the function reads of the file; blocking. None when there is no such file.
+
+    Raises EntryRefused for what is no regular file and for a link that leads nowhere,
+    ResourceLacking, SourceUnreadable, and what the function raises.
     """
     mode = kind(path)
     if mode is None:
@@ -62,7 +74,7 @@ def read_bounded(path: Path, limit: int) -> bytes | None:
     try:
         with open(path, "rb", opener=_open_without_blocking) as file:
             _check_regular(path, os.fstat(file.fileno()).st_mode)
-            return file.read(limit + 1)
+            return read(file)
     except OSError as error:
         raise judged(error, path) from error
     except MemoryError as error:

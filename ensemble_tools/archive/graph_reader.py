@@ -10,16 +10,16 @@ from typing import Any
 
 from ensemble_tools.archive.executor_graph import Column, ExecutorGraph, Node, Operator
 from ensemble_tools.archive.executor_template import read_template
-from ensemble_tools.archive.files import read_bounded
+from ensemble_tools.archive.files import read_with
 from ensemble_tools.archive.inert_pickle import (
-    MAX_PICKLE_BYTES,
     Inert,
     NotInert,
+    Unpicklable,
     class_name,
-    read_pickle,
+    read_pickle_file,
 )
 from ensemble_tools.archive.repository import ModelRepository
-from ensemble_tools.errors import GraphUnreadable, quoted
+from ensemble_tools.errors import GraphNotInert, GraphUnreadable, quoted
 
 #: The operator's attribute that names its Triton model: _nvt_model_name, _torch_model_name, ...
 _MODEL_NAME = re.compile(r"_[a-z0-9]+_model_name")
@@ -50,7 +50,8 @@ _NUMPY_TEXTS = re.compile(r"[US]\d+")
 def read_executor_graph(repository: ModelRepository) -> ExecutorGraph | None:
     """The graph of the repository's entry model, or None when that is no executor model.
 
-    Raises GraphUnreadable, naming the file, when the pickle is truncated, hostile or no graph.
+    Without nodes, and with the reason, where it cannot be read as data: Merlin's own code may read
+    it. Raises GraphUnreadable, naming the file, when the pickle is truncated or no graph.
     """
     path = repository.graph_path
     if path is None:
@@ -58,27 +59,32 @@ def read_executor_graph(repository: ModelRepository) -> ExecutorGraph | None:
     config = repository.entry.config
     name = config.message.default_model_filename if config else ""
     template = read_template(path.parent.parent / (name or "model.py"))
+    try:
+        graph = read_graph_file(path)
+    except GraphNotInert as error:
+        graph = ExecutorGraph((), unread=error.reason)
     return replace(
-        read_graph_file(path),
+        graph,
         customised=template.customised,
         outdated="" if template.converts else template.release,
     )
 
 
 def read_graph_file(path: Path) -> ExecutorGraph:
-    """Read one ensemble.pkl, or one workflow.pkl; at most MAX_PICKLE_BYTES of it.
+    """Read one ensemble.pkl, or one workflow.pkl.
 
-    Raises GraphUnreadable, and as read_bounded does.
+    Raises GraphNotInert for what takes too much to read as data, or is not understood;
+    GraphUnreadable for what Merlin cannot read either, and as read_with does.
     """
-    data = read_bounded(path, MAX_PICKLE_BYTES)
-    if data is None:
-        raise GraphUnreadable(path, "there is no such file")
-    if len(data) > MAX_PICKLE_BYTES:
-        raise GraphUnreadable(path, f"it is larger than {MAX_PICKLE_BYTES} bytes")
     try:
-        return _GraphReader().read(_state(read_pickle(data), "graph"))
-    except NotInert as error:
+        pickled = read_with(path, read_pickle_file)
+        if pickled is None:
+            raise GraphUnreadable(path, "there is no such file")
+        return _GraphReader().read(_state(pickled, "graph"))
+    except Unpicklable as error:
         raise GraphUnreadable(path, str(error)) from error
+    except NotInert as error:
+        raise GraphNotInert(path, str(error)) from error
     except _NotAGraph as error:
         raise GraphUnreadable(path, f"it holds no executor graph ({error})") from error
     except RecursionError as error:
@@ -252,7 +258,7 @@ class _GraphReader:
     def _count(self, parts: int) -> None:
         self._parts += parts
         if self._parts > MAX_PARTS:
-            raise _NotAGraph(f"it has more than {MAX_PARTS} nodes, edges and columns")
+            raise NotInert(f"it has more than {MAX_PARTS} nodes, edges and columns")
 
 
 def _model_name(state: dict[str, Any]) -> str | None:

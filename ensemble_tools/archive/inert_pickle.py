@@ -6,110 +6,106 @@ with a new class that bears the name and does nothing but remember. What cloudpi
 (classes, functions, lambdas) goes through calls of `_make_skeleton_class`, `_make_function` and so
 on, which are names like any other, so their code objects stay data.
 
-Before that the opcodes are walked once without building anything, which refuses what could make the
-unpickler itself spend memory or crash: memo numbers out of any order, objects of another process,
-and tuples in tuples without end, which no hash of them would survive. Since a few bytes can ask for
-another copy of a long list, whatever is copied while the pickle is read is counted.
+The unpickler is the standard library's own in Python, not the one in C: it gives up the interpreter
+to other threads, and its opcodes can be replaced. Those are replaced that could make a few bytes
+cost much: a memo numbered out of any order, sizes that the file does not have, and objects of
+another process. Opcodes, kept bytes and copies are counted. Of an array that is large, and of what
+exceeds the count of bytes, nothing is read: an Unread stands for it.
 
-Keys. Who chooses the hashes of a dict's keys or a set's items can make each meet all others,
-and the unpickler holds the interpreter meanwhile. Strings and bytes are hashed with a secret, and
-instances by their address; numbers are not, so only a few of them may be keys; tuples of other
-things than a few strings, frozensets and very long numbers, whose hash can also take for ever, are
-none at all.
+Keys. Who chooses the hashes of a dict's keys or a set's items can make each meet all others.
+Strings and bytes are hashed with a secret, and instances by their address; whatever else is a key
+(numbers, tuples, frozensets) stands there in a Key, which is hashed by its address, too.
+
+NotInert says that a pickle cannot be read here, Unpicklable that nobody can read it: it is
+truncated, no pickle, or names objects outside of itself.
 """
 
 from __future__ import annotations
 
 import io
+import os
 import pickle
-import pickletools
+import re
+import struct
 from collections.abc import Callable, Iterable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, BinaryIO, ClassVar
 
 from ensemble_tools.errors import shortened
 
-#: An executor graph is a few KB. Operators may hold tables, so the limit is far above that.
-MAX_PICKLE_BYTES = 64 * 1024 * 1024
-#: The walk takes about 2 s for so many. A graph has some thousands; a table is one opcode.
-MAX_OPCODES = 1_000_000
+#: About 2 s. A graph has some thousands; a table in an array is one opcode, in a dict two a value.
+MAX_OPCODES = 2_000_000
 #: List items, dict entries and arguments that may be copied while the pickle is read.
 MAX_COPIED = 1_000_000
-#: Python hashes a tuple of tuples by recursion in C: 100,000 levels end the process.
-MAX_TUPLE_NESTING = 100
-#: Numbers that may be dict keys or set items, over all of the pickle: a graph has hardly any. With
-#: chosen hashes each costs as much as there are others.
-MAX_NUMBER_KEYS = 1_000
-#: Texts in a tuple that is a key, such as the columns that HashedCross crosses.
+#: Each name becomes a class, which takes more than a KB.
+MAX_CLASSES = 20_000
+#: Texts and bytes that are kept. An executor graph is a few KB.
+MAX_KEPT_BYTES = 64 * 1024 * 1024
+#: Bytes objects are read up to this size; longer ones are arrays that nothing here looks into.
+MAX_BYTES_OBJECT = 16 * 1024 * 1024
+#: Of a name or a number that is written as a line.
+MAX_LINE = 1024 * 1024
+#: Of a state that is a tuple: functools.partial has four, what has slots two.
+_STATE_PARTS = 4
+#: Texts in a tuple that is a key as it is, such as the columns that HashedCross crosses.
 MAX_KEY_TEXTS = 32
-#: Longer numbers take long to hash, and Python hashes them anew each time.
-MAX_KEY_BITS = 32 * 1024
-
-_FOREIGN_OPCODES = {"PERSID", "BINPERSID", "EXT1", "EXT2", "EXT4", "NEXT_BUFFER"}
-_MEMO_OPCODES = {"PUT", "BINPUT", "LONG_BINPUT"}
-_RECALLING_OPCODES = {"GET", "BINGET", "LONG_BINGET"}
-_TUPLE_OPCODES = {"TUPLE", "TUPLE1", "TUPLE2", "TUPLE3"}
-#: They leave the object that they change on the stack.
-_CHANGING_OPCODES = {"BUILD", "APPEND", "APPENDS", "SETITEM", "SETITEMS", "ADDITEMS"}
-_TEXT_OPCODES = {"UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"}
-_NUMBER_OPCODES = {
-    "INT",
-    "BININT",
-    "BININT1",
-    "BININT2",
-    "LONG",
-    "LONG1",
-    "LONG4",
-    "FLOAT",
-    "BINFLOAT",
-}
-#: Where the keys are among what the opcode takes from the stack.
-_KEYS = {
-    "SETITEM": slice(1, 2),
-    "SETITEMS": slice(1, None, 2),
-    "DICT": slice(0, None, 2),
-    "ADDITEMS": slice(1, None),
-    "FROZENSET": slice(0, None),
-}
-
-
-_UNFIT_KEY = "it has a tuple, a frozenset or a very long number as a key"
 
 
 class NotInert(Exception):
-    """The bytes are no pickle that can be read without running it."""
+    """The pickle cannot be read without running it, or takes too much to read."""
+
+
+class Unpicklable(NotInert):
+    """Nothing can read it: its beginning, other bytes, or what belongs to another process."""
+
+
+class Key:
+    """Stands in a dict or set for a key whose hash may have been chosen; hashed by its address."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+@dataclass(frozen=True, eq=False)
+class Unread:
+    """Stands for a bytes object that was not read."""
+
+    size: int
+
+
+def as_key(key: Any) -> Any:
+    """The key itself where nobody can have chosen its hash, else a Key that holds it."""
+    if isinstance(key, list | dict | set | bytearray):
+        raise Unpicklable("it has a list, a dict or a set as a key")
+    if type(key) is tuple:
+        plain = len(key) <= MAX_KEY_TEXTS and all(type(item) is str for item in key)
+        return key if plain else Key(key)
+    return key if isinstance(key, str | bytes | bool | Inert | type | Unread | None) else Key(key)
 
 
 class _Budget:
-    """What one pickle may still have copied, and how many numbers may still be keys."""
+    """What one pickle may still have copied, and how many classes it may still name.
 
-    __slots__ = ("copies_left", "number_keys_left")
+    operator: the one that was named last, for messages; empty before the first.
+    """
+
+    __slots__ = ("classes_left", "copies_left", "operator")
 
     def __init__(self) -> None:
-        self.copies_left = MAX_COPIED
-        self.number_keys_left = MAX_NUMBER_KEYS
+        self.copies_left, self.classes_left = MAX_COPIED, MAX_CLASSES
+        self.operator = ""
 
     def spend(self, items: int) -> None:
         self.copies_left -= items
         if self.copies_left < 0:
             raise NotInert(f"it copies more than {MAX_COPIED} items")
 
-    def spend_number_key(self) -> None:
-        self.number_keys_left -= 1
-        if self.number_keys_left < 0:
-            raise NotInert(f"it has more than {MAX_NUMBER_KEYS} numbers as keys")
-
-    def check_keys(self, keys: Iterable[Any]) -> None:
-        """Before they are hashed: raise NotInert for keys whose hashes may have been chosen."""
-        for key in keys:
-            if isinstance(key, int | float):
-                if isinstance(key, int) and key.bit_length() > MAX_KEY_BITS:
-                    raise NotInert(_UNFIT_KEY)
-                self.spend_number_key()
-            elif isinstance(key, tuple):
-                if len(key) > MAX_KEY_TEXTS or not all(type(item) is str for item in key):
-                    raise NotInert(_UNFIT_KEY)
-            elif not isinstance(key, str | bytes | Inert | type | _FrozenSet | None):
-                raise NotInert(_UNFIT_KEY)
+    def spend_class(self) -> None:
+        self.classes_left -= 1
+        if self.classes_left < 0:
+            raise NotInert(f"it names more than {MAX_CLASSES} classes and functions")
 
 
 class Inert:
@@ -135,12 +131,15 @@ class Inert:
     def __init__(self, *_: Any, **__: Any) -> None:
         """Take any arguments, as the class that is stood for might."""
 
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """In the place of what the call of a method or function that was looked up returns."""
+        return _inert_class("(called)", type(self).__name__, self.budget)(*args, **named)
+
     def __setstate__(self, state: Any) -> None:
         """Remember a state: a dict, or the (dict, slots) pair of a class with slots."""
-        for part in state if isinstance(state, tuple) else (state,):
+        for part in state[:_STATE_PARTS] if isinstance(state, tuple) else (state,):
             if isinstance(part, dict):
                 self.budget.spend(len(part))
-                self.budget.check_keys(part)
                 self.state.update(part)
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -154,19 +153,30 @@ class Inert:
 
 
 def read_pickle(data: bytes) -> Any:
-    """The pickled object, with an Inert for every instance of a class; raises NotInert.
+    """The pickled object, as read_pickle_file reads it."""
+    return read_pickle_file(io.BytesIO(data))
 
-    Dicts, lists, tuples, sets, strings and numbers are themselves. Nothing is imported or called.
-    A MemoryError is the machine's, since the walk has seen how much is asked for: it is raised.
+
+def read_pickle_file(file: BinaryIO) -> Any:
+    """The pickled object, with an Inert for every instance of a class; raises NotInert, OSError.
+
+    Dicts, lists, tuples, sets, strings and numbers are themselves, but for keys (Key) and large
+    bytes objects (Unread). Nothing is imported or called. Blocking, some 2 s at most.
+    A MemoryError is the machine's, since what is asked for is counted: it is raised.
     """
-    _check_opcodes(data)
+    unpickler = _InertUnpickler(file)
     try:
-        return _InertUnpickler(io.BytesIO(data)).load()
-    except (NotInert, MemoryError):
+        return unpickler.load()
+    except (Unpicklable, MemoryError, OSError):
         raise
+    except NotInert as error:
+        raise NotInert(f"{error}{unpickler.where}") from error
+    except _UNREADABLE as error:
+        reason = shortened(f"{type(error).__name__}: {error}")
+        raise Unpicklable(f"it is truncated or no pickle ({reason})") from error
     except Exception as error:  # a hostile pickle can make the unpickler raise anything
         reason = shortened(f"{type(error).__name__}: {error}")
-        raise NotInert(f"it does not unpickle ({reason})") from error
+        raise NotInert(f"it does not unpickle ({reason}){unpickler.where}") from error
 
 
 def class_name(value: Any) -> str:
@@ -174,136 +184,176 @@ def class_name(value: Any) -> str:
     return value.qualified_name if isinstance(value, Inert) else ""
 
 
-def _check_opcodes(data: bytes) -> None:
-    walk = _Walk()
-    try:
-        for number, (opcode, argument, _) in enumerate(pickletools.genops(data)):
-            if number >= MAX_OPCODES:
-                raise NotInert(f"it has more than {MAX_OPCODES} opcodes")
-            walk.step(opcode, argument)
-    except (NotInert, MemoryError):
-        raise
-    except Exception as error:  # genops raises ValueError mostly, and what its decoders raise
-        raise NotInert(f"it is truncated or no pickle ({shortened(str(error))})") from error
+#: What the unpickler raises for bytes that mean nothing; all else may come of our stand-ins.
+_UNREADABLE = (
+    EOFError,
+    pickle.UnpicklingError,
+    struct.error,
+    LookupError,
+    ValueError,
+)
 
 
-def is_pickle(data: bytes) -> bool:
-    """False for what nothing can unpickle: other bytes, or the beginning of a pickle."""
-    try:
-        for number, _ in enumerate(pickletools.genops(data)):
-            if number >= MAX_OPCODES:
-                break
-    except UnicodeDecodeError:  # names that pickletools takes for ASCII
-        return True
-    except ValueError:
-        return False
-    return True
+#: Modules with operators, and what users call one that they know by another name.
+_OPERATORS = re.compile(
+    r"(nvtabular|merlin|merlin\.systems)\.(dag\.)?(runtimes\.triton\.)?ops\.\w+"
+)
+_LABELS = {"UDF": "LambdaOp"}
+#: Opcodes between two looks at how much was read.
+_COUNTED_EVERY = 10_000
 
 
-class _Walk:
-    """The unpickler's stack and memo, with a number in the place of each object.
+class _InertUnpickler(pickle._Unpickler):
+    """pickle's unpickler in Python; `dispatch` has a function for each opcode."""
 
-    Above 0: a tuple, and how deep tuples are nested in it; one of texts alone has a number of its
-    own. 0: anything else, but for the following.
-    """
+    memo: dict[int, Any]
+    pop_mark: Callable[[], list[Any]]
 
-    _MARK, _NUMBER, _UNFIT_AS_KEY, _TEXT, _TEXTS = -1, -2, -3, -4, -5
-
-    def __init__(self) -> None:
-        self._stack: list[int] = []
-        self._memo: dict[int, int] = {}
-        self._budget = _Budget()
-
-    def step(self, opcode: pickletools.OpcodeInfo, argument: Any) -> None:
-        """Follow one opcode; raises NotInert, or IndexError or KeyError where nothing was put."""
-        # 1. What would reach out of the pickle is refused.
-        # 2. The memo is written to, always at its end or anew in a place that it has; 3. and read.
-        # 4. What the unpickler does to its stack alone is done to this one.
-        # 5. All else takes operands from the stack and puts what it makes of them in their place.
-        name = opcode.name
-        if name in _FOREIGN_OPCODES:  # 1
-            raise NotInert(f"it refers to objects outside of itself ({name})")
-        if name in _MEMO_OPCODES or name == "MEMOIZE":  # 2
-            self._remember(len(self._memo) if name == "MEMOIZE" else int(argument))
-        elif name in _RECALLING_OPCODES:  # 3
-            self._stack.append(self._memo[int(argument)])
-        elif name == "MARK":  # 4
-            self._stack.append(self._MARK)
-        elif name == "POP":
-            self._stack.pop()
-        elif name == "DUP":
-            self._stack.append(self._stack[-1])
-        else:  # 5
-            self._replace(opcode, argument)
-
-    def _remember(self, place: int) -> None:
-        if not 0 <= place <= len(self._memo):
-            raise NotInert("its memo is out of order")
-        self._memo[place] = self._stack[-1]
-
-    def _replace(self, opcode: pickletools.OpcodeInfo, argument: Any) -> None:
-        operands = self._pop_operands(opcode)
-        if opcode.name in _KEYS:
-            self._check_keys(operands[_KEYS[opcode.name]])
-        self._stack.extend(
-            [self._stand_in(opcode.name, argument, operands)] * len(opcode.stack_after)
-        )
-
-    def _stand_in(self, opcode: str, argument: Any, operands: list[int]) -> int:
-        # 1. A text. 2. A tuple: of a few texts, or as deep as its deepest item and one more.
-        # 3. The object that was changed, still there. 4. What may be no key, whatever is in it.
-        # 5. A number, if it is short enough for a key. 6. Anything else.
-        if opcode in _TEXT_OPCODES:  # 1
-            return self._TEXT
-        if opcode in _TUPLE_OPCODES:  # 2
-            if 0 < len(operands) <= MAX_KEY_TEXTS and set(operands) == {self._TEXT}:
-                return self._TEXTS
-            nesting = 1 + max([0, *operands])
-            if nesting > MAX_TUPLE_NESTING:
-                raise NotInert(f"it nests tuples deeper than {MAX_TUPLE_NESTING}")
-            return nesting
-        if opcode in _CHANGING_OPCODES:  # 3
-            return operands[0]
-        if opcode == "FROZENSET":  # 4
-            return self._UNFIT_AS_KEY
-        if opcode in _NUMBER_OPCODES:  # 5
-            long = isinstance(argument, int) and argument.bit_length() > MAX_KEY_BITS
-            return self._UNFIT_AS_KEY if long else self._NUMBER
-        return 0  # 6
-
-    def _check_keys(self, keys: list[int]) -> None:
-        for key in keys:
-            if key == self._NUMBER:
-                self._budget.spend_number_key()
-            elif key not in (0, self._TEXT, self._TEXTS):
-                raise NotInert(_UNFIT_KEY)
-
-    def _pop_operands(self, opcode: pickletools.OpcodeInfo) -> list[int]:
-        before = opcode.stack_before
-        if pickletools.markobject not in before:
-            return [self._stack.pop() for _ in before][::-1]
-        items: list[int] = []
-        while (item := self._stack.pop()) != self._MARK:
-            items.append(item)
-        below = [self._stack.pop() for _ in range(before.index(pickletools.markobject))]
-        return [*below[::-1], *items[::-1]]
-
-
-class _InertUnpickler(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO) -> None:
+    def __init__(self, file: BinaryIO) -> None:
         super().__init__(file)
+        self._file = file
+        self._size = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        self._skipped = 0
         self._classes: dict[tuple[str, str], type[Inert]] = {}
         self._budget = _Budget()
 
+    @property
+    def where(self) -> str:
+        """Of which operator the last part was, for messages."""
+        return f" (in {self._budget.operator})" if self._budget.operator else ""
+
+    def load(self) -> Any:
+        """Follow the opcodes up to STOP. Frames are only hints for who reads ahead."""
+        self.read, self.readline = self._file.read, self._read_line
+        self.metastack: list[Any] = []
+        self.stack: list[Any] = []
+        self.append = self.stack.append
+        self.proto = 0
+        read, dispatch = self.read, self.dispatch
+        for _ in range(MAX_OPCODES // _COUNTED_EVERY):
+            for _ in range(_COUNTED_EVERY):
+                code = read(1)
+                if code == pickle.STOP:
+                    return self.stack.pop()
+                dispatch[code[0]](self)
+            if self._file.tell() - self._skipped > MAX_KEPT_BYTES:
+                raise NotInert(f"it has more than {MAX_KEPT_BYTES} bytes beside large arrays")
+        raise NotInert(f"it has more than {MAX_OPCODES} opcodes")
+
     def find_class(self, module: str, name: str) -> type[Inert]:
         key = (module, name)
+        if _OPERATORS.fullmatch(module):
+            self._budget.operator = shortened(_LABELS.get(name, name))
         if key not in self._classes:
             constructor = _PLAIN.get(key) or _CONSTRUCTORS.get(name)
             self._classes[key] = _inert_class(module, name, self._budget, constructor)
         return self._classes[key]
 
     def persistent_load(self, pid: Any) -> Any:
-        raise NotInert("it refers to an object outside of itself")
+        raise Unpicklable("it is truncated or no pickle, or refers to objects outside of itself")
+
+    def get_extension(self, code: int) -> Any:
+        raise Unpicklable(f"it refers to a class outside of itself (extension {code})")
+
+    def _read_line(self) -> bytes:
+        line = self._file.readline(MAX_LINE + 1)
+        if len(line) > MAX_LINE:
+            raise NotInert(f"it has a text of more than {MAX_LINE} bytes in a line")
+        if not line.endswith(b"\n"):
+            raise EOFError("a line without an end")
+        return line
+
+    def _read_size(self, form: str) -> int:
+        """How many bytes follow, which the file has."""
+        (size,) = struct.unpack(form, self._file.read(struct.calcsize(form)))
+        if not 0 <= size <= self._size - self._file.tell():
+            raise EOFError(f"{size} bytes are to follow, more than there are")
+        return int(size)
+
+    def _read_bytes(self, form: str, most: int = MAX_KEPT_BYTES) -> Any:
+        """That many bytes; an Unread where they are more than may be kept."""
+        size = self._read_size(form)
+        if size <= min(most, MAX_KEPT_BYTES - (self._file.tell() - self._skipped)):
+            return self._file.read(size)
+        if most == MAX_KEPT_BYTES:
+            raise NotInert(f"it has more than {MAX_KEPT_BYTES} bytes beside large arrays")
+        self._file.seek(size, os.SEEK_CUR)
+        self._skipped += size
+        return Unread(size)
+
+    def _load_frame(self) -> None:
+        self._read_size("<Q")
+
+    def _load_long(self) -> None:
+        self.append(int.from_bytes(self._read_bytes("<i"), "little", signed=True))
+
+    def _load_ascii(self) -> None:
+        self.append(self._read_bytes("<i").decode("ascii"))
+
+    def _load_bytes(self, form: str) -> None:
+        self.append(self._read_bytes(form, MAX_BYTES_OBJECT))
+
+    def _load_text(self, form: str) -> None:
+        self.append(str(self._read_bytes(form), "utf-8", "surrogatepass"))
+
+    def _put(self, place: int) -> None:
+        """Into the memo, always at its end or anew in a place that it has."""
+        if not 0 <= place <= len(self.memo):
+            raise Unpicklable("its memo is out of order")
+        self.memo[place] = self.stack[-1]
+
+    def _load_setitems(self) -> None:
+        items = self.pop_mark()
+        self._set_items(self.stack[-1], items)
+
+    def _load_setitem(self) -> None:
+        items = [self.stack.pop(), self.stack.pop()][::-1]
+        self._set_items(self.stack[-1], items)
+
+    def _load_dict(self) -> None:
+        items = self.pop_mark()
+        self.append({})
+        self._set_items(self.stack[-1], items)
+
+    def _set_items(self, mapping: Any, items: list[Any]) -> None:
+        for key, value in zip(items[::2], items[1::2], strict=True):
+            mapping[as_key(key)] = value
+
+    def _load_additems(self) -> None:
+        items = self.pop_mark()
+        for item in items:
+            self.stack[-1].add(as_key(item))
+
+    def _load_frozenset(self) -> None:
+        items = self.pop_mark()
+        self.append(frozenset(map(as_key, items)))
+
+    dispatch: ClassVar[dict[int, Callable[[Any], None]]] = {
+        **pickle._Unpickler.dispatch,
+        **{
+            code[0]: load
+            for code, load in {
+                pickle.FRAME: _load_frame,
+                pickle.LONG4: _load_long,
+                pickle.BINSTRING: _load_ascii,
+                pickle.BINBYTES: lambda self: self._load_bytes("<I"),
+                pickle.BINBYTES8: lambda self: self._load_bytes("<Q"),
+                pickle.BYTEARRAY8: lambda self: self._load_bytes("<Q"),
+                pickle.READONLY_BUFFER: lambda self: None,
+                pickle.BINUNICODE: lambda self: self._load_text("<I"),
+                pickle.BINUNICODE8: lambda self: self._load_text("<Q"),
+                pickle.PUT: lambda self: self._put(int(self.readline())),
+                pickle.BINPUT: lambda self: self._put(self.read(1)[0]),
+                pickle.LONG_BINPUT: lambda self: self._put(struct.unpack("<I", self.read(4))[0]),
+                pickle.SETITEM: _load_setitem,
+                pickle.SETITEMS: _load_setitems,
+                pickle.DICT: _load_dict,
+                pickle.ADDITEMS: _load_additems,
+                pickle.FROZENSET: _load_frozenset,
+            }.items()
+        },
+    }
 
 
 def _inert_class(
@@ -313,6 +363,7 @@ def _inert_class(
 
     Always a class, also in the place of a function: a pickle can set attributes on functions.
     """
+    budget.spend_class()
     members: dict[str, Any] = {"qualified_name": f"{module}.{name}", "budget": budget}
     if constructor is not None:
         members["__new__"] = lambda cls, *args: constructor(cls.budget, *args)
@@ -321,6 +372,7 @@ def _inert_class(
 
 def _make_class(budget: _Budget, _metaclass: Any, name: Any, *_: Any) -> type[Inert]:
     """In the place of cloudpickle's _make_skeleton_class and _make_skeleton_enum."""
+    budget.operator = shortened(str(name))
     return _inert_class("(pickled by value)", str(name), budget)
 
 
@@ -348,14 +400,12 @@ def _make_list(budget: _Budget, *args: Any) -> Any:
     return list(*args)
 
 
-def _set_maker(kind: Callable[[list[Any]], Any]) -> Callable[..., Any]:
-    """The builtin itself, counting what it copies and checking what it hashes."""
+def _set_maker(kind: Callable[[Iterable[Any]], Any]) -> Callable[..., Any]:
+    """The builtin itself, counting what it copies."""
 
     def make(budget: _Budget, items: Any = ()) -> Any:
         budget.spend(len(items))
-        listed = list(items)
-        budget.check_keys(listed)
-        return kind(listed)
+        return kind(map(as_key, items))
 
     return make
 
@@ -366,17 +416,9 @@ def _make_dict(budget: _Budget, items: Any = ()) -> Any:
     copied = []
     for pair in pairs:
         budget.spend(len(pair))
-        copied.append(tuple(pair))
-    budget.check_keys(pair[0] for pair in copied if pair)
+        key, value = pair
+        copied.append((as_key(key), value))
     return dict(copied)
-
-
-class _FrozenSet(frozenset[Any]):
-    """Hashed by its address, so that it may be a key: its items do not choose its hash."""
-
-    __slots__ = ()
-
-    __hash__ = object.__hash__
 
 
 _CONSTRUCTORS: dict[str, Callable[..., Any]] = {
@@ -392,7 +434,7 @@ _BUILTINS: dict[str, Callable[..., Any]] = {
     "list": _make_list,
     "dict": _make_dict,
     "set": _set_maker(set),
-    "frozenset": _set_maker(_FrozenSet),
+    "frozenset": _set_maker(frozenset),
 }
 #: Up to protocol 2 Python writes the names that Python 2 had.
 _PLAIN: dict[tuple[str, str], Callable[..., Any]] = {

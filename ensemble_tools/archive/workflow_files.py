@@ -1,34 +1,44 @@
 """What an exported NVTabular workflow says of itself: the release that wrote it, its files.
 
-Its pickle is read as data. The paths in it are of the machine that exported it; the files lie in
-the workflow's own directory, which Workflow.load puts in their place (nvtabular, Categorify).
+Its pickle is read as data. The paths in it are of the machine that exported it. Workflow.save
+copies what lies under an operator's out_path, and Workflow.load puts the directory that it is
+given in the place of that path, as text. So a file lies in the workflow's directory, or beside it:
+Categorify joins the default out_path, `./`, and `categories/` of its vocabs without another slash,
+and `1/workflowcategories/` comes of it. What does not lie under out_path is not copied.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from ensemble_tools.archive.executor_template import is_workflow_model
-from ensemble_tools.archive.files import is_file, read_bounded
+from ensemble_tools.archive.files import is_file, kind, read_bounded, read_with
 from ensemble_tools.archive.inert_pickle import (
-    MAX_PICKLE_BYTES,
     Inert,
     NotInert,
+    Unpicklable,
     class_name,
-    is_pickle,
-    read_pickle,
+    read_pickle_file,
 )
+from ensemble_tools.errors import EnsembleToolsError
 
-PICKLE, METADATA, CATEGORIES = "workflow.pkl", "metadata.json", "categories"
+PICKLE, METADATA = "workflow.pkl", "metadata.json"
+#: Fitted operators that have files -> the attribute with their paths.
+_FILES_OF = {
+    "nvtabular.ops.categorify.Categorify": "categories",
+    "nvtabular.ops.join_groupby.JoinGroupby": "categories",
+    "nvtabular.ops.target_encoding.TargetEncoding": "stats",
+}
 #: The file is some hundred bytes.
 MAX_METADATA_BYTES = 64 * 1024
-#: Longer names are no files' (NAME_MAX, in bytes).
-_MAX_NAME = 255
+#: PATH_MAX.
+_LONGEST_PATH = 4096
 _VERSION = re.compile(r"[0-9A-Za-z.+!_-]{1,40}")
 
 
@@ -36,27 +46,44 @@ _VERSION = re.compile(r"[0-9A-Za-z.+!_-]{1,40}")
 class WorkflowFiles:
     """nvtabular: the version that wrote it, empty when it is not said. missing: files that are not
     there, by their places in the archive. broken: a file that NVTabular cannot read, and what was
-    found; empty for none.
+    found; empty for none. elsewhere: operators, and the files of theirs that are neither in the
+    archive nor on this machine. categories: the files that are there.
     """
 
     nvtabular: str = ""
     missing: tuple[Path, ...] = ()
     broken: tuple[tuple[Path, str], ...] = ()
+    elsewhere: tuple[tuple[str, str], ...] = ()
+    categories: tuple[Path, ...] = ()
 
 
 class _Broken(Exception):
     """What was found in the place of what Workflow.load (nvtabular 23.8) reads."""
 
 
-def read_workflow_files(
-    directory: Path, program: Path | None = None, max_pickle_bytes: int = MAX_PICKLE_BYTES
-) -> WorkflowFiles | None:
+def place_of(path: Any, out_path: Any, directory: Path) -> Path | None:
+    """Where Workflow.load of that directory reads an operator's file (nvtabular, _copy_storage).
+
+    path, out_path: as the operator has them. None for what lies neither in the directory nor beside
+    it, such as a file that was not copied; and for what is no path.
+    """
+    if not isinstance(path, str) or not isinstance(out_path, str) or not out_path:
+        return None
+    if max(len(path), len(out_path)) > _LONGEST_PATH or not path.isprintable():
+        return None
+    text = path.replace(out_path, str(directory))
+    place = Path(text)
+    if len(text) > _LONGEST_PATH or ".." in place.parts or not text.startswith(str(directory)):
+        return None
+    return place
+
+
+def read_workflow_files(directory: Path, program: Path | None = None) -> WorkflowFiles | None:
     """Look at a workflow's directory; None when it holds no workflow and Merlin's step wants none.
 
-    program: the Python file that Triton runs beside it, None where it runs none. A pickle of more
-    than max_pickle_bytes is not looked at. Raises as read_bounded does. Of what is not as
-    NVTabular writes it only that is told which Merlin's own workflow step fails on; another
-    program knows itself what it needs.
+    program: the Python file that Triton runs beside it, None where it runs none. Raises as
+    read_bounded does. Of what is not as NVTabular writes it only that is told which Merlin's own
+    workflow step fails on; another program knows itself what it needs.
     """
     pickle, metadata = directory / PICKLE, directory / METADATA
     absent = tuple(path for path in (pickle, metadata) if not is_file(path))
@@ -65,10 +92,10 @@ def read_workflow_files(
     if pickle in absent:
         return None
     broken: list[tuple[Path, str]] = []
-    paths: tuple[str, ...] = ()
+    files: list[tuple[str, Any, Any]] = []
     version = ""
     try:
-        paths = tuple(_category_paths(pickle, max_pickle_bytes))
+        files = list(_operators_files(pickle))
     except _Broken as error:
         broken.append((pickle, str(error)))
     try:
@@ -77,13 +104,41 @@ def read_workflow_files(
         broken.append((metadata, str(error)))
     if broken and _is_merlins_step(program):
         return WorkflowFiles(broken=tuple(broken))
-    places = [
-        directory / CATEGORIES / name
-        for name in sorted({PurePosixPath(path).name for path in paths})
-        if len(name) <= _MAX_NAME and name.isprintable()
-    ]
-    missing = tuple(place for place in places if not is_file(place))
-    return WorkflowFiles(version, missing)
+    return _find_files(version, files, directory)
+
+
+def _find_files(
+    version: str, files: Iterable[tuple[str, Any, Any]], directory: Path
+) -> WorkflowFiles:
+    there: set[Path] = set()
+    missing: set[Path] = set()
+    elsewhere: set[tuple[str, str]] = set()
+    for operator, path, out_path in files:
+        place = place_of(path, out_path, directory)
+        if place is not None:
+            (missing if kind(place) is None else there).add(place)
+        elif _is_path(path) and not _is_here(path):
+            elsewhere.add((operator, path))
+        elif _is_path(path):
+            there.add(Path(path))
+    return WorkflowFiles(
+        version,
+        tuple(sorted(missing)),
+        elsewhere=tuple(sorted(elsewhere)),
+        categories=tuple(sorted(there)),
+    )
+
+
+def _is_path(path: Any) -> bool:
+    return isinstance(path, str) and path.isprintable() and 0 < len(path) <= _LONGEST_PATH
+
+
+def _is_here(path: str) -> bool:
+    """Whether there is such a file on this machine, which NVTabular then reads."""
+    try:
+        return os.path.isabs(path) and kind(Path(path)) is not None
+    except EnsembleToolsError:
+        return False
 
 
 def _is_merlins_step(program: Path | None) -> bool:
@@ -106,22 +161,19 @@ def _read_release(path: Path) -> str:
     return release if _VERSION.fullmatch(release) else ""
 
 
-def _category_paths(pickle: Path, limit: int) -> Iterator[str]:
-    """The parquet files that Categorify operators were fitted into."""
-    data = read_bounded(pickle, limit)
-    if data is None or len(data) > limit:
-        return
+def _operators_files(pickle: Path) -> Iterator[tuple[str, Any, Any]]:
+    """Operators, the paths of files that they were fitted into, and their out_paths."""
     try:
-        root = read_pickle(data)
-    except NotInert as error:
-        if not is_pickle(data):
-            raise _Broken("it is truncated or no pickle") from error
+        root = read_with(pickle, read_pickle_file)
+    except Unpicklable as error:
+        raise _Broken(str(error)) from error
+    except NotInert:
         return
     for inert in _objects(root):
-        categories = inert.state.get("categories")
-        if class_name(inert).endswith(".Categorify") and isinstance(categories, dict):
-            paths = (path for path in categories.values() if isinstance(path, str))
-            yield from (path for path in paths if path.endswith(".parquet"))
+        files = inert.state.get(_FILES_OF.get(class_name(inert), ""))
+        if isinstance(files, dict):
+            operator = class_name(inert).rpartition(".")[2]
+            yield from ((operator, path, inert.state.get("out_path")) for path in files.values())
 
 
 def _objects(root: Any) -> Iterator[Inert]:

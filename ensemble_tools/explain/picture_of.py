@@ -43,7 +43,7 @@ def picture_of(archive: Archive, model_name: str) -> Picture:
 
 
 def _merlin(archive: Archive) -> Side | None:
-    if archive.graph is None:
+    if archive.graph is None or archive.graph.unread:
         return None
     entry = archive.repository.entry
     answered = [tensor.name for tensor in _columns(entry, "outputs")]

@@ -40,6 +40,8 @@ def explain_repository(repository: ModelRepository) -> Iterator[str]:
 def explain_graph(graph: ExecutorGraph) -> Iterator[str]:
     """Lines that draw the operator graph: a node each, with its upstream and its columns."""
     yield "Merlin's graph"
+    if graph.unread:
+        yield f"  not read as data: {_clean(graph.unread)}"
     yield from _graph_lines(graph, "  ", set())
 
 

@@ -11,14 +11,13 @@ from dataclasses import replace
 from enum import Enum
 
 from ensemble_tools.archive.executor_template import is_workflow_model
-from ensemble_tools.archive.files import read_bounded
 from ensemble_tools.archive.graph_reader import read_graph_file
-from ensemble_tools.archive.inert_pickle import MAX_PICKLE_BYTES
 from ensemble_tools.archive.model_config import ModelConfig
 from ensemble_tools.archive.repository import ModelRepository
 from ensemble_tools.archive.source_model import WORKFLOW, SourceModel
 from ensemble_tools.archive.workflow_files import PICKLE
 from ensemble_tools.errors import (
+    GraphNotInert,
     GraphUnreadable,
     ResourceLacking,
     SourceUnreadable,
@@ -34,8 +33,6 @@ from ensemble_tools.workflows.program import Input, Program
 _NVTABULAR = ("23.8.0", "23.08.00")
 #: Of the reason why a workflow is not compiled, in characters: it stands in the log.
 _LONGEST_REASON = 1_000
-#: How a pickle names the operator whose table no reader of ours takes apart.
-_JOIN_EXTERNAL = b"nvtabular.ops.join_external"
 
 
 class Compile(Enum):
@@ -69,8 +66,9 @@ def _compile(model: PublishedModel, source: SourceModel) -> PublishedModel:
         program, place = _compile_source(source)
     except NotCompiled as error:
         return replace(model, not_compiled=_shorten(str(error)))
-    except GraphUnreadable as error:
-        return replace(model, not_compiled=_explain_unreadable(error))
+    except (GraphNotInert, GraphUnreadable) as error:
+        reason = f"{error.path.name} cannot be read without running it: {error.reason}"
+        return replace(model, not_compiled=reason)
     except (ResourceLacking, SourceUnreadable, MemoryError):
         raise
     except Exception as error:  # what a hostile pickle holds can make anything raise
@@ -82,16 +80,6 @@ def _compile(model: PublishedModel, source: SourceModel) -> PublishedModel:
 def _shorten(reason: str) -> str:
     """A reason can quote what a pickle says, which may be megabytes."""
     return reason if len(reason) <= _LONGEST_REASON else f"{reason[:_LONGEST_REASON]}…"
-
-
-def _explain_unreadable(error: GraphUnreadable) -> str:
-    """Why the workflow is NVTabular's, which runs what the pickle says and may well read it."""
-    if _JOIN_EXTERNAL in (read_bounded(error.path, MAX_PICKLE_BYTES) or b""):
-        return (
-            "JoinExternal: its table is pickled inside of the workflow, with pandas and dask "
-            f"({error.reason})"
-        )
-    return f"{error.path.name} cannot be read without running it: {error.reason}"
 
 
 def _compile_source(source: SourceModel) -> tuple[Program, str]:

@@ -6,6 +6,7 @@ then answers nothing for ever (an ensemble whose tensors go in a circle).
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from ensemble_tools.errors import (
     PayloadMissing,
     ReleaseUnfit,
     quoted,
+    shown,
 )
 from ensemble_tools.serving.setting_names import SettingNames
 
@@ -167,6 +169,14 @@ def _check_workflow(model: SourceModel, workflow: WorkflowFiles, nvtabular: str)
         raise PayloadMissing(
             workflow.missing[0],
             "there is no such file, and it is part of the workflow; export it again, or add it",
+        )
+    for operator, file in workflow.elsewhere:
+        raise PayloadMissing(
+            model.directory,
+            f"{operator} of its workflow reads {shown(file)}, which is not in the archive: "
+            f"NVTabular copies what lies under out_path alone; give {operator} "
+            f"out_path={quoted(os.path.dirname(file))} (or vocabs as pandas Series), and export it "
+            "again",
         )
     for path, found in workflow.broken:
         raise PayloadBroken(path, found, "export it again")

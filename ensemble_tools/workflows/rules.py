@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ensemble_tools.archive.executor_graph import Node
+from ensemble_tools.archive.workflow_files import place_of
+from ensemble_tools.errors import shown
 from ensemble_tools.workflows.errors import NotCompiled
 from ensemble_tools.workflows.frames import ColumnType, Frame, Kind
 from ensemble_tools.workflows.parameters import Unknown
@@ -21,8 +23,6 @@ from ensemble_tools.workflows.runtime.records import Parameters
 
 #: Kinds of keys that pandas merges by -> how a table compares them.
 _MERGED_BY = {Kind.INT: "whole", Kind.FLOAT: "real", Kind.TEXT: "text"}
-#: PATH_MAX.
-_LONGEST_PATH = 4096
 
 
 class KeptColumns(Enum):
@@ -142,21 +142,12 @@ class Call:
         return columns, tuple(_MERGED_BY[column.kind] for column in columns)
 
     def category_file(self, path: Any) -> Path:
-        """Where Workflow.load reads it: the exporter's directory replaced by ours."""
-        exported = self.parameter("out_path")
-        if not isinstance(path, str) or not isinstance(exported, str) or not exported:
-            raise Unknown("its categories are not in a file")
-        if max(len(path), len(exported)) > _LONGEST_PATH:
-            raise Unknown("the path of its category file is longer than any")
-        place = path.replace(exported, str(self.directory))
-        if len(place) > _LONGEST_PATH or not Path(place).is_relative_to(self.directory):
-            raise Unknown(
-                f"its category file {Path(place[-80:]).name} is not among the workflow's files"
-            )
-        inside = Path(place).relative_to(self.directory)
-        if ".." in inside.parts:
-            raise Unknown(f"its category file {inside.name} is not among the workflow's files")
-        return self.directory / inside
+        """Where Workflow.load reads it."""
+        place = place_of(path, self.parameter("out_path"), self.directory)
+        if place is None:
+            where = f" ({shown(path)})" if isinstance(path, str) else ""
+            raise Unknown(f"its category file is not among the workflow's files{where}")
+        return place
 
     # -- what it is compiled to
 

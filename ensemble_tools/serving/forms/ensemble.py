@@ -8,7 +8,7 @@ from pathlib import Path
 from ensemble_tools.archive.executor_graph import ExecutorGraph
 from ensemble_tools.archive.model_config import print_model_config
 from ensemble_tools.archive.repository import ModelRepository
-from ensemble_tools.archive.source_model import CONFIG_FILE, SourceModel
+from ensemble_tools.archive.source_model import CONFIG_FILE, GRAPH_FILE, SourceModel
 from ensemble_tools.ensembles.edges import list_answer_columns, list_request_columns
 from ensemble_tools.ensembles.ensemble_form import EnsembleForm, form_ensemble
 from ensemble_tools.ensembles.operator_kinds import has_foreign_operators
@@ -74,7 +74,7 @@ def _form(
     executor, names = repository.entry, rules.names
     assert executor.config is not None
     assert executor.graph_path is not None
-    _check_template(graph, executor.graph_path.parent.parent, names)
+    _check_known(graph, executor.graph_path.parent.parent, names)
     wiring = wire(
         graph,
         list_request_columns(executor.config),
@@ -137,7 +137,16 @@ def _name_form(form: EnsembleForm) -> Form:
     return Form.PURE_ENSEMBLE if form.is_pure else Form.STEPPED_ENSEMBLE
 
 
-def _check_template(graph: ExecutorGraph, version: Path, names: SettingNames) -> None:
+def _check_known(graph: ExecutorGraph, version: Path, names: SettingNames) -> None:
+    """Raise GraphNotExpressible where Merlin's own code alone knows what the executor does."""
+    if graph.unread:
+        raise GraphNotExpressible(
+            version / GRAPH_FILE,
+            "Merlin's graph",
+            (),
+            f"it cannot be read without running it: {graph.unread}",
+            names.executor_remedy,
+        )
     if graph.customised:
         raise GraphNotExpressible(
             version / "model.py",

@@ -60,9 +60,10 @@ def _describe_elsewhere(graph: ExecutorGraph) -> tuple[str, ...]:
 
 
 def _find_calls(repository: ModelRepository, graph: ExecutorGraph) -> tuple[str, ...]:
-    """What the graph names; and all else in the archive, where a user's own code may call it."""
+    """What the graph names; and all else in the archive, where a user's own code may call it, or
+    the graph is not known."""
     named = tuple(find_child(repository, name).name for name in list_called_models(graph))
-    if not graph.customised and not has_foreign_operators(graph):
+    if not (graph.customised or graph.unread or has_foreign_operators(graph)):
         return named
     executors = {model.name for model in repository.models.values() if model.graph_path}
     return tuple(dict.fromkeys((*named, *sorted(repository.models.keys() - executors))))

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from ensemble_tools.archive.executor_graph import Column, ExecutorGraph
 from ensemble_tools.archive.graph_reader import read_graph_file
-from ensemble_tools.archive.inert_pickle import MAX_PICKLE_BYTES
-from ensemble_tools.errors import EntryRefused, GraphUnreadable
+from ensemble_tools.archive.inert_pickle import MAX_OPCODES
+from ensemble_tools.errors import EntryRefused, GraphNotInert, GraphUnreadable
 from tests.support.examples import examples
 
 HERE, ROOT = Path(__file__).parent, Path(__file__).parents[4]
@@ -231,6 +231,10 @@ HOSTILE: dict[str, Callable[[], Any]] = {
     "a node above itself": lambda: ensemble(cyclic_nodes()),
     "a graph inside itself": lambda: ensemble(own_subgraph()),
     "a selector inside itself": lambda: ensemble(node(_selector=cyclic_selector())),
+}
+
+#: What Merlin may read, given the time: nothing is known of it here.
+ENDLESS: dict[str, Callable[[], Any]] = {
     "a selector doubled": lambda: ensemble(node(_selector=doubled(60))),
     "many parents": lambda: ensemble(many_parents()),
     "many columns": lambda: ensemble(many_columns()),
@@ -246,6 +250,23 @@ def test_no_graph(kind: str, tmp_path: Path) -> None:
     assert time.monotonic() - started < BOMB_SECONDS
     assert refusal.value.path == tmp_path / "ensemble.pkl"
     assert len(str(refusal.value)) < 300 + len(str(tmp_path))
+
+
+@pytest.mark.parametrize("kind", ENDLESS)
+def test_graph_that_takes_too_much(kind: str, tmp_path: Path) -> None:
+    """It is given up fast, in a sentence that names the limit."""
+    started = time.monotonic()
+    with pytest.raises(GraphNotInert, match="more than 1000000 nodes, edges and columns"):
+        read(ENDLESS[kind](), tmp_path)
+    assert time.monotonic() - started < BOMB_SECONDS
+
+
+def test_pickle_that_takes_too_much(tmp_path: Path) -> None:
+    """Merlin may read it; it is not called broken."""
+    path = tmp_path / "ensemble.pkl"
+    path.write_bytes(b"\x80\x04" + b"N0" * (MAX_OPCODES // 2) + b"N.")
+    with pytest.raises(GraphNotInert, match=r"more than 2000000 opcodes$"):
+        read_graph_file(path)
 
 
 def test_odd_attribute_names(tmp_path: Path) -> None:
@@ -268,10 +289,10 @@ def test_shared_subgraphs(tmp_path: Path) -> None:
 
 
 def test_unreadable_files(tmp_path: Path) -> None:
-    """A file that is not there, no file, or huge is refused by name."""
+    """A file that is not there, no file, or no pickle, however long, is refused by name."""
     huge = tmp_path / "huge.pkl"
     with huge.open("wb") as file:
-        file.truncate(MAX_PICKLE_BYTES + 1)
+        file.truncate(1 << 40)
     for path in (tmp_path / "nothing.pkl", tmp_path, huge):
         with pytest.raises((GraphUnreadable, EntryRefused), match=path.name):
             read_graph_file(path)
@@ -282,7 +303,7 @@ def test_unreadable_files(tmp_path: Path) -> None:
 def test_flipped_bytes_of_a_graph(
     flips: list[tuple[int, int]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """With any bytes changed, a real export is a graph or GraphUnreadable, and nothing else."""
+    """With any bytes changed, a real export is a graph or one of two errors, and nothing else."""
     data = bytearray((EXPORTS[0] / "ensemble.pkl").read_bytes())
     for place, value in flips:
         data[place % len(data)] = value
@@ -290,6 +311,6 @@ def test_flipped_bytes_of_a_graph(
     path.write_bytes(data)
     try:
         graph = read_graph_file(path)
-    except GraphUnreadable:
+    except (GraphUnreadable, GraphNotInert):
         return
     assert isinstance(graph, ExecutorGraph)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-import pickletools
+import pickle
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -107,16 +108,16 @@ def test_python_files(opened: Opened, tmp_path: Path) -> None:
 
 def test_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Neither is a lack of memory a reason for another form, whichever pickle is read."""
-    genops, reads = pickletools.genops, 0
+    begin, reads = pickle._Unpickler.__init__, 0
 
-    def take_or_fail(data: bytes) -> object:
+    def begin_or_fail(unpickler: pickle._Unpickler, file: BinaryIO) -> None:
         nonlocal reads
         reads += 1
         if reads == failing_read:
             raise MemoryError
-        return genops(data)
+        begin(unpickler, file)
 
-    monkeypatch.setattr(pickletools, "genops", take_or_fail)
+    monkeypatch.setattr(pickle._Unpickler, "__init__", begin_or_fail)
     failing_read = 0
     loaded(tmp_path)
     total = reads

@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 
 from ensemble_tools.archive.graph_reader import read_executor_graph
+from ensemble_tools.archive.inert_pickle import MAX_OPCODES
 from ensemble_tools.archive.repository import read_repository
 from ensemble_tools.archive.workflow_files import (
     MAX_METADATA_BYTES,
     WorkflowFiles,
+    place_of,
     read_workflow_files,
 )
 from ensemble_tools.errors import PayloadBroken, PayloadMissing, ReleaseUnfit
@@ -39,9 +41,9 @@ def planned(root: Path, nvtabular: str = "23.8.0", rewrite: Rewrite = Rewrite.AU
     return plan(repository, graph, Namespace("model"), rewrite=rewrite, nvtabular=nvtabular)
 
 
-def categorify(categories: Any) -> bytes:
+def categorify(categories: Any, out_path: Any = "/exported") -> bytes:
     """A pickle with an object of nvtabular's class, which is not there when it is read."""
-    state = pickle.dumps({"categories": categories}, protocol=2)
+    state = pickle.dumps({"categories": categories, "out_path": out_path}, protocol=2)
     body = state[2:].removesuffix(b".")  # without PROTO and STOP
     # A list keeps the memo's numbers in order: the class has none.
     return b"\x80\x02](cnvtabular.ops.categorify\nCategorify\n)\x81" + body + b"be."
@@ -49,7 +51,9 @@ def categorify(categories: Any) -> bytes:
 
 def test_real_export() -> None:
     """The release that wrote it is known, and every file that it was fitted into is there."""
-    assert read_workflow_files(EXPORT / WORKFLOW) == WorkflowFiles("23.08.00")
+    found = read_workflow_files(EXPORT / WORKFLOW)
+    there = tuple(sorted((EXPORT / CATEGORIES).glob("unique.*")))
+    assert found == WorkflowFiles("23.08.00", categories=there)
     assert planned(EXPORT).form is Form.PURE_ENSEMBLE
 
 
@@ -122,42 +126,74 @@ def test_other_versions_do_not_count(export: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("categories", "missing"),
+    ("path", "out_path", "place"),
     [
-        ({"a": "/far/away/categories/unique.a.parquet"}, ["unique.a.parquet"]),
-        ({"a": "../../../etc/x.parquet", "b": "x.parquet"}, ["x.parquet"]),
-        ({"a": "/tmp/x.txt", "b": 3, "c": None}, []),
-        (["x.parquet"], []),
-        (None, []),
+        (
+            "/exported/categories/unique.a.parquet",
+            "/exported",
+            "workflow/categories/unique.a.parquet",
+        ),
+        ("/exported//categories/a", "/exported", "workflow/categories/a"),
+        (
+            "/exportedcategories/unique.a.parquet",
+            "/exported",
+            "workflowcategories/unique.a.parquet",
+        ),
+        ("out/a.parquet", "out", "workflow/a.parquet"),
+        ("/exported/../../../etc/a.parquet", "/exported", None),
+        ("/exported/" + "x" * 5000, "/exported", None),
+        ("/exported/two\nlines", "/exported", None),
+        ("/exported/a\0b", "/exported", None),
+        ("/far/away/unique.a.parquet", "/exported", None),
+        ("/exported/a", None, None),
+        ("/exported/a", "", None),
+        (3, "/exported", None),
+        (None, "/exported", None),
     ],
 )
-def test_category_paths(categories: Any, missing: list[str], tmp_path: Path) -> None:
-    """Files are looked for in the workflow's own directory, whatever path was pickled."""
+def test_place(path: Any, out_path: Any, place: str | None, tmp_path: Path) -> None:
+    """Where NVTabular looks, by what its `_copy_storage` makes of a path's text."""
+    found = place_of(path, out_path, tmp_path / "workflow")
+    assert found == (None if place is None else tmp_path / place)
+
+
+@pytest.mark.parametrize("categories", [["x.parquet"], None, {"a": 3, "b": None}, {"a": ""}])
+def test_what_is_no_path(categories: Any, tmp_path: Path) -> None:
+    """Another NVTabular may have written it."""
     (tmp_path / "workflow.pkl").write_bytes(categorify(categories))
-    found = read_workflow_files(tmp_path)
-    assert found == WorkflowFiles("", tuple(tmp_path / "categories" / name for name in missing))
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "x" * 5000 + ".parquet",
-        "x" * 2**20 + ".parquet",
-        "a\0b.parquet",
-        "\udc80.parquet",
-        "two\nlines.parquet",
-    ],
-)
-def test_names_that_are_no_files(name: str, tmp_path: Path) -> None:
-    """A name that no message could show is not looked for."""
-    (tmp_path / "workflow.pkl").write_bytes(categorify({"a": f"/far/{name}"}))
     assert read_workflow_files(tmp_path) == WorkflowFiles()
+
+
+def test_files_outside_of_the_archive(tmp_path: Path) -> None:
+    """NVTabular reads a file of this machine, as Merlin does; one that is not here is told of."""
+    here = tmp_path / "vocabulary.parquet"
+    here.touch()
+    workflow = tmp_path / "1/workflow"
+    workflow.mkdir(parents=True)
+    pickled = workflow / "workflow.pkl"
+    pickled.write_bytes(categorify({"a": str(here), "b": "/far/b.parquet", "c": "c.parquet"}))
+    assert read_workflow_files(workflow) == WorkflowFiles(
+        elsewhere=(("Categorify", "/far/b.parquet"), ("Categorify", "c.parquet")),
+        categories=(here,),
+    )
+
+
+def test_load_with_files_outside_of_the_archive(export: Path) -> None:
+    """It is refused, with advice by which the next export can be loaded."""
+    (export / WORKFLOW / "workflow.pkl").write_bytes(categorify({"a": "/far/b.parquet"}))
+    with pytest.raises(PayloadMissing) as error:
+        planned(export)
+    assert str(error.value) == (
+        f"{export / '0_transformworkflowtriton'}: Categorify of its workflow reads /far/b.parquet, "
+        "which is not in the archive: NVTabular copies what lies under out_path alone; give "
+        "Categorify out_path='/far' (or vocabs as pandas Series), and export it again"
+    )
 
 
 def test_name_that_is_too_long_in_bytes(tmp_path: Path) -> None:
     """A name of 255 characters may have more bytes than a file's name: then it is missing."""
     name = "é" * 240 + ".parquet"
-    (tmp_path / "workflow.pkl").write_bytes(categorify({"a": name}))
+    (tmp_path / "workflow.pkl").write_bytes(categorify({"a": f"/exported/categories/{name}"}))
     assert read_workflow_files(tmp_path) == WorkflowFiles("", (tmp_path / "categories" / name,))
 
 
@@ -208,7 +244,9 @@ def metadata(version: Any) -> str:
 def test_metadata(metadata: str, version: str, export: Path) -> None:
     """What is no older release is served."""
     (export / WORKFLOW / "metadata.json").write_text(metadata)
-    assert read_workflow_files(export / WORKFLOW) == WorkflowFiles(version)
+    found = read_workflow_files(export / WORKFLOW)
+    assert found is not None
+    assert found.nvtabular == version
     assert planned(export).form is Form.PURE_ENSEMBLE
 
 
@@ -268,15 +306,12 @@ def test_what_is_no_pickle(export: Path) -> None:
         planned(export)
 
 
-def test_pickle_that_is_too_large_to_look_at(export: Path) -> None:
-    """It is not called truncated for what was not read of it."""
+def test_pickle_that_takes_too_much_to_look_at(export: Path) -> None:
+    """It is not called truncated: NVTabular may read it."""
     program = (export / WORKFLOW).parent / "model.py"
-    whole = read_workflow_files(export / WORKFLOW, program, 100)
-    assert whole == WorkflowFiles(nvtabular=whole.nvtabular if whole else "")
     pickled = export / WORKFLOW / "workflow.pkl"
-    pickled.write_bytes(pickled.read_bytes()[:200])
-    assert read_workflow_files(export / WORKFLOW, program, 100) == whole
-    assert read_workflow_files(export / WORKFLOW, program) != whole
+    pickled.write_bytes(b"\x80\x04" + b"N0" * (MAX_OPCODES // 2) + b"N.")
+    assert read_workflow_files(export / WORKFLOW, program) == WorkflowFiles("23.08.00")
 
 
 def test_metadata_gone_from_another_program(export: Path) -> None:
@@ -284,7 +319,9 @@ def test_metadata_gone_from_another_program(export: Path) -> None:
     (export / WORKFLOW / "metadata.json").unlink()
     with (export / WORKFLOW).parent.joinpath("model.py").open("a") as file:
         file.write("CHANGED = 1\n")
-    assert read_workflow_files(export / WORKFLOW) == WorkflowFiles()
+    found = read_workflow_files(export / WORKFLOW)
+    assert found is not None
+    assert found.nvtabular == ""
     assert planned(export).form is Form.PURE_ENSEMBLE
 
 

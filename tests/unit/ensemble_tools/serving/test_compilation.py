@@ -10,6 +10,7 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as pb
 
 from ensemble_tools.archive.graph_reader import read_executor_graph
+from ensemble_tools.archive.inert_pickle import MAX_OPCODES
 from ensemble_tools.archive.repository import ModelRepository, read_repository
 from ensemble_tools.errors import PayloadBroken
 from ensemble_tools.serving.compilation import compile_plan
@@ -84,9 +85,10 @@ def change_files(repository: Path, change: str) -> None:
         (version / "workflow/workflow.pkl").write_bytes(b"no pickle")
     elif change == "hostile pickle":
         (version / "workflow/workflow.pkl").write_bytes(b"cos\nsystem\n(S'true'\ntR.")
-    elif change == "table in the pickle":  # dask's graphs have tuples as keys
-        keyed = b"\x80\x04}(cnvtabular.ops.join_external\nJoinExternal\n"
-        (version / "workflow/workflow.pkl").write_bytes(keyed + b"K\x00K\x01\x86K\x02u.")
+    elif change == "too much to read":
+        operator = b"\x80\x04cmerlin.dag.ops.udf\nUDF\n"
+        pickled = operator + b"N0" * (MAX_OPCODES // 2) + b"N."
+        (version / "workflow/workflow.pkl").write_bytes(pickled)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +106,10 @@ def change_files(repository: Path, change: str) -> None:
         ("several versions", "several versions"),
         ("no pickle", "workflow.pkl"),
         ("hostile pickle", "workflow.pkl cannot be read without running it"),
-        ("table in the pickle", "JoinExternal: its table is pickled inside of the workflow"),
+        (
+            "too much to read",
+            "running it: it has more than 2000000 opcodes (in LambdaOp)",
+        ),
     ],
 )
 def test_other_models_stay_as_they_are(repository: Path, change: str, reason: str) -> None:

@@ -1,0 +1,99 @@
+"""Exports whose workflows hold tables, made by Merlin: served, and with Merlin's numbers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.container import ROOT, Container, running
+
+PYTHON = ROOT / ".venv-merlin/bin/python"
+PROGRAM = ROOT / "tests/support/tables_export.py"
+#: Why something else than a program of numpy alone serves a workflow; of all others, nothing.
+KEPT = {
+    "join_frame": "JoinExternal",
+    "join_dataset": "JoinExternal",
+    "join_dask": "JoinExternal",
+    "join_inner": "JoinExternal",
+    "join_numbers": "JoinExternal",
+    "lambda_numbers": "it calls a function of yours",
+    "lambda_tuples": "it calls a function of yours",
+    "lambda_set": "it calls a function of yours",
+    "lambda_texts": "it calls a function of yours",
+    "lambda_array": "it calls a function of yours",
+    "lambda_many": "it has more than 2000000 opcodes (in LambdaOp)",
+    "vocabs": "",
+    "vocabs_buckets": "",
+    "vocabs_copied": "",
+    "vocabs_elsewhere": "its category file is not among the workflow's files",
+    "relative": "",
+    "counted": "",
+}
+#: What Merlin's own code serves in another test.
+ORIGINAL = ("join_frame", "vocabs")
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The exports, moved away from where they were made."""
+    directory = tmp_path_factory.mktemp("tables")
+    command: list[str | Path] = [PYTHON, "-W", "ignore", PROGRAM, directory / "before", *KEPT]
+    subprocess.run(command, check=True, capture_output=True, cwd=directory)
+    return Path(shutil.move(directory / "before", directory / "after"))
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory, made: Path) -> Iterator[Container]:
+    with running(tmp_path_factory.mktemp("served"), SERVE_MODEL_ROOT=str(made)) as container:
+        yield container
+
+
+def check(container: Container, made: Path, name: str) -> None:
+    loaded = container.load(name, made / name / "export")
+    assert loaded.status_code == 200, loaded.text
+    answer = container.invoke(name, json.loads((made / name / "request.json").read_text()))
+    assert answer.status_code == 200, answer.text
+    expected = json.loads((made / name / "expected.json").read_text())["outputs"]
+    got = {output["name"]: output for output in answer.json()["outputs"]}
+    assert got == {output["name"]: output for output in expected}
+    assert container.unload(name).status_code == 200
+
+
+@pytest.mark.parametrize("name", sorted(KEPT.keys() - {"vocabs_elsewhere"}))
+def test_numbers(name: str, served: Container, made: Path) -> None:
+    """They are the workflow's own, and the log says why NVTabular serves what is not compiled."""
+    check(served, made, name)
+    (line,) = [
+        line
+        for line in served.log.splitlines()
+        if "model loaded" in line and f"model_name={name} " in line
+    ]
+    assert KEPT[name] in line
+    assert ("not_compiled" in line) == bool(KEPT[name])
+
+
+def test_original(made: Path, tmp_path: Path) -> None:
+    """Merlin's executor and NVTabular themselves find everything where it is published."""
+    settings = {"SERVE_REWRITE": "executor", "SERVE_COMPILE": "off"}
+    with running(tmp_path, SERVE_MODEL_ROOT=str(made), **settings) as container:
+        for name in ORIGINAL:
+            check(container, made, name)
+
+
+def test_file_outside_of_the_archive(served: Container, made: Path) -> None:
+    """It is refused with advice; where the file is, as on the machine of the export, it is read."""
+    export = made / "vocabs_elsewhere/export"
+    refused = served.load("far", export)
+    assert refused.status_code == 400
+    assert "which is not in the archive: NVTabular copies what lies under out_path" in refused.text
+    was = made.parent / "before/vocabs_elsewhere/files"
+    was.parent.mkdir(parents=True)
+    shutil.copytree(made / "vocabs_elsewhere/files", was)
+    check(served, made, "vocabs_elsewhere")
