@@ -8,7 +8,9 @@ the traces that names leave:
    these files make requests, or
 2. a value of `parameters` in its config that is one, or that lists some;
 3. when the files make requests and neither of these finds a name, it may call any model of the
-   archive: all count that are no ensemble's steps.
+   archive: all count that are no ensemble's steps;
+4. some of its names may be put together at run time: what nobody else needs counts as called by the
+   only model that calls others and is called by nobody.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ensemble_tools.archive.model_config import ModelConfig
+from ensemble_tools.archive.model_config import EXECUTOR_PLATFORM, ModelConfig
 from ensemble_tools.archive.python_files import PythonFiles
 
 #: What stands between the names of a list: written with commas or blanks, or as JSON.
@@ -40,9 +42,7 @@ def find_calls(models: Mapping[str, Traces]) -> dict[str, tuple[str, ...]]:
     A model that makes requests and has nothing to call is listed with no names: its requests must
     not reach another archive's models. A model's own name does not count.
     """
-    steps = {
-        step.model_name for model in models.values() if model.config for step in model.config.steps
-    }
+    steps = _list_steps(models)
     calls_by_caller: dict[str, tuple[str, ...]] = {}
     for name, model in models.items():
         if model.python is None:
@@ -55,6 +55,36 @@ def find_calls(models: Mapping[str, Traces]) -> dict[str, tuple[str, ...]]:
         if calls or model.python.makes_requests:
             calls_by_caller[name] = tuple(sorted(calls))
     return calls_by_caller
+
+
+def call_the_rest(
+    models: Mapping[str, Traces], calls: Mapping[str, tuple[str, ...]]
+) -> dict[str, tuple[str, ...]]:
+    """The calls, with rule 4, which is for an archive that does not say what is meant.
+
+    Beside an ensemble or an executor that nobody needs, the caller may be a part of another one.
+    """
+    needed = {name for names in calls.values() for name in names} | _list_steps(models)
+    unneeded = models.keys() - needed
+    callers = [name for name in unneeded if calls.get(name)]
+    rest = unneeded.difference(callers)
+    if len(callers) != 1 or not all(_is_plain(models[name].config) for name in rest):
+        return {**calls}
+    (caller,) = callers
+    python = models[caller].python
+    if python is None or not python.makes_requests:
+        return {**calls}
+    return {**calls, caller: tuple(sorted({*calls[caller], *rest}))}
+
+
+def _list_steps(models: Mapping[str, Traces]) -> set[str]:
+    return {
+        step.model_name for model in models.values() if model.config for step in model.config.steps
+    }
+
+
+def _is_plain(config: ModelConfig | None) -> bool:
+    return config is None or not (config.is_ensemble or config.platform == EXECUTOR_PLATFORM)
 
 
 def _parameter_items(config: ModelConfig | None) -> Iterator[str]:

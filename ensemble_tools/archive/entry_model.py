@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ensemble_tools.archive.files import is_file
-from ensemble_tools.archive.source_model import EXECUTOR_PLATFORM, GRAPH_FILE, SourceModel
+from ensemble_tools.archive.model_config import EXECUTOR_PLATFORM
+from ensemble_tools.archive.source_model import GRAPH_FILE, SourceModel
 from ensemble_tools.errors import RepositoryUnusable
 
 #: How Merlin names the models that an executor calls: 0_transformworkflowtriton, 1_predict...
@@ -45,7 +46,8 @@ def find_entry_model(
         path,
         f"several models ({_join_names(models)}) and nothing that says which one is meant",
         "expected one ensemble or one executor model over the others, one python model that calls "
-        "the others by name, or a single model" + _hint_at_executors(models),
+        "the others by name (as whole strings in its files, or in `parameters` of its config), or "
+        "a single model" + _hint_at_executors(models),
     )
 
 

@@ -49,6 +49,8 @@ _ALSO_CALLED = {
     "sklearn": "fil",
     "treelite": "fil",
 }
+#: What merlin-systems writes into an executor's config.
+EXECUTOR_PLATFORM = "merlin_executor"
 #: Merlin's data types in Triton's words (merlin/dtypes/mappings/triton.py). Strings are no part of
 #: it: numpy cannot cast to them as the executor asks it to.
 TRITON_TYPES = {
@@ -174,7 +176,7 @@ def parse_model_config(text: str, path: Path) -> ModelConfig:
     if _FOREIGN.search(text):
         _check_characters(text, path)
     try:
-        return ModelConfig(text, text_format.Parse(text, pb.ModelConfig()))
+        return _of_latest(ModelConfig(text, text_format.Parse(text, pb.ModelConfig())))
     except text_format.ParseError as strict:
         try:
             message = text_format.Parse(
@@ -188,6 +190,22 @@ def parse_model_config(text: str, path: Path) -> ModelConfig:
         return ModelConfig(text, message, _unknown_field(strict))
     except RecursionError as error:
         raise ConfigUnreadable(path, "it is nested too deeply") from error
+
+
+def _of_latest(config: ModelConfig) -> ModelConfig:
+    """An ensemble's steps that name no version are of the latest one.
+
+    That is what is meant by a config that leaves it out: 0, which Triton then takes, is a version
+    that no archive has.
+    """
+    steps = config.message.ensemble_scheduling.step
+    text = config.text
+    spans = [*_step_spans(text)] if any(step.model_version == 0 for step in steps) else []
+    for step, (start, end) in [*zip(steps, spans, strict=False)][::-1]:
+        if step.model_version == 0:
+            step.model_version = -1
+            text = f"{text[:start]}{_with_latest(text[start:end])}{text[end:]}"
+    return ModelConfig(text, config.message)
 
 
 def backend_name(message: pb.ModelConfig) -> str:
@@ -384,6 +402,31 @@ def _scalar_fields(text: str) -> Iterator[_ScalarField]:
         elif token in "}>":
             field = path.pop()
     yield from flush()
+
+
+def _step_spans(text: str) -> Iterator[tuple[int, int]]:
+    """From where to where each step of an ensemble goes, its brackets included."""
+    path: list[tuple[str, int]] = []
+    field = ""
+    for kind, token, start, end in _tokens(text):
+        if kind == "word":
+            field = token
+        elif token in "{<":
+            path.append((field, start))
+        elif token in "}>":
+            inside = tuple(name for name, _ in path)
+            field, opened = path.pop()
+            if inside == _STEP_MODEL_NAME[:-1]:
+                yield opened, end
+
+
+def _with_latest(step: str) -> str:
+    """The text of a step whose version is 0, said or not, with -1 in its place."""
+    words = [(token, start, end) for kind, token, start, end in _tokens(step) if kind == "word"]
+    for (name, _, _), (_, start, end) in pairwise(words):
+        if name == "model_version":
+            return f"{step[:start]}-1{step[end:]}"
+    return f"{step[0]} model_version: -1 {step[1:]}"
 
 
 def _unescaped(literal: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ensemble_tools.archive.calls import Traces, find_calls
+from ensemble_tools.archive.calls import Traces, call_the_rest, find_calls
 from ensemble_tools.archive.entry_model import find_entry_model
 from ensemble_tools.archive.files import is_directory, names_in
 from ensemble_tools.archive.python_files import read_python_files
@@ -64,7 +64,10 @@ def read_repository(path: Path, entry_name: str | None = None) -> ModelRepositor
     walk_archive(path)
     top = _find_models_directory(path)
     models = {model.name: model for model in _read_models(top)}
-    calls = find_calls({name: _read_traces(model) for name, model in models.items()})
+    traces = {name: _read_traces(model) for name, model in models.items()}
+    calls = find_calls(traces)
+    if entry_name is None:
+        calls = call_the_rest(traces, calls)
     return ModelRepository(path, models, find_entry_model(path, models, calls, entry_name), calls)
 
 

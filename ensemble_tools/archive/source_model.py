@@ -8,13 +8,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ensemble_tools.archive.files import is_directory, is_file, kind, names_in, read_bounded
-from ensemble_tools.archive.model_config import ModelConfig, parse_model_config
+from ensemble_tools.archive.model_config import (
+    EXECUTOR_PLATFORM,
+    ModelConfig,
+    parse_model_config,
+)
 from ensemble_tools.archive.workflow_files import WorkflowFiles, read_workflow_files
 from ensemble_tools.errors import ConfigUnreadable
 
 CONFIG_FILE = "config.pbtxt"
-#: What merlin-systems writes into an executor's config, and where its graph lies in a version.
-EXECUTOR_PLATFORM = "merlin_executor"
+#: Where the graph of Merlin's executor lies in a version.
 GRAPH_FILE = "ensemble/ensemble.pkl"
 #: Where a workflow step has its workflow, in a version.
 WORKFLOW = "workflow"

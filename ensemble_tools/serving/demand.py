@@ -18,8 +18,12 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as pb
 
 from ensemble_tools.archive.files import SHORTAGES
-from ensemble_tools.archive.model_config import backend_name, instance_count, served_versions
-from ensemble_tools.archive.source_model import EXECUTOR_PLATFORM
+from ensemble_tools.archive.model_config import (
+    EXECUTOR_PLATFORM,
+    backend_name,
+    instance_count,
+    served_versions,
+)
 from ensemble_tools.serving.serving_plan import PublishedModel, ServingPlan
 
 #: Entries of one plan that are looked at; a SavedModel or an NVTabular workflow has some hundred.

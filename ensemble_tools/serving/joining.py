@@ -149,9 +149,14 @@ def _find_steps(
     steps, order = [], _order(config)
     for each in order:
         name = each.model_name
-        if name not in models or each.model_version != -1:
-            raise _Apart("it names a step, or a version of one, that is not there")
+        if name not in models:
+            raise _Apart("it names a step that is not there")
         step = _find_step(models[name], configs[name], predictors)
+        if str(each.model_version) not in ("-1", step.version):
+            raise _Apart(
+                f"it asks for version {each.model_version} of the step {step.model.source_name}, "
+                f"which has version {step.version}"
+            )
         if used[name] != 1:
             raise _Apart(f"the step {step.model.source_name} is used more than once")
         if {*each.input_map} != {tensor.name for tensor in step.config.input}:

@@ -29,6 +29,7 @@ from ensemble_tools.errors import (
     PayloadMissing,
     ReleaseUnfit,
     quoted,
+    shortened,
     shown,
 )
 from ensemble_tools.serving.setting_names import SettingNames
@@ -44,6 +45,8 @@ _PAYLOADS = {
 }
 #: Workflows from before it load in later releases and fail at each request (seen: 23.05 in 23.08).
 _CHANGED = (23, 6)
+#: What is meant for a version, and is none to Triton.
+_NUMBERED = re.compile(r"[-+]?\d+|v(?:ersion)?[-_ ]?\d+", re.IGNORECASE)
 _DECLARE = "declare it: Triton does not complete the config of an ensemble"
 
 
@@ -143,9 +146,12 @@ def _check_platform(model: SourceModel, config: ModelConfig) -> None:
 
 def _check_payload(model: SourceModel, config: ModelConfig | None) -> None:
     if not model.versions:
+        numbered = [f"{shortened(name)}/" for name in model.entries if _NUMBERED.fullmatch(name)]
+        there = f" (found {', '.join(numbered[:10])})" if numbered else ""
         raise PayloadMissing(
             model.directory,
-            "no version directory in it; expected one such as 1/ that holds what is to be loaded",
+            f"no version directory in it{there}; expected one that holds what is to be loaded, "
+            "such as 1/: a number from 1 on, without a zero in front",
         )
     version = _find_served_version(model, config)
     found = model.payload[version]

@@ -109,6 +109,26 @@ def test_steps_are_not_taken_for_called_models(tmp_path: Path) -> None:
     assert read_repository(tmp_path, "a").calls == {"a": ("c", "e")}
 
 
+def test_names_that_are_put_together(tmp_path: Path) -> None:
+    """What nobody else needs is called by the only model that calls others; it is the entry."""
+    python(tmp_path, "a", calling("pre") + "NAME = f'part_{number}'\n")
+    python(python(tmp_path, "pre", calling("table")), "table")
+    python(python(tmp_path, "part_0"), "part_1")
+    repository = read_repository(tmp_path)
+    assert repository.entry.name == "a"
+    assert repository.calls == {"a": ("part_0", "part_1", "pre"), "pre": ("table",)}
+    assert read_repository(tmp_path, "a").calls["a"] == ("pre",)  # somebody says what is meant
+    python(tmp_path, "z", calling("part_0"))
+    with pytest.raises(RepositoryUnusable, match=r"in `parameters` of its config"):
+        read_repository(tmp_path)
+
+
+def test_an_ensemble_beside_a_caller_is_not_called(tmp_path: Path) -> None:
+    """An ensemble that nobody needs is meant itself."""
+    python(python(ensemble(tmp_path, "e", "s"), "s"), "a", calling("s"))
+    assert read_repository(tmp_path, "a").calls == {"a": ("s",)}
+
+
 def test_models_of_other_backends_call_nothing(tmp_path: Path) -> None:
     """Python files beside a model of another backend are its data."""
     python(python(tmp_path, "a", calling("b")), "b")

@@ -264,3 +264,21 @@ def test_text_of_any_script() -> None:
 )
 def test_which_backend_is_meant(word: str, backend: str) -> None:
     assert likely_backend(word) == backend
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["", "model_version: 0", "model_version: -0", "model_version : # 7\n 0x0, # model_version: 3"],
+)
+@pytest.mark.parametrize("form", ["step {{ {0} }} step < {1} >", "step [ {{ {0} }}, {{ {1} }} ]"])
+def test_a_step_without_a_version(written: str, form: str) -> None:
+    """It is of the latest one; all else of the text stays as it was."""
+    first = f'model_name: "a" {written}\n input_map {{ key: "model_version" value: "}} 0" }}'
+    steps = form.format(first, 'model_name: "b" model_version: 3')
+    text = f"# a comment\nensemble_scheduling {{ {steps} }}"
+    config = parse_model_config(text, PATH)
+    for read in (config.message, text_format.Parse(config.text, pb.ModelConfig())):
+        assert [step.model_version for step in read.ensemble_scheduling.step] == [-1, 3]
+        assert read.ensemble_scheduling.step[0].input_map["model_version"] == "} 0"
+    assert config.text.startswith("# a comment\n")
+    assert parse_model_config(config.text, PATH).text == config.text

@@ -182,7 +182,7 @@ def unmapped(config: pb.ModelConfig) -> None:
 
 
 def version(config: pb.ModelConfig) -> None:
-    config.ensemble_scheduling.step[1].model_version = 1
+    config.ensemble_scheduling.step[1].model_version = 2
 
 
 def twice(config: pb.ModelConfig) -> None:
@@ -292,6 +292,21 @@ def test_a_version_that_is_not_one_stays(dense: ServingPlan) -> None:
     for versions in ((3,), (1, 2)):
         last = replace(dense.models[-1], empty_versions=versions)
         check_apart(replace(dense, models=(*dense.models[:-1], last)), "its version is not 1")
+
+
+def test_a_step_of_the_version_that_is_there(dense: ServingPlan) -> None:
+    """An ensemble may name it; of another one the sentence says what there is."""
+    config = parsed(dense, dense.models[2].triton_name)
+    config.ensemble_scheduling.step[1].model_version = 1
+    last = replace(dense.models[2], config_text=text_format.MessageToString(config))
+    joined = join_plan(replace(dense, models=(*dense.models[:2], last)), PREDICTORS)
+    assert (len(joined.models), joined.not_joined) == (1, ())
+    config.ensemble_scheduling.step[1].model_version = 2
+    last = replace(dense.models[2], config_text=text_format.MessageToString(config))
+    check_apart(
+        replace(dense, models=(*dense.models[:2], last)),
+        "it asks for version 2 of the step 1_predictpytorchtriton, which has version 1",
+    )
 
 
 def test_an_ensemble_that_is_a_step_stays(dense: ServingPlan) -> None:

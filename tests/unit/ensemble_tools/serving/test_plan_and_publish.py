@@ -43,11 +43,11 @@ PYTHON = f'backend: "python" {TENSORS}'
 def add(root: Path, name: str, config: str | None = PYTHON, payload: str = "1/model.py") -> Path:
     """A model directory; a payload that ends in `/` is a directory."""
     directory = root / name
-    directory.mkdir(parents=True)
+    directory.mkdir(parents=True, exist_ok=True)
     if config is not None:
         (directory / "config.pbtxt").write_text(config)
     if payload.endswith("/"):
-        (directory / payload).mkdir(parents=True)
+        (directory / payload).mkdir(parents=True, exist_ok=True)
     elif payload:
         (directory / payload).parent.mkdir(parents=True)
         (directory / payload).touch()
@@ -87,6 +87,14 @@ def files(root: Path) -> dict[str, bytes | str]:
         else path.read_bytes()
         for path in root.rglob("*")
         if path.is_symlink() or path.is_file()
+    }
+
+
+def followed(root: Path) -> dict[str, bytes | bool]:
+    """What is below, where links lead."""
+    return {
+        str(path.relative_to(root)): path.read_bytes() if path.is_file() else path.is_dir()
+        for path in root.rglob("*")
     }
 
 
@@ -195,6 +203,11 @@ REFUSED: dict[str, tuple[list[tuple[str, str | None, str]], type[ArchiveError], 
         "version_policy names no version",
     ),
     "no version": ([("m", PYTHON, "")], PayloadMissing, "no version directory"),
+    "odd versions": (
+        [("m", PYTHON, "01/model.py"), ("m", None, "-1/"), ("m", None, "v1/")],
+        PayloadMissing,
+        r"no version directory in it \(found -1/, 01/, v1/\).*a number from 1 on",
+    ),
     "empty version": ([("m", PYTHON, "1/")], PayloadMissing, "m/1: expected model.py.*nothing"),
     "other payload": ([("m", PYTHON, "1/x")], PayloadMissing, "expected model.py in it, found x"),
     "no named payload": (
@@ -407,11 +420,7 @@ def test_layout(archive: Path, serving: Path) -> None:
     publish(planned(archive), serving)
     copy = (serving / "hash/.archive/hash").resolve()
     assert not copy.is_relative_to(serving)
-    read = lambda top: {  # noqa: E731  # what is there, links followed
-        str(it.relative_to(top)): it.read_bytes() if it.is_file() else it.is_dir()
-        for it in sorted(top.rglob("*"))
-    }
-    assert read(copy) == read(archive)
+    assert followed(copy) == followed(archive)
     for link in ("words", "around", "absolute"):
         assert (copy / "m/1" / link).is_symlink()
     assert (copy / "m/1/around").resolve() == copy / "common"

@@ -46,13 +46,13 @@ class Stub:
         self.delivered = directory / "copy/model/top"
         self.loaded: list[tuple[Any, ...]] = []
         self.triton: Any = types.ModuleType("c_python_backend_utils")
-        self.triton.InferenceRequest = type("InferenceRequest", (Request,), {})
-        self.triton.TritonModelException = Raised
-        self.triton.load_model = lambda model_name, config="": self.loaded.append(
-            (model_name, config)
+        vars(self.triton).update(
+            InferenceRequest=type("InferenceRequest", (Request,), {}),
+            TritonModelException=Raised,
+            load_model=lambda model_name, config="": self.loaded.append((model_name, config)),
+            unload_model=lambda model_name: self.loaded.append((model_name,)),
+            is_model_ready=lambda model_name, model_version="": model_name == "m.one",
         )
-        self.triton.unload_model = lambda model_name: self.loaded.append((model_name,))
-        self.triton.is_model_ready = lambda model_name, model_version="": model_name == "m.one"
         self.pb_utils: Any = types.ModuleType("triton_python_backend_utils")
 
     def publish(self) -> None:
@@ -138,7 +138,7 @@ class Odd(bytes):
     def __bytes__(self) -> bytes:
         return b"one"
 
-    def decode(self, *_: Any) -> str:  # type: ignore[override]  # whatever it is asked
+    def decode(self, *_: Any) -> str:
         return "one"
 
 
