@@ -32,11 +32,11 @@ from simulator.rules import CacheSetting
 #: Eleven years.
 _MOST_HOURS = 100_000.0
 _MOST_FACTOR = 1_000.0
-#: Requests of one model, loads of one instance.
 #: Bytes that this project's container takes beside its models, where no report says it: with the
 #: libraries that Merlin's exports share (docs/planning.md). It is 114 MiB before the first load,
 #: and 350 with torch.
 _UNKNOWN_BASE = 550 * 1024 * 1024
+#: Requests of one model, loads of one instance.
 _MOST_AT_ONCE = 10_000
 #: An instance type's; SageMaker's have 20 or so.
 _MOST_NAME = 63
