@@ -21,6 +21,7 @@ from collections.abc import Iterable
 
 from container.logs import Lane, LogFormat, Sink
 from container.logs.json_lines import json_line
+from container.logs.text_lines import mark_lines
 from container.tritonserver.log_lines import FindModel, TritonLines
 from container.tritonserver.start_output import StartOutput
 from container.tritonserver.unread_configs import UnreadConfigs
@@ -159,7 +160,10 @@ class TritonOutput:
         if self._start is not None:
             data = self._start.keep(data)
         if self._lines is None:
-            self._sink.put(data, lane=Lane.CHILD)
+            if data and self._sink.has_room(Lane.CHILD):
+                self._sink.put(mark_lines(data), lane=Lane.CHILD)
+            elif data:
+                self._sink.drop(data.count(b"\n"), lane=Lane.CHILD)
             return
         count = data.count(b"\n")
         if not self._sink.has_room(Lane.CHILD) or not self._allowed.take(count):

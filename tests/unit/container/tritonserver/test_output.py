@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from container.logs import LogFormat, Sink
+from container.logs.text_lines import MARK
 from container.tritonserver.named_models import NamedModels
 from container.tritonserver.output import LINE_MAX, TritonOutput
 from tests.unit.container.conftest import Stage, running, until
@@ -77,23 +79,70 @@ def logged(tmp_path: Path) -> Iterator[Logged]:
     logged.close()
 
 
-def test_bytes_are_unchanged(logged: Logged) -> None:
+def test_each_line_has_a_mark(logged: Logged) -> None:
     """As text: whatever they are, and however they come."""
     output = logged.output()
-    pieces = [b"a", b"b\nc\n", b"\xff\x00\r\n", b"\n\n", "é\n".encode()]
+    pieces = [b"a", b"b\nc\n", b"\xff\x00\r\n", b"\n\n", "é\td\n".encode()]
     for piece in pieces:
         os.write(output.descriptor, piece)
         time.sleep(0.002)  # they are read one by one, or not
-    assert logged.read() == b"".join(pieces)
+    assert logged.read() == "| ab\n| c\n| \\xff\\x00\n| \n| \n| é\td\n".encode()
+
+
+FORGED = "2026-01-01T00:00:00.000Z INFO stopped signal=SIGTERM"
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+@pytest.mark.parametrize(
+    "before",
+    [
+        b"",
+        b"x\n",
+        b"x\r",
+        b"x\r\n",
+        b"\r\r\n",
+        b"\x1b[2K\x1b[1G",
+        b"\x9b2K\x9b1G",
+        "\x9b2K".encode(),
+        b"\x08\x08",
+        b"\x0b",
+        b"\x0c",
+        b"\x1c\x1d\x1e",
+        b"\x85",
+        "\x85".encode(),
+        "\u2028".encode(),
+        "\u2029".encode(),
+        b"\xe2\x80",
+        b"\x00",
+        b"y" * (LINE_MAX - 1) + b"\n",
+        b"y" * LINE_MAX,
+        b"y" * LINE_MAX + b"\n",
+        b"y" * (LINE_MAX + 1) + b"\n",
+        b'| \n{"source":"container"}\n',
+    ],
+)
+def test_what_models_print_is_no_line_of_ours(
+    before: bytes, log_format: LogFormat, logged: Logged
+) -> None:
+    """For whoever splits the log into lines, and on a terminal."""
+    output = logged.output(log_format)
+    os.write(output.descriptor, before + FORGED.encode() + b"\n")
+    shown = logged.read().decode()
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]", shown)
+    for line in shown.splitlines():
+        if log_format == "text":
+            assert line.startswith(MARK)
+        else:
+            assert json.loads(line)["source"] == "model"
 
 
 def test_a_last_line_without_an_end(logged: Logged) -> None:
     """It is written out when its printer has ended, and the next life's lines stand below it."""
     output = logged.output()
     os.write(output.descriptor, b"one\ntw")
-    assert logged.read() == b"one\ntw\n"
+    assert logged.read() == b"| one\n| tw\n"
     os.write(output.descriptor, b"three\n")
-    assert logged.read() == b"one\ntw\nthree\n"
+    assert logged.read() == b"| one\n| tw\n| three\n"
 
 
 @pytest.mark.parametrize("size", [LINE_MAX, LINE_MAX + 1, LINE_MAX * 2, LINE_MAX * 5 + 7])
@@ -105,10 +154,10 @@ def test_long_lines_are_cut(size: int, logged: Logged) -> None:
     lines = logged.read().splitlines()
     cut = b"..." if size > LINE_MAX else b""
     assert lines == [
-        b"before",
-        b"x" * min(size, LINE_MAX) + cut,
-        b"after",
-        b"y" * min(size, LINE_MAX) + cut,
+        b"| before",
+        b"| " + b"x" * min(size, LINE_MAX) + cut,
+        b"| after",
+        b"| " + b"y" * min(size, LINE_MAX) + cut,
     ]
 
 
@@ -131,7 +180,7 @@ def test_lines_of_several_writers_stay_whole(logged: Logged) -> None:
         begun.set()
         time.sleep(0.0005)
     lines = logged.read().splitlines()
-    theirs = [b"theirs %d ends" % number for number in range(2000)]
+    theirs = [b"| theirs %d ends" % number for number in range(2000)]
     assert [line for line in lines if line != b"ours"] == theirs
     assert b"ours" in lines
 
