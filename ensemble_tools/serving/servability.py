@@ -113,6 +113,7 @@ def _advise_export(names: SettingNames) -> str:
 
 def _check_config(model: SourceModel, config: ModelConfig, rules: Rules) -> None:
     _check_platform(model, config)
+    _check_input_names(model, config)
     if model.is_ensemble:
         if not config.steps:
             raise ConfigIncomplete(
@@ -142,6 +143,17 @@ def _check_platform(model: SourceModel, config: ModelConfig) -> None:
     field = f'`backend: "{likely}"`' if likely else "`backend`, with the backend's name,"
     found = f"is {quoted(platform)}, which is no platform of Triton's"
     raise DemandRefused(model.config_path, "platform", found, f"expected {field} in its place")
+
+
+def _check_input_names(model: SourceModel, config: ModelConfig) -> None:
+    """Raise DemandRefused for an input that is declared twice: no request has both."""
+    seen: set[str] = set()
+    for number, tensor in enumerate(config.message.input):
+        if tensor.name in seen:
+            found = f"is {quoted(tensor.name)} a second time"
+            allowed = "expected each input once: tritonserver would refuse every request"
+            raise DemandRefused(model.config_path, f"input[{number}].name", found, allowed)
+        seen.add(tensor.name)
 
 
 def _check_payload(model: SourceModel, config: ModelConfig | None) -> None:

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import UNSET
 
-from serve.errors import BadRequest, BodyTooLarge
+from serve.errors import BadRequest, BodyTooLarge, CallerError
 from serve.invoke.json.exact_doubles import GivenInput
 from serve.invoke.request_types import (
     NUMBERS,
@@ -152,10 +152,14 @@ def _check_long(text: bytes, binary: int, threshold: str) -> Checked:
             members += 1 + len(tensor.parameters)
             size = read_binary_size(tensor, tensor.parameters)
         sizes.append(size or 0)
-        if size is None:
-            check_data(tensor, bytes(tensor.data))
-            continue
-        check_binary(tensor, size)
+        try:
+            if size is None:
+                check_data(tensor, bytes(tensor.data))
+                continue
+            check_binary(tensor, size)
+        except CallerError:
+            check_unique(text, request)  # of two shapes the other one may be right
+            raise
         if tensor.datatype == "BYTES":
             strings.append((position, position + size, prod(tensor.shape)))
         position += size

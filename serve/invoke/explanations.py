@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from difflib import get_close_matches
 
 from serve.errors import shortened
 from serve.invoke.wrong_data import Explanation, find_wrong_value
@@ -15,6 +16,8 @@ from serve.invoke.wrong_data import Explanation, find_wrong_value
 _LONGEST_BODY = 64 * 1024
 #: Names in one sentence.
 _MOST = 20
+#: Of the model's, names that one of a request's is compared with, and characters of that.
+_MOST_ALIKE, _LONGEST_NAME = 500, 100
 
 _WRONG_DATA = "Unable to parse 'data': "
 _DECOUPLED = "HTTP end point doesn't support models with decoupled transaction policy"
@@ -46,8 +49,10 @@ def explain_refusal(
             "the model is decoupled: it answers in as many pieces as it likes, and an answer here "
             f"is one; {streaming} makes an endpoint that answers in streams"
         )
-    if _without_id(message).startswith(_NO_OUTPUT) and (there := find_outputs()):
-        return Explanation(f"{message}; expected one of {_list(there)}")
+    rest = _without_id(message)
+    if rest.startswith(_NO_OUTPUT) and (there := find_outputs()):
+        meant = _meant(rest.removeprefix(_NO_OUTPUT).rpartition(_OF_MODEL)[0], there)
+        return Explanation(f"{message}; expected one of {_list(there)}{meant}")
     return Explanation(_explain_names(message, find_inputs) or message)
 
 
@@ -87,7 +92,17 @@ def _describe_inputs(
     ]
     if not found:
         return None
-    return f"the inputs: found {', and '.join(found)}; expected {_list(inputs)}"
+    meant = _meant(unknown[0], inputs) if unknown else ""
+    return f"the inputs: found {', and '.join(found)}; expected {_list(inputs)}{meant}"
+
+
+def _meant(name: str, names: Collection[str]) -> str:
+    """What an unknown name was meant to be, if one of the model's is like it."""
+    mark = f"; a byte order mark stands in front of {shortened(name)}" * name.startswith("\ufeff")
+    known = {each.casefold(): each for each in [*names][:_MOST_ALIKE]}
+    plain = name[:_LONGEST_NAME].strip("\ufeff \t\r\n").casefold()
+    alike = get_close_matches(plain, known, 1)
+    return mark + (f"; did you mean {shortened(known[alike[0]])}?" if alike else "")
 
 
 def _list(names: Collection[str]) -> str:

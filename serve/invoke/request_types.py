@@ -131,6 +131,45 @@ _PLACE, _AROUND = re.compile(r"\(byte (\d+)\)"), 16
 _MISSING = re.compile(r"Object missing required field `(?P<field>[^`]*)`")
 
 
+#: msgspec's words for what stands where an object is expected.
+_IN_WORDS: Mapping[str, str] = {
+    "int": "a number",
+    "float": "a number",
+    "str": "a string; was it written as JSON twice?",
+    "array": "a list",
+    "bool": "true or false",
+}
+#: How bodies begin that are something else.
+_BEGINNINGS: tuple[tuple[tuple[bytes, ...], str], ...] = (
+    ((b"\x1f\x8b",), "gzip: send the header Content-Encoding: gzip with it"),
+    ((b"x\x9c", b"x\x01", b"x\xda"), "zlib: send the header Content-Encoding: deflate with it"),
+    ((b"\x28\xb5\x2f\xfd",), "zstd is not read; gzip and deflate are"),
+    ((b"\x93NUMPY", b"PK\x03\x04"), "npy, npz and zip files are not read; binary tensors are"),
+    ((b"PAR1", b"ARROW1"), "Parquet and Arrow are not read"),
+    ((b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"), "pickles are not read"),
+    ((b"\x89PNG", b"\xff\xd8\xff"), "images are not read"),
+    ((b"\xff\xfe", b"\xfe\xff", b"{\x00", b"\x00{"), "UTF-16 and UTF-32 are not read; UTF-8 is"),
+    ((b"--",), "multipart/form-data is not read"),
+    ((b"<",), "XML and HTML are not read"),
+)
+#: A line of values with commas, or the line of a form.
+_CSV = re.compile(
+    rb"[^\x00-\x08\n-\x1f{}\[\]:]{1,2000},[^\x00-\x08\n\x0e-\x1f{}\[\]]{0,2000}(?:\n|\Z)"
+)
+_FORM = re.compile(rb"[\w.%+-]{1,100}=")
+
+
+def foreign_kind(text: bytes) -> str:
+    """What a body is that is no JSON, as far as its beginning tells; empty where it does not."""
+    begun = bytes(text[:4096]).removeprefix(_BYTE_ORDER_MARK).lstrip()
+    for beginnings, kind in _BEGINNINGS:
+        if begun.startswith(beginnings):
+            return kind
+    if _CSV.match(begun):
+        return "text/csv is not read"
+    return "forms are not read" if _FORM.match(begun) else ""
+
+
 def _plain(text: bytes) -> bytes:
     """Without what tritonserver's parser takes and JSON has not: a byte order mark, NaN, infinity.
 
@@ -157,7 +196,7 @@ def _read(decode: Any, text: bytes) -> Any:
     try:
         return decode(text)
     except msgspec.ValidationError as error:
-        raise _complaint(str(error)) from error
+        raise _complaint(str(error), text) from error
     except RecursionError as error:
         raise BadRequest("the body", "JSON that is nested too deeply", EXPECTED) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -166,14 +205,22 @@ def _read(decode: Any, text: bytes) -> Any:
 
 def _malformed(said: str, text: bytes) -> BadRequest:
     """With the place shown; what stands behind whole JSON is tensors, most often."""
+    if kind := foreign_kind(text):
+        return BadRequest("the body", f"no JSON object ({kind})", SHORTEST)
     at = _PLACE.search(said)
     if at is None:
         return BadRequest("the body", f"no JSON ({said})", EXPECTED)
     place = int(at[1])
     if said.startswith("trailing characters"):
-        return _trailing(text[: place - 1])  # it counts the first of them in
+        place -= 1  # it counts the first of them in
+        if text[place:].lstrip().startswith(b"{"):
+            return BadRequest("the body", "more than one JSON object", "one request")
+        return _trailing(text[:place])
+    if text.startswith(_BYTE_ORDER_MARK, place):
+        said = f"a byte order mark at byte {place}"
+        return BadRequest("the body", f"no JSON ({said})", f"{EXPECTED}, without it")
     around = text[max(0, place - _AROUND) : place], text[place : place + _AROUND]
-    shown = " >>> ".join(part.decode("ascii", "backslashreplace") for part in around)
+    shown = " >>> ".join(part.decode(errors="replace") for part in around)
     error = BadRequest("the body", f"no JSON ({said}: {shown!r})", EXPECTED)
     error.without_values = str(BadRequest("the body", f"no JSON ({said})", EXPECTED))
     return error
@@ -191,7 +238,7 @@ def _trailing(read: bytes) -> BadRequest:
     )
 
 
-def _complaint(said: str) -> BadRequest:
+def _complaint(said: str, text: bytes) -> BadRequest:
     """msgspec's sentence as ours."""
     parts = _COMPLAINT.fullmatch(said)
     place = (parts and parts["place"]) or ""
@@ -200,9 +247,11 @@ def _complaint(said: str) -> BadRequest:
         field = f"{place}.{missing['field']}".lstrip(".")
         return BadRequest(f"the field `{field}`", "nothing", EXPECTED if place else SHORTEST)
     where = f"the field `{place}`" if place else "the body"
+    if wrong and not place:
+        kind = foreign_kind(text) or f"it is {_IN_WORDS.get(wrong['found'], wrong['found'])}"
+        return BadRequest(where, f"no JSON object ({kind})", SHORTEST)
     if wrong:
-        known = EXPECTED if place else SHORTEST
-        return BadRequest(where, wrong["found"], f"{wrong['expected']} ({known})")
+        return BadRequest(where, wrong["found"], f"{wrong['expected']} ({EXPECTED})")
     sentence = parts["said"] if parts else said
     if sentence.startswith("Number"):  # out of range
         return BadRequest(where, "a number that no 64 bits hold", "a smaller one")

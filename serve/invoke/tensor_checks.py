@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from serve.errors import BadRequest, shortened
+from serve.errors import BadRequest, CallerError, shortened
 from serve.invoke.request_types import (
     BINARY_ONLY,
     ELEMENT_SIZES,
@@ -22,6 +22,7 @@ from serve.invoke.request_types import (
     Output,
 )
 from serve.invoke.unique_members import find_twice
+from serve.invoke.wrong_data import find_wrong_in
 
 #: Bytes of a list of lists that has no values.
 _OF_EMPTY_LISTS = b" \t\r\n,[]"
@@ -29,6 +30,18 @@ _OF_EMPTY_LISTS = b" \t\r\n,[]"
 _LONGEST_SEQUENCE_ID = 128
 _LARGEST_INTEGER = (1 << 64) - 1
 _SHARED_MEMORY = "shared_memory_"
+#: What other libraries call data types of the protocol.
+_OTHER_NAMES = {
+    **dict.fromkeys(("STRING", "STR", "OBJECT", "BYTE"), "BYTES"),
+    "DOUBLE": "FP64",
+    "FLOAT": "FP32",
+    "HALF": "FP16",
+    "BFLOAT16": "BF16",
+    "BOOLEAN": "BOOL",
+    "LONG": "INT64",
+    "INT": "INT32",
+}
+_LONGEST_TYPE = 20
 
 
 # -- inputs
@@ -47,6 +60,8 @@ def check_data(tensor: LongInput, data: bytes) -> None:
         found = data.count(b",") + 1 if data else 0
     else:
         raise _complain_of_type(tensor)
+    if data and not data.startswith(b"["):
+        raise _complain_of_data(tensor, elements, found, data)
     if datatype in BINARY_ONLY and data:
         raise BadRequest(
             f"the input {shortened(tensor.name)}",
@@ -65,11 +80,7 @@ def _check_count(tensor: LongInput, elements: int, found: int, data: bytes) -> N
         if not found and data.translate(None, _OF_EMPTY_LISTS):  # numbers where strings belong
             found = 1
     if found != elements:
-        raise BadRequest(
-            f"the input {shortened(tensor.name)}",
-            f"{found} values",
-            f"{elements}, which its shape {_show_shape(tensor.shape)} has",
-        )
+        raise _complain_of_data(tensor, elements, found, data)
 
 
 def _count_strings(data: bytes) -> int:
@@ -210,11 +221,32 @@ def _refuse_shared_memory(what: str, name: str, parameters: Mapping[str, Any]) -
 # -- words
 
 
+def _complain_of_data(
+    tensor: LongInput, elements: int, found: int, data: bytes
+) -> BadRequest | CallerError:
+    """With the value that does not belong there, if that is why they are too few."""
+    where = f"the input {shortened(tensor.name)}"
+    if not data.startswith(b"["):
+        kind = "no list" if data and data != b"null" else data.decode() or "nothing"
+        return BadRequest(f"{where}: the field `data`", kind, f"a list of {elements} values")
+    wrong = find_wrong_in(tensor.name, tensor.datatype, data)
+    if wrong is not None:
+        error = CallerError(wrong.said)
+        error.without_values = wrong.logged
+        return error
+    shape = _show_shape(tensor.shape)
+    return BadRequest(where, f"{found} values", f"{elements}, which its shape {shape} has")
+
+
 def _complain_of_type(tensor: LongInput) -> BadRequest:
+    known = ", ".join(ELEMENT_SIZES)
+    name = tensor.datatype[:_LONGEST_TYPE].upper().removeprefix("TYPE_")
+    name = _OTHER_NAMES.get(name, name.replace("FLOAT", "FP"))
+    meant = f"; did you mean {name}?" if name in ELEMENT_SIZES else ""
     return BadRequest(
         f"the input {shortened(tensor.name)}: the field `datatype`",
         shortened(tensor.datatype),
-        f"one of {', '.join(ELEMENT_SIZES)}",
+        f"one of {known}{meant}",
     )
 
 

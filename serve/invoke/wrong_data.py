@@ -16,6 +16,8 @@ _Fits = Callable[[Any], bool]
 #: Characters of a value, and indices of its place, that a sentence has.
 _LONGEST_VALUE = 40
 _LONGEST_PLACE = 4
+#: Longer data are not read again, in bytes.
+_LONGEST_DATA = 64 * 1024
 _BYTE_ORDER_MARK = "\ufeff"
 
 
@@ -37,14 +39,27 @@ def find_wrong_value(body: bytes) -> Explanation | None:
         return None
 
 
+def find_wrong_in(name: str, data_type: str, data: bytes) -> Explanation | None:
+    """The first one in the data of one input; None as above, and where they are long."""
+    if len(data) > _LONGEST_DATA:
+        return None
+    try:
+        return _describe_wrong(name, data_type, json.loads(data))
+    except (ValueError, RecursionError):
+        return None
+
+
 def _describe(given: Mapping[str, Any]) -> Explanation | None:
-    data_type = given["datatype"]
+    return _describe_wrong(given["name"], given["datatype"], given.get("data", []))
+
+
+def _describe_wrong(name: str, data_type: str, data: Any) -> Explanation | None:
     fits = _FITS.get(data_type)
-    found = _find(given.get("data", []), fits) if fits is not None else None
+    found = _find(data, fits) if fits is not None else None
     if found is None:
         return None
     place, value = found
-    where, expected = f"the input {shortened(given['name'])}", _EXPECTED[data_type]
+    where, expected = f"the input {shortened(name)}", _EXPECTED[data_type]
     return Explanation(
         f"{where}: found {_show(value)} at data{place}, expected {expected}",
         f"{where}: found another value at data{place}, expected {expected}",

@@ -215,6 +215,15 @@ ensemble_scheduling {
             ["nil"],
             id="unknown backend",
         ),
+        pytest.param(
+            _edited(
+                "m/config.pbtxt",
+                lambda p: _text(p, _IDENTITY + _IDENTITY[_IDENTITY.index("input") :]),
+                **_M,
+            ),
+            ["m/config.pbtxt: the field `input[1].name` is 'IN' a second time"],
+            id="an input twice",
+        ),
         pytest.param(_edited("m/1", _remove, **_M), ["m", "version directory"], id="no version"),
         pytest.param(_edited("m/1/model.py", _remove, **_M), ["m/1", "model.py"], id="no payload"),
         pytest.param(

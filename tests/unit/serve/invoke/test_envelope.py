@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import pickle
 import struct
 import time
 import tracemalloc
+import zlib
 from math import prod
 from typing import Any
 
@@ -13,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serve.errors import BadRequest, BodyTooLarge
+from serve.errors import BadRequest, BodyTooLarge, CallerError
 from serve.invoke.envelope import (
     Checked,
     check_object,
@@ -39,7 +42,7 @@ def binary(size: object, **members: object) -> dict[str, object]:
 
 
 def refusal(body: bytes, behind: int = 0) -> str:
-    with pytest.raises(BadRequest) as refused:
+    with pytest.raises(CallerError) as refused:
         check_request(body, behind)
     sentence = str(refused.value)
     assert "\n" not in sentence
@@ -163,12 +166,12 @@ _NAMES = (
 
 
 def passes(body: bytes) -> list[bool]:
-    """Whether it does, by each check; anything but BadRequest is raised."""
+    """Whether it does, by each check; anything but CallerError is raised."""
     passed = []
     for check in (check_request, check_object):
         try:
             check(body)
-        except BadRequest:
+        except CallerError:
             passed.append(False)
         else:
             passed.append(True)
@@ -267,8 +270,28 @@ def test_nesting(body: bytes) -> None:
     ("body", "says"),
     [
         (b"", "no JSON"),
-        (b"null", "found null"),
-        (b"3", "found int"),
+        (b"null", "found no JSON object (it is null)"),
+        (b"3", "found no JSON object (it is a number)"),
+        (b"[1, 2]", "found no JSON object (it is a list)"),
+        (b'"{}"', "was it written as JSON twice?"),
+        (b"1,2,3", "found no JSON object (text/csv is not read)"),
+        (b"\xef\xbb\xbf1.5,2\n3,4\n", "text/csv is not read"),
+        (b'user_id,city\r\n7,"Bonn"\r\n', "text/csv is not read"),
+        (b"-1;2\n", "found no JSON object (it is a number)"),
+        (b"inputs=%7B%7D&x=1", "forms are not read"),
+        (b"--b\r\nContent-Disposition: form-data\r\n", "multipart/form-data is not read"),
+        (b"<?xml version='1.0'?><a/>", "XML and HTML are not read"),
+        (b"\x93NUMPY\x01\x00", "binary tensors are"),
+        (b"PAR1\x15", "Parquet and Arrow are not read"),
+        (gzip.compress(b"{}", mtime=0), "send the header Content-Encoding: gzip"),
+        (zlib.compress(b"{}"), "send the header Content-Encoding: deflate"),
+        (pickle.dumps({}), "pickles are not read"),
+        ("{}".encode("utf-16"), "UTF-8 is"),
+        ("{}".encode("utf-16-le"), "UTF-8 is"),
+        (text().decode().encode("utf-32-be"), "no JSON"),
+        (b"\xef\xbb\xbf" * 2 + b"{}", "a byte order mark at byte 0"),
+        (b"{\xef\xbb\xbf" + text()[1:], "a byte order mark at byte 1"),
+        (text() + b"\n" + text(), "found more than one JSON object, expected one request"),
         (b"{}", "`inputs`: found nothing"),
         (b'{"inputs":[],}', "no JSON"),
         (b'{"inputs":[]}\x01\x02', "found more behind its JSON"),
@@ -285,19 +308,31 @@ def test_nesting(body: bytes) -> None:
         (text(tensor(name=3)), "`inputs[0].name`: found int"),
         (text(tensor(datatype=None)), "`inputs[0].datatype`: found null"),
         (text(tensor(datatype="FP31")), "'FP31'"),
+        (text(tensor(datatype="float32")), "did you mean FP32?"),
+        (text(tensor(datatype="TYPE_STRING")), "did you mean BYTES?"),
+        (text(tensor(datatype="fp64")), "did you mean FP64?"),
         (text(tensor(datatype="FP16")), "FP16 in JSON"),
         (text(tensor(datatype="BF16", name="out of memory")), "BF16 in JSON"),
         (text(tensor(parameters=[])), "`inputs[0].parameters`: found array"),
-        (text(tensor(["a", 5], datatype="BYTES")), "1 values, expected 2"),
-        (text(tensor([5, 6], datatype="BYTES")), "0 values, expected 2"),
+        (text(tensor(["a", 5], datatype="BYTES")), "found 5 at data[1], expected strings"),
+        (text(tensor([5, 6], datatype="BYTES")), "found 5 at data[0], expected strings"),
+        (text(tensor(["a", None], datatype="BYTES")), "'x': found null at data[1], expected str"),
+        (text(tensor([["a"], [None]], datatype="BYTES")), "found null at data[1][0]"),
+        (text(tensor(["a" * 9000, None], datatype="BYTES")), "found null at data[1]"),
+        (text(tensor(["a" * 90_000, None], datatype="BYTES")), "found 1 values, expected 2"),
+        (text(tensor(None)), "the field `data`: found null, expected a list of 2 values"),
+        (text(tensor("ab", datatype="BYTES")), "the field `data`: found no list"),
+        (text(tensor("1,2")), "the field `data`: found no list, expected a list of 2 values"),
+        (text(tensor(7, shape=[1])), "the field `data`: found no list, expected a list of 1"),
+        (text({"name": "x", "shape": [2], "datatype": "FP32"}), "`data`: found nothing"),
         (text(tensor([1, 2, 3])), "3 values, expected 2, which its shape [2]"),
         (text(tensor([])), "0 values, expected 2"),
         (text(tensor([], shape=[1])), "0 values, expected 1"),
         (text(tensor([[], []], shape=[1])), "0 values, expected 1"),
         (text(tensor([[], [], [1]])), "1 values, expected 2"),
         (text(tensor([1], shape=[0])), "1 values, expected 0"),
-        (text(tensor([5, 6], shape=[0], datatype="BYTES")), "1 values, expected 0"),
-        (text(tensor(5, shape=[2, 0], datatype="BYTES")), "1 values, expected 0"),
+        (text(tensor([5, 6], shape=[0], datatype="BYTES")), "found 5 at data[0]"),
+        (text(tensor(5, shape=[2, 0], datatype="BYTES")), "found no list, expected a list of 0"),
         (text(tensor(), tensor()), "'x' twice"),
         (text(outputs=[{"name": "y"}, {"name": "y"}]), "'y' twice"),
         (text(*[tensor(name=str(n)) for n in range(MOST_TENSORS + 1)]), "4096"),
@@ -341,6 +376,14 @@ def test_the_sentence(body: bytes, says: str) -> None:
     assert says in refusal(body)
 
 
+def test_values_are_for_their_caller() -> None:
+    """The log has the place of a wrong value, and not the value."""
+    with pytest.raises(CallerError) as refused:
+        check_request(text(tensor(["a", 4711], datatype="BYTES")))
+    assert "found 4711 at data[1]" in str(refused.value)
+    assert "found another value at data[1]" in refused.value.logged
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -350,6 +393,8 @@ def test_the_sentence(body: bytes, says: str) -> None:
         b'"data":[1,1]}]}',
         b'{"inputs":[{"name":"x","shape":[2],"datatype":"BYTES","datatype":"FP32","data":[1,1]}]}',
         b'{"inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1],"data":[1,1]}]}',
+        b'{"inputs":[{"name":"x","shape":[2],"shape":[1],"datatype":"FP32","data":[1,1]}]}',
+        b'{"inputs":[{"name":"x","shape":[2],"datatype":"FP32","data":[1,1],"data":[1]}]}',
         b'{"inputs":[],"inputs":[]}',
         b'{"inputs":[],"parameters":{"a":1},"parameters":{}}',
         b'{"inputs":[],"outputs":[{"name":"a","name":"b"}]}',

@@ -47,17 +47,27 @@ def test_one_unknown_input() -> None:
     message = "unexpected inference input 'usr' for model 'm'"
     assert explained(message) == (
         "the inputs: found 'usr', which the model has not; expected 'user', 'item', 'hint'"
+        "; did you mean 'user'?"
     )
     assert explained(message, inputs={}) == message
 
 
 @pytest.mark.parametrize(
-    ("outputs", "behind"), [(("click", "buy"), "; expected one of 'click', 'buy'"), ((), "")]
+    ("outputs", "behind"),
+    [(("click", "buy"), "; expected one of 'click', 'buy'; did you mean 'click'?"), ((), "")],
 )
 def test_an_unknown_output(outputs: tuple[str, ...], behind: str) -> None:
     message = "unexpected inference output 'clik' for model 'm'"
     found = explain_refusal(message, [], lambda: INPUTS, "", lambda: outputs)
     assert found.said == message + behind
+
+
+@pytest.mark.parametrize("name", ["\ufeffuser", "User", "user ", "usre"])
+def test_what_was_meant(name: str) -> None:
+    """A name like one of the model's; a table's first column brings a byte order mark with it."""
+    said = explained(f"unexpected inference input '{name}' for model 'm'")
+    assert said.endswith("; did you mean 'user'?")
+    assert ("; a byte order mark stands in front of '\\ufeffuser'" in said) is ("\ufeff" in name)
 
 
 def test_a_value() -> None:
