@@ -115,10 +115,11 @@ def _draft(
     asked = [name for name in operators if name in OPERATORS]
     weights = {name: OPERATORS[name][1] for name in asked or OPERATORS}
     weights.setdefault("Rename", 1)
-    hostile = HOSTILE_NAMES in operators or random.random() < 0.25
-    columns = _columns(random, hostile)
+    asked_for = HOSTILE_NAMES in operators
+    hostile = asked_for or random.random() < 0.25
+    columns = _columns(random, hostile, alike=asked_for)
     by_name = {column.name: column for column in columns}
-    context = Context(random, staging, by_name, directory / "outside", hostile)
+    context = Context(random, staging, by_name, directory / "outside", hostile, asked_for)
     context.features[HOSTILE_NAMES] += hostile
     branch = _graph(columns, weights, context, alone=bool(OTHER_ROWS & {*operators}))
     if asked and not any(context.features[name] for name in asked):
@@ -163,15 +164,32 @@ def _draft(
     return context.features, answers
 
 
-def _columns(random: Random, hostile: bool) -> list[Column]:
+def _columns(random: Random, hostile: bool, alike: bool) -> list[Column]:
+    """alike: most whose name is another's with an ending are of its kind."""
     count = random.choice([1, 2, 3, 3, 4, 5, 6, 7])
     names = hostile_names(count, random) if hostile else random.sample(ORDINARY, count)
     columns = [random_column(name, random) for name in names]
+    if alike and random.random() < 0.7:
+        columns = [_alike(column, columns, random) for column in columns]
     if random.random() < 0.04:
         place = random.randrange(len(columns))
         if not columns[place].ragged:
             columns[place] = replace(columns[place], width=random.randint(1, 3))
     return columns
+
+
+def _alike(column: Column, columns: Sequence[Column], random: Random) -> Column:
+    for other in columns:
+        if _bears(column, other):
+            made: Column = random_column(
+                column.name, random, dtype=other.dtype, ragged=other.ragged
+            )
+            return made
+    return column
+
+
+def _bears(column: Column, other: Column) -> bool:
+    return column.name != other.name and column.name.startswith(other.name)
 
 
 def _dataset(data: Any, columns: Sequence[Column], context: Context) -> Any:
@@ -235,8 +253,11 @@ def _part(branch: Branch, context: Context) -> Branch:
 def _root(columns: Sequence[Column], context: Context) -> Branch:
     """Some input columns, mostly of one kind."""
     random = context.random
+    pairs = [(a, b) for a in columns for b in columns if _bears(b, a)] if context.pairs else []
     style = random.random()
-    if style < 0.5:
+    if pairs and context.chance(0.4):
+        chosen = list(random.choice(pairs))
+    elif style < 0.5:
         first = random.choice(columns)
         alike = [
             column

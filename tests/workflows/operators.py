@@ -59,13 +59,18 @@ class Branch:
 
 @dataclass
 class Context:
-    """What the operators of one case share."""
+    """What the operators of one case share.
+
+    hostile: columns bear names that NVTabular uses. pairs: chains often begin with a column and one
+    whose name is made of its own.
+    """
 
     random: Random
     staging: Path
     columns: dict[str, Column]
     outside: Path
     hostile: bool = False
+    pairs: bool = False
     tables: set[str] = field(default_factory=set)
     features: Counter[str] = field(default_factory=Counter)
     numbers: int = 0
