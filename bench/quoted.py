@@ -20,7 +20,11 @@ from bench.results import Measured, Results
 from measuring.quantities import format_gibibytes, format_ratio
 
 _WIDTH = 100
-MARKS = re.compile(r"(<!-- figures: ([\w-]+) -->\n)(.*?)(<!-- end of the figures -->)", re.DOTALL)
+#: Up to its own end: where that is missing, nothing is replaced up to the next one's.
+MARKS = re.compile(
+    r"(<!-- figures: ([\w-]+) -->\n)((?:(?!<!-- figures: ).)*?)(<!-- end of the figures -->)",
+    re.DOTALL,
+)
 _EXPORTS = ("dense", "ragged", "session", "two_workflows", "wide")
 
 #: README's table of speed: a caption, and each (row, line) whose values stand side by side.

@@ -64,6 +64,14 @@ def test_a_page_gets_the_figures_between_its_marks() -> None:
     assert quote(page, recorded(FIRST, outcome("a", 2.5e-4))) == page
 
 
+def test_a_lost_end_takes_nothing_with_it() -> None:
+    """What stands up to the next quotation is the page's own."""
+    broken = PAGE.replace("<!-- end of the figures -->", "prose") + PAGE
+    page = quote(broken, recorded(FIRST, outcome("a", 2.5e-4)))
+    assert page.startswith("before\n<!-- figures: observing -->\nstale\nprose\nafter\nbefore\n")
+    assert page.count("Measured on") == 1
+
+
 def test_rows_of_several_runs_are_told_apart() -> None:
     """Each with the day of its own run."""
     results = recorded(FIRST, outcome("a", 2.5e-4), outcome("b", 2e-4))
