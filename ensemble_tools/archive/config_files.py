@@ -13,11 +13,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from ensemble_tools.archive.model_config import ModelConfig
+from ensemble_tools.archive.model_config import ENVIRONMENT, MODEL_DIRECTORY, ModelConfig
 from ensemble_tools.errors import NamesOutside
 
-#: A Python model's own packages; Triton puts the model's directory in the place of the prefix.
-_ENVIRONMENT, _MODEL_DIRECTORY = "EXECUTION_ENV_PATH", "$$TRITON_MODEL_DIRECTORY"
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9_.+=,:@%/-]+")
 
 
@@ -48,10 +46,10 @@ def _words_of_a_shell(config: ModelConfig) -> Iterator[tuple[str, str]]:
     message = config.message
     if message.default_model_filename:
         yield "default_model_filename", str(message.default_model_filename)
-    if _ENVIRONMENT in message.parameters:
-        named = str(message.parameters[_ENVIRONMENT].string_value)
+    if ENVIRONMENT in message.parameters:
+        named = str(message.parameters[ENVIRONMENT].string_value)
         if named:
-            yield f"parameters[{_ENVIRONMENT!r}]", named.removeprefix(_MODEL_DIRECTORY) or "/"
+            yield f"parameters[{ENVIRONMENT!r}]", named.removeprefix(MODEL_DIRECTORY) or "/"
 
 
 def _files(config: ModelConfig) -> Iterator[tuple[str, str]]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
 from itertools import pairwise
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from google.protobuf import text_encoding, text_format
 from tritonclient.grpc import model_config_pb2 as pb
@@ -67,6 +67,11 @@ TRITON_TYPES = {
     "float32": "TYPE_FP32",
     "float64": "TYPE_FP64",
 }
+
+
+#: A parameter of a Python model: its own packages. Triton puts the model's directory in the place
+#: of the prefix.
+ENVIRONMENT, MODEL_DIRECTORY = "EXECUTION_ENV_PATH", "$$TRITON_MODEL_DIRECTORY"
 
 
 @dataclass(frozen=True)
@@ -153,21 +158,42 @@ class ModelConfig:
         """The tensor's whole shape, batch dimension included, as Triton checks it."""
         return (-1, *tensor.dims) if self.max_batch_size > 0 else tensor.dims
 
-    def renamed(self, name: str, steps: Mapping[str, str]) -> str:
+    @property
+    def environment_beside(self) -> str:
+        """Of an execution environment that lies beside the model's directory, the path from there.
+
+        Empty where it has none, or one inside of the directory.
+        """
+        value = (
+            str(self.message.parameters[ENVIRONMENT].string_value)
+            if (ENVIRONMENT in self.message.parameters)
+            else ""
+        )
+        path = value.removeprefix(MODEL_DIRECTORY)
+        climbs = path != value and ".." in PurePosixPath(path).parts
+        return path.lstrip("/") if climbs else ""
+
+    def renamed(self, name: str, steps: Mapping[str, str], environment: str = "") -> str:
         """The text with the model's own name, and those of its ensemble steps, replaced.
 
         A name that is not declared is left undeclared, since Triton then takes the directory's.
+        environment: where in the model's directory one is found that lies beside it.
         """
-        edits = [
-            (start, end, name if path == ("name",) else steps[value])
-            for path, start, end, value in _scalar_fields(self.text)
-            if path == ("name",) or path == _STEP_MODEL_NAME
-        ]
+        beside = f"{MODEL_DIRECTORY}/{self.environment_beside}" if environment else None
+        edits = []
+        for path, start, end, value in _scalar_fields(self.text):
+            if path == ("name",):
+                edits.append((start, end, name))
+            elif path == _STEP_MODEL_NAME:
+                edits.append((start, end, steps[value]))
+            elif path == _PARAMETER and beside and _is_same_path(value, beside):
+                edits.append((start, end, f"{MODEL_DIRECTORY}/{environment}"))
         return _replaced(self.text, edits)
 
 
 #: The parser's messages quote the line, which may be all of the file.
 _LONGEST_REASON = 300
+_PARAMETER = ("parameters", "value", "string_value")
 _STEP_MODEL_NAME = ("ensemble_scheduling", "step", "model_name")
 
 
@@ -427,6 +453,10 @@ def _with_latest(step: str) -> str:
         if name == "model_version":
             return f"{step[:start]}-1{step[end:]}"
     return f"{step[0]} model_version: -1 {step[1:]}"
+
+
+def _is_same_path(value: str, other: str) -> bool:
+    return value.startswith(MODEL_DIRECTORY) and PurePosixPath(value) == PurePosixPath(other)
 
 
 def _unescaped(literal: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -39,13 +39,15 @@ class ModelRepository:
     """An archive's models and the one that invocations are meant for.
 
     calls: which models the python models call by name, as find_calls tells; what Merlin's executor
-    calls is in its graph instead.
+    calls is in its graph instead. beside: names of what lies beside the models and is none, a
+    directory's with `/` at its end.
     """
 
     path: Path
     models: Mapping[str, SourceModel]
     entry: SourceModel
     calls: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    beside: tuple[str, ...] = ()
 
     @property
     def graph_path(self) -> Path | None:
@@ -68,12 +70,20 @@ def read_repository(path: Path, entry_name: str | None = None) -> ModelRepositor
     calls = find_calls(traces)
     if entry_name is None:
         calls = call_the_rest(traces, calls)
-    return ModelRepository(path, models, find_entry_model(path, models, calls, entry_name), calls)
+    entry = find_entry_model(path, models, calls, entry_name)
+    return ModelRepository(path, models, entry, calls, _list_beside(top, models))
 
 
 def model_directories(path: Path) -> tuple[str, ...]:
     """Names of the model directories directly under path, for messages and the single-model API."""
     return tuple(child.name for child in _visible_entries(path) if is_model_directory(child))
+
+
+def _list_beside(top: Path, models: Collection[str]) -> tuple[str, ...]:
+    if is_model_directory(top):
+        return ()
+    beside = [it for it in _visible_entries(top) if it.name not in models]
+    return tuple(f"{it.name}/" if is_directory(it) else it.name for it in beside)
 
 
 def _find_models_directory(path: Path) -> Path:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -98,16 +98,22 @@ def run(options: argparse.Namespace) -> int:
     serving_plan = require_plan(archive)
     check_plain(options.path, serving_plan)
     _check_place(options.path, destination)
-    serving_plan, size = write_repository(serving_plan, options.path, destination)
+    repository = archive.repository
+    top = repository.entry.directory.parent
+    beside = [top / name for name in repository.beside] if _reads_beside(serving_plan) else []
+    check_beside(options.path, serving_plan, beside)
+    serving_plan, size = write_repository(serving_plan, options.path, destination, beside)
     for line in report_lines(serving_plan, destination, size, lacking):
         print(line)
     return SERVED
 
 
 def write_repository(
-    serving_plan: ServingPlan, source: Path, destination: Path
+    serving_plan: ServingPlan, source: Path, destination: Path, beside: Sequence[Path] = ()
 ) -> tuple[ServingPlan, int]:
     """The plan as plain files, by rename; on any error nothing is left behind.
+
+    beside: what is copied beside the models.
 
     Answers with the plan as it was written (put_compiled) and the number of bytes.
     """
@@ -118,6 +124,8 @@ def write_repository(
             _write(model, serving_plan.entry, source, place) for model in serving_plan.models
         )
         serving_plan = replace(serving_plan, models=models)
+        for path in beside:
+            _copy(path, place / path.name, source)
         _check_result(place, serving_plan)
         size = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
         place.rename(destination)
@@ -178,6 +186,21 @@ def check_plain(source: Path, serving_plan: ServingPlan) -> None:
             serving_plan.source_names.get(name, name) for name in serving_plan.called[:10]
         )
         raise NotPlain(source, f"models in it call others by name ({called})")
+
+
+def check_beside(source: Path, serving_plan: ServingPlan, beside: Iterable[Path]) -> None:
+    """Raises NotPlain where AWS's frontend would not know which directory is the model."""
+    directories = [path.name for path in beside if path.is_dir()]
+    if directories and len(serving_plan.models) == 1:
+        raise NotPlain(
+            source,
+            f"beside its only model lies {directories[0]}/, and AWS's frontend takes a model that "
+            "is the only directory",
+        )
+
+
+def _reads_beside(serving_plan: ServingPlan) -> bool:
+    return any(it.runs_own_code and not it.not_compiled for it in serving_plan.models)
 
 
 def _check_place(source: Path, destination: Path) -> None:
@@ -260,6 +283,12 @@ def report_lines(
         yield f"note: {note}"
     for model in models:
         yield from _notes_on_nvtabular(model)
+    if len(models) > 1 and _reads_beside(serving_plan):
+        other = next(it for it in models if it.triton_name != entry)
+        yield (
+            f"note: {other.source_name}/ is {other.triton_name}/ in it: a Python model that reads "
+            "another's directory finds it under that name"
+        )
     count = "1 model" if len(models) == 1 else f"{len(models)} models"
     yield f"{destination}  {serving_plan.form.value}, {count}, {human_size(size)}"
     for model in models:

@@ -371,14 +371,20 @@ class _Demands:
         """Unpacked by tritonserver, which reads whatever is named."""
         here = text.startswith(_HERE)
         named = f"{self._model.directory}/{text[len(_HERE) :]}" if here else text
-        climbs = "\0" in text or ".." in PurePosixPath(text).parts
+        climbs = "\0" in text or (self._may_not_climb and ".." in PurePosixPath(text).parts)
         if (here or os.path.isabs(text)) and not climbs and self._is_inside(named):
             return
         raise self._refuse(
             f"parameters[{_ENVIRONMENT}]",
             f"is {quoted(text)}, which is no file of the archive",
-            f"put the environment into the model's directory and write `{_HERE}/<file>`",
+            f"put the environment into the model's directory and write `{_HERE}/<file>`, or beside "
+            f"it and write `{_HERE}/../<file>`",
         )
+
+    @property
+    def _may_not_climb(self) -> bool:
+        """What lies beside Merlin's executor does not lie beside the steps that it becomes."""
+        return self._model.graph_path is not None
 
     def _is_inside(self, named: str) -> bool:
         if not (is_file(Path(named)) or is_directory(Path(named))):

@@ -75,7 +75,6 @@ def write_own_code(model: PublishedModel, code: OwnCode, directory: Path, entry:
     A version's directory has the generated file alone, which runs the delivered one. Raises
     OSError.
     """
-    layout = os.path.join("..", entry, _LINK, entry, code.place)
     text = delivered_source(
         os.path.join("..", "..", entry, _LINK),
         os.path.join(entry, code.place),
@@ -86,6 +85,7 @@ def write_own_code(model: PublishedModel, code: OwnCode, directory: Path, entry:
         (directory / file).parent.mkdir()
         (directory / file).write_text(text, encoding="utf-8")
     versions = {file.partition("/")[0] for file in code.files}
-    for name, _ in model.links:
+    for name, target in model.links:
         if name not in versions:
-            (directory / name).symlink_to(os.path.join(layout, name))
+            place = os.path.relpath(target, code.archive)
+            (directory / name).symlink_to(os.path.join("..", entry, _LINK, entry, place))

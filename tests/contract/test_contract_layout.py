@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import tarfile
 from pathlib import Path
+
+import pytest
 
 from tests.contract.conftest import Archive
 from tests.support import models
@@ -66,6 +70,34 @@ def test_what_lies_beside(container: Container, archive: Archive) -> None:
         assert values(container.invoke("m1", infer([1]))) == [71.0]
     assert _list(directory) == before
     assert not [*container.serving.parent.glob("archive-*/m1")]
+
+
+#: Says which environment its process was started in.
+PLACED = """
+class TritonPythonModel(Each):
+    def answer(self, request, given):
+        return respond(request, given + float(os.environ.get("OF_THE_TESTS_ENVIRONMENT", 0)))
+"""
+
+
+@pytest.mark.parametrize("place", ["env.tar.gz", "pre/env.tar.gz"])
+def test_an_environment_beside_the_model(
+    place: str, container: Container, archive: Archive
+) -> None:
+    """Packages that several models of an archive share lie in it once."""
+    named = f"$$TRITON_MODEL_DIRECTORY/../{place}"
+    placed = models.PythonModel(PLACED, parameters={"EXECUTION_ENV_PATH": named})
+    directory = archive(both=models.Chain(("pre", "top")), top=placed, pre=models.identity)
+    with tarfile.open(directory / place, "w:gz") as packed:
+        for name, text in {
+            "bin/activate": "export OF_THE_TESTS_ENVIRONMENT=30",
+            "lib/x": "",
+        }.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(text)
+            packed.addfile(entry, io.BytesIO(text.encode()))
+    with container.loaded("m1", directory):
+        assert values(container.invoke("m1", infer([1]))) == [31.0]
 
 
 def _list(directory: Path) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ensemble_tools.archive.repository import ModelRepository
 from ensemble_tools.serving.children import find_called_by_name, find_reachable
 from ensemble_tools.serving.forms.overlay import (
+    describe_beside,
     describe_doubts,
     describe_left_out,
     overlay_model,
@@ -31,6 +32,6 @@ def plan_as_delivered(
         namespace.entry,
         tuple(overlay_model(model, names, repository) for model in models),
         called=tuple(names[name] for name in called),
-        notes=describe_left_out(repository, names),
+        notes=(*describe_beside(repository, names), *describe_left_out(repository, names)),
         doubts=describe_doubts(models),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
@@ -13,6 +13,9 @@ from ensemble_tools.archive.repository import ModelRepository
 from ensemble_tools.archive.source_model import CONFIG_FILE, SourceModel
 from ensemble_tools.serving.serving_plan import OwnCode, PublishedModel
 
+#: How many names are listed in a sentence.
+_MOST = 10
+
 
 def overlay_model(
     model: SourceModel, names: Mapping[str, str], repository: ModelRepository
@@ -21,11 +24,15 @@ def overlay_model(
     versions = (model.config.specific_versions if model.config else None) or (1,)
     missing = versions if model.is_ensemble and not model.versions else ()
     links = tuple((name, model.directory / name) for name in model.entries if name != CONFIG_FILE)
+    beside = model.config.environment_beside if model.config else ""
+    environment = PurePosixPath(beside).name
+    while environment in model.entries:
+        environment = f"_{environment}"
     return PublishedModel(
         names[model.name],
         model.name,
-        model.config.renamed(names[model.name], names) if model.config else None,
-        links,
+        model.config.renamed(names[model.name], names, environment) if model.config else None,
+        (*links, (environment, model.directory / beside)) if beside else links,
         missing,
         own_code=_find_own_code(model, names, repository.path),
     )
@@ -57,6 +64,23 @@ def describe_left_out(repository: ModelRepository, names: Mapping[str, str]) -> 
         f"{name} is not served: the entry model {repository.entry.name} does not use it"
         for name in sorted(repository.models.keys() - names.keys())
     )
+
+
+def describe_beside(repository: ModelRepository, names: Iterable[str]) -> tuple[str, ...]:
+    """A sentence about what lies beside the models: who finds it there, or that nobody reads it."""
+    if not repository.beside:
+        return ()
+    served = [repository.models[name] for name in names if name in repository.models]
+    readers = sorted(it.name for it in served if it.python_file and it.workflow is None)
+    what = f"beside the models there is {_list(repository.beside)}"
+    if not readers:
+        return (f"{what}: no Python model of the archive's own is served that could read it",)
+    where = f'args["model_repository"]/../{repository.beside[0]}'
+    return (f"{what}: it is there for {_list(readers)}, at {where}",)
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(names[:_MOST]) + (", …" if names[_MOST:] else "")
 
 
 def _find_own_code(model: SourceModel, names: Mapping[str, str], archive: Path) -> OwnCode | None:

@@ -235,6 +235,21 @@ def test_what_needs_this_container_is_refused(serving_plan: ServingPlan) -> None
         rewrite.check_plain(Path("archive"), serving_plan)
 
 
+def test_what_lies_beside(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It comes along where Python of the archive's own may read it and AWS's frontend lets it."""
+    source = write(tmp_path / "source", "m", f'backend: "python" {TENSORS}')
+    (source / "labels.txt").write_text("labels")
+    (source / "common").mkdir()
+    (source / "common/words.py").write_text("WORD = 1")
+    assert command.main(["rewrite", str(source), str(tmp_path / "made")]) == command.REFUSED
+    assert "takes a model that is the only directory" in capsys.readouterr().err
+    write(source, "whole", f'platform: "ensemble" {TENSORS} {step("m")}')
+    assert command.main(["rewrite", str(source), str(tmp_path / "made")]) == command.SERVED
+    assert (tmp_path / "made/labels.txt").read_text() == "labels"
+    assert (tmp_path / "made/common/words.py").read_text() == "WORD = 1"
+    assert "note: m/ is made.m/ in it" in capsys.readouterr().out
+
+
 def test_inside_the_source(tmp_path: Path) -> None:
     """DEST inside SOURCE would become a part of it."""
     shutil.copytree(DENSE, tmp_path / "source")

@@ -286,6 +286,22 @@ def test_an_environment_by_its_own_place(tmp_path: Path) -> None:
     assert planned(archive(tmp_path, config, "env/bin/python")).models
 
 
+def test_an_environment_beside_the_model(tmp_path: Path) -> None:
+    """It is the archive's, wherever it lies there; what lies outside is nobody's."""
+    for place in ("../env.tar.gz", "../other/env", "../../" + tmp_path.name + "/env.tar.gz"):
+        config = parameter("EXECUTION_ENV_PATH", f"$$TRITON_MODEL_DIRECTORY/{place}")
+        top = archive(tmp_path / "archive", config, "../env.tar.gz", "../other/env/bin/activate")
+        if place.startswith("../../"):
+            with pytest.raises(DemandRefused, match="no file of the archive"):
+                planned(top)
+        else:
+            (model,) = planned(top).models
+            name = place.rpartition("/")[2]
+            assert f"$$TRITON_MODEL_DIRECTORY/{name}" in str(model.config_text)
+            assert (name, top / "m" / place) in model.links
+            assert ".." not in str(model.config_text)
+
+
 def test_files_have_sizes(tmp_path: Path) -> None:
     """A warm-up's file is read for each row of its batch; labels are read as a whole."""
     top = archive(

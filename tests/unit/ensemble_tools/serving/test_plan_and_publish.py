@@ -432,6 +432,21 @@ def test_layout(archive: Path, serving: Path) -> None:
     assert [*serving.parent.glob("archive-*")] == []
 
 
+def test_what_lies_beside_is_told(archive: Path) -> None:
+    """And for whom it is there."""
+    assert planned(archive).notes == ()
+    (archive / "common").mkdir()
+    (archive / "words.txt").touch()
+    assert planned(archive).notes == (
+        "beside the models there is common/, words.txt: it is there for m, at "
+        'args["model_repository"]/../common/',
+    )
+    (archive / "m/config.pbtxt").write_text(f'platform: "onnxruntime_onnx" {TENSORS}')
+    (archive / "m/1/model.onnx").touch()
+    (note,) = planned(archive).notes
+    assert note.endswith("no Python model of the archive's own is served that could read it")
+
+
 @pytest.mark.parametrize("taken", ["hash", "hash.m"])
 def test_name_taken(taken: str, archive: Path, serving: Path) -> None:
     """A name that is in use stays its owner's, and nothing of the plan is left."""
