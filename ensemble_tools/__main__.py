@@ -60,7 +60,10 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m ensem
 
 def _run(options: argparse.Namespace) -> int:
     """The command; options.given is what the caller named, options.path a directory."""
-    options.given = options.path
+    paths = getattr(options, "paths", None)
+    if paths is not None and len(paths) > 1:
+        return int(options.run_several(options))
+    options.given = options.path if paths is None else paths[0]
     with opened_path(options.given) as options.path:
         return int(options.run(options))
 

@@ -11,21 +11,31 @@ if __name__ == "__main__":
 
 import argparse
 import asyncio
+import json
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from container.errors import ContainerError
 from container.settings import Settings, read_settings
 from ensemble_tools import Compile, EnsembleToolsError, Rewrite
-from ensemble_tools.commands.path_argument import add_path, opened_path
+from ensemble_tools.commands.path_argument import add_paths, opened_path
+from ensemble_tools.commands.several import (
+    UNREAD,
+    Row,
+    summary_document,
+    summary_lines,
+    take_each,
+    worst_code,
+)
 from ensemble_tools.errors import printable, sentence_of
 from verification.comparing.forms import Forms, read_forms
 from verification.errors import VerificationError
-from verification.reports.json_report import to_json
+from verification.exchange import Request
+from verification.reports.json_report import build_document, to_json
 from verification.reports.progress import Progress
 from verification.reports.report import Report
 from verification.reports.text_report import write_text_lines
@@ -34,6 +44,9 @@ from verification.run import Task, verify
 from verification.signals import Interrupted, Signals
 
 EQUAL, DIFFERENT, MISUSED, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
+_FAILURES = (VerificationError, ContainerError, EnsembleToolsError, OSError)
+#: The `format` of what is said of several archives as JSON.
+_SEVERAL = "merlin-sagemaker-verify-several"
 #: Of the container's settings, those that say how models are run; ports and the like are our own.
 _HEEDED = (
     "SERVE_TRITON_SERVER",
@@ -98,7 +111,7 @@ def main(
             sys.stdout.flush()
     except BrokenPipeError:
         return reader_is_gone()
-    except (VerificationError, ContainerError, EnsembleToolsError, OSError) as error:
+    except _FAILURES as error:
         print(printable(f"error: {sentence_of(error)}"), file=sys.stderr)
         return DIFFERENT
     except Interrupted as stopped:
@@ -109,12 +122,76 @@ def main(
 def _run(options: argparse.Namespace, environment: Mapping[str, str], signals: Signals) -> int:
     requests = read_requests(options.requests) if options.requests else None
     settings = _settings(options, environment)
-    with opened_path(options.path) as directory:
+
+    def verify_one(path: Path) -> tuple[Forms | None, Report | None]:
+        return _verify(options, path, requests, settings, environment, signals)
+
+    if len(options.paths) > 1:
+        return _run_several(options, verify_one)
+    (path,) = options.paths
+    forms, report = verify_one(path)
+    if report is None:
+        _tell_nothing_to_compare(path, forms)
+        return EQUAL
+    _print(report, options)
+    return choose_exit_code(report)
+
+
+def _run_several(
+    options: argparse.Namespace,
+    verify_one: Callable[[Path], tuple[Forms | None, Report | None]],
+) -> int:
+    """Each by itself, one after the other, and a table; as JSON one object of all."""
+    reports: list[Report | None] = []
+
+    def take(path: Path) -> Row:
+        forms, report = verify_one(path)
+        reports.append(report)
+        if report is None:
+            if options.format == "text":
+                _tell_nothing_to_compare(path, forms)
+            return Row(str(path), EQUAL, "nothing to compare", "it holds no executor export")
+        if options.format == "text":
+            _print(report, options)
+            print()
+        code = choose_exit_code(report)
+        verdict = "equal" if code == EQUAL else "different"
+        return Row(str(path), code, verdict, "; ".join(report.conclusions))
+
+    rows = take_each(options.paths, take, _FAILURES, DIFFERENT)
+    if options.format == "text":
+        for line in summary_lines(rows):
+            print(line)
+        return worst_code(rows)
+    known = iter(reports)
+    found = [None if row.result == UNREAD else next(known) for row in rows]
+    documents = [None if report is None else build_document(report) for report in found]
+    print(json.dumps(summary_document(_SEVERAL, rows, documents), indent=2, allow_nan=False))
+    return worst_code(rows)
+
+
+def _print(report: Report, options: argparse.Namespace) -> None:
+    if options.format == "json":
+        print(to_json(report))
+    else:
+        for line in write_text_lines(report):
+            print(line)
+
+
+def _verify(
+    options: argparse.Namespace,
+    path: Path,
+    requests: tuple[Request, ...] | None,
+    settings: Settings,
+    environment: Mapping[str, str],
+    signals: Signals,
+) -> tuple[Forms | None, Report | None]:
+    """No report where there is nothing to compare."""
+    with opened_path(path) as directory:
         forms = read_forms(directory, Rewrite(options.rewrite), Compile(options.compile))
         if forms is None or not forms.others:
-            _tell_nothing_to_compare(options.path, forms)
-            return EQUAL
-        forms = replace(forms, repository=replace(forms.repository, path=options.path))
+            return forms, None
+        forms = replace(forms, repository=replace(forms.repository, path=path))
         task = Task(
             forms,
             requests,
@@ -123,13 +200,8 @@ def _run(options: argparse.Namespace, environment: Mapping[str, str], signals: S
             options.tolerance,
             not options.skip_timing,
         )
-        report = asyncio.run(signals.run(verify(task, settings, environment, Progress(), signals)))
-    if options.format == "json":
-        print(to_json(report))
-    else:
-        for line in write_text_lines(report):
-            print(line)
-    return choose_exit_code(report)
+        work = verify(task, settings, environment, Progress(), signals)
+        return forms, asyncio.run(signals.run(work))
 
 
 def _tell_nothing_to_compare(path: Path, forms: Forms | None) -> None:
@@ -160,7 +232,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EPILOG.format(heeded=",\n   ".join(_HEEDED)),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_path(parser)
+    add_paths(parser)
     parser.add_argument(
         "--requests",
         type=Path,

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 from ensemble_tools.commands.atomic_output import write_file
 from ensemble_tools.commands.exit_codes import EPILOG, REFUSED, SERVED
-from ensemble_tools.commands.path_argument import add_path
+from ensemble_tools.commands.path_argument import add_paths, opened_path
 from ensemble_tools.commands.setting_names import CONTAINERS_NAMES
+from ensemble_tools.commands.several import (
+    UNREAD,
+    Row,
+    summary_document,
+    summary_lines,
+    take_each,
+    worst_code,
+)
+from ensemble_tools.errors import EnsembleToolsError
 from ensemble_tools.explain.errors import NoDrawingLibrary
 from ensemble_tools.explain.json_writer import to_json
 from ensemble_tools.explain.mermaid import mermaid
@@ -21,6 +31,8 @@ from ensemble_tools.serving.compilation import Compile
 from ensemble_tools.serving.opened_archive import Archive, read_archive
 from ensemble_tools.serving.plan import Rewrite
 
+#: The `format` of what is said of several archives as JSON.
+SEVERAL = "merlin-sagemaker-explain-several"
 FORMATS = ("text", "json", "mermaid", "svg", "png")
 #: Which format a file is meant to have, by its name's end.
 _SUFFIXES = {".txt": "text", ".json": "json", ".mmd": "mermaid", ".svg": "svg", ".png": "png"}
@@ -40,10 +52,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         ),
         epilog=EPILOG,
     )
-    add_path(parser)
+    add_paths(parser)
     _add_output_options(parser)
     _add_serving_options(parser)
-    parser.set_defaults(run=run, misuse=parser.error)
+    parser.set_defaults(run=run, run_several=run_several, misuse=parser.error)
 
 
 def _add_output_options(parser: argparse.ArgumentParser) -> None:
@@ -99,6 +111,50 @@ def run(options: argparse.Namespace) -> int:
         options.misuse(f"{options.output}: no format goes by this ending; use {known}, or --format")
     if format_name == "png" and options.output is None and sys.stdout.isatty():
         options.misuse("a PNG is no text for a terminal: name a file with -o")
+    archive = _read(options)
+    _write(rendered(archive, options.model_name, format_name), options.output)
+    return SERVED if archive.plan else REFUSED
+
+
+def run_several(options: argparse.Namespace) -> int:
+    """Each of options.paths, and a table; as JSON one object of all."""
+    format_name: str = options.format or _format_by_name(options.output)
+    if format_name not in ("text", "json"):
+        options.misuse(
+            f"found {len(options.paths)} paths: {format_name or options.output} is for one "
+            "archive; name one, or take text or json"
+        )
+    contents: list[bytes] = []
+
+    def explain_one(path: Path) -> Row:
+        options.given = path
+        with opened_path(path) as options.path:
+            archive = _read(options)
+            contents.append(rendered(archive, options.model_name, format_name))
+        if format_name == "text" and options.output is None:
+            _write(contents[-1] + b"\n", None)
+        return _describe(path, archive)
+
+    rows = take_each(options.paths, explain_one, (EnsembleToolsError, OSError), REFUSED)
+    if format_name == "json":
+        documents = map(json.loads, contents)
+        found = [None if row.result == UNREAD else next(documents) for row in rows]
+        whole = json.dumps(summary_document(SEVERAL, rows, found), indent=2)
+        _write(f"{whole}\n".encode(), options.output)
+    else:
+        table = "".join(f"{line}\n" for line in summary_lines(rows)).encode()
+        before = b"" if options.output is None else b"".join(it + b"\n" for it in contents)
+        _write(before + table, options.output)
+    return worst_code(rows)
+
+
+def _describe(path: Path, archive: Archive) -> Row:
+    if archive.plan is None:
+        return Row(str(path), REFUSED, "cannot be served", str(archive.refusal or ""))
+    return Row(str(path), SERVED, archive.plan.form.value, "; ".join(archive.plan.reasons))
+
+
+def _read(options: argparse.Namespace) -> Archive:
     archive = read_archive(
         options.path,
         options.model_name,
@@ -111,13 +167,15 @@ def run(options: argparse.Namespace) -> int:
     if archive.refusal is not None:  # it names files below the directory that is looked at
         words = str(archive.refusal).replace(str(options.path), str(options.given))
         archive.refusal.args = (words,)
-    content = rendered(archive, options.model_name, format_name)
-    if options.output is not None:
-        write_file(options.output, content)
+    return archive
+
+
+def _write(content: bytes, output: Path | None) -> None:
+    if output is not None:
+        write_file(output, content)
     else:
         sys.stdout.flush()
         _write_out(content)
-    return SERVED if archive.plan else REFUSED
 
 
 def rendered(archive: Archive, model_name: str, format_name: str) -> bytes:

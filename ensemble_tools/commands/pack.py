@@ -15,10 +15,12 @@ from pathlib import Path
 from ensemble_tools.archive.source_model import CONFIG_FILE
 from ensemble_tools.commands.atomic_output import check_file_place, default_mode, staging_beside
 from ensemble_tools.commands.errors import DestinationUnusable
-from ensemble_tools.commands.exit_codes import EPILOG, SERVED
-from ensemble_tools.commands.path_argument import add_path
+from ensemble_tools.commands.exit_codes import EPILOG, REFUSED, SERVED
+from ensemble_tools.commands.path_argument import add_paths, opened_path
 from ensemble_tools.commands.progress import human_size, progress
 from ensemble_tools.commands.setting_names import CONTAINERS_NAMES
+from ensemble_tools.commands.several import Row, summary_lines, take_each, worst_code
+from ensemble_tools.errors import EnsembleToolsError
 from ensemble_tools.packing.checking import check_archive
 from ensemble_tools.packing.layout import packed_tree
 from ensemble_tools.packing.source_tree import SourceTree
@@ -39,21 +41,22 @@ _DESCRIPTION = (
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """`pack PATH -o FILE`."""
+    """`pack PATH… -o FILE`."""
     parser = commands.add_parser(
         "pack",
         help="check an archive or export and pack it as SageMaker wants it",
         description=_DESCRIPTION,
         epilog=EPILOG,
     )
-    add_path(parser)
+    add_paths(parser)
     parser.add_argument(
         "-o",
         "--output",
         type=Path,
         required=True,
         metavar="FILE",
-        help="the archive to write; its name ends in .tar.gz",
+        help="the archive to write; its name ends in .tar.gz. Or a directory that is there, which "
+        "several need: each archive is written into it as NAME.tar.gz, NAME being the path's own",
     )
     parser.add_argument(
         "--copies",
@@ -70,7 +73,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         action="store_true",
         help="check configs as with SERVE_AUTO_COMPLETE=true",
     )
-    parser.set_defaults(run=run, misuse=parser.error)
+    parser.set_defaults(run=run, run_several=run_several, misuse=parser.error)
 
 
 def _copies(raw: str) -> int:
@@ -83,16 +86,66 @@ def _copies(raw: str) -> int:
 def run(options: argparse.Namespace) -> int:
     """Check, pack, tell."""
     output: Path = options.output
-    suffix = next((end for end in SUFFIXES if output.name.endswith(end)), None)
-    if suffix is None or output.name == suffix:
+    suffix = _suffix_of(output)
+    if not suffix and output.is_dir():
+        output, suffix = _name_in(output, options.given), SUFFIXES[0]
+    if not suffix or output.name == suffix:
         options.misuse(f"-o {output}: SageMaker expects a name that ends in .tar.gz")
+    _run(options, output, suffix)
+    return SERVED
+
+
+def run_several(options: argparse.Namespace) -> int:
+    """Each of options.paths into one directory, and a table; no two under one name."""
+    directory: Path = options.output
+    if options.copies is not None:
+        options.misuse(f"--copies is for one archive; found {len(options.paths)} paths")
+    if _suffix_of(directory) or not directory.is_dir():
+        options.misuse(
+            f"-o {directory}: found {len(options.paths)} paths, expected a directory that is "
+            "there, for an archive of each"
+        )
+    outputs: dict[Path, Path] = {}
+    for path in options.paths:
+        other = outputs.setdefault(_name_in(directory, path), path)
+        if other is not path:
+            options.misuse(
+                f"{other} and {path} would both be {_name_in(directory, path)}; nothing was "
+                "written: pack one of them by itself, under another name"
+            )
+
+    def pack_one(path: Path) -> Row:
+        options.given, output = path, _name_in(directory, path)
+        with opened_path(path) as options.path:
+            size = _run(options, output, SUFFIXES[0])
+        return Row(str(path), SERVED, human_size(size), str(output))
+
+    rows = take_each(options.paths, pack_one, (EnsembleToolsError, OSError), REFUSED)
+    for line in summary_lines(rows):
+        print(line)
+    return worst_code(rows)
+
+
+def _suffix_of(path: Path) -> str:
+    """What its name ends in, of an archive."""
+    return next((end for end in SUFFIXES if path.name.endswith(end)), "")
+
+
+def _name_in(directory: Path, path: Path) -> Path:
+    """The archive's place in a directory, called as the path is."""
+    name = Path(os.path.realpath(path)).name if path.name in ("", "..") else path.name
+    return directory / f"{name.removesuffix(_suffix_of(path))}{SUFFIXES[0]}"
+
+
+def _run(options: argparse.Namespace, output: Path, suffix: str) -> int:
+    """Check, pack, tell; the size of an archive in bytes."""
     notes = _check(options)
     tree = packed_tree(options.path)
-    outputs = _name_outputs(output, str(suffix), options.copies)
+    outputs = _name_outputs(output, suffix, options.copies)
     _check_places(options.path, outputs)
     size = pack(tree, outputs)
     _print_report(tree, outputs, size, notes)
-    return SERVED
+    return size
 
 
 def pack(tree: SourceTree, outputs: list[Path]) -> int:

@@ -22,6 +22,20 @@ def add_path(parser: argparse.ArgumentParser, metavar: str = "path") -> None:
     )
 
 
+def add_paths(parser: argparse.ArgumentParser) -> None:
+    """One or several; options.paths has them."""
+    parser.add_argument(
+        "paths",
+        type=Path,
+        nargs="+",
+        metavar="path",
+        help="the archive: the directory that it was extracted or exported into, or its .tar.gz, "
+        "which is extracted to a temporary directory. Of several each is taken by itself; one that "
+        "fails does not stop the others, a table at the end has all, and the exit code is the "
+        "worst of theirs",
+    )
+
+
 @contextlib.contextmanager
 def opened_path(given: Path) -> Iterator[Path]:
     """The directory that is looked at, gone afterwards if it is temporary.

@@ -1,0 +1,85 @@
+"""Several archives in one call: each by itself, and a table of them at the end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ensemble_tools.errors import printable, sentence_of
+
+#: The result of an archive that failed.
+UNREAD = "failed"
+_HEAD = ("ARCHIVE", "RESULT", "WHY")
+#: Of a reason in the table; the whole stands above it.
+_LONGEST_WHY = 160
+
+
+@dataclass(frozen=True)
+class Row:
+    """What became of one archive. code: as exit_codes.py has it. result: in a few words."""
+
+    archive: str
+    code: int
+    result: str
+    why: str = ""
+
+
+def take_each(
+    paths: Sequence[Path],
+    take: Callable[[Path], Row],
+    failures: tuple[type[Exception], ...],
+    code: int,
+) -> tuple[Row, ...]:
+    """What `take` makes of each, in order; progress and failures go to stderr.
+
+    One that fails, with this exit code, does not stop the others.
+    """
+    rows = []
+    for number, path in enumerate(paths, 1):
+        print(printable(f"[{number} of {len(paths)}] {path}"), file=sys.stderr, flush=True)
+        try:
+            rows.append(take(path))
+        except BrokenPipeError:  # nobody reads on
+            raise
+        except failures as error:
+            sentence = sentence_of(error)
+            print(printable(f"error: {sentence}"), file=sys.stderr, flush=True)
+            rows.append(Row(str(path), code, UNREAD, sentence))
+        sys.stdout.flush()
+    return tuple(rows)
+
+
+def worst_code(rows: Sequence[Row]) -> int:
+    """The exit code of all of them."""
+    return max(row.code for row in rows)
+
+
+def summary_lines(rows: Sequence[Row]) -> Iterator[str]:
+    """How many of them went well, and a line for each."""
+    well = sum(row.code == 0 for row in rows)
+    yield f"{len(rows)} archives: {well} well, {len(rows) - well} not"
+    cells = [_HEAD, *((row.archive, row.result, _short(row.why)) for row in rows)]
+    widths = [max(len(cell[column]) for cell in cells) for column in (0, 1)]
+    for archive, result, why in cells:
+        yield printable(f"{archive:<{widths[0]}}  {result:<{widths[1]}}  {why}".rstrip())
+
+
+def summary_document(name: str, rows: Sequence[Row], documents: Sequence[Any]) -> dict[str, Any]:
+    """The same for programs. documents: what one archive alone has, or None where it failed."""
+    return {
+        "format": name,
+        "version": 1,
+        "code": worst_code(rows),
+        "archives": [
+            {**asdict(row), "document": document}
+            for row, document in zip(rows, documents, strict=True)
+        ],
+    }
+
+
+def _short(why: str) -> str:
+    line = " ".join(why.split())
+    return line if len(line) <= _LONGEST_WHY else f"{line[:_LONGEST_WHY]}…"
