@@ -17,12 +17,10 @@ import gc
 import logging
 import os
 import secrets
-import shutil
 import signal
 import socket
 import stat
-import tempfile
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,7 +32,6 @@ from container.errors import (
     ContainerError,
     Mistake,
     SettingsError,
-    WorkDirUnusable,
 )
 from container.logs import FLUSH_S, Sink, catch_the_rest, configure, standard_error
 from container.machine.allocator import keep_freed_memory
@@ -51,6 +48,7 @@ from container.tritonserver.output import TritonOutput
 from container.tritonserver.process import TritonProcess
 from container.tritonserver.runtime import ModelsPython, find_runtime, python_on_path
 from container.warm import Surroundings, WarmInterpreters
+from container.work_dir import work_dir as make_work_dir
 from serve.threads import in_daemon_thread
 from serve.triton.access import TritonAccess
 
@@ -141,6 +139,7 @@ class _Run:
         self.stop = _Stop()
         self._models = ModelsPython(None, environment)
         self._access = TritonAccess.fresh()
+        self._shm_prefix = shm_prefix_for(os.getpid(), secrets.token_hex(4))
         self._container: Container | None = None
         self._process: TritonProcess | None = None
         self._interpreters: WarmInterpreters | None = None
@@ -151,7 +150,8 @@ class _Run:
         settings, stop = self._settings, self.stop
         stop.listen()
         async with AsyncExitStack() as ending:
-            work_dir = ending.enter_context(_work_dir(settings.work_dir))
+            work_dir = ending.enter_context(make_work_dir(settings.work_dir, self._shm_prefix))
+            _serving_repository(work_dir).mkdir()
             ports = choose_ports(settings)
             listener = ending.enter_context(_bind(settings.bind_address, settings.bind_port))
             ending.callback(self._end_interpreters)  # when no tritonserver is left
@@ -243,7 +243,7 @@ class _Run:
             _serving_repository(work_dir),
             self._environment,
             gpu_count=count_gpus(),
-            shm_prefix=shm_prefix_for(os.getpid(), secrets.token_hex(4)),
+            shm_prefix=self._shm_prefix,
             access=self._access,
             warm=self._listen_for_stubs(work_dir),
             cuda_compat=arrange_cuda_compat(
@@ -349,22 +349,6 @@ class _Stop:
     def _ask(self, number: signal.Signals) -> None:
         self.signal = self.signal or number.name
         self.asked.set()
-
-
-@contextlib.contextmanager
-def _work_dir(configured: Path | None) -> Iterator[Path]:
-    """A directory for what this run writes, empty at its start and gone at its end."""
-    try:
-        if configured is not None:
-            configured.mkdir(parents=True, exist_ok=True)
-        directory = Path(tempfile.mkdtemp(prefix="serve-", dir=configured))
-    except OSError as error:
-        raise WorkDirUnusable(configured, error.strerror or str(error)) from error
-    _serving_repository(directory).mkdir()
-    try:
-        yield directory
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _serving_repository(work_dir: Path) -> Path:

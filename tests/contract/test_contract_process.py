@@ -233,6 +233,36 @@ def test_one_line_says_what_is_started(tmp_path: Path) -> None:
         assert "SERVE_WARM=off" in line
 
 
+def test_what_a_killed_container_left_is_cleared_at_the_next_start(tmp_path: Path) -> None:
+    """Its files and its shared memory, while a third one at the same place goes on."""
+    archive = models.write_archive(tmp_path / "models/a/model", {"m": models.identity})
+    with running(tmp_path / "third", SERVE_WORK_DIR=str(tmp_path / "work")) as third:
+        killed = launch(tmp_path)
+        try:
+            until(lambda: killed.ping() == 200, "it has started", killed)
+            assert killed.load("m", archive).status_code == 200
+            killed.descendants()
+            killed.signal(signal.SIGKILL)
+            killed.wait()
+            assert killed.regions()
+            assert len([*killed.work_dir.iterdir()]) == 2
+            with running(tmp_path) as second:
+                assert not killed.regions()
+                assert len([*second.work_dir.iterdir()]) == 2
+                assert "a killed container's files are removed" in second.log
+                with second.loaded("m", archive):
+                    assert values(second.invoke("m", infer([1]))) == [1.0]
+                assert third.ping() == 200
+                second.signal(signal.SIGTERM)
+                assert second.wait() == 0
+                assert len([*second.work_dir.iterdir()]) == 1
+                third.signal(signal.SIGTERM)
+                assert third.wait() == 0
+        finally:
+            killed.http.close()
+            killed.discard()
+
+
 def test_no_work_dir(tmp_path: Path) -> None:
     """One sentence says what is wrong with it."""
     container = launch(tmp_path, SERVE_WORK_DIR="/proc/nothing")
