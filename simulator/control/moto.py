@@ -24,6 +24,7 @@ from simulator.archives.moto_server import create_app, run_moto
 from simulator.control.aws_errors import make_error
 from simulator.control.caller import operation_of, signed
 from simulator.control.managed_policies import read_late
+from simulator.control.s3_names import find_odd_name
 
 _logger = logging.getLogger(__name__)
 
@@ -183,6 +184,8 @@ def _refusal(request: Request) -> tuple[int, str, str] | None:
     if caller is None and request.method == "POST" and path == "/":
         words = "The request is not signed, so that it names no service: sign it with any key."
         return 403, "MissingAuthenticationToken", words
+    if "x-amz-target" not in headers and (caller is None or caller.service == "s3"):
+        return find_odd_name(_target(request.scope, headers))
     return None
 
 

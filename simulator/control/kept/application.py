@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import io
+import json
 import logging
 import re
 import tempfile
@@ -17,6 +18,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote
+from xml.parsers.expat import ExpatError
 
 from simulator.control.aws_errors import make_error
 from simulator.control.caller import operation_of, signed
@@ -75,6 +77,11 @@ class Application:
             begun.append(arguments)
             return lambda _: None
 
+        if service in ("s3", None) and _is_malformed_policy(environ):
+            words = "This policy contains invalid Json: an object is expected."
+            answer_of_it = make_error(headers, service, 400, "MalformedPolicy", words)
+            start_response("400 Error", list(answer_of_it.headers.items()))
+            return [answer_of_it.body]
         try:
             note = self._noting(environ, headers, service, caller.region if caller else "us-east-1")
             # moto looks at the condition, and writes later: two at once would both hold.
@@ -199,6 +206,17 @@ def _body(environ: WSGIEnvironment) -> bytes:
     return body
 
 
+def _is_malformed_policy(environ: WSGIEnvironment) -> bool:
+    """moto keeps it, and fails at each call of the bucket from then on."""
+    query = environ.get("QUERY_STRING", "").split("&")
+    if environ["REQUEST_METHOD"] != "PUT" or not {"policy", "policy="} & set(query):
+        return False
+    try:
+        return not isinstance(json.loads(_body(environ)), dict)
+    except (ValueError, RecursionError):
+        return True
+
+
 def _authorization(service: str, region: str) -> str:
     """A signature's head by which moto finds the service; nobody's key."""
     return f"AWS4-HMAC-SHA256 Credential=kept/20260101/{region}/{service}/aws4_request, Signature=0"
@@ -214,13 +232,20 @@ def _failed(
     """asked: the query."""
     found = re.search(r"The (\w+) action", str(error))
     name = operation_of(headers) or (found[1] if found else "this call")
-    if isinstance(error, NotImplementedError):
+    unread = (ValueError, KeyError, AssertionError, ExpatError)
+    if isinstance(error, NotImplementedError) or type(error).__name__ == "OperationNotFoundError":
         words = f"{name} of {service or 's3'} is not carried out by this simulator, nor by moto."
         answer = make_error(headers, service, 400, "UnknownOperationException", words)
     elif isinstance(error, KeyError) and list(error.args) == asked.get("uploadId"):
         # moto looks for an upload where it completes it, and nowhere before.
         words = "The specified upload does not exist."
         answer = make_error(headers, service, 404, "NoSuchUpload", words)
+    elif isinstance(error, unread):  # of what the caller wrote
+        words = (
+            f"moto, which plays {service or 's3'} here, cannot read {name}: "
+            f"{type(error).__name__}: {error}"
+        )
+        answer = make_error(headers, service, 400, "InvalidRequest", words)
     else:
         _logger.warning("moto failed at %s of %s: %r", name, service, error)
         words = (

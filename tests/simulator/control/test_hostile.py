@@ -115,6 +115,43 @@ def test_bodies_longer_than_any_call(
         assert client.get("/simulator/health").status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "content"),
+    [
+        *((method, "/%00", b"") for method in ("GET", "PUT", "DELETE", "POST")),
+        ("PUT", "/a%0ab", b""),
+        ("PUT", "/%ff", b""),
+        ("PUT", "/models/%ff", b"x"),
+        ("PUT", "/models/" + "a" * 5000, b"x"),
+        ("PUT", "/models?policy", b"%00"),
+        ("PUT", "/models?policy", b"[" * 100_000),
+        ("PUT", "/models?tagging", b"\xff"),
+        ("POST", "/models?delete", b"<a"),
+        ("GET", "/models?versions&max-keys=many", b""),
+        ("GET", "/models/shop/a.tar.gz?partNumber=first", b""),
+        ("PUT", "/models/part?uploadId=a&partNumber=%00", b"x"),
+        ("GET", "/models/shop/a.tar.gz?response-content-type=%00", b""),
+    ],
+)
+def test_what_s3_does_not_take(plane: ControlPlane, method: str, path: str, content: bytes) -> None:
+    """It is the caller's fault, in a sentence; the bucket is as it was."""
+    request = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n{SIGNED}\r\n"
+    head = f"{request}Content-Length: {len(content)}\r\nConnection: close\r\n\r\n"
+    with connect(plane, head) as connection:
+        connection.sendall(content)
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert 400 <= int(answer.split()[1]) < 500, answer
+    assert b"<Message>" in answer
+    keys = plane.client("s3").list_objects_v2(Bucket="models")["Contents"]
+    assert {"shop/a.tar.gz", "shop/b.tar.gz"} <= {key["Key"] for key in keys}
+
+
+def test_operations_that_no_service_has(plane: ControlPlane) -> None:
+    """As AWS, 400: clients ask a 500 again and again."""
+    for service, operation in ((SAGEMAKER, "Nothing"), (CLOUDWATCH, "Nothing"), ("Foo", "Bar")):
+        assert 400 <= ask(plane, service, operation, {}).status_code < 500
+
+
 def test_a_packed_form_that_moto_carries_out(plane: ControlPlane) -> None:
     """It is passed on unpacked, with its own length."""
     headers = {
