@@ -39,7 +39,7 @@ from serve.invoke.headers import (
 )
 from serve.invoke.json.exact_doubles import exact_doubles
 from serve.invoke.json.tensor_json import NotTaken
-from serve.invoke.mistakes import find_mistake
+from serve.invoke.mistakes import find_mistake, refused_by_step
 from serve.invoke.request import Request, hold_tensors, let_go
 from serve.invoke.translation import (
     Translation,
@@ -470,7 +470,7 @@ def _translate_refusal(model: Model, refused: Refusal, said: Sequence[bytes]) ->
     mark = _CUT if refused.cut else ""  # behind a traceback nobody misses what is cut
     message = one_sentence(refused.message + mark) or _NO_REASON
     if refused.verdict is Verdict.CALLER:
-        error = CallerError(message)
+        error = CallerError(refused_by_step(failure_cause(message)) or message)
         error.without_values = refused.logged
         return error
     if refused.verdict is Verdict.EXHAUSTED:
@@ -491,11 +491,11 @@ def _translate_failure(model: Model, refused: Refusal, said: Sequence[bytes]) ->
     """
     mark = _CUT if refused.cut else ""
     cause = failure_cause(refused.message + mark, cut=refused.cut) or _NO_REASON
-    mistake = find_mistake(said) if model.serving.has_columns else None
+    mistake = _find_mistake(model, cause, said) if model.serving.has_columns else None
     failures = 0 if mistake else model.failed()
     error: ServeError
     if mistake:
-        error = CallerError(f"{mistake}; the model {model.name} failed: {cause}")
+        error = CallerError(mistake)
     elif failures <= MOST_FAILURES:
         error = FailedAtRequest(
             f"the model {model.name} failed at this request, and answers others: {cause}"
@@ -507,3 +507,11 @@ def _translate_failure(model: Model, refused: Refusal, said: Sequence[bytes]) ->
     everything = " ".join(without_regions(refused.message).split())
     error.without_values = f"the model {model.name} failed: {everything}"
     return error
+
+
+def _find_mistake(model: Model, cause: str, said: Sequence[bytes]) -> str | None:
+    """The request's, in words; None where none is found."""
+    if refused := refused_by_step(cause):
+        return refused
+    mistake = find_mistake(said)
+    return f"{mistake}; the model {model.name} failed: {cause}" if mistake else None

@@ -7,6 +7,7 @@ something else for the same request, so it is looked for once they have.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,21 @@ from serve.errors import shortened
 _LONGEST_BODY = 64 * 1024
 _BYTE_ORDER_MARK = "\ufeff"
 _OFFSETS, _VALUES = "__offsets", "__values"
+
+
+#: How compiled workflows and generated steps begin to refuse a request. Merlin's executor, and a
+#: model that stands in front of an ensemble, pass their words on with another error around them.
+_REFUSED = re.compile(
+    r"(?:\w+(?:Error|Exception): )?"
+    r"(?P<said>(?:refused by design: |the request has no rows: |(?:\w+: )?column ').*)",
+    re.DOTALL,
+)
+
+
+def refused_by_step(cause: str) -> str | None:
+    """What a step of ours said, if that is why a model failed; None for what another one says."""
+    refused = _REFUSED.fullmatch(cause)
+    return refused["said"] if refused else None
 
 
 def find_mistake(said: Sequence[bytes]) -> str | None:

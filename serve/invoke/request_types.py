@@ -152,6 +152,11 @@ _BEGINNINGS: tuple[tuple[tuple[bytes, ...], str], ...] = (
     ((b"--",), "multipart/form-data is not read"),
     ((b"<",), "XML and HTML are not read"),
 )
+#: As Python and JavaScript write them.
+_FOREIGN_WORD = re.compile(
+    rb"(?<!\w)(?:(?:None|True|False|undefined|nan|NAN|nil|NULL|Null|inf|INF|infinity)(?!\w)|')"
+)
+_LONGEST_WORD = 10
 #: A line of values with commas, or the line of a form.
 _CSV = re.compile(
     rb"[^\x00-\x08\n-\x1f{}\[\]:]{1,2000},[^\x00-\x08\n\x0e-\x1f{}\[\]]{0,2000}(?:\n|\Z)"
@@ -219,11 +224,23 @@ def _malformed(said: str, text: bytes) -> BadRequest:
     if text.startswith(_BYTE_ORDER_MARK, place):
         said = f"a byte order mark at byte {place}"
         return BadRequest("the body", f"no JSON ({said})", f"{EXPECTED}, without it")
+    if word := _foreign_word(text, place):
+        expected = "null, true, false, NaN, Infinity and double quotes, as JSON has them"
+        return BadRequest("the body", f"no JSON ({word} at byte {place})", expected)
     around = text[max(0, place - _AROUND) : place], text[place : place + _AROUND]
     shown = " >>> ".join(part.decode(errors="replace") for part in around)
     error = BadRequest("the body", f"no JSON ({said}: {shown!r})", EXPECTED)
     error.without_values = str(BadRequest("the body", f"no JSON ({said})", EXPECTED))
     return error
+
+
+def _foreign_word(text: bytes, place: int) -> str:
+    """What other languages write in the place of JSON's words, if it stands there; else nothing."""
+    start = max(0, place - _LONGEST_WORD)
+    for found in _FOREIGN_WORD.finditer(text, start, place + _LONGEST_WORD):
+        if found.start() <= place <= found.end():
+            return found[0].decode()
+    return ""
 
 
 def _trailing(read: bytes) -> BadRequest:

@@ -293,4 +293,4 @@ def test_where_there_is_no_interpreter_the_stub_runs_it(tmp_path: Path) -> None:
             request["inputs"][0]["shape"] = [6]
             refused = container.invoke("m", json.dumps(request).encode())
             assert refused.status_code == 400
-            assert "in ensemble 'm', " in refused.text
+            assert refused.json()["error"].startswith("refused by design: column 'item_id' has 5")

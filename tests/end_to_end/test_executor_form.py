@@ -76,9 +76,9 @@ def test_served_as_the_executor(name: str, executors: Container) -> None:
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        (4, "the columns: found 4 rows of 'user_id' and 5 of 'item_id', expected as many of each"),
-        (0, "the columns: found 0 rows of 'user_id' and 5 of 'item_id', expected as many of each"),
-        (None, "the columns: found no rows, expected one at least"),
+        (4, "refused by design: column 'item_id' has 5 rows, and column 'user_id' has 4; "),
+        (0, "refused by design: column 'item_id' has 5 rows, and column 'user_id' has 0; "),
+        (None, "the request has no rows: Categorify of "),
     ],
 )
 def test_columns_that_do_not_fit(rows: int | None, said: str, executors: Container) -> None:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from serve.invoke.mistakes import find_mistake
+from serve.invoke.mistakes import find_mistake, refused_by_step
 
 
 def given(
@@ -58,3 +58,20 @@ def test_no_mistakes() -> None:
     for body in (b"", b"[]", b"{", b'{"inputs": [3]}', b'{"inputs": []}', b" " * 70_000):
         assert find_mistake([body]) is None
     assert find_mistake([]) is None
+
+
+@pytest.mark.parametrize(
+    ("cause", "is_ours"),
+    [
+        ("RuntimeError: column 'x': NaN or infinity cannot become int64", True),
+        ("refused by design: column 'x' has 5 rows, and column 'y' has 4", True),
+        ("RuntimeError: the request has no rows: Categorify of 'x' needs one", True),
+        ("QueryFeast: column 'x' is empty; at least one id is expected", True),
+        ("KeyError: 'column'", False),
+        ("RuntimeError: Failed to categorical encode column x", False),
+    ],
+)
+def test_words_of_our_steps(cause: str, is_ours: bool) -> None:
+    """They are the request's mistake, whoever passes them on; what Merlin says may be another's."""
+    expected = cause.removeprefix("RuntimeError: ") if is_ours else None
+    assert refused_by_step(cause) == expected
