@@ -76,7 +76,7 @@ def try_compilation(serving: ServingPlan, repository: ModelRepository) -> Servin
     PayloadBroken for a category file that nothing can read.
     """
     serving = compile_plan(serving, repository)
-    compiled = tuple(model for model in serving.models if model.compiled)
+    compiled = tuple(model for model in serving.models if model.compiled or model.categories)
     with tempfile.TemporaryDirectory(prefix="compiled-") as directory:
         published = publish(replace(serving, models=compiled), Path(directory))
     tried = {model.triton_name: model for model in published.models}

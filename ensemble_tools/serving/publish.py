@@ -13,11 +13,12 @@ left that could refuse the archive.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
@@ -173,18 +174,21 @@ def put_compiled(
     """Put the model's compiled workflow into its directory, in the place of what is there.
 
     Answers with the model as it then is: not compiled where its category files are unusable. Raises
-    PayloadBroken.
+    PayloadBroken, also where NVTabular serves it: nothing should read what stands for many times
+    its size.
     """
+    checked = [Table(path, (), ()) for path in model.categories]
     if model.compiled is None:
+        with contextlib.suppress(TableUnusable), _broken_payloads():
+            write(checked, directory)
         return model
     version = directory / Path(model.compiled.place).parts[0]
     tables = version / _TABLES
     try:
-        _check_free(version)
-        tables.mkdir()
-        rows = write(model.compiled.program.tables, tables)
-    except TableBroken as error:
-        raise PayloadBroken(error.path, error.found, "export it again") from error
+        with _broken_payloads():
+            _check_free(version)
+            tables.mkdir()
+            rows = write([*model.compiled.program.tables, *checked], tables)
     except TableUnusable as error:
         shutil.rmtree(tables, ignore_errors=True)
         return replace(model, compiled=None, not_compiled=str(error))
@@ -194,6 +198,14 @@ def put_compiled(
     whole = not model.compiled.program.kept
     _put(directory / model.compiled.place, _read_model_file(_WHOLE if whole else _PART))
     return model
+
+
+@contextlib.contextmanager
+def _broken_payloads() -> Iterator[None]:
+    try:
+        yield
+    except TableBroken as error:
+        raise PayloadBroken(error.path, error.found, "export it again") from error
 
 
 def _check_free(version: Path) -> None:

@@ -82,6 +82,7 @@ class PublishedModel:
     lie in its own (STEPS); tritonserver does not know them. place: of the operator in
     Merlin's graph whose step it is, its number behind those of the Subgraphs around it; empty for a
     model that is no operator's step. own_code: what the archive's own Python in it may see.
+    categories: the files that its workflow was fitted into.
     """
 
     triton_name: str
@@ -98,6 +99,7 @@ class PublishedModel:
     steps: tuple[PublishedModel, ...] = ()
     place: tuple[int, ...] = ()
     own_code: OwnCode | None = None
+    categories: tuple[Path, ...] = ()
 
     @property
     def runs_own_code(self) -> bool:

@@ -38,7 +38,8 @@ class Means:
 class Table:
     """Keys that are looked up, from one file of the workflow.
 
-    path: the parquet file. columns: those of its columns that are the keys. kinds: for each, what
+    path: the parquet file. columns: those of its columns that are the keys; without any the file is
+    only checked, since NVTabular will read it. kinds: for each, what
     the values that are looked up are: `int`, `float`, `bool` or `text`, which are first cast to the
     keys' type; or `whole` and `real`, numbers that are compared as they are. shift: the
     rows' labels go beside, as Categorify makes them, with this much added if the first is less;

@@ -35,6 +35,7 @@ def overlay_model(
         (*links, (environment, model.directory / beside)) if beside else links,
         missing,
         own_code=_find_own_code(model, names, repository.path),
+        categories=model.workflow.categories if model.workflow else (),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,12 @@ from .errors import TableBroken, TableUnusable
 
 MAX_ROWS = 200_000_000
 #: Categories differ from each other, so that their file cannot be a few runs of equal values: one
-#: of a KB could stand for gigabytes. 32 rows a byte are more than sorted integers come to.
-_FEW_ROWS, _ROWS_PER_BYTE = 100_000, 32
+#: of a KB could stand for gigabytes, in NVTabular too. What NVTabular writes has less than a row a
+#: byte; sorted numbers in another encoding have some hundred. So many rows of files with more than
+#: a row a byte are read for one workflow; NVTabular takes some 80 bytes for each.
+_FEW_ROWS, _EXPANDED_ROWS = 100_000, 4_000_000
+#: What a file may come to when it is read: this much, or so many times its size.
+_READ_BYTES, _READ_RATIO = 2**30, 64
 #: Of the numbers that a range of pandas' has.
 _LARGEST = 2**62
 #: Errors that say something of the file itself; pyarrow's of what it cannot read have no number.
@@ -49,6 +53,31 @@ class CategoryFiles:
     ) -> None:
         self._open, self._max_rows = open_parquet, max_rows
 
+    def check(self, paths: Iterable[Path]) -> None:
+        """Raise TableBroken where the files of a workflow stand for many times what they hold.
+
+        Only what describes them is read. Who uses one says what else is wrong with it.
+        """
+        expanded = 0
+        for path in dict.fromkeys(paths):
+            for part in _all_parts(path):
+                try:
+                    with _reading(path):
+                        opened = self._open(part)
+                    with opened:
+                        metadata = opened.metadata
+                        rows, taken = metadata.num_rows, _size_when_read(metadata)
+                except TableUnusable:
+                    continue
+                size = part.stat().st_size
+                if rows > max(_FEW_ROWS, size):
+                    expanded += rows
+                if expanded > _EXPANDED_ROWS:
+                    found = f"has {rows} rows in {size} bytes, more than different categories have"
+                    raise TableBroken(path, found)
+                if taken > max(_READ_BYTES, size * _READ_RATIO):
+                    raise TableBroken(path, f"has {size} bytes that stand for {taken}")
+
     def read(
         self,
         path: Path,
@@ -68,7 +97,7 @@ class CategoryFiles:
             with _reading(path):
                 opened = self._open(part)
             with opened:
-                self._check_rows(opened, path, part)
+                self._check_rows(opened, path)
                 return _columns(opened, path, keys, beside, index)
         except MemoryError:  # pyarrow's own is an ArrowException, too
             raise
@@ -88,19 +117,13 @@ class CategoryFiles:
                 f"the category file {path.name} cannot be used ({error})"
             ) from error
 
-    def _check_rows(self, opened: Any, path: Path, part: Path) -> None:
+    def _check_rows(self, opened: Any, path: Path) -> None:
         with _reading(path):
             rows = opened.metadata.num_rows
-        size = part.stat().st_size
         if rows > self._max_rows:
             raise TableUnusable(
                 f"the category file {path.name} has {rows} rows; up to {self._max_rows} are "
                 "compiled"
-            )
-        if rows > max(_FEW_ROWS, size * _ROWS_PER_BYTE):
-            raise TableUnusable(
-                f"the category file {path.name} has {rows} rows in {size} bytes, too few for "
-                "categories"
             )
 
 
@@ -115,6 +138,21 @@ def _reading(path: Path) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno is not None:  # ours, not the file's
             raise
         raise TableBroken(path, f"cannot be read ({error})") from error
+
+
+def _size_when_read(metadata: Any) -> int:
+    """Of all columns, decompressed; each row has eight bytes and more in every column."""
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    return max(
+        sum(group.total_byte_size for group in groups), 8 * metadata.num_rows * metadata.num_columns
+    )
+
+
+def _all_parts(path: Path) -> list[Path]:
+    """The file, or the files of a directory, which pandas reads all."""
+    if path.is_dir():
+        return [entry for entry in sorted(path.iterdir()) if entry.is_file()]
+    return [path] if path.is_file() else []
 
 
 def _part(path: Path) -> Path:

@@ -30,11 +30,15 @@ def write_tables(
 ) -> list[dict[str, Plain]]:
     """Write all tables of a program; the rows of program.json that tell of them.
 
-    files: what reads. lookups: what writes, into the directory if it is not given. Raises
+    A table without columns is a file that is only checked. files: what reads. lookups: what writes,
+    into the directory if it is not given. Raises TableBroken for what nothing should read,
     TableUnusable, which names the file, and OSError when nothing can be written.
     """
     files, lookups = files or CategoryFiles(), lookups or LookupFiles(directory)
-    return [_write(table, str(number), files, lookups) for number, table in enumerate(tables)]
+    overall = [table.means.overall for table in tables if table.means and table.means.overall]
+    files.check([*(table.path for table in tables), *overall])
+    wanted = [table for table in tables if table.columns]
+    return [_write(table, str(number), files, lookups) for number, table in enumerate(wanted)]
 
 
 def _write(table: Table, file: str, files: CategoryFiles, lookups: LookupFiles) -> dict[str, Plain]:

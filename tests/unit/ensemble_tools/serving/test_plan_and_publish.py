@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as pb
@@ -22,6 +23,7 @@ from ensemble_tools.errors import (
     EnsembleInvalid,
     GraphNotExpressible,
     IllegalName,
+    PayloadBroken,
     PayloadMissing,
     RepositoryUnusable,
 )
@@ -31,12 +33,14 @@ from ensemble_tools.serving.plan import Form, PublishedModel, Rewrite, ServingPl
 from ensemble_tools.serving.publish import MAX_DEPTH, publish, retract
 from ensemble_tools.serving.servability import check_ensemble
 from ensemble_tools.serving.setting_names import SettingNames
+from tests.support.category_files import parquet
 
 ROOT = Path(__file__).parents[4]
 TENSORS = (
     'input { name: "i" data_type: TYPE_FP32 dims: 1 } '
     'output { name: "o" data_type: TYPE_FP32 dims: 1 }'
 )
+EXPORT = Path(__file__).parents[4] / "examples/merlin/dense/repository"
 PYTHON = f'backend: "python" {TENSORS}'
 
 
@@ -534,3 +538,16 @@ def test_no_serving_repository(archive: Path, tmp_path: Path) -> None:
     """Without the serving repository publishing is an OSError."""
     with pytest.raises(FileNotFoundError):
         publish(planned(archive), tmp_path / "nothing")
+
+
+def test_category_file_of_a_workflow_that_nvtabular_serves(tmp_path: Path, serving: Path) -> None:
+    """A file that stands for many times its size is refused, though nothing of ours reads it."""
+    root = Path(shutil.copytree(EXPORT, tmp_path / "export"))
+    place = root / "0_transformworkflowtriton/1/workflow/categories/unique.item_id.parquet"
+    parquet(place, item_id=np.zeros(5_000_000, np.int64))
+    repository = read_repository(root)
+    graph = read_executor_graph(repository)
+    delivered = plan(repository, graph, Namespace("model"))
+    with pytest.raises(PayloadBroken, match=r"unique\.item_id\.parquet: has 5000000 rows in"):
+        publish(delivered, serving)
+    assert not [*serving.iterdir()]

@@ -186,9 +186,22 @@ def test_too_many_rows(tmp_path: Path) -> None:
 
 
 def test_rows_from_nothing(tmp_path: Path) -> None:
-    """A KB can stand for gigabytes of one value; categories differ, so theirs cannot."""
+    """A KB can stand for gigabytes of one value; categories differ, so theirs cannot.
+
+    Nothing should read it, whether it is a table of its own or only checked; nor should it be read
+    in parts, or because of a file before it that is not compiled.
+    """
     path = parquet(tmp_path / "f", a=np.zeros(5_000_000, np.int64))
     assert path.stat().st_size < 100_000
-    with pytest.raises(TableUnusable, match=r"has 5000000 rows in \d+ bytes"):
-        write_tables([Table(path, ("a",), ("int",))], tmp_path)
+    parts = [parquet(tmp_path / f"p{n}", a=np.zeros(900_000, np.int64)) for n in range(5)]
+    text = parquet(tmp_path / "t", a=np.array(["text"]))
+    for tables in (
+        [Table(path, ("a",), ("int",))],
+        [Table(path, (), ())],
+        [Table(part, (), ()) for part in parts],
+        [Table(text, ("a",), ("int",)), Table(path, ("a",), ("int",))],
+    ):
+        with pytest.raises(TableBroken, match=r"has \d+ rows in \d+ bytes, more than"):
+            write_tables(tables, tmp_path)
+    assert write_tables([Table(part, (), ()) for part in [*parts[:4], text]], tmp_path) == []
     looked_up(tmp_path, Table(parquet(tmp_path / "g", a=np.arange(1_000_000)), ("a",), ("int",)))
