@@ -60,6 +60,11 @@ _REFUSED = re.compile(r"^Refused: ")
 _SAID_AGAIN = re.compile(r"^the step [^:]*: (?:failed to load model '[^']*': )?")
 _CALLS, _CALLED = "\n\nAt:\n", re.compile(r" +(?P<path>\S+)\((?P<line>\d+)\): ")
 _PATH, _PUBLISHED = re.compile(r"[^\s'\":]+"), "/serving/"
+#: A model in a namespace: behind the repository's path.
+_IN_NAMESPACE = re.compile(r"(?<![^\s'\":])[^\s'\":]+::(?P<name>[^\s'\":,]+)")
+#: What is said of an ensemble that cannot be made: the model's name stands in front of it already.
+_SAID_BEFORE = re.compile(r"^load failed for model '[^']*': ")
+_NO_VERSION = re.compile(r"whose required version (?P<version>-?\d+) is not loaded\.?")
 #: A path in the copy of an archive's layout: behind it the names are the archive's.
 _IN_COPY = re.compile(rf".*/{LAYOUT_PREFIX}\w{{8}}/[^/]+/")
 #: Of a reason so many characters are looked at; a sentence has fewer of them.
@@ -101,7 +106,10 @@ def _explain_unread(plan: ServingPlan, models: ModelsSide) -> str:
 
 
 def _explain(plan: ServingPlan, failing: str, reason: str, models: ModelsSide) -> str:
-    reason = _with_archives_paths(plan, reason[:_LONGEST_READ])
+    reason = _with_archives_names(plan, _SAID_BEFORE.sub("", reason[:_LONGEST_READ]))
+    if lacked := _NO_VERSION.search(reason):
+        step = f"{reason[: lacked.start()]}whose version {lacked['version']} is not there"
+        return f"{step}: write `model_version: -1` into the step for the latest one"
     if _REFUSED.match(reason):
         reason = _REFUSED.sub("", reason)
         is_said = failing != plan.entry or "failed to load model" in reason
@@ -125,6 +133,16 @@ def _explain(plan: ServingPlan, failing: str, reason: str, models: ModelsSide) -
     version = next((name for name, _ in model.links if name.partition("/")[0].isdigit()), "1")
     place = f"{model.source_name}/{version.partition('/')[0]}"
     return _SYNTAX.sub(lambda it: f"({place}/{it['file']}, line {it['line']})", reason)
+
+
+def _with_archives_names(plan: ServingPlan, reason: str) -> str:
+    """Models and paths as the archive has them."""
+    names = plan.source_names
+    quoted = {f"'{name}'": f"'{source}'" for name, source in names.items()}
+    plain = _IN_NAMESPACE.sub(lambda it: names.get(it["name"], it["name"]), reason)
+    for published, source in quoted.items():
+        plain = plain.replace(published, source)
+    return _with_archives_paths(plan, plain)
 
 
 def _with_archives_paths(plan: ServingPlan, reason: str) -> str:
@@ -152,7 +170,13 @@ def _find_place(plan: ServingPlan, message: str) -> str:
     lines = message.partition(_CALLS)[2][:_LONGEST_READ].splitlines()
     calls = [called for line in lines if (called := _CALLED.match(line))]
     own = [called for called in calls if _IN_COPY.match(called["path"])]
-    for called in own or [called for called in calls if _PUBLISHED in called["path"]]:
+    generated = {it.triton_name for it in plan.everything if it.runs_own_code}
+    published = [
+        called
+        for called in calls
+        if called["path"].partition(_PUBLISHED)[2].partition("/")[0] not in {"", *generated}
+    ]
+    for called in own or published:
         return f" ({_with_archives_paths(plan, called['path'])}, line {called['line']})"
     return ""
 

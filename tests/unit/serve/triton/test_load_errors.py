@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
 from ensemble_tools import Form, ServingPlan
 from ensemble_tools.serving.plan import PublishedModel
+from ensemble_tools.serving.serving_plan import OwnCode
 from serve.triton.load_errors import ModelsSide, describe_load_error
 
 MODELS = ModelsSide("the Python /v/bin/python (PYTHON)", ("python", "pytorch"))
@@ -44,6 +45,12 @@ def described(reason: str, of: str = "m", plan: ServingPlan = PLAN) -> str:
             "  /w/archive-a1_b2c3d/m/in/1_rank/3/model.py(7): initialize\n",
             "OSError: in/1_rank/x.txt (in/1_rank/3/model.py, line 7); see the log",
         ),
+        (
+            "m",
+            "Internal: in ensemble /w/serving::m, tensor t: BOOL is inferred from model "
+            "/w/serving::m.rank",
+            "failed to load: in ensemble top, tensor t: BOOL is inferred from model 1_rank; see",
+        ),
         ("m", "Internal: KeyError: 'age'", "the model m failed to load: KeyError: 'age'; see the"),
         (
             "m.rank",
@@ -70,7 +77,7 @@ def described(reason: str, of: str = "m", plan: ServingPlan = PLAN) -> str:
         (
             "m.rank",
             "Internal: Refused: the step 1_rank: model 'm.rank' needs tensorflow",
-            "the step 1_rank of the model m failed to load: model 'm.rank' needs tensorflow; see",
+            "the step 1_rank of the model m failed to load: model '1_rank' needs tensorflow; see",
         ),
         (
             "m.rank",
@@ -160,6 +167,29 @@ def test_a_backend_by_another_name(wanted: str, meant: str) -> None:
     assert f"there is no backend {wanted} here (did you mean {meant}?)" in described(lacking)
 
 
+@pytest.mark.parametrize("prefix", ["", "/w/serving::"])
+def test_a_version_that_is_not_there(prefix: str) -> None:
+    """The step, the version, and what to write; in a namespace or not."""
+    message = (
+        f"load failed for model '{prefix}m': ensemble '{prefix}m' depends on '{prefix}m.rank' "
+        "whose required version 3 is not loaded."
+    )
+    assert describe_load_error(PLAN, message, MODELS) == (
+        "the step 1_rank of the model m failed to load: ensemble 'top' depends on '1_rank' whose "
+        "version 3 is not there: write `model_version: -1` into the step for the latest one; see "
+        "the log of the container for more"
+    )
+
+
+def test_a_line_of_the_generated_file_is_none_of_the_archives() -> None:
+    """What runs a model's file is not its file."""
+    own = OwnCode(("1/model.py",), Path("/a"), PurePosixPath("top"), {})
+    plan = replace(PLAN, models=(PublishedModel("m", "top", "", own_code=own),), called=())
+    calls = "\n\nAt:\n  /w/serving/m/1/model.py(124): run\n"
+    said = described(f"Internal: SyntaxError: bad (model.py, line 7){calls}", plan=plan)
+    assert "SyntaxError: bad (top/1/model.py, line 7); see" in said
+
+
 def test_what_a_model_says_takes_no_time() -> None:
     """However it looks: it is the event loop's time."""
     began = time.thread_time()
@@ -167,6 +197,8 @@ def test_what_a_model_says_takes_no_time() -> None:
         "/serving" * 8000,
         "/archive-12345678/m" * 8000,
         "(" * 64_000,
+        "a::" * 20_000,
+        "::" * 20_000,
         "a.py, line 1" * 5000,
     ):
         assert described(f"Internal: ValueError: {said}")
