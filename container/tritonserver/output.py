@@ -21,7 +21,7 @@ from collections.abc import Iterable
 
 from container.logs import Lane, LogFormat, Sink
 from container.logs.json_lines import json_line
-from container.logs.text_lines import mark_lines
+from container.logs.text_lines import is_plain, mark_lines
 from container.tritonserver.log_lines import FindModel, TritonLines
 from container.tritonserver.start_output import StartOutput
 from container.tritonserver.unread_configs import UnreadConfigs
@@ -36,13 +36,16 @@ _PIPE = 1024 * 1024
 _LOOKS_PER_S, _LOOKS_AT_ONCE = 200, 20
 #: Each takes some 15 µs as JSON, which are taken from requests.
 LINES_PER_S = 10_000
+#: As text only what is to be escaped takes as long: so many bytes of it.
+_ESCAPED_LINE = 64
 _CUT = b"..."
 
 
 class TritonOutput:
     """`descriptor`: what tritonserver's standard output and standard error are to be.
 
-    lines_per_s: as JSON; what is more is dropped. It has a daemon thread, until `close`.
+    lines_per_s: as JSON, or with characters to escape; what is more is dropped. It has a daemon
+    thread, until `close`.
     """
 
     def __init__(
@@ -160,10 +163,8 @@ class TritonOutput:
         if self._start is not None:
             data = self._start.keep(data)
         if self._lines is None:
-            if data and self._sink.has_room(Lane.CHILD):
-                self._sink.put(mark_lines(data), lane=Lane.CHILD)
-            elif data:
-                self._sink.drop(data.count(b"\n"), lane=Lane.CHILD)
+            if data:
+                self._hand_on_text(data)
             return
         count = data.count(b"\n")
         if not self._sink.has_room(Lane.CHILD) or not self._allowed.take(count):
@@ -172,6 +173,13 @@ class TritonOutput:
         said = b"".join(_as_json(data.split(b"\n")[:-1], self._lines))
         if said:
             self._sink.put(said, lane=Lane.CHILD)
+
+    def _hand_on_text(self, data: bytes) -> None:
+        cost = len(data) // _ESCAPED_LINE
+        if self._sink.has_room(Lane.CHILD) and (is_plain(data) or self._allowed.take(cost)):
+            self._sink.put(mark_lines(data), lane=Lane.CHILD)
+        else:
+            self._sink.drop(data.count(b"\n"), lane=Lane.CHILD)
 
 
 class _Allowance:

@@ -185,6 +185,21 @@ def test_lines_of_several_writers_stay_whole(logged: Logged) -> None:
     assert b"ours" in lines
 
 
+def test_a_flood_of_what_is_to_be_escaped(logged: Logged) -> None:
+    """Is dropped beyond a bound, and counted; plain lines beside it are all there."""
+    output = logged.output(lines_per_s=1)
+    flood = (b"\x1b" * 499 + b"\n") * 8  # read at once
+    os.write(output.descriptor, flood)
+    logged.read()
+    os.write(output.descriptor, flood + flood)
+    logged.read()
+    os.write(output.descriptor, b"plain\n" * 5)
+    lines = logged.read().splitlines()
+    assert lines.count(b"| " + b"\\x1b" * 499) == 8
+    assert lines.count(b"| plain") == 5
+    assert logged.sink.dropped == 16
+
+
 def test_as_json(logged: Logged) -> None:
     """One object for each line that says something; bytes that are no text are shown."""
     output = logged.output("json")
