@@ -273,4 +273,4 @@ def test_an_archive_moves_no_cursor(plane: ControlPlane, tmp_path: Path) -> None
     made = archive(tmp_path / "shop-a.tar.gz", {"m/config.pbtxt": b"\x1b[2J {{{"})
     said = deploy(plane, "put", write_config(tmp_path, "cursor"), made, code=1)
     assert "\x1b" not in said
-    assert "'\\x1b[2J {{{'" in said
+    assert "the character '\\x1b' (a control character)" in said
