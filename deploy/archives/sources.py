@@ -12,6 +12,7 @@ from ensemble_tools import model_directories
 from ensemble_tools.archive.files import names_in
 from ensemble_tools.archive.source_model import is_model_directory
 from ensemble_tools.errors import EnsembleToolsError, sentence_of
+from ensemble_tools.packing.source_tree import is_litter
 
 #: How archives are called.
 _ENDS = (".tar.gz", ".tgz")
@@ -81,7 +82,8 @@ def _expand(given: Path) -> Iterator[Path]:
     if is_model_directory(given) or model_directories(given):
         yield given
         return
-    inner = [given / name for name in names_in(given) if not name.startswith((".", "__"))]
+    names = (name for name in names_in(given) if not (name.startswith(".") or is_litter(name)))
+    inner = [given / name for name in names]
     archives = [one for one in inner if one.is_dir() or one.name.endswith(_ENDS)]
     if not archives:
         raise ValueError(

@@ -205,9 +205,7 @@ def parse_model_config(text: str, path: Path) -> ModelConfig:
         return _of_latest(ModelConfig(text, text_format.Parse(text, pb.ModelConfig())))
     except text_format.ParseError as strict:
         try:
-            message = text_format.Parse(
-                _with_colons(text), pb.ModelConfig(), allow_unknown_field=True
-            )
+            message = parse_leniently(text)
         except text_format.ParseError as lenient:
             error = lenient if _NO_FIELD.search(str(strict)) else strict
             raise ConfigUnreadable(path, _reason(error), error.GetLine()) from strict
@@ -232,6 +230,14 @@ def _of_latest(config: ModelConfig) -> ModelConfig:
             step.model_version = -1
             text = f"{text[:start]}{_with_latest(text[start:end])}{text[end:]}"
     return ModelConfig(text, config.message)
+
+
+def parse_leniently(text: str) -> pb.ModelConfig:
+    """What is known of a config, past the fields that are not; raises ParseError."""
+    try:
+        return text_format.Parse(text, pb.ModelConfig(), allow_unknown_field=True)
+    except text_format.ParseError:
+        return text_format.Parse(_with_colons(text), pb.ModelConfig(), allow_unknown_field=True)
 
 
 def backend_name(message: pb.ModelConfig) -> str:

@@ -22,6 +22,7 @@ from pathlib import Path
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as pb
 
+from ensemble_tools.archive.model_config import parse_leniently
 from ensemble_tools.archive.repository import read_repository
 from ensemble_tools.archive.source_model import CONFIG_FILE, WORKFLOW
 from ensemble_tools.commands.atomic_output import check_empty, default_mode, staging_beside
@@ -159,7 +160,7 @@ def _mean_the_same(changed: str, text: str) -> bool:
 
 
 def _meaning(text: str) -> pb.ModelConfig:
-    return text_format.Parse(text, pb.ModelConfig(), allow_unknown_field=True)
+    return parse_leniently(text)
 
 
 def _read(source: Path, name: str, workflows: Compile) -> tuple[Archive, ConfigIncomplete | None]:

@@ -6,10 +6,9 @@ import ast
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as pb
 
-from ensemble_tools.archive.model_config import data_type_name
+from ensemble_tools.archive.model_config import data_type_name, parse_leniently
 from ensemble_tools.explain.picture import (
     ANSWER,
     REQUEST,
@@ -139,7 +138,7 @@ def step_id(triton_name: str, number: int) -> str:
 
 def parsed(model: PublishedModel) -> pb.ModelConfig:
     """The config that Triton will read; empty for a model that has none."""
-    return text_format.Parse(model.config_text or "", pb.ModelConfig(), allow_unknown_field=True)
+    return parse_leniently(model.config_text or "")
 
 
 def tensors(

@@ -22,6 +22,7 @@ from ensemble_tools.archive.model_config import (
     EXECUTOR_PLATFORM,
     backend_name,
     instance_count,
+    parse_leniently,
     served_versions,
 )
 from ensemble_tools.serving.serving_plan import PublishedModel, ServingPlan
@@ -108,7 +109,7 @@ def _sum_versions(
 
 def _parse_config(text: str | None) -> pb.ModelConfig:
     try:
-        return text_format.Parse(text or "", pb.ModelConfig(), allow_unknown_field=True)
+        return parse_leniently(text or "")
     except (text_format.ParseError, RecursionError):
         return pb.ModelConfig()  # tritonserver will say what is wrong with it
 

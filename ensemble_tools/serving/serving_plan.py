@@ -8,9 +8,9 @@ from enum import Enum
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
-from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as pb
 
+from ensemble_tools.archive.model_config import parse_leniently
 from ensemble_tools.workflows.program import Program
 
 #: Where a model has the directories of its own steps.
@@ -174,7 +174,7 @@ class ServingPlan:
     @property
     def _entry_config(self) -> pb.ModelConfig:
         text = next(it.config_text for it in self.models if it.triton_name == self.entry) or ""
-        return text_format.Parse(text, pb.ModelConfig(), allow_unknown_field=True)
+        return parse_leniently(text)
 
     @property
     def source_names(self) -> Mapping[str, str]:
@@ -210,6 +210,6 @@ def _reads_outputs(config_text: str) -> bool:
     """Whether it is an ensemble of which a step reads an output."""
     if "ensemble_scheduling" not in config_text:
         return False
-    config = text_format.Parse(config_text, pb.ModelConfig(), allow_unknown_field=True)
+    config = parse_leniently(config_text)
     read = {name for step in config.ensemble_scheduling.step for name in step.input_map.values()}
     return any(output.name in read for output in config.output)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from google.protobuf import json_format, text_format
-from tritonclient.grpc import model_config_pb2 as pb
+from google.protobuf import json_format
 
+from ensemble_tools.archive.model_config import parse_leniently
 from ensemble_tools.serving.serving_plan import PublishedModel
 
 #: Of a difference, what a log shows, in characters: it names what others chose.
@@ -41,7 +41,7 @@ def describe_check(model: PublishedModel, directory: Path) -> str:
     assert model.compiled is not None
     assert model.config_text is not None
     version, file = Path(model.compiled.place).parts[0], Path(*Path(model.compiled.place).parts[1:])
-    message = text_format.Parse(model.config_text, pb.ModelConfig(), allow_unknown_field=True)
+    message = parse_leniently(model.config_text)
     config = json_format.MessageToDict(message, preserving_proto_field_name=True)
     config.setdefault("parameters", {})  # Triton's JSON has all fields
     return json.dumps(

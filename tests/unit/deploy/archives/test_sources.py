@@ -37,9 +37,10 @@ def test_any_other_folder_is_what_lies_in_it(tmp_path: Path) -> None:
     for file in ("shop-c.tar.gz", "shop-d.tgz", "notes.txt", ".hidden.tar.gz"):
         (tmp_path / file).touch()
     (tmp_path / "__pycache__").mkdir()
+    make_export(tmp_path / "__shop")
     found = find_sources([tmp_path], None)
-    assert [one.name for one in found] == ["shop-a", "shop-b", "shop-c", "shop-d"]
-    assert [one.is_folder for one in found] == [True, True, False, False]
+    assert [one.name for one in found] == ["__shop", "shop-a", "shop-b", "shop-c", "shop-d"]
+    assert [one.is_folder for one in found] == [True, True, True, False, False]
 
 
 def test_here_is_called_as_the_folder_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -412,3 +412,16 @@ def test_unknown_ending(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert ended.value.code == command.MISUSED
     assert "picture.jpg: no format goes by this ending; use " in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_list_of_a_field_that_nobody_knows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is noted, and all else is shown."""
+    shutil.copytree(ROOT / "examples/vision/repository", tmp_path / "in")
+    config = tmp_path / "in/decode/config.pbtxt"
+    config.write_text(config.read_text() + "\ninstance_groups [ { count: 1 } ]\n")
+    for form in ("text", "json"):
+        code = command.main(["explain", str(tmp_path / "in"), "--format", form])
+        assert code == command.SERVED
+        assert "did you mean instance_group?" in capsys.readouterr().out
