@@ -297,6 +297,12 @@ class _InertUnpickler(pickle._Unpickler):
     def _load_text(self, form: str) -> None:
         self.append(str(self._read_bytes(form), "utf-8", "surrogatepass"))
 
+    def _call(self, code: bytes, arguments: int) -> None:
+        """What the opcode does, unless its arguments would have to be made of something long."""
+        if not isinstance(self.stack[arguments], tuple):
+            raise Unpicklable("it is no pickle: it calls something with what is no tuple")
+        pickle._Unpickler.dispatch[code[0]](self)  # type: ignore[arg-type]  # typeshed: C's class
+
     def _put(self, place: int) -> None:
         """Into the memo, always at its end or anew in a place that it has."""
         if not 0 <= place <= len(self.memo):
@@ -343,6 +349,9 @@ class _InertUnpickler(pickle._Unpickler):
                 pickle.READONLY_BUFFER: lambda self: None,
                 pickle.BINUNICODE: lambda self: self._load_text("<I"),
                 pickle.BINUNICODE8: lambda self: self._load_text("<Q"),
+                pickle.REDUCE: lambda self: self._call(pickle.REDUCE, -1),
+                pickle.NEWOBJ: lambda self: self._call(pickle.NEWOBJ, -1),
+                pickle.NEWOBJ_EX: lambda self: self._call(pickle.NEWOBJ_EX, -2),
                 pickle.PUT: lambda self: self._put(int(self.readline())),
                 pickle.BINPUT: lambda self: self._put(self.read(1)[0]),
                 pickle.LONG_BINPUT: lambda self: self._put(struct.unpack("<I", self.read(4))[0]),

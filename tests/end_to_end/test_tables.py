@@ -18,6 +18,7 @@ PROGRAM = ROOT / "tests/support/tables_export.py"
 KEPT = {
     "join_frame": "JoinExternal",
     "join_dataset": "JoinExternal",
+    "join_file": "JoinExternal",
     "join_dask": "JoinExternal",
     "join_inner": "JoinExternal",
     "join_numbers": "JoinExternal",

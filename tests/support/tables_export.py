@@ -66,6 +66,12 @@ def joined(table: Any, **options: Any) -> Any:
     return ["user", "item"] >> ops.JoinExternal(table, on="user", **options)
 
 
+def users_file(directory: Path) -> str:
+    """The users as a file, which JoinExternal reads once and keeps."""
+    USERS.to_parquet(directory / "users.parquet")
+    return str(directory / "users.parquet")
+
+
 def vocabulary(directory: Path) -> str:
     """A file such as Categorify writes, which another workflow may be given."""
     directory.mkdir()
@@ -81,6 +87,7 @@ WORKFLOWS: dict[str, Callable[[Path], WorkflowNode]] = {
         ["user"] >> ops.JoinExternal(USERS[["user", "age", "score"]], on="user")
     ),
     "join_dataset": lambda _: joined(nvtabular.Dataset(USERS)),
+    "join_file": lambda path: joined(nvtabular.Dataset(users_file(path))),
     "join_dask": lambda _: joined(dd.from_pandas(USERS, npartitions=2)),
     "join_inner": lambda _: joined(USERS.head(20), how="inner", columns_ext=["user", "age"]),
     "lambda_numbers": lambda _: mapped({n: n * 2.5 for n in range(1_001)}),

@@ -205,6 +205,8 @@ BOMBS = {
     + (b"\x8c\xff" + b"x" * 255 + b"0") * (MAX_KEPT_BYTES // 250)
     + b"N.",
     "a line": b"V" + b"x" * (2 << 20) + b"\n.",
+    "a text as arguments": b"\x80\x04" + named("m", "c") + text("x" * (32 << 20)) + b"R.",
+    "a text to make an instance": b"\x80\x04" + named("m", "c") + text("x" * (32 << 20)) + b"\x81.",
     "a name that is no string": b"\x80\x04NN\x93.",
     "a name with NUL": b"\x80\x04" + text("m") + text("a\0b") + b"\x93.",
     "a name with half a character": b"\x80\x04" + text("m") + b"X\x03\0\0\0\xed\xa0\x80" + b"\x93.",
