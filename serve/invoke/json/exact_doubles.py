@@ -22,8 +22,8 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 class GivenInput(NamedTuple):
     """One input of a request that has been checked (envelope).
 
-    elements: how many its shape has. place: where its data start and end in the text; None where
-    binary_size bytes behind the text are its data.
+    elements: how many its shape has. place: where its data, a list, start and end in the text; None
+    where binary_size bytes behind the text are its data.
     """
 
     datatype: str
@@ -54,10 +54,7 @@ def exact_doubles(
         elif not given.is_moved:
             each["data"] = orjson.Fragment(text[slice(*given.place)])
         else:
-            start, end = given.place
-            if text[start : start + 1] != b"[":
-                raise NotTaken
-            pieces, found = yield from read_data(text, start, end, "FP64")
+            pieces, found = yield from read_data(text, *given.place, "FP64")
             if found != given.elements:
                 raise NotTaken
             body += pieces

@@ -70,7 +70,7 @@ def test_binary_tensors_keep_their_place() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", ["[1, null]", '[1, "2"]', "[true, false]", "[1, {}]", "[1e999, 2]", '"1,2"']
+    "data", ["[1, null]", '[1, "2"]', "[true, false]", "[1, {}]", "[1e999, 2]"]
 )
 def test_what_is_no_number_is_left(data: str) -> None:
     """tritonserver says what is wrong with it."""
