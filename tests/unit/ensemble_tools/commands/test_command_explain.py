@@ -418,10 +418,13 @@ def test_a_list_of_a_field_that_nobody_knows(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It is noted, and all else is shown."""
-    shutil.copytree(ROOT / "examples/vision/repository", tmp_path / "in")
-    config = tmp_path / "in/decode/config.pbtxt"
-    config.write_text(config.read_text() + "\ninstance_groups [ { count: 1 } ]\n")
+    (tmp_path / "net/1").mkdir(parents=True)
+    (tmp_path / "net/1/model.py").touch()
+    tensor = '{ name: "x" data_type: TYPE_FP32 dims: 1 }'
+    (tmp_path / "net/config.pbtxt").write_text(
+        f'backend: "python" input {tensor} output {tensor} instance_groups [ {{ count: 1 }} ]'
+    )
     for form in ("text", "json"):
-        code = command.main(["explain", str(tmp_path / "in"), "--format", form])
+        code = command.main(["explain", str(tmp_path), "--format", form])
         assert code == command.SERVED
         assert "did you mean instance_group?" in capsys.readouterr().out
