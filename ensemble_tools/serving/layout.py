@@ -18,14 +18,9 @@ import tempfile
 from pathlib import Path
 
 from ensemble_tools.archive.files import followed
-from ensemble_tools.serving.namespace import LAYOUT_PREFIX
+from ensemble_tools.serving.namespace import LAYOUT_LINK, LAYOUT_PREFIX
 from ensemble_tools.serving.serving_plan import OwnCode, PublishedModel
 from ensemble_tools.steps.sources import delivered_source
-
-#: In the entry model's directory: a link to the copy. It lies outside of the serving repository,
-#: under a name that nobody guesses: no number of `..` in front of a model's name leads to a model
-#: of another archive.
-_LINK = ".archive"
 
 
 def write_layout(archive: Path, entry: Path) -> None:
@@ -36,7 +31,7 @@ def write_layout(archive: Path, entry: Path) -> None:
     """
     root = os.path.realpath(archive)
     place = Path(tempfile.mkdtemp(prefix=LAYOUT_PREFIX, dir=entry.parents[2].resolve()))
-    (entry / _LINK).symlink_to(place)
+    (entry / LAYOUT_LINK).symlink_to(place)
     top = place / entry.name
     top.mkdir()
     waiting = [(root, top)]
@@ -57,7 +52,9 @@ def write_layout(archive: Path, entry: Path) -> None:
 def remove_layout(entry: Path) -> None:
     """Remove the copy that belongs to an entry model's directory, if there is one."""
     with contextlib.suppress(OSError):
-        shutil.rmtree(os.readlink(entry / _LINK), ignore_errors=True)
+        place = os.readlink(entry / LAYOUT_LINK)
+        if os.path.basename(place).startswith(LAYOUT_PREFIX):
+            shutil.rmtree(place, ignore_errors=True)
 
 
 def _find_copied(link: str, root: str, top: Path, copy: Path) -> str:
@@ -76,7 +73,7 @@ def write_own_code(model: PublishedModel, code: OwnCode, directory: Path, entry:
     OSError.
     """
     text = delivered_source(
-        os.path.join("..", "..", entry, _LINK),
+        os.path.join("..", "..", entry, LAYOUT_LINK),
         os.path.join(entry, code.place),
         os.path.realpath(code.archive),
         code.names,
@@ -88,4 +85,4 @@ def write_own_code(model: PublishedModel, code: OwnCode, directory: Path, entry:
     for name, target in model.links:
         if name not in versions:
             place = os.path.relpath(target, code.archive)
-            (directory / name).symlink_to(os.path.join("..", entry, _LINK, entry, place))
+            (directory / name).symlink_to(os.path.join("..", entry, LAYOUT_LINK, entry, place))

@@ -31,6 +31,10 @@ _WRITTEN = re.compile(rb"~([0-9a-f]{2})")
 #: Of directories beside the serving repository: `archive-1a2b3c4d/m/` is a copy of the layout of
 #: the archive whose entry model is m.
 LAYOUT_PREFIX = "archive-"
+#: In the entry model's directory: a link to the copy. That lies outside of the serving repository,
+#: under a name that nobody guesses: no number of `..` in front of a model's name leads to a model
+#: of another archive.
+LAYOUT_LINK = ".archive"
 #: Longest file name that Linux file systems take, in bytes (NAME_MAX).
 NAME_MAX = 255
 

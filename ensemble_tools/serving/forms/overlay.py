@@ -11,6 +11,7 @@ from tritonclient.grpc import model_config_pb2 as pb
 from ensemble_tools.archive.model_config import print_model_config
 from ensemble_tools.archive.repository import ModelRepository
 from ensemble_tools.archive.source_model import CONFIG_FILE, SourceModel
+from ensemble_tools.serving.namespace import LAYOUT_LINK
 from ensemble_tools.serving.serving_plan import OwnCode, PublishedModel
 
 #: How many names are listed in a sentence.
@@ -23,7 +24,8 @@ def overlay_model(
     """An overlay of the model's directory: everything in it linked, the names replaced."""
     versions = (model.config.specific_versions if model.config else None) or (1,)
     missing = versions if model.is_ensemble and not model.versions else ()
-    links = tuple((name, model.directory / name) for name in model.entries if name != CONFIG_FILE)
+    ours = {CONFIG_FILE, LAYOUT_LINK}
+    links = tuple((name, model.directory / name) for name in model.entries if name not in ours)
     beside = model.config.environment_beside if model.config else ""
     environment = PurePosixPath(beside).name
     while environment in model.entries:

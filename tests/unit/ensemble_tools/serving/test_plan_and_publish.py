@@ -436,6 +436,20 @@ def test_layout(archive: Path, serving: Path) -> None:
     assert [*serving.parent.glob("archive-*")] == []
 
 
+@pytest.mark.parametrize("entry", ["m", "e"])
+def test_a_name_of_ours(entry: str, archive: Path, serving: Path) -> None:
+    """An archive may have it, too: it is found where the archive has it."""
+    (archive / entry / ".archive").symlink_to(archive / "m/1/model.py")
+    before = files(archive)
+    published = plan(read_repository(archive, entry), None, Namespace("hash"))
+    publish(published, serving)
+    copied = serving / "hash/.archive/hash" / entry / ".archive"
+    assert copied.resolve() == (archive / "m/1/model.py").resolve()
+    retract(published, serving)
+    assert [*serving.parent.glob("archive-*")] == []
+    assert files(archive) == before
+
+
 def test_what_lies_beside_is_told(archive: Path) -> None:
     """And for whom it is there."""
     assert planned(archive).notes == ()
