@@ -1,6 +1,6 @@
 """The categories that an archive's workflows know, read by the models' Python.
 
-NVTabular writes them as parquet (`workflow/categories/unique.<column>.parquet`), which the server's
+NVTabular writes them as parquet (`unique.<column>.parquet`), which the server's
 own environment cannot read. Where this fails, requests hold small integers instead: nothing that a
 verification needs depends on it.
 """
@@ -44,14 +44,12 @@ print(json.dumps(found))
 
 
 def find_category_files(repository: ModelRepository) -> tuple[Path, ...]:
-    """Of every model's served version."""
+    """Of every model's served version, where its workflow has them."""
     return tuple(
         path
         for model in repository.models.values()
-        if model.served_version is not None
-        for path in sorted(
-            (model.directory / str(model.served_version)).glob("workflow/categories/*.parquet")
-        )
+        if model.workflow is not None
+        for path in model.workflow.categories
     )
 
 
