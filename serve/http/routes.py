@@ -27,6 +27,7 @@ from serve.http.messages import (
 from serve.invoke.headers import keep_piece
 from serve.invoke.invocation import Invocation
 from serve.invoke.request import Request as InvocationRequest
+from serve.invoke.stream_errors import StreamErrors
 from serve.models.lifecycle import Lifecycle
 from serve.models.registry import Registry
 from serve.models.waiting_room import MIB, HeldBody, WaitingRooms
@@ -224,12 +225,15 @@ class InvokeRoute:
         answer, pieces = await self._invocation.stream(name, request)
         request.record.status = answer.status
         start = {"type": "http.response.start", "status": answer.status, "headers": answer.headers}
+        errors = StreamErrors()
         try:
             with closing(pieces):
                 await send(start)
                 async for piece in pieces:
-                    request.record.answer_bytes += len(piece)
-                    message = {"type": "http.response.body", "body": piece, "more_body": True}
+                    body = errors.pass_on(piece)
+                    _log_told(name, errors)
+                    request.record.answer_bytes += len(body)
+                    message = {"type": "http.response.body", "body": body, "more_body": True}
                     # A caller that reads no further may not hold the model for ever.
                     await within(send(message), self._invocation.timeout_s)
         except (ServeError, asyncio.TimeoutError) as error:
@@ -242,7 +246,14 @@ class InvokeRoute:
                 _log.error("an answer was broken off: %s", why)
             break_off()  # its head is out: only the connection's end can say so
             return
-        await send({"type": "http.response.body", "body": b""})
+        await send({"type": "http.response.body", "body": errors.end()})
+        _log_told(name, errors)
+
+
+def _log_told(name: str, errors: StreamErrors) -> None:
+    while errors.told:
+        with bind(model_name=name):
+            _log.info("an error inside a stream: %s", errors.told.pop(0))
 
 
 async def _while_wanted(receive: Receive, work: Coroutine[Any, Any, None]) -> None:

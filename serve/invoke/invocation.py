@@ -60,9 +60,9 @@ from serve.triton.messages import (
     Verdict,
     dead_model,
     failure_cause,
-    one_sentence,
     quotes_a_death,
     speaks_of_values,
+    without_code,
     without_regions,
 )
 from serve.triton.refusals import Refusal, refusal
@@ -468,7 +468,7 @@ def _translate_refusal(model: Model, refused: Refusal, said: Sequence[bytes]) ->
     if refused.verdict is Verdict.MODEL:
         return _translate_failure(model, refused, said)
     mark = _CUT if refused.cut else ""  # behind a traceback nobody misses what is cut
-    message = one_sentence(refused.message + mark) or _NO_REASON
+    message = without_code(refused.message + mark, cut=refused.cut) or _NO_REASON
     if refused.verdict is Verdict.CALLER:
         error = CallerError(refused_by_step(failure_cause(message)) or message)
         error.without_values = refused.logged
@@ -479,7 +479,8 @@ def _translate_refusal(model: Model, refused: Refusal, said: Sequence[bytes]) ->
         return StoreUnavailable(f"the model {model.name} cannot answer now: {message}")
     if refused.verdict is Verdict.UNAVAILABLE:
         return TritonUnavailable(message)
-    return InvocationFailed(f"the model {model.name} failed: {failure_cause(message)}")
+    cause = failure_cause(refused.message + mark, cut=refused.cut)
+    return InvocationFailed(f"the model {model.name} failed: {cause}")
 
 
 def _translate_failure(model: Model, refused: Refusal, said: Sequence[bytes]) -> ServeError:

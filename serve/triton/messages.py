@@ -185,9 +185,13 @@ _EXCEPTION = re.compile(
 )
 #: Lines that say where, and not why.
 _PLACE = re.compile(
-    r'File "|Node:|\[\[|frame #|Traceback|Detected at|Exception raised from|\^|During handling'
-    r"|The above exception|.*(?:~~~|<--- HERE)"
+    r"Node:|\[\[|frame #|Detected at|Exception raised from|\^|During handling|\+-"
+    r"|The above exception|.*(?:~~~|<--- HERE|Traceback|File \"|\(most recent call)"
 )
+#: A place of Python's and TorchScript's, which write code below it, indented.
+_INDENTED_PLACE = re.compile(r'\s+File "')
+#: What stands in front of the lines of an ExceptionGroup.
+_MARGIN = re.compile(r" +\| ?")
 _OF_VALUES = re.compile(
     r"out of (?:range|bounds)|\b(?:index|indices|shapes?|sizes?|dimensions?)\b|is not in \["
     r"|could not convert|invalid literal",
@@ -202,14 +206,24 @@ def failure_cause(message: str, *, cut: bool = False) -> str:
 
     cut: the message had more words, and the reason stands in the last ones.
     """
-    reason = without_regions(message).replace(_NO_ID, "")
+    reason = message.replace(_NO_ID, "")
     while wrapped := _WRAPPER.match(reason):
         reason = reason[wrapped.end() :]
-    reason = _MERLINS.sub(r"\1: ", reason.partition(_TRACEBACK)[0].partition(_FORMATTED)[0])
-    lines = [line.strip() for line in reason.rstrip("; \n").splitlines() if line.strip()]
+    return _FULL_PATH.sub("…/", without_code(_MERLINS.sub(r"\1: ", reason), cut=cut))
+
+
+def without_code(message: str, *, cut: bool = False) -> str:
+    """A message on one line, of which code, tracebacks and regions are left out; cut: as above.
+
+    Models write some that are told as no failure of theirs: a wrong request, a lack of memory.
+    """
+    reason = without_regions(message).replace(_NO_ID, "")
+    reason = reason.partition(_TRACEBACK)[0].partition(_FORMATTED)[0]
+    lines = [line.rstrip() for line in reason.rstrip("; \n").splitlines() if line.strip()]
     if _WITH_CODE.search(reason):
-        lines = [_last_reason(lines, cut=cut)]
-    return _FULL_PATH.sub("…/", " ".join(lines))
+        reason = _last_reason([_MARGIN.sub("", line, 1) for line in lines], cut=cut)
+        return _FULL_PATH.sub("…/", reason)
+    return " ".join(map(str.strip, lines))
 
 
 def speaks_of_values(cause: str) -> bool:
@@ -218,8 +232,21 @@ def speaks_of_values(cause: str) -> bool:
 
 
 def _last_reason(lines: list[str], *, cut: bool) -> str:
-    exceptions = [line for line in lines if _EXCEPTION.match(line)]
-    if exceptions:
-        return exceptions[-1]
-    reasons = [line for line in lines if not _PLACE.match(line)]
-    return reasons[-1] if reasons and not cut else _UNSAID
+    """What stands behind the last place of a traceback; else the last exception, or the last line.
+
+    lines: with the indents by which code is known.
+    """
+    last = max((at for at, line in enumerate(lines) if _INDENTED_PLACE.match(line)), default=-1)
+    reasons = [(at, line) for at, line in enumerate(lines) if _is_reason(line, cut=cut)]
+    behind = [line for at, line in reasons if 0 <= last < at]
+    exceptions = [line for _, line in reasons if _EXCEPTION.match(line)]
+    if behind:
+        return behind[0]
+    return (exceptions or [line for _, line in reasons] or [_UNSAID])[-1]
+
+
+def _is_reason(line: str, *, cut: bool) -> bool:
+    """Whether it says why. Of a message that was cut an exception's line alone does for certain."""
+    if line[0].isspace() or _PLACE.match(line):
+        return False
+    return not cut or _EXCEPTION.match(line) is not None

@@ -180,6 +180,49 @@ def test_generate_stream(tmp_path: Path) -> None:
         assert answer.status_code == 400, answer.text
 
 
+#: Says each word; at `raise` it fails, at `tell` it tells of a failure and goes on.
+_FALTERING = """
+import traceback
+
+class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            text = pb_utils.get_input_tensor_by_name(request, "text_input").as_numpy()
+            sender = request.get_response_sender()
+            for word in text.reshape(-1)[0].decode().split():
+                sender.send(self.said(word))
+            sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+
+    def said(self, word):
+        try:
+            secret = {}[word] if word in ("raise", "tell") else word
+        except KeyError:
+            if word == "raise":
+                raise
+            return pb_utils.InferenceResponse(error=pb_utils.TritonError(traceback.format_exc()))
+        array = np.array([secret.encode()], dtype=np.object_)
+        return pb_utils.InferenceResponse([pb_utils.Tensor("text_output", array)])
+"""
+
+
+def test_errors_inside_a_stream(tmp_path: Path) -> None:
+    """They are told without code and paths, as those that come before it; the log has them."""
+    more = "model_transaction_policy { decoupled: true }\n"
+    model = models.PythonModel(_FALTERING, more, tensors=models.streaming.tensors)
+    kind = {"SAGEMAKER_TRITON_INFERENCE_TYPE": "generate_stream"}
+    with _serving(tmp_path, {"m": model}, **kind) as container:
+        said = []
+        for text in ("one tell two", "one raise", "tell"):
+            answer = container.http.post("/invocations", json={"text_input": text})
+            lines = answer.text.removeprefix("data: ").split("\n\ndata: ")
+            said.append([json.loads(line) for line in lines])
+        words = [[one.get("text_output", one.get("error")) for one in each] for each in said]
+        assert words[0] == ["one", "KeyError: 'tell'", "two"]
+        assert words[1] == ["one", "KeyError: 'raise'"]
+        assert words[2] == ["KeyError: 'tell'"]
+        assert "an error inside a stream: Traceback (most recent call last)" in container.log
+
+
 @pytest.mark.parametrize(("end", "decoupled"), [("closed", True), ("reset", False)])
 def test_streams_whose_callers_leave(end: str, decoupled: bool, tmp_path: Path) -> None:
     """Few of them reach the model; of those a decoupled one is cancelled when it has begun."""

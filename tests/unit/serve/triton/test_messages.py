@@ -15,6 +15,7 @@ from serve.triton.messages import (
     load_failure_reason,
     one_sentence,
     speaks_of_values,
+    without_code,
     without_regions,
 )
 
@@ -510,6 +511,28 @@ Traceback (most recent call last):
     raise Unwelcome("go away") from error
 model.Unwelcome: go away
 """
+_CUSTOM = """Traceback (most recent call last):
+  File "/work/serving/m/1/model.py", line 3, in execute
+    self.weights: Tensor = secret(x)
+NoSuchShop: shop 7 is closed
+"""
+_GROUP = """  + Exception Group Traceback (most recent call last):
+  |   File "/work/serving/m/1/model.py", line 3, in execute
+  |     raise ExceptionGroup("several", secret(x))
+  | ExceptionGroup: several (2 sub-exceptions)
+  +-+---------------- 1 ----------------
+    | ValueError: a
+    +------------------------------------
+"""
+_NUMBA = """TypingError: Failed in nopython mode pipeline (step: nopython frontend)
+No implementation of function add found for signature:
+ >>> add(int64, unicode_type)
+
+File "model.py", line 3:
+def secret(x):
+    weight = x + "a"
+    ^
+"""
 _CPP = """CUDA error: device-side assert triggered
 Exception raised from c10_cuda_check at /pytorch/c10/cuda/x.cpp:44 (most recent call first):
 frame #0: c10::Error::Error(...) + 0x57 (0x7f in /usr/lib/libc10.so)"""
@@ -530,6 +553,11 @@ frame #0: c10::Error::Error(...) + 0x57 (0x7f in /usr/lib/libc10.so)"""
         ("ValueError: boom\n\nAt:\n  /models/m/1/model.py(1): execute\n", "ValueError: boom"),
         ("OSError: /models/m/1/labels.txt and https://host/a/b", None),
         ("two lines\nof plain words", "two lines of plain words"),
+        (_CUSTOM, "NoSuchShop: shop 7 is closed"),
+        (f"RuntimeError: it failed: {_CUSTOM}please ask again", "NoSuchShop: shop 7 is closed"),
+        (_CUSTOM.partition("NoSuchShop")[0], "it did not say why in its last words; see the log"),
+        (_GROUP, "ExceptionGroup: several (2 sub-exceptions)"),
+        (_NUMBA, "TypingError: Failed in nopython mode pipeline (step: nopython frontend)"),
     ],
 )
 def test_causes_without_code(message: str, said: str | None) -> None:
@@ -537,6 +565,16 @@ def test_causes_without_code(message: str, said: str | None) -> None:
     said = said or "OSError: …/labels.txt and https://host/a/b"
     for front in ("", RAISED_51, RAISED_36, f"in ensemble 'm', in ensemble 'm.i', {RAISED_51}"):
         assert failure_cause(front + message) == said
+
+
+@pytest.mark.parametrize("code", [_TORCHSCRIPT, _PYTHON, _CUSTOM, _GROUP])
+def test_no_message_shows_code(code: str) -> None:
+    """Nor one that is no failure of a model's: a lack of memory, what is wrong with a request."""
+    said = without_code(f"{UNKNOWN_ID}{RAISED_51}{code}")
+    assert not any(word in said for word in ("secret", "torch.cat", "File", "/work", "Traceback"))
+    lacking = _TORCHSCRIPT.replace("Sizes of tensors", "CUDA out of memory; sizes")
+    assert judge(500, RAISED_51 + lacking, NAMES) is Verdict.EXHAUSTED
+    assert without_code(RAISED_51 + lacking).startswith("RuntimeError: CUDA out of memory")
 
 
 def test_a_cause_that_was_cut_off() -> None:
