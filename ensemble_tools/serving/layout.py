@@ -31,7 +31,11 @@ def write_layout(archive: Path, entry: Path) -> None:
     """
     root = os.path.realpath(archive)
     place = Path(tempfile.mkdtemp(prefix=LAYOUT_PREFIX, dir=entry.parents[2].resolve()))
-    (entry / LAYOUT_LINK).symlink_to(place)
+    try:
+        (entry / LAYOUT_LINK).symlink_to(place)
+    except OSError:
+        place.rmdir()
+        raise
     top = place / entry.name
     top.mkdir()
     waiting = [(root, top)]

@@ -18,6 +18,7 @@ def _run_delivered(layout, model_directory, archive, names):
     import os
     import sys
     from importlib.machinery import SourceFileLoader
+    from importlib.util import spec_from_file_location
     from inspect import getattr_static
 
     # pb_utils has its classes and functions from this module, once this file was imported.
@@ -132,8 +133,11 @@ def _run_delivered(layout, model_directory, archive, names):
             package.__path__ = [version]
             init = os.path.join(version, "__init__.py")
             if os.path.exists(init):
-                package.__file__ = init
-                run(init, vars(package))
+                spec = spec_from_file_location(
+                    package.__name__, init, submodule_search_locations=[version]
+                )
+                package.__spec__, package.__loader__, package.__file__ = spec, spec.loader, init
+                spec.loader.exec_module(package)
 
     def as_in_archive(args):
         """Triton's rule is that a model is called like its directory, and models build on it."""
@@ -148,10 +152,19 @@ def _run_delivered(layout, model_directory, archive, names):
         """What tritonserver says of the model's place is said as its archive has it."""
         make, initialize = model.__init__, getattr_static(model, "initialize", None)
         bind = getattr(type(initialize), "__get__", lambda function, *_: function)
+        complete = getattr(model, "auto_complete_config", None)
+
+        def tell_directory():
+            """tritonserver puts its own in once this file was imported."""
+            pb_utils.get_model_dir = lambda: version
 
         def __init__(self, *arguments, **named):
-            pb_utils.get_model_dir = lambda: version
+            tell_directory()
             make(self, *arguments, **named)
+
+        def auto_complete_config(config):
+            tell_directory()
+            return complete(config)
 
         def initialize_there(self, args):
             return bind(initialize, self, type(self))(as_in_archive(args))
@@ -159,6 +172,8 @@ def _run_delivered(layout, model_directory, archive, names):
         model.__init__ = __init__
         if initialize is not None:
             model.initialize = initialize_there
+        if complete is not None:
+            model.auto_complete_config = staticmethod(auto_complete_config)
 
     if not hasattr(triton, "_delivered"):  # another import of the file finds it done
         triton._delivered = True

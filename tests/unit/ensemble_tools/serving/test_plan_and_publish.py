@@ -28,6 +28,7 @@ from ensemble_tools.errors import (
     RepositoryUnusable,
 )
 from ensemble_tools.explain.text import explain_plan
+from ensemble_tools.serving.layout import write_layout
 from ensemble_tools.serving.namespace import Namespace
 from ensemble_tools.serving.plan import Form, PublishedModel, Rewrite, ServingPlan, plan
 from ensemble_tools.serving.publish import MAX_DEPTH, publish, retract
@@ -448,6 +449,16 @@ def test_a_name_of_ours(entry: str, archive: Path, serving: Path) -> None:
     retract(published, serving)
     assert [*serving.parent.glob("archive-*")] == []
     assert files(archive) == before
+
+
+def test_a_layout_that_cannot_be_linked_to(archive: Path, tmp_path: Path) -> None:
+    """Nothing of it is left."""
+    entry = tmp_path / "work/serving/.staging-1/hash"
+    entry.mkdir(parents=True)
+    (entry / ".archive").touch()
+    with pytest.raises(FileExistsError):
+        write_layout(archive, entry)
+    assert [path.name for path in (tmp_path / "work").iterdir()] == ["serving"]
 
 
 def test_what_lies_beside_is_told(archive: Path) -> None:

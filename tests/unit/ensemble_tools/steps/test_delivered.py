@@ -246,7 +246,7 @@ class TritonPythonModel:
         super(TritonPythonModel, self).__init__()
         self.early = pb_utils.InferenceRequest(model_name="one")
     @staticmethod
-    def auto_complete_config(config): return config
+    def auto_complete_config(config): return config, pb_utils.get_model_dir()
 '''
     module = stub.start(source)
     assert module.__doc__ == "Delivered."
@@ -254,7 +254,9 @@ class TritonPythonModel:
     assert module.__file__ == str(stub.delivered / "1/model.py")
     assert vars(module)["_run_delivered"]() == "mine"
     assert module.model.early.name == "m.one"
-    assert module.TritonPythonModel.auto_complete_config(1) == 1
+    stub.pb_utils.get_model_dir = lambda: "/where/it/is/published"
+    completed = module.TritonPythonModel.auto_complete_config(1)
+    assert completed == (1, str(stub.delivered / "1"))
     assert not hasattr(module.model, "initialize")
 
 
@@ -305,15 +307,22 @@ def test_bytecode(stub: Stub) -> None:
     assert (stub.delivered / "1/__pycache__").exists() is not sys.dont_write_bytecode
 
 
+_RESOURCE = """
+from importlib.resources import files
+TEXT = files(__package__).joinpath("words.txt").read_text()
+"""
+
+
 def test_a_package(stub: Stub) -> None:
     """A version directory that is a package is one: its file is run, what is in it can be had."""
     version = stub.delivered / "1"
     version.mkdir(parents=True)
     (version / "__init__.py").write_text("from c_python_backend_utils import InferenceRequest\n")
     (version / "beside.py").write_text("WORD = 'beside'\n")
+    (version / "words.txt").write_text("words")
     package: Any = types.ModuleType("package_of_a_test")
     sys.modules[package.__name__] = package
-    source = f"from .beside import WORD\nfrom . import InferenceRequest\n{PLAIN}"
+    source = f"from .beside import WORD\nfrom . import InferenceRequest\n{_RESOURCE}{PLAIN}"
     try:
         stub.publish()
         text = delivered_source(LAYOUT, MODEL, "/nowhere", NAMES)
@@ -325,7 +334,7 @@ def test_a_package(stub: Stub) -> None:
     finally:
         for name in [it for it in sys.modules if it.startswith(package.__name__)]:
             del sys.modules[name]
-    assert module.WORD == "beside"
+    assert (module.WORD, module.TEXT) == ("beside", "words")
     assert module.InferenceRequest(model_name="one").name == "m.one"
 
 
