@@ -263,7 +263,9 @@ class Invocation:
                 head, *tensors = asked.body
                 # Its strings were written by us.
                 checked = check_request(head, sum(map(len, tensors)), self._threshold_setting)
-                if checked.with_doubles:  # in lists that are too short to be translated
+                if (
+                    checked.written or checked.with_doubles
+                ):  # in lists that are too short to be translated
                     asked = await _with_exact_doubles(asked, checked, head, tensors)
                 return asked
         size = json_length(asked.headers)
@@ -279,7 +281,7 @@ class Invocation:
         checked = check_request(text, len(whole) - len(text), self._threshold_setting)
         for start, end, count in checked.strings:
             await stepwise(check_strings(whole, len(text) + start, len(text) + end, count))
-        if checked.with_doubles:
+        if checked.written or checked.with_doubles:
             asked = await _with_exact_doubles(asked, checked, text, [whole[len(text) :]])
         return asked
 
@@ -454,8 +456,9 @@ async def _with_exact_doubles(
     asked: TritonRequest, checked: Checked, text: bytes, tensors: Sequence[bytes]
 ) -> TritonRequest:
     """The request with its FP64 as binary tensors; as it is where tritonserver will refuse it."""
+    body = [*checked.written]
     try:
-        body = await stepwise(exact_doubles(text, checked.with_doubles, tensors))
+        body = body or await stepwise(exact_doubles(text, checked.with_doubles, tensors))
     except NotTaken:
         return asked
     if len(body) == 1:
