@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -27,8 +28,8 @@ PYTHON_FILE = "model.py"
 UNNAMED_MODEL = "model"
 #: A config.pbtxt is some KB; an ensemble of 10,000 steps has a MiB, which takes up to 4 s to parse.
 MAX_CONFIG_BYTES = 2 * 1024 * 1024
-#: Bytes of a text in which UTF-16 and UTF-32 have zeros.
-_FIRST_CHARACTERS = 64
+#: What a text in UTF-16 or UTF-32 begins with, where that is no zero.
+_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 #: Of a version's number; Triton reads it as 64 bits.
 _VERSION_DIGITS = 18
 
@@ -147,7 +148,7 @@ def _read_config(path: Path) -> ModelConfig | None:
         return None
     if len(data) > MAX_CONFIG_BYTES:
         raise ConfigUnreadable(path, f"it is larger than {MAX_CONFIG_BYTES} bytes")
-    if b"\0" in data[:_FIRST_CHARACTERS]:
+    if b"\0" in data[:2] or data.startswith(_MARKS):
         raise ConfigUnreadable(path, "it is UTF-16 or binary; save it as UTF-8")
     try:
         return parse_model_config(data.decode("utf-8-sig"), path)

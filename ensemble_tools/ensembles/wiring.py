@@ -136,9 +136,10 @@ def wire(
     GraphNotExpressible where this evaluation cannot follow it.
     """
     columns = Flow({name: Source(REQUEST, name) for name in request})
-    _check_names(path, "the request", request)
+    if not graph.outdated:
+        _check_names(path, "the request", request)
     for programs in (not graph.outdated, False):  # what an older release does, it alone knows
-        run = _Evaluation(path, programs)
+        run = _Evaluation(path, programs, bool(graph.outdated))
         computed = run.evaluate(graph, columns, ())
         answer = {column: source for column, source in computed.items() if column in answered}
         calls, inlines = _find_needed(run, answer)
@@ -188,11 +189,13 @@ def _find_needed(run: _Evaluation, answer: Mapping[str, Source]) -> tuple[set[st
 class _Evaluation:
     """One evaluation of a graph, and the calls and inline operators that it came to.
 
-    programs: whether there are generated steps in the place of operators.
+    programs: whether there are generated steps in the place of operators. outdated: an older
+    release made the graph, in which lists are columns with names of two parts.
     """
 
     path: Path
     programs: bool = True
+    outdated: bool = False
     calls: dict[str, Call] = field(default_factory=dict)
     inlines: dict[str, Inline] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -211,8 +214,9 @@ class _Evaluation:
             for number in node.upstream:
                 self.here |= made[number]
             self._count(sum(len(outputs[number]) for number in node.upstream))
-            names = (*node.inputs, *(column.name for column in node.output))
-            _check_names(self.path, node.operator.label, dict.fromkeys(names))
+            if not self.outdated:
+                names = (*node.inputs, *(column.name for column in node.output))
+                _check_names(self.path, node.operator.label, dict.fromkeys(names))
             place = (*around, node.number)
             reaching = self._merge_upstream(node, outputs, request)
             outputs[node.number] = self._transform(node, reaching, place)
