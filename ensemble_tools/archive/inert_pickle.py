@@ -47,8 +47,12 @@ MAX_BYTES_OBJECT = 16 * 1024 * 1024
 MAX_LINE = 1024 * 1024
 #: Of a state that is a tuple: functools.partial has four, what has slots two.
 _STATE_PARTS = 4
+#: Of a module's name, or a class's; each is compared whenever it comes again.
+MAX_NAME = 4096
 #: Texts in a tuple that is a key as it is, such as the columns that HashedCross crosses.
 MAX_KEY_TEXTS = 32
+#: Of all texts in one key, which is compared with its like whenever it comes again.
+MAX_KEY_LENGTH = 16 * 1024
 
 
 class NotInert(Exception):
@@ -76,13 +80,15 @@ class Unread:
 
 
 def as_key(key: Any) -> Any:
-    """The key itself where nobody can have chosen its hash, else a Key that holds it."""
+    """The key itself where nobody can have chosen what it costs, else a Key that holds it."""
+    if isinstance(key, str | bytes):
+        return key if len(key) <= MAX_KEY_LENGTH else Key(key)
     if isinstance(key, list | dict | set | bytearray):
         raise Unpicklable("it has a list, a dict or a set as a key")
     if type(key) is tuple:
-        plain = len(key) <= MAX_KEY_TEXTS and all(type(item) is str for item in key)
-        return key if plain else Key(key)
-    return key if isinstance(key, str | bytes | bool | Inert | type | Unread | None) else Key(key)
+        texts = len(key) <= MAX_KEY_TEXTS and all(type(item) is str for item in key)
+        return key if texts and sum(map(len, key)) <= MAX_KEY_LENGTH else Key(key)
+    return key if isinstance(key, bool | Inert | type | Unread | None) else Key(key)
 
 
 class _Budget:
@@ -237,12 +243,15 @@ class _InertUnpickler(pickle._Unpickler):
                 if code == pickle.STOP:
                     return self.stack.pop()
                 dispatch[code[0]](self)
-            if self._file.tell() - self._skipped > MAX_KEPT_BYTES:
-                raise NotInert(f"it has more than {MAX_KEPT_BYTES} bytes beside large arrays")
+            self._check_kept()
         raise NotInert(f"it has more than {MAX_OPCODES} opcodes")
 
+    def _check_kept(self) -> None:
+        if self._file.tell() - self._skipped > MAX_KEPT_BYTES:
+            raise NotInert(f"it has more than {MAX_KEPT_BYTES} bytes beside large arrays")
+
     def find_class(self, module: str, name: str) -> type[Inert]:
-        key = (module, name)
+        key = (_checked_name(module), _checked_name(name))
         if _OPERATORS.fullmatch(module):
             self._budget.operator = shortened(_LABELS.get(name, name))
         if key not in self._classes:
@@ -260,6 +269,7 @@ class _InertUnpickler(pickle._Unpickler):
         line = self._file.readline(MAX_LINE + 1)
         if len(line) > MAX_LINE:
             raise NotInert(f"it has a text of more than {MAX_LINE} bytes in a line")
+        self._check_kept()
         if not line.endswith(b"\n"):
             raise EOFError("a line without an end")
         return line
@@ -375,19 +385,35 @@ def _inert_class(
     budget.spend_class()
     members: dict[str, Any] = {"qualified_name": f"{module}.{name}", "budget": budget}
     if constructor is not None:
-        members["__new__"] = lambda cls, *args: constructor(cls.budget, *args)
+        members["__new__"] = _counted(constructor)
     return type(name.rpartition(".")[2], (Inert,), members)
+
+
+def _checked_name(name: Any) -> str:
+    if not isinstance(name, str) or len(name) > MAX_NAME:
+        raise NotInert(f"it has a name that is no text of at most {MAX_NAME} characters")
+    return name
+
+
+def _counted(constructor: Callable[..., Any]) -> Callable[..., Any]:
+    """In the place of a class's __new__; each call copies its arguments."""
+
+    def make(cls: type[Inert], *args: Any) -> Any:
+        cls.budget.spend(len(args))
+        return constructor(cls.budget, *args)
+
+    return make
 
 
 def _make_class(budget: _Budget, _metaclass: Any, name: Any, *_: Any) -> type[Inert]:
     """In the place of cloudpickle's _make_skeleton_class and _make_skeleton_enum."""
-    budget.operator = shortened(str(name))
-    return _inert_class("(pickled by value)", str(name), budget)
+    budget.operator = shortened(_checked_name(name))
+    return _inert_class("(pickled by value)", name, budget)
 
 
 def _make_builtin_type(budget: _Budget, name: Any, *_: Any) -> type[Inert]:
     """In the place of cloudpickle's _builtin_type, which names CodeType and others."""
-    return _inert_class("types", str(name), budget)
+    return _inert_class("types", _checked_name(name), budget)
 
 
 def _make_instance(_: _Budget, cls: Any, *args: Any) -> Any:

@@ -22,6 +22,7 @@ from ensemble_tools.archive.inert_pickle import (
     MAX_CLASSES,
     MAX_COPIED,
     MAX_KEPT_BYTES,
+    MAX_KEY_LENGTH,
     MAX_KEY_TEXTS,
     MAX_OPCODES,
     Inert,
@@ -312,6 +313,50 @@ COLLISIONS: dict[str, Callable[[], bytes]] = (
         for name, values in (("numbers", COLLIDING), ("floats", FLOATS))
     }
 )
+#: Texts, names and arguments that a few bytes each have compared or copied again.
+LONG, MORE_ARGUMENTS = "a" * 4_000_000, b"\x80\x04(" + b"N" * 700_000 + b"t\x940"
+REPEATED: dict[str, Callable[[], bytes]] = {
+    "a long text as a key": lambda: repeated_key(text(LONG)),
+    "long bytes as a key": lambda: repeated_key(pickle.dumps(LONG.encode(), 4)[2:-2]),
+    "a long text in a tuple as a key": lambda: repeated_key(text(LONG) + b"\x85"),
+    "a long text in a set": lambda: (
+        b"\x80\x04" + (text(LONG) + b"\x940") * 2 + b"\x8f" + b"(h\0\x90(h\1\x90" * 100_000 + b"."
+    ),
+    "the name of a module": lambda: (
+        b"\x80\x04"
+        + (text(LONG) + b"\x940") * 2
+        + b"h\0h\0\x930"
+        + b"h\1h\1\x930" * 100_000
+        + b"N."
+    ),
+    "the name of an operator": lambda: (
+        b"\x80\x04" + text("merlin.dag.ops." + LONG) + b"\x940" + b"h\0h\0\x930" * 100_000 + b"N."
+    ),
+    "the name of a class by value": lambda: (
+        MORE_ARGUMENTS[:3]
+        + b"N"
+        + text(LONG)
+        + b"t\x940"
+        + (named("cloudpickle", "_make_skeleton_class") + b"h\0R0") * 19_000
+        + b"N."
+    ),
+    "a list of lists as a name": lambda: (
+        named("cloudpickle", "_builtin_type") + b"]q\0" + b"(h\0h\0lq\0" * 90 + b"\x85R."
+    ),
+    "arguments of a class by value": lambda: (
+        MORE_ARGUMENTS + (named("cloudpickle", "_make_skeleton_class") + b"h\0R0") * 19_000 + b"N."
+    ),
+    "arguments of a type": lambda: (
+        MORE_ARGUMENTS + (named("cloudpickle", "_builtin_type") + b"h\0\x810") * 19_000 + b"N."
+    ),
+}
+
+
+def repeated_key(key: bytes) -> bytes:
+    """A dict that is given two like keys by turns. key: the opcodes that push one."""
+    return b"\x80\x04" + (key + b"\x940") * 2 + b"}" + b"h\0Nsh\1Ns" * 100_000 + b"."
+
+
 #: To let them meet takes from ten seconds to years.
 COLLISION_SECONDS = 4.0
 
@@ -324,6 +369,27 @@ def test_colliding_keys(way: str) -> None:
     with contextlib.suppress(NotInert):  # what is copied too often
         read_pickle(written)
     assert time.process_time() - started < COLLISION_SECONDS
+
+
+@pytest.mark.parametrize("way", REPEATED)
+def test_repetition(way: str) -> None:
+    """What is long is not gone through again for every few bytes."""
+    written = REPEATED[way]()
+    started = time.process_time()
+    with contextlib.suppress(NotInert):
+        read_pickle(written)
+    assert time.process_time() - started < COLLISION_SECONDS
+
+
+def test_long_keys_and_lines() -> None:
+    """A key that is too long to be compared stands in a Key; lines count as all that is kept."""
+    key = "a" * MAX_KEY_LENGTH
+    assert read_pickle(pickle.dumps({key: 1, (key,): 2})) == {key: 1, (key,): 2}
+    for unfit in (key + "a", key.encode() + b"a", (key, "a")):
+        ((found, value),) = read_pickle(pickle.dumps({unfit: 1})).items()
+        assert (found.value, value) == (unfit, 1)
+    with pytest.raises(NotInert, match=r"more than 67108864 bytes"):
+        read_pickle((b"V" + b"a" * 1_000_000 + b"\n0") * 68 + b"N.")
 
 
 def test_keys_of_real_graphs() -> None:
