@@ -20,7 +20,7 @@ import ensemble_tools
 from container.machine.die_with_parent import die_with_parent
 from ensemble_tools import TableUnusable
 from ensemble_tools.workflows.program import Table
-from ensemble_tools.workflows.tables import job_text, read_answer
+from ensemble_tools.workflows.tables import TableBroken, job_text, read_answer
 
 #: A table of ten million categories takes some ten seconds.
 TIMEOUT_S = 300.0
@@ -43,8 +43,9 @@ class TableProcesses:
     def write(self, wanted: Sequence[Table], directory: Path) -> list[dict[str, Any]]:
         """Write the tables' arrays into the directory; the rows of program.json. Blocking.
 
-        Raises TableUnusable, also when the process dies or takes too long; OSError when it could
-        not be started, had no place to write to, or was killed for its memory.
+        Raises TableUnusable, also when the process ends in another way than it should; TableBroken
+        when a signal ends it, since what NVTabular reads them with is the same library; OSError
+        when it could not be started, had no place to write to, took too long or lacked memory.
         """
         if not wanted:
             return []
@@ -69,7 +70,7 @@ class TableProcesses:
             process.communicate()
             if isinstance(error, subprocess.TimeoutExpired):
                 late = f"its tables were not written within {self._timeout_s:g} s"
-                raise TableUnusable(late) from error
+                raise OSError(errno.EAGAIN, late) from error
             raise
         finally:
             self._running.discard(process)
@@ -77,6 +78,11 @@ class TableProcesses:
             raise OSError(errno.ENOMEM, "the process that writes its tables was killed")
         if process.returncode != 0:
             said = said.strip()[-_LAST_WORDS:] or "nothing was said"
+            if said.endswith("MemoryError"):
+                raise OSError(errno.ENOMEM, "the process that writes its tables lacks memory")
+            if process.returncode < 0 and not self._stopping:
+                found = f"ends what reads its files (signal {-process.returncode}: {said})"
+                raise TableBroken(wanted[0].path.parent, found)
             raise TableUnusable(
                 f"its tables could not be written (exit {process.returncode}: {said})"
             )

@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from . import footers
 from .arrays import array_of
 from .errors import TableBroken, TableUnusable
 
@@ -20,7 +23,8 @@ MAX_ROWS = 200_000_000
 #: byte; sorted numbers in another encoding have some hundred. So many rows of files with more than
 #: a row a byte are read for one workflow; NVTabular takes some 80 bytes for each.
 _FEW_ROWS, _EXPANDED_ROWS = 100_000, 4_000_000
-#: What a file may come to when it is read: this much, or so many times its size.
+#: What the files of a workflow may come to when they are read: this much, or so many times their
+#: size.
 _READ_BYTES, _READ_RATIO = 2**30, 64
 #: Of the numbers that a range of pandas' has.
 _LARGEST = 2**62
@@ -39,44 +43,50 @@ _THE_FILES = {
 INDEX = ""
 
 
-def _open_parquet(path: Path) -> Any:
+def _open_parquet(path: Path, **options: Any) -> Any:
     import pyarrow.parquet
 
-    return pyarrow.parquet.ParquetFile(path)
+    return pyarrow.parquet.ParquetFile(path, **options)
 
 
 class CategoryFiles:
-    """Reads them. open_parquet: a pyarrow.parquet.ParquetFile of a file."""
+    """Reads them. open_parquet: a pyarrow.parquet.ParquetFile of a file, with its options."""
 
     def __init__(
-        self, open_parquet: Callable[[Path], Any] = _open_parquet, max_rows: int = MAX_ROWS
+        self, open_parquet: Callable[..., Any] = _open_parquet, max_rows: int = MAX_ROWS
     ) -> None:
         self._open, self._max_rows = open_parquet, max_rows
 
     def check(self, paths: Iterable[Path]) -> None:
         """Raise TableBroken where the files of a workflow stand for many times what they hold.
 
-        Only what describes them is read. Who uses one says what else is wrong with it.
+        Only what describes them is read, and texts where that leaves open how often a long one is
+        repeated. Who uses a file says what else is wrong with it.
         """
-        expanded = 0
+        expanded = all_bytes = all_taken = 0
         for path in dict.fromkeys(paths):
             for part in _all_parts(path):
                 try:
                     with _reading(path):
                         opened = self._open(part)
-                    with opened:
-                        metadata = opened.metadata
-                        rows, taken = metadata.num_rows, _size_when_read(metadata)
                 except TableUnusable:
                     continue
                 size = part.stat().st_size
-                if rows > max(_FEW_ROWS, size):
-                    expanded += rows
-                if expanded > _EXPANDED_ROWS:
-                    found = f"has {rows} rows in {size} bytes, more than different categories have"
-                    raise TableBroken(path, found)
-                if taken > max(_READ_BYTES, size * _READ_RATIO):
+                all_bytes += size
+                most = max(_READ_BYTES, all_bytes * _READ_RATIO) - all_taken
+                with opened:
+                    rows = footers.count_rows(opened.metadata)
+                    if rows > max(_FEW_ROWS, size):
+                        expanded += rows
+                    if expanded > _EXPANDED_ROWS:
+                        raise TableBroken(
+                            path,
+                            f"has {rows} rows in {size} bytes, more than different categories have",
+                        )
+                    taken = footers.size_when_read(opened.metadata, most, partial(self._open, part))
+                if taken > most:
                     raise TableBroken(path, f"has {size} bytes that stand for {taken}")
+                all_taken += taken
 
     def read(
         self,
@@ -98,7 +108,7 @@ class CategoryFiles:
                 opened = self._open(part)
             with opened:
                 self._check_rows(opened, path)
-                return _columns(opened, path, keys, beside, index)
+                return _columns(opened, path, part, keys, beside, index)
         except MemoryError:  # pyarrow's own is an ArrowException, too
             raise
         except (
@@ -140,18 +150,10 @@ def _reading(path: Path) -> Iterator[None]:
         raise TableBroken(path, f"cannot be read ({error})") from error
 
 
-def _size_when_read(metadata: Any) -> int:
-    """Of all columns, decompressed; each row has eight bytes and more in every column."""
-    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    return max(
-        sum(group.total_byte_size for group in groups), 8 * metadata.num_rows * metadata.num_columns
-    )
-
-
 def _all_parts(path: Path) -> list[Path]:
     """The file, or the files of a directory, which pandas reads all."""
     if path.is_dir():
-        return [entry for entry in sorted(path.iterdir()) if entry.is_file()]
+        return [entry for entry in sorted(path.rglob("*")) if entry.is_file()]
     return [path] if path.is_file() else []
 
 
@@ -172,7 +174,12 @@ def _part(path: Path) -> Path:
 
 
 def _columns(
-    opened: Any, path: Path, keys: Sequence[str] | None, beside: Sequence[str], index: bool
+    opened: Any,
+    path: Path,
+    part: Path,
+    keys: Sequence[str] | None,
+    beside: Sequence[str],
+    index: bool,
 ) -> dict[str, Any]:
     file = path.name
     with _reading(path):
@@ -193,6 +200,9 @@ def _columns(
     # 3. What is wanted, and nothing else, is read.
     with _reading(path):
         data = opened.read(columns=read)
+    size = os.path.getsize(part)
+    if data.nbytes > max(_READ_BYTES, size * _READ_RATIO):  # what describes it was untrue
+        raise TableBroken(path, f"has {size} bytes that stand for {data.nbytes}")
     arrays = {name: array_of(data.column(name), name, file) for name in wanted}
     if index:
         arrays[INDEX] = data.column(index_column).to_numpy() if inside else index_column

@@ -17,10 +17,6 @@ from .category_files import CategoryFiles
 from .errors import TableBroken, TableUnusable
 from .writing import write_tables
 
-#: What the process may write to, in bytes, and of the machine's memory at most a half. Not
-#: RLIMIT_AS: libraries reserve much more.
-_MEMORY_BYTES = 8 * 2**30
-
 
 def job_text(tables: Sequence[Table], directory: Path) -> str:
     """What the process reads: the tables, and where to write; it runs in another directory."""
@@ -48,8 +44,12 @@ def read_answer(text: str) -> list[dict[str, Plain]]:
     return rows
 
 
-def main(memory_bytes: int = _MEMORY_BYTES, files: CategoryFiles | None = None) -> None:
-    """A job on standard input, the answer on standard output. files: what reads."""
+def main(memory_bytes: int | None = None, files: CategoryFiles | None = None) -> None:
+    """A job on standard input, the answer on standard output.
+
+    memory_bytes: what the process may write to, None for half of what the machine has. files: what
+    reads.
+    """
     _limit_memory(memory_bytes)
     job = json.load(sys.stdin)
     tables = [_table(row) for row in job["tables"]]
@@ -60,15 +60,19 @@ def main(memory_bytes: int = _MEMORY_BYTES, files: CategoryFiles | None = None) 
         answer = {"error": error.found, "broken": str(error.path)}
     except TableUnusable as error:
         answer = {"error": str(error)}
+    except MemoryError:
+        answer = {"error": "its category files take more memory than there is"}
+        answer["errno"] = errno.ENOMEM
     except OSError as error:  # of writing, and what is no fault of the file
         answer = {"error": error.strerror or str(error), "errno": error.errno or errno.EIO}
     json.dump(answer, sys.stdout)
 
 
-def _limit_memory(memory_bytes: int) -> None:
+def _limit_memory(memory_bytes: int | None) -> None:
+    """Not RLIMIT_AS: libraries reserve much more."""
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-    wanted = min(memory_bytes, half, *([hard] if hard != resource.RLIM_INFINITY else []))
+    wanted = min(memory_bytes or half, half, *([hard] if hard != resource.RLIM_INFINITY else []))
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_DATA, (wanted, hard))
 

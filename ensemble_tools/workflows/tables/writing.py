@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,8 @@ def write_tables(
 
     A table without columns is a file that is only checked. files: what reads. lookups: what writes,
     into the directory if it is not given. Raises TableBroken for what nothing should read,
-    TableUnusable, which names the file, and OSError when nothing can be written.
+    TableUnusable, which names the file, and OSError when nothing can be written or the memory does
+    not suffice.
     """
     files, lookups = files or CategoryFiles(), lookups or LookupFiles(directory)
     overall = [table.means.overall for table in tables if table.means and table.means.overall]
@@ -53,8 +55,10 @@ def _write(table: Table, file: str, files: CategoryFiles, lookups: LookupFiles) 
             for values, kind, column in zip(keys, table.kinds, table.columns, strict=True)
         ]
         return lookups.write(file, keys, beside, name)
-    except MemoryError as error:
-        raise TableUnusable(f"the category file {name} takes more memory than there is") from error
+    except MemoryError as error:  # NVTabular would take more
+        raise OSError(
+            errno.ENOMEM, f"the category file {name} takes more memory than there is"
+        ) from error
 
 
 def _read(table: Table, files: CategoryFiles) -> tuple[list[Any], dict[str, Any]]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow
+import pyarrow.parquet
 import pytest
 
 from ensemble_tools.workflows.program import Table
@@ -205,3 +206,41 @@ def test_rows_from_nothing(tmp_path: Path) -> None:
             write_tables(tables, tmp_path)
     assert write_tables([Table(part, (), ()) for part in [*parts[:4], text]], tmp_path) == []
     looked_up(tmp_path, Table(parquet(tmp_path / "g", a=np.arange(1_000_000)), ("a",), ("int",)))
+
+
+def repeated(path: Path, text: str, rows: int, **options: Any) -> Path:
+    """A file with one text in all rows, which stands in it once."""
+    places = pyarrow.array(np.zeros(rows, np.int32))
+    texts = pyarrow.DictionaryArray.from_arrays(places, pyarrow.array([text]))
+    table = pyarrow.table({"a": texts})
+    pyarrow.parquet.write_table(table, path, compression="zstd", store_schema=False, **options)
+    return path
+
+
+def test_texts_from_nothing(tmp_path: Path) -> None:
+    """A dictionary's text counts in each row that has it, and all files of a workflow together."""
+    path = repeated(tmp_path / "f", "x" * 1_000_000, 60_000)
+    assert path.stat().st_size < 1000
+    parts = [repeated(tmp_path / f"p{number}", "x" * 1_000_000, 900) for number in range(2)]
+    for paths in ([path], parts):
+        with pytest.raises(TableBroken, match=r"has \d+ bytes that stand for \d+"):
+            CategoryFiles().check(paths)
+    CategoryFiles().check(parts[:1])
+
+
+@pytest.mark.parametrize(
+    "options", [{"use_dictionary": False, "column_encoding": {"a": "DELTA_BYTE_ARRAY"}}, {}]
+)
+def test_many_different_texts(tmp_path: Path, options: dict[str, Any]) -> None:
+    """However they are encoded, they are what they are."""
+    texts = pyarrow.table({"a": [f"title {number}" for number in range(50_000)]})
+    pyarrow.parquet.write_table(texts, tmp_path / "f", **options)
+    CategoryFiles().check([tmp_path / "f"])
+
+
+def test_a_list_of_many_values_in_one_row(tmp_path: Path) -> None:
+    """Rows are not what counts."""
+    values = pyarrow.array(np.zeros(5_000_000, np.int8))
+    lists = pyarrow.ListArray.from_arrays(pyarrow.array([0, len(values)], pyarrow.int32()), values)
+    with pytest.raises(TableBroken, match=r"has 5000000 rows in \d+ bytes"):
+        CategoryFiles().check([parquet(tmp_path / "f", a=lists)])

@@ -1,0 +1,105 @@
+"""What a parquet file comes to when it is read, before it is.
+
+Its footer has the sizes of columns as they are encoded: a long text that stands in a dictionary
+counts once, however many rows have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+#: What texts may come to that are not looked at, and what is read of them at once; bytes.
+_FEW_BYTES, _READ_AT_ONCE = 2**26, 2**28
+#: Opens the file again, with options of pyarrow.parquet.ParquetFile's.
+Reopen = Callable[..., Any]
+
+
+def count_rows(metadata: Any) -> int:
+    """Rows, or the values of the longest column: a row may hold a list of many."""
+    values: dict[str, int] = {}
+    for _, _, chunk in _chunks(metadata):
+        values[chunk.path_in_schema] = values.get(chunk.path_in_schema, 0) + chunk.num_values
+    return max([metadata.num_rows, *values.values()])
+
+
+def size_when_read(metadata: Any, most: int, reopen: Reopen) -> int:
+    """Bytes of all columns, decompressed and out of their dictionaries; eight at least for a value.
+
+    Texts that may come to much are read, in their dictionaries, until they come to more than
+    `most`.
+    """
+    taken, texts = 0, []
+    for group, column, chunk in _chunks(metadata):
+        taken += max(chunk.total_uncompressed_size, 8 * chunk.num_values)
+        if chunk.physical_type == "BYTE_ARRAY":
+            texts.append((group, chunk))
+        else:
+            taken += max(0, metadata.schema.column(column).length) * chunk.num_values
+    if sum(_bound(chunk) for _, chunk in texts) <= _FEW_BYTES:
+        return taken
+    for group, chunk in texts:
+        if taken > most:
+            break
+        is_nested = chunk.num_values > metadata.row_group(group).num_rows
+        if is_nested:
+            taken += _bound(chunk)
+        else:
+            taken += _text_bytes(reopen, group, chunk, most)
+    return taken
+
+
+def _chunks(metadata: Any) -> Iterator[tuple[int, int, Any]]:
+    for group in range(metadata.num_row_groups):
+        row_group = metadata.row_group(group)
+        for column in range(metadata.num_columns):
+            yield group, column, row_group.column(column)
+
+
+def _bound(chunk: Any) -> int:
+    """No text is longer than all that is encoded."""
+    return int(chunk.num_values * chunk.total_uncompressed_size)
+
+
+def _text_bytes(reopen: Reopen, group: int, chunk: Any, most: int) -> int:
+    """Of a part of a column; what cannot be left in a dictionary is read a few rows at a time."""
+    import pyarrow
+
+    name = chunk.path_in_schema
+    try:
+        with reopen(read_dictionary=[name]) as opened:
+            data = opened.read_row_group(group, columns=[name]).column(name)
+        return sum(_expanded(part) for part in data.chunks)
+    except MemoryError:
+        raise
+    except (pyarrow.ArrowException, OSError, KeyError, TypeError, AttributeError):
+        pass
+    taken, at_once = 0, max(1, _READ_AT_ONCE // max(1, chunk.total_uncompressed_size))
+    try:
+        with reopen() as opened:
+            for batch in opened.iter_batches(at_once, row_groups=[group], columns=[name]):
+                taken += batch.nbytes
+                if taken > most:
+                    break
+    except MemoryError:
+        raise
+    except (pyarrow.ArrowException, OSError, KeyError, TypeError, AttributeError):
+        return 0  # who reads it finds that out
+    return taken
+
+
+def _expanded(part: Any) -> int:
+    """Bytes of the texts of pyarrow's DictionaryArray."""
+    texts = part.dictionary
+    wide = str(texts.type).startswith("large_")
+    _, starts, _ = texts.buffers()
+    lengths = np.diff(
+        np.frombuffer(starts, np.int64 if wide else np.int32)[
+            texts.offset : texts.offset + len(texts) + 1
+        ]
+    )
+    places = part.indices.to_numpy(zero_copy_only=False)
+    places = places[~np.isnan(places)].astype(np.int64) if places.dtype.kind == "f" else places
+    return int(lengths[places].sum(dtype=np.int64))
