@@ -16,6 +16,9 @@ from ensemble_tools.workflows.program import Program
 #: Where a model has the directories of its own steps.
 STEPS = "1/steps"
 
+#: In the configs that Merlin and NVTabular write for a workflow: its `python_module`.
+_WORKFLOW_MODULE = ".workflow_model"
+
 
 class Form(Enum):
     """How a model is served."""
@@ -159,8 +162,9 @@ class ServingPlan:
     @property
     def has_columns(self) -> bool:
         """Whether a request's inputs are the columns of one table: an export of Merlin's."""
-        exported = self.form is not Form.AS_DELIVERED
-        return exported or self.compiled > 0 or bool(self.not_compiled)
+        if self.form is not Form.AS_DELIVERED or self.compiled or self.not_compiled:
+            return True
+        return any(_WORKFLOW_MODULE in (model.config_text or "") for model in self.models)
 
     @cached_property
     def fails_in_part(self) -> bool:

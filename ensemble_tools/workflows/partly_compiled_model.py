@@ -1,7 +1,8 @@
 """A workflow of which a part is compiled, as a Triton model: numpy, and NVTabular for the rest.
 
 NVTabular runs the operators that are not compiled, and answers every request whole that the program
-does not: one that it refuses, or for which an operator makes other types than its schema says.
+does not, unless it is refused by design: one that it refuses, or for which an operator makes other
+types than its schema says.
 """
 
 import json
@@ -10,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import nvtabular
 import triton_python_backend_utils as pb_utils
-from compiled_workflow.columns import RequestError
+from compiled_workflow.columns import RefusedByDesign, RequestError
 from compiled_workflow.program import LoadedProgram
 from merlin.dag.executors import LocalExecutor
 from merlin.systems.workflow.base import WorkflowRunner
@@ -38,6 +39,8 @@ class TritonPythonModel:
             }
             try:
                 answer = self._program.run(tensors)
+            except RefusedByDesign as refusal:
+                raise Refused(str(refusal)) from refusal
             except RequestError as refusal:
                 answer = self._answer_whole(tensors, refusal)
             return pb_utils.InferenceResponse(

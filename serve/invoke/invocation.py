@@ -157,7 +157,7 @@ class Invocation:
                     ), None
 
                 answer, _ = await self._send_reviving(
-                    model, request, send, deadline, triton_request.body
+                    model, request, send, deadline, triton_request
                 )
                 if triton_request.translated or request.derived_bytes:
                     let_go(room, request, triton_request)
@@ -208,9 +208,7 @@ class Invocation:
                     self.timeout_s,
                 )
 
-            answer, body = await self._send_reviving(
-                model, request, send, deadline, triton_request.body
-            )
+            answer, body = await self._send_reviving(model, request, send, deadline, triton_request)
             assert body is not None
             request.waits = False
             answer.headers = response_headers(answer.headers)
@@ -308,7 +306,7 @@ class Invocation:
         request: Request,
         send: Callable[[float], Awaitable[_Sent]],
         deadline: float,
-        said: Sequence[bytes],
+        asked: TritonRequest,
     ) -> _Sent:
         """What Triton answers with 200, at the second try if the model was lost at the first.
 
@@ -316,7 +314,7 @@ class Invocation:
         """
         began = request.record.triton_began = time.monotonic()
         try:
-            sent = await self._try_twice(model, request, send, deadline, said)
+            sent = await self._try_twice(model, request, send, deadline, asked)
         finally:
             request.record.triton_s = time.monotonic() - began
         self.answered += 1
@@ -328,7 +326,7 @@ class Invocation:
         request: Request,
         send: Callable[[float], Awaitable[_Sent]],
         deadline: float,
-        said: Sequence[bytes],
+        asked: TritonRequest,
     ) -> _Sent:
         if model.state is State.RELOADING:
             request.record.cold = True
@@ -338,16 +336,16 @@ class Invocation:
         if answer.status == 200:
             model.failures = 0
             return answer, body
-        refused = await self._read_refusal(model, generation, answer, body, said)
+        refused = await self._read_refusal(model, generation, answer, body, asked.body)
         if refused.verdict not in _LOST:
-            raise _translate_refusal(model, self._explained(model, refused, said), said)
+            raise _translate_refusal(model, self._explained(model, refused, asked.body), asked)
         request.record.cold = True
         await self._within(deadline, self._revival.revive(model, generation))
         generation = model.generation
         answer, body = await self._send_once(model, request, send, deadline)
         if answer.status != 200:
-            refused = await self._read_refusal(model, generation, answer, body, said)
-            raise _translate_refusal(model, self._explained(model, refused, said), said)
+            refused = await self._read_refusal(model, generation, answer, body, asked.body)
+            raise _translate_refusal(model, self._explained(model, refused, asked.body), asked)
         model.failures = 0
         return answer, body
 
@@ -466,10 +464,10 @@ async def _with_exact_doubles(
     return replace(asked, headers=with_tensors(asked.headers, len(body[0])), body=body)
 
 
-def _translate_refusal(model: Model, refused: Refusal, said: Sequence[bytes]) -> ServeError:
+def _translate_refusal(model: Model, refused: Refusal, asked: TritonRequest) -> ServeError:
     """Ours for Triton's: who is at fault decides what the caller is told."""
     if refused.verdict is Verdict.MODEL:
-        return _translate_failure(model, refused, said)
+        return _translate_failure(model, refused, asked)
     mark = _CUT if refused.cut else ""  # behind a traceback nobody misses what is cut
     message = without_code(refused.message + mark, cut=refused.cut) or _NO_REASON
     if refused.verdict is Verdict.CALLER:
@@ -486,7 +484,7 @@ def _translate_refusal(model: Model, refused: Refusal, said: Sequence[bytes]) ->
     return InvocationFailed(f"the model {model.name} failed: {cause}")
 
 
-def _translate_failure(model: Model, refused: Refusal, said: Sequence[bytes]) -> ServeError:
+def _translate_failure(model: Model, refused: Refusal, asked: TritonRequest) -> ServeError:
     """What a model raised, without its code; the log has all of it.
 
     It is the request's fault where that has a mistake in it, and may be where the model answers
@@ -495,7 +493,7 @@ def _translate_failure(model: Model, refused: Refusal, said: Sequence[bytes]) ->
     """
     mark = _CUT if refused.cut else ""
     cause = failure_cause(refused.message + mark, cut=refused.cut) or _NO_REASON
-    mistake = _find_mistake(model, cause, said) if model.serving.has_columns else None
+    mistake = _find_mistake(model, cause, asked) if model.serving.has_columns else None
     failures = 0 if mistake else model.failed()
     error: ServeError
     if mistake:
@@ -513,9 +511,9 @@ def _translate_failure(model: Model, refused: Refusal, said: Sequence[bytes]) ->
     return error
 
 
-def _find_mistake(model: Model, cause: str, said: Sequence[bytes]) -> str | None:
+def _find_mistake(model: Model, cause: str, asked: TritonRequest) -> str | None:
     """The request's, in words; None where none is found."""
     if refused := refused_by_step(cause):
         return refused
-    mistake = find_mistake(said)
+    mistake = find_mistake(asked.body, json_length(asked.headers))
     return f"{mistake}; the model {model.name} failed: {cause}" if mistake else None

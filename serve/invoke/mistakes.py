@@ -6,17 +6,21 @@ something else for the same request, so it is looked for once they have.
 
 from __future__ import annotations
 
-import json
 import re
+import struct
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
-from serve.errors import shortened
+import msgspec
 
-#: Longer JSON is not read again, in bytes.
-_LONGEST_BODY = 64 * 1024
-_BYTE_ORDER_MARK = "\ufeff"
+from serve.errors import BadRequest, shortened
+from serve.invoke.request_types import ELEMENT_SIZES, LongInput, decode_long, read_leniently
+
+#: Of data that are read again, in bytes; shapes are whatever the size. A hundredth of a second.
+_MOST_READ = 1024 * 1024
 _OFFSETS, _VALUES = "__offsets", "__values"
+_FORMATS = {"INT32": "i", "INT64": "q"}
 
 
 #: How compiled workflows and generated steps begin to refuse a request. Merlin's executor, and a
@@ -34,38 +38,79 @@ def refused_by_step(cause: str) -> str | None:
     return refused["said"] if refused else None
 
 
-def find_mistake(said: Sequence[bytes]) -> str | None:
-    """The first one; None where there is none to be found.
+def find_mistake(said: Sequence[bytes], json_size: int | None = None) -> str | None:
+    """The first one, in the words of compiled workflows; None where there is none to be found.
 
-    said: the request in pieces, the first of which has its JSON.
+    said: the request in pieces. json_size: of the JSON in the first one, before binary tensors;
+    None where all of it is JSON.
     """
-    if not said or len(said[0]) > _LONGEST_BODY:
+    if not said:
         return None
+    text = said[0][:json_size]
+    binary = said[0][len(text) :], *said[1:]
+    tensors = b"".join(binary) if sum(map(len, binary)) <= _MOST_READ else b""
     try:
-        text = bytes(said[0]).decode(errors="replace").removeprefix(_BYTE_ORDER_MARK)
-        inputs = {each["name"]: each for each in json.JSONDecoder().raw_decode(text)[0]["inputs"]}
-        return next(_mistakes(inputs), None)
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        inputs = {given.name: given for given in read_leniently(decode_long, text)[1].inputs}
+        return next(_mistakes(inputs, _read_data(inputs, tensors)), None)
+    except (BadRequest, ValueError, LookupError, TypeError, AttributeError, struct.error):
         return None
 
 
-def _mistakes(inputs: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    yield from _wrong_rows(dict(_rows(inputs)))
+def _read_data(inputs: Mapping[str, LongInput], tensors: bytes) -> dict[str, list[Any]]:
+    """Of each column's offsets and texts what is short enough to be read."""
+    data, start = {}, 0
     for name, given in inputs.items():
-        data = given.get("data")
-        if name.endswith(_OFFSETS) and data:
-            yield from _wrong_offsets(name, data, inputs)
-        if given["datatype"] == "BYTES" and data:
-            yield from _not_ascii(name, data)
+        wanted = name.endswith(_OFFSETS) or given.datatype == "BYTES"
+        parameters = {} if given.parameters is msgspec.UNSET else given.parameters
+        end = start + int(parameters.get("binary_data_size") or 0)
+        if wanted and start < end <= len(tensors):
+            data[name] = _read_tensor(given.datatype, tensors[start:end])
+        elif wanted and 0 < len(text := bytes(given.data)) <= _MOST_READ:
+            data[name] = [*_flat(msgspec.json.decode(text))]
+        start = end
+    return data
 
 
-def _rows(inputs: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, int]]:
+def _read_tensor(datatype: str, tensor: bytes) -> list[Any]:
+    if datatype != "BYTES":
+        count = len(tensor) // ELEMENT_SIZES[datatype]
+        return [*struct.unpack(f"<{count}{_FORMATS[datatype]}", tensor)]
+    texts, start = [], 0
+    while start < len(tensor):
+        (length,) = struct.unpack_from("<I", tensor, start)
+        start += 4 + length
+        texts.append(tensor[start - length : start])
+    return texts
+
+
+def _flat(data: Any) -> Iterator[Any]:
+    """The values, which may stand in lists of lists."""
+    for each in data:
+        yield from _flat(each) if isinstance(each, list) else (each,)
+
+
+def _mistakes(inputs: Mapping[str, LongInput], data: Mapping[str, list[Any]]) -> Iterator[str]:
+    for name in inputs:
+        if name.endswith(_OFFSETS):
+            values = inputs[name.removesuffix(_OFFSETS) + _VALUES].shape[0]
+            offsets = data.get(name, []) if inputs[name].shape[0] else []
+            if offsets or not inputs[name].shape[0]:
+                yield from _wrong_offsets(name.removesuffix(_OFFSETS), offsets, values)
+        elif any(not each.isascii() for each in data.get(name, ())):
+            yield (
+                f"column {shortened(name.removesuffix(_VALUES))}: a string is not ASCII, which is "
+                "all that merlin-systems reads"
+            )
+    yield from _wrong_rows(dict(_rows(inputs)))
+
+
+def _rows(inputs: Mapping[str, LongInput]) -> Iterator[tuple[str, int]]:
     """Each column and how many rows it has."""
     for name, given in inputs.items():
         if name.endswith(_OFFSETS):
-            yield name.removesuffix(_OFFSETS), given["shape"][0] - 1
+            yield name.removesuffix(_OFFSETS), given.shape[0] - 1
         elif not (name.endswith(_VALUES) and name.removesuffix(_VALUES) + _OFFSETS in inputs):
-            yield name, given["shape"][0]
+            yield name, given.shape[0]
 
 
 def _wrong_rows(rows: Mapping[str, int]) -> Iterator[str]:
@@ -73,28 +118,23 @@ def _wrong_rows(rows: Mapping[str, int]) -> Iterator[str]:
     for name, found in others:
         if found != expected:
             yield (
-                f"the columns: found {expected} rows of {shortened(first)} and {found} of "
-                f"{shortened(name)}, expected as many of each"
+                f"column {shortened(name)} has {found} rows, and column {shortened(first)} has "
+                f"{expected}; a request's columns are of one length"
             )
     if expected < 1:
-        yield "the columns: found no rows, expected one at least"
+        yield "the request has no rows: one at least is needed"
 
 
-def _wrong_offsets(
-    name: str, offsets: Sequence[int], inputs: Mapping[str, Mapping[str, Any]]
-) -> Iterator[str]:
-    values = inputs[name.removesuffix(_OFFSETS) + _VALUES]["shape"][0]
-    if offsets[0] != 0 or offsets[-1] != values or sorted(offsets) != [*offsets]:
+def _wrong_offsets(column: str, offsets: Sequence[int], values: int) -> Iterator[str]:
+    if not offsets or offsets[-1] != values:
         yield (
-            f"the input {shortened(name)}: found offsets from {offsets[0]} to {offsets[-1]}, "
-            f"expected them to ascend from 0 to {values}, the number of values"
+            f"column {shortened(column)}: the last offset is "
+            f"{offsets[-1] if offsets else 'missing'}, and there are {values} values; they must be "
+            "the same"
         )
-
-
-def _not_ascii(name: str, texts: Sequence[str]) -> Iterator[str]:
-    for place, text in enumerate(texts):
-        if isinstance(text, str) and not text.isascii():
+    for before, after in pairwise(offsets):
+        if after < before:
             yield (
-                f"the input {shortened(name)}: found text that is not ASCII at data[{place}], "
-                "expected ASCII, which is all that Merlin reads"
+                f"column {shortened(column)}: the offset {after} comes after {before}; offsets may "
+                "not become smaller"
             )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -23,6 +24,7 @@ from tests.support.container import Container, running, until
 NAMES = ("dense", "ragged", "session")
 STEP = "0_transformworkflowtriton"
 BROKEN = "broken"
+NUMPY = {"INT64": "i8", "INT32": "i4", "FP32": "f4", "FP64": "f8"}
 BATCH_SIZES = (1, 2, 3, 5, 17, 64, 200)
 
 
@@ -189,6 +191,60 @@ def test_a_category_file_that_nothing_can_read(served: Served) -> None:
     assert str(path) in answer.text
     assert "export it again" in answer.text
     assert not list(served.compiled.serving.glob("unreadable*"))
+
+
+def in_binary(request: dict[str, Any]) -> tuple[bytes, dict[str, str]]:
+    """The request with binary tensors, and the header that says so."""
+    tensors = {
+        tensor["name"]: np.array(tensor["data"], np.dtype(NUMPY[tensor["datatype"]])).tobytes()
+        for tensor in request["inputs"]
+    }
+    inputs = [
+        {
+            **{key: value for key, value in tensor.items() if key != "data"},
+            "parameters": {"binary_data_size": len(tensors[tensor["name"]])},
+        }
+        for tensor in request["inputs"]
+    ]
+    head = json.dumps({"inputs": inputs}).encode()
+    kind = f"application/vnd.sagemaker-triton.binary+json;json-header-size={len(head)}"
+    return head + b"".join(tensors.values()), {"Content-Type": kind}
+
+
+@pytest.mark.parametrize(
+    ("name", "changed", "says"),
+    [
+        ("dense", {"user_id": []}, " has 5 rows, and column 'user_id' has 0; "),
+        ("session", {"category": [1]}, "column 'category' has 1 rows, and column 'item_id' has 19"),
+        ("dense", None, "the request has no rows: "),
+        ("session", None, "the request has no rows: "),
+        ("ragged", {"genres__offsets": [0, 3, 4, 4, 6, 99]}, "column 'genres': the last offset is"),
+        ("ragged", {"genres__offsets": [0, 5, 3, 4, 6, 13]}, "column 'genres': the offset 3 comes"),
+        ("ragged", {"genres__offsets": [0, -1, 3, 4, 6, 13]}, "the offset -1 comes after 0; "),
+        ("ragged", {"genres__offsets": []}, "column 'genres': the last offset is missing"),
+        ("ragged", {"genres__values": []}, "column 'genres': the last offset is 13"),
+    ],
+)
+def test_mistakes_are_told_alike(
+    name: str, changed: dict[str, Any] | None, says: str, served: Served
+) -> None:
+    """400 in the same words, from NVTabular too, and whether the data are JSON or binary."""
+    good = json.loads((EXAMPLES / name / "request.json").read_text())
+    types = {tensor["name"]: tensor["datatype"] for tensor in good["inputs"]}
+    columns = {tensor["name"]: tensor["data"] for tensor in good["inputs"]}
+    if changed is None:
+        changed = {key: [] for key in columns}
+    request = asked(columns | changed, types)
+    binary, headers = in_binary(request)
+    for container in (served.compiled, served.original):
+        for answer in (
+            container.invoke(name, request),
+            container.invoke(name, binary, **headers),
+        ):
+            assert answer.status_code == 400
+            said = answer.json()["error"]
+            assert says in said
+            assert STEP not in said
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,9 @@ WORKFLOWS: dict[str, Callable[[Path], WorkflowNode]] = {
     "lambda_texts": lambda _: mapped([f"n{n}" for n in range(600_000)]),
     "lambda_array": lambda _: mapped(np.arange(9_700_000) / 3),
     "lambda_many": lambda _: mapped([f"n{n}" for n in range(MANY)]),
+    "lambda_beside": lambda _: (
+        mapped({n: n * 2.5 for n in range(50)}) + (["price"] >> ops.FillMissing())
+    ),
     "vocabs": lambda _: ["item"] >> ops.Categorify(vocabs={"item": WORDS}),
     "vocabs_buckets": lambda _: ["item"] >> ops.Categorify(vocabs={"item": WORDS}, num_buckets=4),
     "vocabs_copied": lambda path: (

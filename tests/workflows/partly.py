@@ -8,7 +8,7 @@ import types
 from pathlib import Path
 from typing import Any
 
-from ensemble_tools.workflows.runtime.columns import RequestError
+from ensemble_tools.workflows.runtime.columns import RefusedByDesign, RequestError
 from ensemble_tools.workflows.runtime.program import LoadedProgram
 from tests.workflows.exchange import COMPILED, WORKFLOW
 
@@ -37,6 +37,8 @@ class PartlyCompiled:
         self.alone = False
         try:
             answer = self._program.run(tensors)
+        except RefusedByDesign:
+            raise
         except RequestError:
             return self._whole(tensors)
         except _NVTabularRefuses as error:
