@@ -5,7 +5,7 @@ such calls, and they are made at run time by names that only the archive knows. 
 the traces that names leave:
 
 1. a string in the model's files that is exactly the name of another model of the archive, where
-   these files make requests, or
+   these files make requests, or modules beside the models do, or
 2. a value of `parameters` in its config that is one, or that lists some;
 3. when the files make requests and neither of these finds a name, it may call any model of the
    archive: all count that are no ensemble's steps;
@@ -36,9 +36,12 @@ class Traces:
     python: PythonFiles | None
 
 
-def find_calls(models: Mapping[str, Traces]) -> dict[str, tuple[str, ...]]:
+def find_calls(
+    models: Mapping[str, Traces], *, has_callers_beside: bool = False
+) -> dict[str, tuple[str, ...]]:
     """Model -> the models that it calls, in alphabetical order, for models that call or may call.
 
+    has_callers_beside: whether modules that lie beside the models make requests, for any of them.
     A model that makes requests and has nothing to call is listed with no names: its requests must
     not reach another archive's models. A model's own name does not count.
     """
@@ -48,7 +51,8 @@ def find_calls(models: Mapping[str, Traces]) -> dict[str, tuple[str, ...]]:
         if model.python is None:
             continue
         others = models.keys() - {name}
-        strings = model.python.strings if model.python.makes_requests else ()
+        makes_requests = model.python.makes_requests or has_callers_beside
+        strings = model.python.strings if makes_requests else ()
         calls = others & {*strings, *_parameter_items(model.config)}  # 1, 2
         if not calls and model.python.makes_requests:  # 3
             calls = others - steps

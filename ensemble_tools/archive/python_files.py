@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,8 +53,10 @@ class PythonFiles:
     makes_requests: bool = False
 
 
-def read_python_files(directory: Path) -> PythonFiles:
-    """Read the .py files in the directory and below it, those at its top first.
+def read_python_files(*tops: Path, with_requests_only: bool = False) -> PythonFiles:
+    """Read the .py files among these, in them as directories and below, those at the top first.
+
+    with_requests_only: files in which the request class does not stand are not parsed.
 
     Links to directories are not followed. What is no Python says nothing, and what may not be read
     neither: Triton will say so. Raises ResourceLacking and SourceUnreadable, since a file that was
@@ -63,9 +65,12 @@ def read_python_files(directory: Path) -> PythonFiles:
     strings: set[str] = set()
     names: set[str] = set()
     bytes_left = MAX_BYTES
-    for path in _python_files(directory):
+    wanted = _REQUEST_CLASS.encode() if with_requests_only else b""
+    for path in _python_files(tops):
         source = _source(path, min(bytes_left, MAX_FILE_BYTES))
         bytes_left -= len(source)
+        if wanted not in source:
+            continue
         for node in _nodes(source):
             if isinstance(node, ast.Constant):
                 if isinstance(node.value, str) and len(node.value) <= MAX_STRING:
@@ -79,8 +84,9 @@ def read_python_files(directory: Path) -> PythonFiles:
     return PythonFiles(frozenset(strings), _REQUEST_CLASS in names | strings)
 
 
-def _python_files(top: Path) -> Iterator[Path]:
-    waiting = deque([top])
+def _python_files(tops: Sequence[Path]) -> Iterator[Path]:
+    yield from (top for top in tops if top.suffix == ".py" and is_file(top))
+    waiting = deque(tops)
     looked_at = 0
     while waiting:
         directory = waiting.popleft()

@@ -9,7 +9,7 @@ from pathlib import Path
 from ensemble_tools.archive.calls import Traces, call_the_rest, find_calls
 from ensemble_tools.archive.entry_model import find_entry_model
 from ensemble_tools.archive.files import is_directory, names_in
-from ensemble_tools.archive.python_files import read_python_files
+from ensemble_tools.archive.python_files import PythonFiles, read_python_files
 from ensemble_tools.archive.source_model import (
     MAX_CONFIG_BYTES,
     SourceModel,
@@ -67,11 +67,13 @@ def read_repository(path: Path, entry_name: str | None = None) -> ModelRepositor
     top = _find_models_directory(path)
     models = {model.name: model for model in _read_models(top)}
     traces = {name: _read_traces(model) for name, model in models.items()}
-    calls = find_calls(traces)
+    beside = _list_beside(top, models)
+    modules = read_python_files(*(top / name for name in beside), with_requests_only=True)
+    calls = find_calls(traces, has_callers_beside=modules.makes_requests)
     if entry_name is None:
         calls = call_the_rest(traces, calls)
     entry = find_entry_model(path, models, calls, entry_name)
-    return ModelRepository(path, models, entry, calls, _list_beside(top, models))
+    return ModelRepository(path, models, entry, calls, beside)
 
 
 def model_directories(path: Path) -> tuple[str, ...]:
@@ -166,4 +168,10 @@ def _read_traces(model: SourceModel) -> Traces:
     version = model.served_version
     if model.python_file is None or version is None or model.graph_path is not None:
         return Traces(model.config, None)
-    return Traces(model.config, read_python_files(model.directory / str(version)))
+    own = read_python_files(model.directory / str(version))
+    around = [model.directory / name for name in model.entries if not name.isdecimal()]
+    modules = read_python_files(*around, with_requests_only=True)
+    python = PythonFiles(
+        own.strings | modules.strings, own.makes_requests or modules.makes_requests
+    )
+    return Traces(model.config, python)

@@ -147,6 +147,21 @@ def test_files_beside_the_model_count(tmp_path: Path) -> None:
     assert read_repository(tmp_path, "a").calls == {"a": ("b",)}
 
 
+@pytest.mark.parametrize("place", ["common/calling.py", "calling.py", "a/calling.py", "a/x/y.py"])
+def test_modules_that_make_the_requests(place: str, tmp_path: Path) -> None:
+    """Where a module beside the model or the models does, strings of the model's files are names.
+
+    What lies beside all models is no reason that each may call anything.
+    """
+    python(tmp_path, "a", "from calling import call\ncall('b')")
+    python(python(tmp_path, "b", "'no name'"), "c")
+    assert read_repository(tmp_path, "a").calls == {}
+    (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / place).write_text(f"NAMES = ['c']\n{REQUEST}")
+    calls = ("b", "c") if place.startswith("a/") else ("b",)
+    assert read_repository(tmp_path, "a").calls == {"a": calls}
+
+
 def test_opened_for_appending(tmp_path: Path) -> None:
     """The mode of a file is no call of the sibling that has its name: both stand side by side."""
     python(tmp_path, "logs", 'with open("log.txt", "a") as file:\n    file.write("b")\n')
