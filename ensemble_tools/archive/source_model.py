@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import codecs
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ensemble_tools.archive.files import is_directory, is_file, kind, names_in, read_bounded
+from ensemble_tools.archive.files import (
+    is_directory,
+    is_file,
+    kind,
+    names_in,
+    read_bounded,
+    size_of,
+)
 from ensemble_tools.archive.model_config import (
     EXECUTOR_PLATFORM,
     ModelConfig,
+    backend_name,
     parse_model_config,
 )
 from ensemble_tools.archive.workflow_files import WorkflowFiles, read_workflow_files
+from ensemble_tools.archive.zip_sizes import unpacked_size
 from ensemble_tools.errors import ConfigUnreadable
 
 CONFIG_FILE = "config.pbtxt"
@@ -24,6 +33,8 @@ GRAPH_FILE = "ensemble/ensemble.pkl"
 WORKFLOW = "workflow"
 #: What the python backend runs, unless default_model_filename says otherwise.
 PYTHON_FILE = "model.py"
+#: What the pytorch backend loads, unless default_model_filename says otherwise.
+_TORCHSCRIPT = "model.pt"
 #: The name of a single model whose directory is the archive's top and whose config has no name.
 UNNAMED_MODEL = "model"
 #: A config.pbtxt is some KB; an ensemble of 10,000 steps has a MiB, which takes up to 4 s to parse.
@@ -43,7 +54,7 @@ class SourceModel:
     directory's name ending in `/`; graph_path is the pickled graph of the served version, if the
     model is Merlin's executor: its config says so, and the graph is there. artifacts are the names
     of the files beside that graph. workflow is what the served version's NVTabular workflow says of
-    itself, if there is one.
+    itself, if there is one. packed: TorchScript files, their bytes, and those that they unpack to.
     """
 
     name: str
@@ -55,6 +66,7 @@ class SourceModel:
     graph_path: Path | None
     workflow: WorkflowFiles | None = None
     artifacts: frozenset[str] = frozenset()
+    packed: tuple[tuple[Path, int, int], ...] = ()
 
     @property
     def config_path(self) -> Path:
@@ -112,7 +124,12 @@ def read_source_model(directory: Path, *, own_name: bool) -> SourceModel:
         payload={version: _read_payload(directory / str(version)) for version in versions},
         graph_path=_find_graph(directory, config, versions),
     )
-    return replace(model, workflow=_read_workflow(model), artifacts=_list_artifacts(model))
+    return replace(
+        model,
+        workflow=_read_workflow(model),
+        artifacts=_list_artifacts(model),
+        packed=tuple(_read_packed(model)),
+    )
 
 
 def _drop_hollow(
@@ -169,6 +186,20 @@ def _read_workflow(model: SourceModel) -> WorkflowFiles | None:
         return None
     version, file = model.directory / str(model.served_version), model.python_file
     return read_workflow_files(version / WORKFLOW, version / file if file else None)
+
+
+def _read_packed(model: SourceModel) -> Iterator[tuple[Path, int, int]]:
+    config = model.config
+    if config is not None and backend_name(config.message) != "pytorch":
+        return
+    name = (config.message.default_model_filename if config else "") or _TORCHSCRIPT
+    for version in model.versions:
+        path = model.directory / str(version) / name
+        if Path(name).is_absolute() or ".." in Path(name).parts or not is_file(path):
+            continue
+        size, unpacked = size_of(path), unpacked_size(path)
+        if size is not None and unpacked is not None:
+            yield path, size, unpacked
 
 
 def _find_graph(

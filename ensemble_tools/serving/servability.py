@@ -47,6 +47,8 @@ _PAYLOADS = {
 _CHANGED = (23, 6)
 #: What is meant for a version, and is none to Triton.
 _NUMBERED = re.compile(r"[-+]?\d+|v(?:ersion)?[-_ ]?\d+", re.IGNORECASE)
+#: What a file may unpack to: this much, or so many times its size.
+_UNPACKED_BYTES, _UNPACKED_RATIO = 2**30, 64
 _DECLARE = "declare it: Triton does not complete the config of an ensemble"
 
 
@@ -83,6 +85,7 @@ def check_servable(model: SourceModel, rules: Rules) -> None:
         raise ConfigIncomplete(model.config_path, "", _advise_writing(rules))
     if not model.is_ensemble:
         _check_payload(model, config)
+        _check_packed(model)
     if model.workflow is not None:
         _check_workflow(model, model.workflow, rules.nvtabular)
 
@@ -179,6 +182,16 @@ def _check_payload(model: SourceModel, config: ModelConfig | None) -> None:
         wanted = " or ".join(expected) or "the model's files"
         shown = ", ".join(sorted(found)[:10]) or "nothing"
         raise PayloadMissing(directory, f"expected {wanted} in it, found {shown}")
+
+
+def _check_packed(model: SourceModel) -> None:
+    """Raise PayloadBroken for a file that stands for many times its size: torch takes it all."""
+    for path, size, unpacked in model.packed:
+        if unpacked > max(_UNPACKED_BYTES, size * _UNPACKED_RATIO):
+            found = f"has {size} bytes that unpack to {unpacked}"
+            raise PayloadBroken(
+                path, found, "save it with torch.jit.save, which compresses nothing"
+            )
 
 
 def _check_workflow(model: SourceModel, workflow: WorkflowFiles, nvtabular: str) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import struct
 import subprocess
 import time
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -576,3 +578,23 @@ def test_category_file_of_a_workflow_that_nvtabular_serves(tmp_path: Path, servi
     with pytest.raises(PayloadBroken, match=r"unique\.item_id\.parquet: has 5000000 rows in"):
         publish(delivered, serving)
     assert not [*serving.iterdir()]
+
+
+@pytest.mark.parametrize("name", ["model.pt", "other.bin"])
+def test_torchscript_that_unpacks_to_gigabytes(tmp_path: Path, name: str) -> None:
+    """Torch takes what an entry says, so a file of some MB at most that says so is refused."""
+    named = "" if name == "model.pt" else f'default_model_filename: "{name}"'
+    root = add(tmp_path / "archive", "m", f'backend: "pytorch" {named} {TENSORS}', payload="")
+    path = root / "m/1" / name
+    path.parent.mkdir(exist_ok=True)
+    zeros = bytes(2**20)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        archive.writestr("model/data.pkl", zeros)
+    planned(root)
+    content = path.read_bytes()
+    entry = content.rindex(b"PK\1\2") + 24
+    size = struct.pack("<I", 2**31)
+    path.write_bytes(content[:entry] + size + content[entry + 4 :])
+    found = rf"{name}: has \d+ bytes that unpack to 2147483648; save it with torch\.jit\.save"
+    with pytest.raises(PayloadBroken, match=found):
+        planned(root)

@@ -1,0 +1,77 @@
+"""What a zip archive says that it holds: its central directory alone is read, nothing unpacked.
+
+TorchScript files are such archives. Those of torch.jit.save hold what they say byte for byte; torch
+takes as much memory for an entry as this directory says, however little is stored of it.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+from typing import BinaryIO
+
+from ensemble_tools.archive.files import read_with
+
+#: The largest directory that is read: some hundred thousand entries.
+_MAX_DIRECTORY = 16 * 1024 * 1024
+#: The end record with the longest comment, and the locator of the wide one in front of it.
+_LONGEST_END = 22 + 65535 + 20
+_END, _LOCATOR, _WIDE_END, _ENTRY = b"PK\5\6", b"PK\6\7", b"PK\6\6", b"PK\1\2"
+_IN_EXTRA = 2**32 - 1
+
+
+def unpacked_size(path: Path) -> int | None:
+    """Bytes of all entries, as the archive says; None for what is no such archive, or too long.
+
+    Raises as read_with does.
+    """
+    return read_with(path, _read)
+
+
+def _read(file: BinaryIO) -> int | None:
+    try:
+        directory = _read_directory(file)
+        return None if directory is None else _sum_entries(directory)
+    except (struct.error, ValueError, OverflowError):
+        return None
+
+
+def _read_directory(file: BinaryIO) -> bytes | None:
+    length = file.seek(0, os.SEEK_END)
+    file.seek(max(0, length - _LONGEST_END))
+    tail = file.read(_LONGEST_END)
+    end = tail.rfind(_END)
+    if end < 0:
+        return None
+    size, start = struct.unpack_from("<II", tail, end + 12)
+    if tail[max(0, end - 20) : end].startswith(_LOCATOR):
+        file.seek(struct.unpack_from("<Q", tail, end - 12)[0])
+        wide = file.read(56)
+        if wide.startswith(_WIDE_END):
+            size, start = struct.unpack_from("<QQ", wide, 40)
+    if size > _MAX_DIRECTORY:
+        return None
+    file.seek(start)
+    return file.read(size)
+
+
+def _sum_entries(directory: bytes) -> int:
+    total = place = 0
+    while directory[place : place + 4] == _ENTRY:
+        size, name, extra, comment = struct.unpack_from("<I HHH", directory, place + 24)
+        fields = directory[place + 46 + name : place + 46 + name + extra]
+        total += _wide_size(fields) if size == _IN_EXTRA else size
+        place += 46 + name + extra + comment
+    return total
+
+
+def _wide_size(fields: bytes) -> int:
+    """Of an entry's extra fields the one that has its size where 32 bits do not suffice."""
+    place = 0
+    while place + 12 <= len(fields):
+        kind, length = struct.unpack_from("<HH", fields, place)
+        if kind == 1:
+            return int(struct.unpack_from("<Q", fields, place + 4)[0])
+        place += 4 + length
+    return _IN_EXTRA
