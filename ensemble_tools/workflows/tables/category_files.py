@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,6 +27,8 @@ _FEW_ROWS, _EXPANDED_ROWS = 100_000, 4_000_000
 #: What the files of a workflow may come to when they are read: this much, or so many times their
 #: size.
 _READ_BYTES, _READ_RATIO = 2**30, 64
+#: Files of one category file; Categorify writes as many as its split_out.
+_MOST_PARTS = 1000
 #: Of the numbers that a range of pandas' has.
 _LARGEST = 2**62
 #: Errors that say something of the file itself; pyarrow's of what it cannot read have no number.
@@ -151,9 +154,12 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def _all_parts(path: Path) -> list[Path]:
-    """The file, or the files of a directory, which pandas reads all."""
+    """The file, or the files of a directory and those below it, which pandas reads all."""
     if path.is_dir():
-        return [entry for entry in sorted(path.rglob("*")) if entry.is_file()]
+        entries = [*itertools.islice(path.rglob("*"), _MOST_PARTS + 1)]
+        if len(entries) > _MOST_PARTS:
+            raise TableBroken(path, f"has more than {_MOST_PARTS} files")
+        return [entry for entry in sorted(entries) if entry.is_file()]
     return [path] if path.is_file() else []
 
 

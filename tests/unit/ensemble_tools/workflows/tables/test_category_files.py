@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -196,8 +197,12 @@ def test_rows_from_nothing(tmp_path: Path) -> None:
     assert path.stat().st_size < 100_000
     parts = [parquet(tmp_path / f"p{n}", a=np.zeros(900_000, np.int64)) for n in range(5)]
     text = parquet(tmp_path / "t", a=np.array(["text"]))
+    below = tmp_path / "d/below/x=1"
+    below.mkdir(parents=True)
+    shutil.copy(path, below)
     for tables in (
         [Table(path, ("a",), ("int",))],
+        [Table(tmp_path / "d", (), ())],
         [Table(path, (), ())],
         [Table(part, (), ()) for part in parts],
         [Table(text, ("a",), ("int",)), Table(path, ("a",), ("int",))],
@@ -244,3 +249,11 @@ def test_a_list_of_many_values_in_one_row(tmp_path: Path) -> None:
     lists = pyarrow.ListArray.from_arrays(pyarrow.array([0, len(values)], pyarrow.int32()), values)
     with pytest.raises(TableBroken, match=r"has 5000000 rows in \d+ bytes"):
         CategoryFiles().check([parquet(tmp_path / "f", a=lists)])
+
+
+def test_files_without_end(tmp_path: Path) -> None:
+    """A directory that no Categorify wrote, such as a machine's root, is not gone through."""
+    for number in range(1_001):
+        (tmp_path / "d" / str(number)).mkdir(parents=True)
+    with pytest.raises(TableBroken, match="has more than 1000 files"):
+        write_tables([Table(tmp_path / "d", (), ())], tmp_path)
