@@ -20,6 +20,8 @@ from serve.invoke.request_types import ELEMENT_SIZES, LongInput, decode_long, re
 #: Of data that are read again, in bytes; shapes are whatever the size. A hundredth of a second.
 _MOST_READ = 1024 * 1024
 _OFFSETS, _VALUES = "__offsets", "__values"
+#: How many values each row has, which older exports have in the place of offsets.
+_LENGTHS = "__nnzs"
 _FORMATS = {"INT32": "i", "INT64": "q"}
 
 
@@ -107,9 +109,10 @@ def _mistakes(inputs: Mapping[str, LongInput], data: Mapping[str, list[Any]]) ->
 def _rows(inputs: Mapping[str, LongInput]) -> Iterator[tuple[str, int]]:
     """Each column and how many rows it has."""
     for name, given in inputs.items():
+        column = name.removesuffix(_VALUES)
         if name.endswith(_OFFSETS):
             yield name.removesuffix(_OFFSETS), given.shape[0] - 1
-        elif not (name.endswith(_VALUES) and name.removesuffix(_VALUES) + _OFFSETS in inputs):
+        elif column == name or inputs.keys().isdisjoint((column + _OFFSETS, column + _LENGTHS)):
             yield name, given.shape[0]
 
 

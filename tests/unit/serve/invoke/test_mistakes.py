@@ -96,6 +96,8 @@ def test_no_mistakes() -> None:
             given("c__offsets", [3], data=[[0], [3], [7]]),
             given("s", [2, 1], "BYTES", data=[["a" * 200], ["b"]]),
             given("d__values", [2, 1]),
+            given("e__values", [9]),
+            given("e__nnzs", [2, 1]),
         )
         is None
     )
