@@ -15,7 +15,7 @@ from ensemble_tools.serving.compilation import Compile, compile_plan
 from ensemble_tools.serving.namespace import Namespace
 from ensemble_tools.serving.plan import plan
 from ensemble_tools.serving.publish import publish
-from ensemble_tools.serving.serving_plan import Rewrite, ServingPlan
+from ensemble_tools.serving.serving_plan import PublishedModel, Rewrite, ServingPlan
 from ensemble_tools.serving.setting_names import SettingNames
 
 
@@ -50,7 +50,8 @@ def read_archive(
 ) -> Archive:
     """Read and plan as a load would. Nothing is run, nothing is changed.
 
-    workflows: whether those of NVTabular are compiled; then their category files are read, too.
+    workflows: whether those of NVTabular are compiled; then their category files are read, and else
+    what describes them.
     names: what messages call the settings.
     Raises EnsembleToolsError for what cannot even be looked at; a refusal of the archive's content
     is part of the answer.
@@ -63,6 +64,8 @@ def read_archive(
         serving = plan(repository, graph, namespace, strict=strict, rewrite=rewrite, names=names)
         if workflows is Compile.AUTO:
             serving = try_compilation(serving, repository)
+        else:
+            _try_publishing(serving)
     except ArchiveError as error:
         return Archive(repository, graph, refusal=error)
     return Archive(repository, graph, plan=serving)
@@ -76,12 +79,18 @@ def try_compilation(serving: ServingPlan, repository: ModelRepository) -> Servin
     PayloadBroken for a category file that nothing can read.
     """
     serving = compile_plan(serving, repository)
-    compiled = tuple(model for model in serving.models if model.compiled or model.categories)
-    with tempfile.TemporaryDirectory(prefix="compiled-") as directory:
-        published = publish(replace(serving, models=compiled), Path(directory))
-    tried = {model.triton_name: model for model in published.models}
+    tried = {model.triton_name: model for model in _try_publishing(serving)}
     models = tuple(tried.get(model.triton_name, model) for model in serving.models)
     return replace(serving, models=models)
+
+
+def _try_publishing(serving: ServingPlan) -> tuple[PublishedModel, ...]:
+    """The models that have category files, as they would be published."""
+    models = tuple(model for model in serving.models if model.compiled or model.categories)
+    if not models:
+        return ()
+    with tempfile.TemporaryDirectory(prefix="compiled-") as directory:
+        return publish(replace(serving, models=models), Path(directory)).models
 
 
 def describe_operators(operators: Mapping[str, int]) -> str:

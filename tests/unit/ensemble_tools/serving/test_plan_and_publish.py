@@ -30,8 +30,10 @@ from ensemble_tools.errors import (
     RepositoryUnusable,
 )
 from ensemble_tools.explain.text import explain_plan
+from ensemble_tools.serving.compilation import Compile
 from ensemble_tools.serving.layout import write_layout
 from ensemble_tools.serving.namespace import Namespace
+from ensemble_tools.serving.opened_archive import read_archive
 from ensemble_tools.serving.plan import Form, PublishedModel, Rewrite, ServingPlan, plan
 from ensemble_tools.serving.publish import MAX_DEPTH, publish, retract
 from ensemble_tools.serving.servability import check_ensemble
@@ -578,11 +580,14 @@ def test_category_file_of_a_workflow_that_nvtabular_serves(tmp_path: Path, servi
     with pytest.raises(PayloadBroken, match=r"unique\.item_id\.parquet: has 5000000 rows in"):
         publish(delivered, serving)
     assert not [*serving.iterdir()]
+    for workflows in Compile:
+        archive = read_archive(root, "model", workflows=workflows)
+        assert "has 5000000 rows in" in str(archive.refusal)
 
 
 @pytest.mark.parametrize("name", ["model.pt", "other.bin"])
 def test_torchscript_that_unpacks_to_gigabytes(tmp_path: Path, name: str) -> None:
-    """Torch takes what an entry says, so a file of some MB at most that says so is refused."""
+    """Torch takes as much memory as an entry is said to have, so the load is refused."""
     named = "" if name == "model.pt" else f'default_model_filename: "{name}"'
     root = add(tmp_path / "archive", "m", f'backend: "pytorch" {named} {TENSORS}', payload="")
     path = root / "m/1" / name
