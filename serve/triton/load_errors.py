@@ -59,14 +59,12 @@ _NEWER = "; take it out, or serve it with a tritonserver that has it"
 _REFUSED = re.compile(r"^Refused: ")
 _SAID_AGAIN = re.compile(r"^the step [^:]*: (?:failed to load model '[^']*': )?")
 _CALLS, _CALLED = "\n\nAt:\n", re.compile(r" +(?P<path>\S+)\((?P<line>\d+)\): ")
-_PATH, _PUBLISHED = re.compile(r"[^\s'\":]+"), "/serving/"
+_PATH, _PUBLISHED = re.compile(r"[^\s'\":()]+"), "/serving/"
 #: A model in a namespace: behind the repository's path.
 _IN_NAMESPACE = re.compile(r"(?<![^\s'\":])[^\s'\":]+::(?P<name>[^\s'\":,]+)")
 #: What is said of an ensemble that cannot be made: the model's name stands in front of it already.
 _SAID_BEFORE = re.compile(r"^load failed for model '[^']*': ")
 _NO_VERSION = re.compile(r"whose required version (?P<version>-?\d+) is not loaded\.?")
-#: A path in the copy of an archive's layout: behind it the names are the archive's.
-_IN_COPY = re.compile(rf".*/{LAYOUT_PREFIX}\w{{8}}/[^/]+/")
 #: Of a reason so many characters are looked at; a sentence has fewer of them.
 _LONGEST_READ = 4096
 #: Longer words of a library end here.
@@ -108,8 +106,11 @@ def _explain_unread(plan: ServingPlan, models: ModelsSide) -> str:
 def _explain(plan: ServingPlan, failing: str, reason: str, models: ModelsSide) -> str:
     reason = _with_archives_names(plan, _SAID_BEFORE.sub("", reason[:_LONGEST_READ]))
     if lacked := _NO_VERSION.search(reason):
-        step = f"{reason[: lacked.start()]}whose version {lacked['version']} is not there"
-        return f"{step}: write `model_version: -1` into the step for the latest one"
+        step = f"{reason[: lacked.start()]}whose version {lacked['version']} is not served"
+        return (
+            f"{step} (the latest alone is, unless its version_policy says otherwise): write "
+            "`model_version: -1` into the step for the latest one"
+        )
     if _REFUSED.match(reason):
         reason = _REFUSED.sub("", reason)
         is_said = failing != plan.entry or "failed to load model" in reason
@@ -150,10 +151,10 @@ def _with_archives_paths(plan: ServingPlan, reason: str) -> str:
 
     A model may say whatever it likes, and is read once: what looks like a path is taken apart.
     """
-    names = plan.source_names
+    names, in_copy = plan.source_names, _in_copy(plan)
 
     def shorten(found: re.Match[str]) -> str:
-        if copied := _IN_COPY.match(found[0]):
+        if copied := in_copy.match(found[0]):
             return found[0][copied.end() :]
         _, is_published, below = found[0].partition(_PUBLISHED)
         parts = below.split("/")
@@ -165,11 +166,17 @@ def _with_archives_paths(plan: ServingPlan, reason: str) -> str:
     return _PATH.sub(shorten, reason)
 
 
+def _in_copy(plan: ServingPlan) -> re.Pattern[str]:
+    """A path in the copy of the archive's layout: behind it the names are the archive's."""
+    return re.compile(rf".*?/{LAYOUT_PREFIX}\w{{8}}/{re.escape(plan.entry)}/")
+
+
 def _find_place(plan: ServingPlan, message: str) -> str:
     """The archive's own line that raised, as the python backend lists them: the last call first."""
     lines = message.partition(_CALLS)[2][:_LONGEST_READ].splitlines()
     calls = [called for line in lines if (called := _CALLED.match(line))]
-    own = [called for called in calls if _IN_COPY.match(called["path"])]
+    in_copy = _in_copy(plan)
+    own = [called for called in calls if in_copy.match(called["path"])]
     generated = {it.triton_name for it in plan.everything if it.runs_own_code}
     published = [
         called

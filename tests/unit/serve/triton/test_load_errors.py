@@ -108,6 +108,11 @@ def described(reason: str, of: str = "m", plan: ServingPlan = PLAN) -> str:
             "failed to load: '1_rank/3/model.pt' is no file; see",
         ),
         ("m", "Internal: no /tmp/w/serving/m/1/x.so: y", "failed to load: no top/1/x.so: y; see"),
+        (
+            "m",
+            "Internal: 'no' from '1.x' (/tmp/w/archive-1a2b3c4d/m/archive-5e6f7a8b/x/1/x.py)",
+            "failed to load: 'no' from '1.x' (archive-5e6f7a8b/x/1/x.py); see",
+        ),
         ("m", "Internal: no /opt/ml/models/m/x", "failed to load: no /opt/ml/models/m/x; see"),
         ("m", "Internal: " + "w" * 700, "w" * 600 + "…; see"),
     ],
@@ -168,7 +173,7 @@ def test_a_backend_by_another_name(wanted: str, meant: str) -> None:
 
 
 @pytest.mark.parametrize("prefix", ["", "/w/serving::"])
-def test_a_version_that_is_not_there(prefix: str) -> None:
+def test_a_version_that_is_not_served(prefix: str) -> None:
     """The step, the version, and what to write; in a namespace or not."""
     message = (
         f"load failed for model '{prefix}m': ensemble '{prefix}m' depends on '{prefix}m.rank' "
@@ -176,8 +181,9 @@ def test_a_version_that_is_not_there(prefix: str) -> None:
     )
     assert describe_load_error(PLAN, message, MODELS) == (
         "the step 1_rank of the model m failed to load: ensemble 'top' depends on '1_rank' whose "
-        "version 3 is not there: write `model_version: -1` into the step for the latest one; see "
-        "the log of the container for more"
+        "version 3 is not served (the latest alone is, unless its version_policy says otherwise): "
+        "write `model_version: -1` into the step for the latest one; see the log of the container "
+        "for more"
     )
 
 
