@@ -17,8 +17,13 @@ import msgspec
 from serve.errors import BadRequest, shortened
 from serve.invoke.request_types import ELEMENT_SIZES, LongInput, decode_long, read_leniently
 
-#: Of data that are read again, in bytes; shapes are whatever the size. A hundredth of a second.
-_MOST_READ = 1024 * 1024
+#: Of a request's data that are read again, in bytes; shapes are whatever the size. Nobody is served
+#: meanwhile: some hundredths of a second at most.
+_MOST_READ = 128 * 1024
+#: Binary tensors of more bytes are not put together.
+_MOST_COPIED = 4 * 1024 * 1024
+#: What is raised for data that are not what their type says.
+_UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, struct.error)
 _OFFSETS, _VALUES = "__offsets", "__values"
 #: How many values each row has, which older exports have in the place of offsets.
 _LENGTHS = "__nnzs"
@@ -49,27 +54,30 @@ def find_mistake(said: Sequence[bytes], json_size: int | None = None) -> str | N
     if not said:
         return None
     text = said[0][:json_size]
-    binary = said[0][len(text) :], *said[1:]
-    tensors = b"".join(binary) if sum(map(len, binary)) <= _MOST_READ else b""
+    binary = [memoryview(said[0])[len(text) :], *(memoryview(piece) for piece in said[1:])]
+    tensors = b"".join(binary) if sum(map(len, binary)) <= _MOST_COPIED else b""
     try:
         inputs = {given.name: given for given in read_leniently(decode_long, text)[1].inputs}
         return next(_mistakes(inputs, _read_data(inputs, tensors)), None)
-    except (BadRequest, ValueError, LookupError, TypeError, AttributeError, struct.error):
+    except (BadRequest, RecursionError, *_UNREADABLE):
         return None
 
 
 def _read_data(inputs: Mapping[str, LongInput], tensors: bytes) -> dict[str, list[Any]]:
     """Of each column's offsets and texts what is short enough to be read."""
-    data, start = {}, 0
+    data, start, left = {}, 0, _MOST_READ
     for name, given in inputs.items():
-        wanted = name.endswith(_OFFSETS) or given.datatype == "BYTES"
         parameters = {} if given.parameters is msgspec.UNSET else given.parameters
-        end = start + int(parameters.get("binary_data_size") or 0)
-        if wanted and start < end <= len(tensors):
-            data[name] = _read_tensor(given.datatype, tensors[start:end])
-        elif wanted and 0 < len(text := bytes(given.data)) <= _MOST_READ:
-            data[name] = [*_flat(msgspec.json.decode(text))]
-        start = end
+        size = int(parameters.get("binary_data_size") or 0)
+        tensor, text = tensors[start : start + size], bytes(given.data)
+        start += size
+        length = len(tensor) or len(text)
+        if not (name.endswith(_OFFSETS) or given.datatype == "BYTES") or not 0 < length <= left:
+            continue
+        left -= length
+        data[name] = (
+            _read_tensor(given.datatype, tensor) if tensor else [*_flat(msgspec.json.decode(text))]
+        )
     return data
 
 

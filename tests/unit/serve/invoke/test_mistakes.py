@@ -105,6 +105,8 @@ def test_no_mistakes() -> None:
         assert find_mistake([body]) is None
     assert find_mistake([]) is None
     assert find_mistake([b"\0" * 8], 0) is None
+    nested = b'{"inputs": [{"name": "s", "shape": [1], "datatype": "BYTES", "data": %b}]}'
+    assert find_mistake([nested % (b"[" * 50_000 + b"]" * 50_000)]) is None
 
 
 def test_large_requests() -> None:
@@ -114,6 +116,13 @@ def test_large_requests() -> None:
     assert "column 'b' has 299999 rows" in (found(*columns) or "nothing")
     head = json.dumps({"inputs": [given("a", [2]), given("b", [3])]}).encode()
     assert "column 'b' has 3 rows" in (find_mistake([head, b"1" * 2_000_000], len(head)) or "")
+
+
+def test_little_is_read_again() -> None:
+    """Of many columns, too: nobody is served meanwhile."""
+    texts = [given(f"s{n}", [1], "BYTES", data=["a" * 50_000]) for n in range(4)]
+    assert "column 's0'" in (found(given("s0", [1], "BYTES", data=["\u00e9"]), *texts[1:]) or "")
+    assert found(*texts[:3], given("s3", [1], "BYTES", data=["\u00e9" * 50_000])) is None
 
 
 def test_where_tensors_begin() -> None:
