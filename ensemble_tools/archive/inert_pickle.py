@@ -14,7 +14,8 @@ exceeds the count of bytes, nothing is read: an Unread stands for it.
 
 Keys. Who chooses the hashes of a dict's keys or a set's items can make each meet all others.
 Strings and bytes are hashed with a secret, and instances by their address; whatever else is a key
-(numbers, tuples, frozensets) stands there in a Key, which is hashed by its address, too.
+(numbers, tuples, frozensets, texts too long to be compared again and again) stands there in a Key,
+which is hashed by its address, too.
 
 NotInert says that a pickle cannot be read here, Unpicklable that nobody can read it: it is
 truncated, no pickle, or names objects outside of itself.
