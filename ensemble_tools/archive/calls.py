@@ -62,7 +62,10 @@ def find_calls(
 
 
 def call_the_rest(
-    models: Mapping[str, Traces], calls: Mapping[str, tuple[str, ...]]
+    models: Mapping[str, Traces],
+    calls: Mapping[str, tuple[str, ...]],
+    *,
+    has_callers_beside: bool = False,
 ) -> dict[str, tuple[str, ...]]:
     """The calls, with rule 4, which is for an archive that does not say what is meant.
 
@@ -76,7 +79,7 @@ def call_the_rest(
         return {**calls}
     (caller,) = callers
     python = models[caller].python
-    if python is None or not python.makes_requests:
+    if python is None or not (python.makes_requests or has_callers_beside):
         return {**calls}
     return {**calls, caller: tuple(sorted({*calls[caller], *rest}))}
 

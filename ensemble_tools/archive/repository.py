@@ -71,7 +71,7 @@ def read_repository(path: Path, entry_name: str | None = None) -> ModelRepositor
     modules = read_python_files(*(top / name for name in beside), with_requests_only=True)
     calls = find_calls(traces, has_callers_beside=modules.makes_requests)
     if entry_name is None:
-        calls = call_the_rest(traces, calls)
+        calls = call_the_rest(traces, calls, has_callers_beside=modules.makes_requests)
     entry = find_entry_model(path, models, calls, entry_name)
     return ModelRepository(path, models, entry, calls, beside)
 

@@ -162,6 +162,14 @@ def test_modules_that_make_the_requests(place: str, tmp_path: Path) -> None:
     assert read_repository(tmp_path, "a").calls == {"a": calls}
 
 
+def test_names_put_together_for_a_module_beside(tmp_path: Path) -> None:
+    """The only caller calls the rest, whoever makes its requests."""
+    python(tmp_path, "a", "call('b'), call(f'part_{k}')")
+    python(python(tmp_path, "b"), "part_1")
+    (tmp_path / "calling.py").write_text(REQUEST)
+    assert read_repository(tmp_path).calls == {"a": ("b", "part_1")}
+
+
 def test_opened_for_appending(tmp_path: Path) -> None:
     """The mode of a file is no call of the sibling that has its name: both stand side by side."""
     python(tmp_path, "logs", 'with open("log.txt", "a") as file:\n    file.write("b")\n')
