@@ -146,10 +146,11 @@ class Footprints:
             learned = kinds <= self._kinds.keys()
             held = _sum(self._guess(model) for model in demand.models)
             why = "as others of its form did" if learned else "by its form and its files' sizes"
-            amounts = self._amounts(held, held.memory, _weights(demand, gpus))
+            memory = held.memory + _tables(demand)
+            amounts = self._amounts(held, memory, _weights(demand, gpus))
             return Forecast(amounts, why, _DOUBT_OF_OTHERS if learned else _DOUBT)
         self._archives.move_to_end(demand.identity)
-        memory = max(known.load.peak, known.service) + known.in_server
+        memory = max(known.load.peak, known.service, _tables(demand)) + known.in_server
         asked = {**dict.fromkeys(_weights(demand, gpus), 0), **known.gpus}
         return Forecast(self._amounts(known.load, memory, asked), "as it took at its last load")
 
@@ -177,11 +178,12 @@ class Footprints:
             in_server = max(0, taken.in_server) if estimate else 0
         else:
             in_server = before.in_server if before is not None else estimate
-        now = _Archive(held, held.memory, in_server, taken.gpus or {})
+        service = held.memory + _tables(demand, later=True)
+        now = _Archive(held, service, in_server, taken.gpus or {})
         if before is not None:
             now = _Archive(
                 _settled(before.load, held),
-                _fallen(before.service, held.memory),
+                _fallen(before.service, service),
                 _fallen(before.in_server, in_server),
                 before.gpus if taken.gpus is None else _fallen_all(before.gpus, taken.gpus),
             )
@@ -258,6 +260,17 @@ class Footprints:
             OWN_DESCRIPTORS: own,
             **{gpu_memory(gpu): amount for gpu, amount in gpus.items()},
         }
+
+
+def _tables(demand: Demand, later: bool = False) -> int:
+    """Bytes of category files' rows; later: of those that are read at the first request alone.
+
+    One process writes a compiled workflow's tables, before its instances begin, and then ends.
+    """
+    return sum(
+        model.table_bytes * (model.instances if model.kind != COMPILED else not later)
+        for model in demand.models
+    )
 
 
 def _weights(demand: Demand, gpus: Collection[int]) -> dict[int, int]:

@@ -8,6 +8,7 @@ import shutil
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ensemble_tools import (
@@ -20,6 +21,7 @@ from ensemble_tools import (
 )
 from ensemble_tools.serving.compilation import compile_plan
 from ensemble_tools.serving.plan import Form, PublishedModel, ServingPlan
+from tests.support.category_files import parquet
 
 ROOT = Path(__file__).parents[4]
 TENSORS = (
@@ -181,3 +183,21 @@ def test_it_costs_a_load_little() -> None:
         measure_demand(made)
         took.append(time.perf_counter() - started)
     assert min(took) < 0.02
+
+
+def test_rows_of_category_files(tmp_path: Path) -> None:
+    """A file of a KB becomes many times that; what has more rows than are served counts little."""
+    root = Path(shutil.copytree(ROOT / "examples/merlin/dense/repository", tmp_path / "export"))
+    place = root / "0_transformworkflowtriton/1/workflow/categories/unique.item_id.parquet"
+
+    def table_bytes() -> int:
+        return sum(model.table_bytes for model in demand(root).models)
+
+    parquet(place, item_id=np.zeros(0, np.int64))
+    before = table_bytes()
+    parquet(place, item_id=np.arange(1_000_000))
+    assert table_bytes() - before == 80_000_000
+    parquet(place, item_id=np.zeros(9_000_000, np.int8))
+    assert table_bytes() - before == 320_000_000
+    place.write_bytes(b"no parquet")
+    assert table_bytes() == before

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ensemble_tools import Demand, ModelDemand
@@ -183,3 +185,14 @@ def test_it_is_bounded() -> None:
     assert footprints.kinds == 100
     assert footprints.forecast(demand("2999")).why == "as it took at its last load"
     assert footprints.forecast(demand("0")).why != "as it took at its last load"
+
+
+@pytest.mark.parametrize(("kind", "growth"), [("workflow", 800), ("compiled workflow", 0)])
+def test_category_files(footprints: Footprints, kind: str, growth: int) -> None:
+    """NVTabular reads them at the first request, so its model is to grow; a table's writer ends."""
+    small = demand(kind=kind)
+    large = Demand("b", (replace(small.models[0], table_bytes=800 * MIB),))
+    assert memory(footprints, large) == memory(footprints, small) + 800
+    footprints.learn(large, Taken({"m": held(50 * MIB)}))
+    assert footprints.growth(large, held(50 * MIB)) == growth * MIB
+    assert memory(footprints, large) >= 800
