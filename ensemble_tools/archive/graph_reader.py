@@ -199,8 +199,9 @@ class _GraphReader:
         selector = _inert(node, "a node").state.get("_selector")
         if selector is None or self._has_tags(selector) or _selects_all(selector):
             return selection
+        present = set(selection)
         groups = [
-            tuple(name for name in self._selector_names(group) or () if name in set(selection))
+            tuple(name for name in self._selector_names(group) or () if name in present)
             for group in _list(_inert(selector, "a selector").state.get("subgroups", []))
         ]
         alone = set(_strings(_inert(selector, "a selector").state.get("_names")))

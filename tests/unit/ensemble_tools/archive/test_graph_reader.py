@@ -269,6 +269,17 @@ def test_pickle_that_takes_too_much(tmp_path: Path) -> None:
         read_graph_file(path)
 
 
+def test_a_group_of_many_columns(tmp_path: Path) -> None:
+    """Its time grows with their number, not with its square: more than a minute."""
+    names = [f"c{number}" for number in range(60_000)]
+    group = Thing(_names=names, subgroups=[], _tags=[], _all=False)
+    selector = Thing(_names=[], subgroups=[group], _tags=[], _all=False)
+    started = time.process_time()
+    graph = read(ensemble(node(_selector=selector, input_schema=schema(*names))), tmp_path)
+    assert graph.output_node.groups == (tuple(names),)
+    assert time.process_time() - started < BOMB_SECONDS
+
+
 def test_odd_attribute_names(tmp_path: Path) -> None:
     """An operator's attributes may have any names; only a model's name names a model."""
     operator = Thing(_nvt_model_name="0_workflow", _torch_model_name=None)
