@@ -35,6 +35,9 @@ _FILES_OF = {
     "nvtabular.ops.join_groupby.JoinGroupby": "categories",
     "nvtabular.ops.target_encoding.TargetEncoding": "stats",
 }
+_FILLS_LISTS = "nvtabular.ops.list_slice.ListSlice"
+#: Elements that it may fill a list up to; each row of a request has its own.
+_MOST_ELEMENTS = 1_000_000
 #: The file is some hundred bytes.
 MAX_METADATA_BYTES = 64 * 1024
 #: PATH_MAX.
@@ -170,10 +173,22 @@ def _operators_files(pickle: Path) -> Iterator[tuple[str, Any, Any]]:
     except NotInert:
         return
     for inert in _objects(root):
+        if class_name(inert) == _FILLS_LISTS:
+            _check_filling(inert)
         files = inert.state.get(_FILES_OF.get(class_name(inert), ""))
         if isinstance(files, dict):
             operator = class_name(inert).rpartition(".")[2]
             yield from ((operator, path, inert.state.get("out_path")) for path in files.values())
+
+
+def _check_filling(inert: Inert) -> None:
+    elements = inert.state.get("max_elements")
+    fills = inert.state.get("pad") not in (False, None)
+    if fills and isinstance(elements, int) and elements > _MOST_ELEMENTS:
+        raise _Broken(
+            f"ListSlice with pad fills each list up to {elements} elements, and up to "
+            f"{_MOST_ELEMENTS} are served: give it an end"
+        )
 
 
 def _objects(root: Any) -> Iterator[Inert]:

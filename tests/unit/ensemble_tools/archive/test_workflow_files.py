@@ -361,3 +361,25 @@ def test_older_versions(version: str, export: Path) -> None:
         "and the models' Python has 23.8.0, which cannot run workflows from before 23.06; export "
         "it again with Merlin 23.08, or use an image of its own release"
     )
+
+
+@pytest.mark.parametrize(
+    ("pad", "elements", "is_refused"),
+    [
+        (True, 1_000_000, False),
+        (True, 1_000_001, True),
+        (1, 2**63 - 1, True),
+        (False, 2**63 - 1, False),
+    ],
+)
+def test_lists_that_are_filled_up(export: Path, pad: bool, elements: int, is_refused: bool) -> None:
+    """Gigabytes for each row of a request, whoever fills them: refused before there is one."""
+    state = pickle.dumps({"pad": pad, "max_elements": elements}, protocol=2)
+    body = state[2:].removesuffix(b".")
+    content = b"\x80\x02](cnvtabular.ops.list_slice\nListSlice\n)\x81" + body + b"be."
+    (export / WORKFLOW / "workflow.pkl").write_bytes(content)
+    if is_refused:
+        with pytest.raises(PayloadBroken, match=f"fills each list up to {elements} elements"):
+            planned(export)
+    else:
+        planned(export)
