@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-#: What texts may come to that are not looked at, and what is read of them at once; bytes.
-_FEW_BYTES, _READ_AT_ONCE = 2**26, 2**28
+#: What is read at once of texts that are in no dictionary: bytes, and rows.
+_READ_AT_ONCE, _ROWS_AT_ONCE = 2**28, 256
 #: Opens the file again, with options of pyarrow.parquet.ParquetFile's.
 Reopen = Callable[..., Any]
 
@@ -28,8 +28,8 @@ def count_rows(metadata: Any) -> int:
 def size_when_read(metadata: Any, most: int, reopen: Reopen) -> int:
     """Bytes of all columns, decompressed and out of their dictionaries; eight at least for a value.
 
-    Texts that may come to much are read, in their dictionaries, until they come to more than
-    `most`.
+    Texts are read, in their dictionaries, until they come to more than `most`: the sizes in the
+    footer may be untrue, and nothing else says how long they are.
     """
     taken, texts = 0, []
     for group, column, chunk in _chunks(metadata):
@@ -38,8 +38,6 @@ def size_when_read(metadata: Any, most: int, reopen: Reopen) -> int:
             texts.append((group, chunk))
         else:
             taken += max(0, metadata.schema.column(column).length) * chunk.num_values
-    if sum(_bound(chunk) for _, chunk in texts) <= _FEW_BYTES:
-        return taken
     for group, chunk in texts:
         if taken > most:
             break
@@ -76,7 +74,9 @@ def _text_bytes(reopen: Reopen, group: int, chunk: Any, most: int) -> int:
         raise
     except (pyarrow.ArrowException, OSError, KeyError, TypeError, AttributeError):
         pass
-    taken, at_once = 0, max(1, _READ_AT_ONCE // max(1, chunk.total_uncompressed_size))
+    at_once = _READ_AT_ONCE // max(1, chunk.total_uncompressed_size)
+    at_once = max(1, min(_ROWS_AT_ONCE, at_once))
+    taken = 0
     try:
         with reopen() as opened:
             for batch in opened.iter_batches(at_once, row_groups=[group], columns=[name]):

@@ -257,3 +257,26 @@ def test_files_without_end(tmp_path: Path) -> None:
         (tmp_path / "d" / str(number)).mkdir(parents=True)
     with pytest.raises(TableBroken, match="has more than 1000 files"):
         write_tables([Table(tmp_path / "d", (), ())], tmp_path)
+
+
+def varint(value: int, length: int = 0) -> bytes:
+    """As Thrift's compact protocol has a number that is not negative, in so many bytes at least."""
+    value, made = value * 2, bytearray()
+    while value >= 128 or len(made) + 1 < length:
+        made.append(value % 128 | 128)
+        value //= 128
+    return bytes([*made, value])
+
+
+def test_texts_from_nothing_with_an_untrue_footer(tmp_path: Path) -> None:
+    """It says that they have ten bytes."""
+    path = repeated(tmp_path / "f", "x" * 1_000_000, 60_000)
+    chunk = pyarrow.parquet.read_metadata(path).row_group(0).column(0)
+    true = varint(chunk.total_uncompressed_size)
+    content = path.read_bytes()
+    assert true in content
+    path.write_bytes(content.replace(true, varint(10, len(true))))
+    chunk = pyarrow.parquet.read_metadata(path).row_group(0).column(0)
+    assert chunk.total_uncompressed_size == 10
+    with pytest.raises(TableBroken, match=r"has \d+ bytes that stand for \d+"):
+        CategoryFiles().check([path])
