@@ -119,7 +119,7 @@ class Inert:
     """Stands for an instance of a class that was not imported.
 
     args: what it was made with, by place. state: its attributes, merged from every state it was
-    given.
+    given. parts: the last state that was a tuple, such as those of numpy's arrays.
     """
 
     qualified_name = ""
@@ -127,6 +127,7 @@ class Inert:
 
     args: tuple[Any, ...]
     state: dict[str, Any]
+    parts: tuple[Any, ...] = ()
 
     def __new__(cls, *args: Any, **named: Any) -> Any:
         cls.budget.spend(len(args) + len(named))
@@ -144,6 +145,8 @@ class Inert:
 
     def __setstate__(self, state: Any) -> None:
         """Remember a state: a dict, or the (dict, slots) pair of a class with slots."""
+        if isinstance(state, tuple):
+            self.parts = state
         for part in state[:_STATE_PARTS] if isinstance(state, tuple) else (state,):
             if isinstance(part, dict):
                 self.budget.spend(len(part))

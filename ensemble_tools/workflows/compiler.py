@@ -338,9 +338,10 @@ class _Compiler:
         """The table's number; one that was asked for before has one already.
 
         NVTabular keeps files in a cache by their paths, for all operators (merlin.io.worker): those
-        that read one file in two ways would change it for each other.
+        that read one file in two ways would change it for each other. A pickle is no such file.
         """
-        if any(table.path == other.path and table != other for other in self._tables):
+        alike = [other for other in self._tables if table.path == other.path]
+        if not table.given and any(table != other for other in alike):
             raise Unknown(f"{table.path.name} is read in two ways")
         if table not in self._tables:
             self._tables.append(table)

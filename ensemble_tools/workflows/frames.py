@@ -27,7 +27,9 @@ class ColumnType:
     width: of its items in bytes where that is known for certain, 0 where it depends on values: an
     operation that may widen its values (casting.put) says 0.
     is_list: it has one list a row. python_rows: those are Python's lists, as Groupby makes them,
-    and not arrays. rows: which rows these are; columns of one frame have the same.
+    and not arrays. rows: which rows these are; columns of one frame have the same. with_gaps: texts
+    of which some may be missing: those stand there as NVTabular answers them, and no operator that
+    looks at values can tell.
     """
 
     register: int
@@ -36,6 +38,7 @@ class ColumnType:
     is_list: bool = False
     python_rows: bool = False
     rows: int = 0
+    with_gaps: bool = False
 
     def at(self, register: int) -> ColumnType:
         """The same in another register."""

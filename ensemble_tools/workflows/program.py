@@ -35,6 +35,14 @@ class Means:
 
 
 @dataclass(frozen=True)
+class Values:
+    """A column that stands in the program. dtype: numpy's code; data: its bytes as base64."""
+
+    dtype: str
+    data: str
+
+
+@dataclass(frozen=True)
 class Table:
     """Keys that are looked up, from one file of the workflow.
 
@@ -45,7 +53,8 @@ class Table:
     rows' labels go beside, as Categorify makes them, with this much added if the first is less;
     None for none. beside: columns of the file that are kept beside the keys. means: what goes
     beside is worked out instead, as TargetEncoding does it from a file whose columns are known by
-    their order.
+    their order. given: the columns and those beside, where they were read from the workflow's
+    pickle, which path names.
     """
 
     path: Path
@@ -54,6 +63,7 @@ class Table:
     shift: int | None = None
     beside: tuple[str, ...] = ()
     means: Means | None = None
+    given: tuple[Values, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -172,6 +172,8 @@ class Call:
         if name not in self.frame:
             raise self.refuse([name], "the column is not there")
         column = self.frame[name]
+        if column.with_gaps:
+            raise self.refuse([name], "it is applied to texts that may be missing")
         if kinds and column.kind not in kinds:
             raise self.refuse([name], f"it is applied to {column.kind.value} values")
         if lists is not None and column.is_list is not lists:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from ensemble_tools.archive.executor_graph import Column, ExecutorGraph, Node, O
 from ensemble_tools.archive.inert_pickle import read_pickle
 from ensemble_tools.workflows.compiler import compile_workflow
 from ensemble_tools.workflows.program import Input, Program
+from tests.support.pickled_frames import USERS
 
 AGE = Column("age", "float64", False, (None,))
 USER = Column("user", "int64", False, (None,))
@@ -36,6 +37,11 @@ def operator(called: str, module: str = "nvtabular.ops", /, **state: Any) -> Ope
     """One with that state, as it is read from a pickle."""
     inert: Mapping[str, Any] = read_pickle(pickle.dumps(state))
     return Operator(f"{module}.{called}", called.rpartition(".")[2], state=inert)
+
+
+def _with(made: Operator, **inert: Any) -> Operator:
+    """The operator with more of its state, read already."""
+    return replace(made, state={**made.state, **inert})
 
 
 def root(*columns: Column) -> Node:
@@ -265,6 +271,14 @@ EXAMPLES = {
             ),
             ("user",),
             _STATISTICS,
+        ),
+        Example(
+            _with(
+                operator("join_external.JoinExternal", on="user", on_ext=["user"], how="left"),
+                _ext_cache=read_pickle(USERS),
+            ),
+            ("user",),
+            (USER, _numbers("weight"), _numbers("score", "float32")),
         ),
         Example(
             operator(

@@ -66,6 +66,11 @@ def joined(table: Any, **options: Any) -> Any:
     return ["user", "item"] >> ops.JoinExternal(table, on="user", **options)
 
 
+def joined_by_words() -> Any:
+    items = pd.DataFrame({"item": [*WORDS, "größe"], "weight": [2.0, 5.0, 3.0, 1.0]})
+    return ["item"] >> ops.JoinExternal(items, on=["item"]) >> ops.FillMissing(fill_val=7)
+
+
 def users_file(directory: Path) -> str:
     """The users as a file, which JoinExternal reads once and keeps."""
     USERS.to_parquet(directory / "users.parquet")
@@ -89,6 +94,8 @@ WORKFLOWS: dict[str, Callable[[Path], WorkflowNode]] = {
     "join_dataset": lambda _: joined(nvtabular.Dataset(USERS)),
     "join_file": lambda path: joined(nvtabular.Dataset(users_file(path))),
     "join_dask": lambda _: joined(dd.from_pandas(USERS, npartitions=2)),
+    "join_missing": lambda _: joined(USERS[["user", "city"]].head(10)),
+    "join_words": lambda _: joined_by_words(),
     "join_inner": lambda _: joined(USERS.head(20), how="inner", columns_ext=["user", "age"]),
     "lambda_numbers": lambda _: mapped({n: n * 2.5 for n in range(1_001)}),
     "lambda_tuples": lambda _: mapped({(n, "k"): n * 2.5 for n in range(50)}),
@@ -137,7 +144,7 @@ def write(path: Path, kind: str, frame: pd.DataFrame) -> None:
             "name": name,
             "datatype": datatype(values),
             "shape": [len(values)],
-            "data": values.tolist(),
+            "data": list(map(str, values)) if values.dtype.kind == "O" else values.tolist(),
         }
         for name, values in frame.items()
     ]

@@ -129,7 +129,7 @@ def _variants(program: Program, steps: list[Step]) -> Iterator[str]:
             seen |= {"Groupby on two"} if operation.keys > 1 else set()
             seen |= {"Groupby in an order"} if operation.sorts else set()
         elif isinstance(operation, Join) and len(step.reads) > 1:
-            seen.add("JoinGroupby on two")
+            seen |= {"JoinGroupby on two"} & {f"{step.operator} on two"}
         elif isinstance(operation, ListSlice) and operation.length is not None:
             seen.add("ListSlice filled up")
         elif isinstance(operation, TargetEncode) and operation.folds > 1:

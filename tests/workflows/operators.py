@@ -15,7 +15,7 @@ import scipy.sparse
 from merlin.schema import Tags
 from nvtabular import ops
 
-from tests.workflows.columns import BOOL, FLOATS, INTEGERS, STRING, Column
+from tests.workflows.columns import BOOL, FLOATS, FOREIGN_WORDS, INTEGERS, STRING, WORDS, Column
 from tests.workflows.names import RESERVED, made_of
 
 NUMBERS = (*INTEGERS, *FLOATS)
@@ -585,6 +585,8 @@ def join_external(branch: Branch, context: Context) -> Branch:
     keys = [
         name for name in branch.names if name in context.columns and _scalar(branch.kinds[name])
     ]
+    if context.chance(0.7):
+        keys = [name for name in keys if branch.kinds[name].dtype in (*INTEGERS, STRING)]
     _check(bool(keys))
     on = random.sample(keys, 2 if len(keys) > 1 and context.chance(0.2) else 1)
     rows = random.randint(1, 12)
@@ -603,6 +605,10 @@ def join_external(branch: Branch, context: Context) -> Branch:
     ):
         table[part] = np.array([random.randrange(100) for _ in range(rows)], dtype=dtype)
         kinds[part] = Kind(dtype)
+    if context.chance(0.4):
+        part = f"text{number}"
+        table[part] = [random.choice([*WORDS, *FOREIGN_WORDS]) for _ in range(rows)]
+        kinds[part] = Kind(STRING)
     if context.chance(0.8):
         table = table.drop_duplicates(subset=on, ignore_index=True)
     options: dict[str, Any] = {"on": on if len(on) > 1 or context.chance(0.5) else on[0]}
@@ -619,6 +625,7 @@ def join_external(branch: Branch, context: Context) -> Branch:
     if context.chance(0.3):
         options["columns_ext"] = list(table.columns)[: len(on) + 1]
         kinds.pop(f"other{number}")
+        kinds.pop(f"text{number}", None)
     described = f"JoinExternal({table.to_dict('list')!r}, {_called('', options)[1:]}"
     return branch.then(ops.JoinExternal(table, **options), described, kinds)
 

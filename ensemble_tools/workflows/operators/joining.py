@@ -1,17 +1,30 @@
-"""What was counted of a category: JoinGroupby."""
+"""What a table has of a key: JoinGroupby and JoinExternal."""
 
 from __future__ import annotations
 
+import base64
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
+
+from ensemble_tools.archive.workflow_files import PICKLE
 from ensemble_tools.workflows import parameters as read
-from ensemble_tools.workflows.frames import Frame, Kind
-from ensemble_tools.workflows.program import Table
+from ensemble_tools.workflows.frames import ColumnType, Frame, Kind
+from ensemble_tools.workflows.parameters import Unknown
+from ensemble_tools.workflows.pickled_frames import read_frame
+from ensemble_tools.workflows.program import Table, Values
 from ensemble_tools.workflows.rules import Call, Rule, nvtabular
 from ensemble_tools.workflows.runtime.operations.joining import Join
 
 #: The rows' numbers, by which they are sorted after the merge.
 _OWN = ("__tmp__",)
+#: What may be merged by -> how a table compares it.
+_MERGED_BY = {Kind.INT: "whole", Kind.TEXT: "text"}
+#: Whole numbers below are exact as floats.
+_EXACT = 2**53
+#: Numbers that a table may have beside its keys: others become wider in operators.
+_WIDE = ("i4", "i8", "f4", "f8")
 
 
 def join(call: Call) -> Frame:
@@ -58,4 +71,93 @@ def _cast_by_name(name: str, separator: str) -> str | None:
     return "float32" if name.endswith(averages) else None
 
 
-RULES = (Rule(nvtabular("join_groupby", "JoinGroupby"), join),)
+def join_table(call: Call) -> Frame:
+    """JoinExternal: pandas' merge with a table that the workflow's pickle holds."""
+    keys, their_keys = _pair_keys(call)
+    columns = call.scalars(keys, *_MERGED_BY)
+    table = _read_table(call, their_keys, columns)
+    shared = [own for own, their in zip(keys, their_keys, strict=True) if own == their]
+    beside = tuple(name for name in table if name not in shared)
+    call.check_names((*call.frame, *table), _OWN)
+    if taken := [name for name in beside if name in call.frame]:
+        raise call.refuse(taken, "its table has a column of that name, too")
+    if narrow := [name for name in beside if _is_narrow(table[name])]:
+        raise call.refuse(narrow, "its table has small or unsigned whole numbers there")
+    if any(column.rows for column in columns):
+        raise call.refuse(keys, "its rows are not those of the request")
+    number = call.emitter.table(
+        Table(
+            call.directory / PICKLE,
+            their_keys,
+            tuple(_MERGED_BY[column.kind] for column in columns),
+            beside=beside,
+            given=tuple(_given(table[name]) for name in (*their_keys, *beside)),
+        )
+    )
+    written = call.emit_several(
+        Join(number, tuple((name, None) for name in beside), keys),
+        columns,
+        [_beside(columns[0], table[name]) for name in beside],
+        keys,
+    )
+    return {**call.frame, **dict(zip(beside, written, strict=True))}
+
+
+def _pair_keys(call: Call) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The columns that are merged by, and the table's."""
+    if call.parameter("how") != "left":
+        raise Unknown("it leaves rows out, or how it joins is not known")
+    keys, their_keys = (
+        (value,) if isinstance(value := call.parameter(name), str) else read.names(value, name)
+        for name in ("on", "on_ext")
+    )
+    if not keys or not len(keys) == len(their_keys) == len({*keys}) == len({*their_keys}):
+        raise Unknown("its keys are none, not of one number, or one is there twice")
+    return keys, their_keys
+
+
+def _read_table(call: Call, keys: tuple[str, ...], columns: list[ColumnType]) -> dict[str, Any]:
+    """The table's columns, if a request's row has one row there at most, for certain."""
+    table = read_frame(call.parameter("_ext_cache"))
+    if absent := [name for name in keys if name not in table]:
+        raise call.refuse(absent, "its table has no such column")
+    for name, column in zip(keys, columns, strict=True):
+        _check_key(call, name, table[name], column.kind)
+    ranks = [np.unique(table[name], return_inverse=True)[1].reshape(-1) for name in keys]
+    if len(np.unique(np.stack(ranks, axis=1), axis=0)) != len(ranks[0]):
+        raise call.refuse(keys, "its table has a key twice, for which a row is answered twice")
+    return table
+
+
+def _check_key(call: Call, name: str, values: Any, kind: Kind) -> None:
+    if not len(values) or (values.dtype.kind == "S") is not (kind is Kind.TEXT):
+        raise call.refuse([name], "its table has no rows, or values of another kind there")
+    if kind is Kind.TEXT:
+        return
+    if values.dtype.kind == "f":
+        raise call.refuse([name], "its table has no whole numbers there")
+    # pandas compares a request's unsigned numbers with others as floats, which are exact below.
+    if values.min() < 0 or values.max() >= _EXACT:
+        raise call.refuse([name], "its table has numbers there that are not from 0 to 2**53")
+
+
+def _is_narrow(values: Any) -> bool:
+    return values.dtype.kind != "S" and values.dtype.str[1:] not in _WIDE
+
+
+def _given(values: Any) -> Values:
+    return Values(values.dtype.str, base64.b64encode(values.tobytes()).decode())
+
+
+def _beside(key: ColumnType, values: Any) -> ColumnType:
+    """Whole numbers become floats where a request's key is not in the table."""
+    if values.dtype.kind == "S":
+        return replace(key, kind=Kind.TEXT, width=0, with_gaps=True)
+    width = values.dtype.itemsize if values.dtype.kind == "f" else 0
+    return replace(key, kind=Kind.FLOAT, width=width)
+
+
+RULES = (
+    Rule(nvtabular("join_groupby", "JoinGroupby"), join),
+    Rule(nvtabular("join_external", "JoinExternal"), join_table),
+)

@@ -1,4 +1,4 @@
-"""Operators whose work is code, or data, that is not read: none of them is compiled."""
+"""Operators whose work is code that is not read: none of them is compiled."""
 
 from __future__ import annotations
 
@@ -18,8 +18,4 @@ RULES = (
         why_not="numba compiles its sums",
     ),
     Rule(nvtabular("filter", "Filter"), why_not="a function of yours decides which rows there are"),
-    Rule(
-        nvtabular("join_external", "JoinExternal"),
-        why_not="its table is pickled inside of the workflow",
-    ),
 )

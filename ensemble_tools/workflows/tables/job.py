@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..program import Means, Plain, Table
+from ..program import Means, Plain, Table, Values
 from .category_files import CategoryFiles
 from .errors import TableBroken, TableUnusable
 from .writing import write_tables
@@ -91,4 +91,5 @@ def _table(row: dict[str, Plain]) -> Table:
         row["shift"],
         tuple(row["beside"]),
         means,
+        tuple(Values(**values) for values in row["given"]),
     )

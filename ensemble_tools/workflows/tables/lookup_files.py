@@ -73,7 +73,8 @@ class LookupFiles:
             self._save(f"{file}.order", place[order])
         for number, values in enumerate(beside.values()):
             self._save(f"{file}.beside.{number}", values[reachable][order])
-        first = {name: values[0].item() for name, values in beside.items() if len(values)}
+        numbers = {name: values for name, values in beside.items() if values.dtype.kind != "S"}
+        first = {name: values[0].item() for name, values in numbers.items() if len(values)}
         return {"file": file, "keys": rows, "beside": list(beside), "first": first}
 
     def _write_key(self, part: str, values: Any, source: str) -> tuple[dict[str, Plain], Any, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import errno
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,7 +39,7 @@ def write_tables(
     """
     files, lookups = files or CategoryFiles(), lookups or LookupFiles(directory)
     overall = [table.means.overall for table in tables if table.means and table.means.overall]
-    files.check([*(table.path for table in tables), *overall])
+    files.check([*(table.path for table in tables if not table.given), *overall])
     wanted = [table for table in tables if table.columns]
     return [_write(table, str(number), files, lookups) for number, table in enumerate(wanted)]
 
@@ -46,7 +47,9 @@ def write_tables(
 def _write(table: Table, file: str, files: CategoryFiles, lookups: LookupFiles) -> dict[str, Plain]:
     name = table.path.name
     try:
-        if table.means is not None:
+        if table.given:
+            keys, beside = _read_given(table)
+        elif table.means is not None:
             keys, beside = smooth_means(files, table.path, len(table.columns), table.means)
         else:
             keys, beside = _read(table, files)
@@ -72,6 +75,12 @@ def _read(table: Table, files: CategoryFiles) -> tuple[list[Any], dict[str, Any]
     if table.shift is not None:
         beside["label"] = _labels(data[INDEX], table.shift, name)
     return [data[column] for column in table.columns], beside
+
+
+def _read_given(table: Table) -> tuple[list[Any], dict[str, Any]]:
+    arrays = [np.frombuffer(base64.b64decode(values.data), values.dtype) for values in table.given]
+    count = len(table.columns)
+    return arrays[:count], dict(zip(table.beside, arrays[count:], strict=True))
 
 
 def _key_values(values: Any, kind: str, column: str, file: str) -> Any:

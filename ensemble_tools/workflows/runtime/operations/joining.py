@@ -1,4 +1,4 @@
-"""What was counted of a category: JoinGroupby."""
+"""What a table has of a key: JoinGroupby and JoinExternal."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from ..columns import INTEGERS, Column, RequestError
 from ..lookups import Lookup
 from .operation import Operation, Transform
 
+#: What merlin-systems answers for NaN in a column of texts.
+MISSING_TEXT = b"nan"
+
 
 @dataclass(frozen=True)
 class Join(Operation):
-    """What stands beside the keys in a table, NaN where they are not in it.
+    """What stands beside the keys in a table, NaN where they are not in it, also as a text.
 
     table: its number. wanted: names of what stands beside, and the type that each is cast to, None
     for its own. columns: the names of the keys.
@@ -42,7 +45,8 @@ class Join(Operation):
         if not found.all():
             if values.dtype.kind in INTEGERS:
                 values = values.astype(np.float64)
-            values = np.where(found, values, values.dtype.type(np.nan))
+            missing = MISSING_TEXT if values.dtype.kind == "S" else values.dtype.type(np.nan)
+            values = np.where(found, values, missing)
         if dtype is None:
             return values
         whole = np.dtype(dtype).kind in INTEGERS and values.dtype.kind == "f"

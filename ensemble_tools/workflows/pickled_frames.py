@@ -1,0 +1,176 @@
+"""A pandas DataFrame that a pickle holds, read as data: its columns as arrays.
+
+The forms are those of pandas 1.5 and numpy 1: blocks of columns of one type, in a BlockManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from ensemble_tools.archive.inert_pickle import MAX_BYTES_OBJECT, Inert, Unread, class_name
+from ensemble_tools.workflows.parameters import Unknown
+
+_FRAME = "pandas.core.frame.DataFrame"
+_MANAGER = "pandas.core.internals.managers.BlockManager"
+_BLOCK = "pandas._libs.internals._unpickle_block"
+_INDEX, _NEW_INDEX = "pandas.core.indexes.base.Index", "pandas.core.indexes.base._new_Index"
+#: An index of rows that merges do not look at.
+_ROW_INDEXES = (
+    _INDEX,
+    "pandas.core.indexes.range.RangeIndex",
+    "pandas.core.indexes.numeric.Int64Index",
+)
+_ARRAY = "numpy.core.multiarray._reconstruct"
+_BUFFER = "numpy.core.numeric._frombuffer"
+_NUMBERS = ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8")
+#: Of an array's state: its version, shape, type, order and data; of a buffer all but the first.
+_STATE_PARTS, _BUFFER_PARTS = 5, 4
+#: Columns of a frame.
+MAX_COLUMNS = 100_000
+
+
+class _NotAFrame(Exception):
+    """An object is not what pandas and numpy pickle in its place."""
+
+
+def read_frame(value: Any) -> dict[str, Any]:
+    """The columns by their names, in order, as arrays of one length; texts as bytes (`S`), UTF-8.
+
+    Raises Unknown for what is no plain frame of numbers and texts, or too large.
+    """
+    if class_name(value) != _FRAME:
+        raise Unknown("its table is not in the workflow as a frame of pandas'")
+    try:
+        return _read(value.state.get("_mgr"))
+    except (_NotAFrame, ValueError, TypeError, OverflowError) as error:
+        raise Unknown("its table is not as pandas 1.5 pickles it") from error
+
+
+def _read(manager: Any) -> dict[str, Any]:
+    blocks, axes = _made_by(manager, _MANAGER, 2)
+    if not isinstance(blocks, tuple) or not isinstance(axes, list) or len(axes) != 2:
+        raise _NotAFrame
+    names = _names(axes[0])
+    _check_row_index(axes[1])
+    found: dict[int, Any] = {}
+    for block in blocks:
+        values, places, dimensions = _made_by(block, _BLOCK, 3)
+        if dimensions != 2:
+            raise _NotAFrame
+        numbers, array = list(_places(places)), _values(values)
+        if len(array) != len(numbers):
+            raise _NotAFrame
+        found.update(zip(numbers, array, strict=True))
+    lengths = {len(values) for values in found.values() if values.ndim == 1}
+    if sorted(found) != list(range(len(names))) or len(lengths) != 1:
+        raise _NotAFrame
+    return {name: found[number] for number, name in enumerate(names)}
+
+
+def _made_by(value: Any, function: str, arguments: int) -> tuple[Any, ...]:
+    """What the function, or class, was called with."""
+    if class_name(value) != function or len(value.args) != arguments:
+        raise _NotAFrame
+    args: tuple[Any, ...] = value.args
+    return args
+
+
+def _names(index: Any) -> list[str]:
+    cls, state = _made_by(index, _NEW_INDEX, 2)
+    if _qualified(cls) != _INDEX or not isinstance(state, dict):
+        raise Unknown("its table has columns whose names are no plain texts")
+    names = _items(state.get("data"))
+    if not all(type(name) is str for name in names) or len({*names}) != len(names):
+        raise Unknown("its table has columns whose names are no texts, or alike")
+    return names
+
+
+def _check_row_index(index: Any) -> None:
+    """pandas looks for keys among the names of indexes, too."""
+    cls, state = _made_by(index, _NEW_INDEX, 2)
+    plain = _qualified(cls) in _ROW_INDEXES and isinstance(state, dict)
+    if not plain or state.get("name") is not None:
+        raise Unknown("its table has an index with a name or of several levels")
+
+
+def _qualified(cls: Any) -> str:
+    return cls.qualified_name if isinstance(cls, type) and issubclass(cls, Inert) else ""
+
+
+def _items(array: Any) -> list[Any]:
+    """The items of an array of objects."""
+    _, shape, dtype, _, items = _state_of(array)
+    if _code(dtype) != "O8" or not isinstance(items, list) or shape != (len(items),):
+        raise _NotAFrame
+    return items
+
+
+def _state_of(array: Any) -> tuple[Any, ...]:
+    if class_name(array) != _ARRAY or len(array.parts) != _STATE_PARTS:
+        raise _NotAFrame
+    parts: tuple[Any, ...] = array.parts
+    return parts
+
+
+def _places(value: Any) -> Iterable[int]:
+    """The numbers of a block's columns: a slice, or an array."""
+    if class_name(value) != "builtins.slice":
+        return [int(place) for place in _numbers(value)]
+    start, stop, step = value.args
+    if not all(type(bound) is int and 0 <= bound <= MAX_COLUMNS for bound in value.args):
+        raise _NotAFrame
+    return range(start, stop, step)
+
+
+def _values(array: Any) -> Any:
+    """An array of numbers or of texts; Unknown for one of other values."""
+    if class_name(array) != _ARRAY or _code(_state_of(array)[2]) != "O8":
+        return _numbers(array)
+    _, shape, _, is_fortran, items = _state_of(array)
+    if not isinstance(items, list) or len(shape) != 2 or shape[0] * shape[1] != len(items):
+        raise _NotAFrame
+    count, rows = shape
+    columns = (
+        items[number::count] if is_fortran else items[number * rows : (number + 1) * rows]
+        for number in range(count)
+    )
+    return [_texts(column) for column in columns]
+
+
+def _texts(items: list[Any]) -> Any:
+    if not all(type(item) is str for item in items):
+        raise Unknown("its table has a column with values that are no texts, or with missing ones")
+    texts = [item.encode("utf-8", "surrogatepass") for item in items]
+    longest = max(map(len, texts), default=0)
+    if longest * len(texts) > MAX_BYTES_OBJECT:
+        raise Unknown(f"its table has {len(texts)} texts of up to {longest} bytes")
+    if any(b"\0" in text for text in texts):
+        raise Unknown("its table has a text with a zero in it")
+    return np.array(texts, "S")
+
+
+def _numbers(array: Any) -> Any:
+    """An array of numbers; Unknown for one of other values."""
+    if class_name(array) == _BUFFER and len(array.args) == _BUFFER_PARTS:
+        data, dtype, shape, order = array.args
+    elif class_name(array) == _ARRAY:
+        _, shape, dtype, is_fortran, data = _state_of(array)
+        order = "F" if is_fortran else "C"
+    else:
+        raise Unknown("its table has columns of a type of pandas' own")
+    code = _code(dtype)
+    if code not in _NUMBERS:
+        raise Unknown("its table has columns that are no numbers, such as booleans or lists")
+    if isinstance(data, Unread):
+        raise Unknown(f"its table has {data.size} bytes, more than are read of a pickle")
+    return np.frombuffer(data, f"<{code}").reshape(shape, order=order)
+
+
+def _code(dtype: Any) -> str:
+    """numpy's code of a type of this machine's order of bytes; empty for others."""
+    if class_name(dtype) != "numpy.dtype" or not dtype.args or not isinstance(dtype.args[0], str):
+        return ""
+    return dtype.args[0] if dtype.parts[1:2] in (("<",), ("|",)) else ""

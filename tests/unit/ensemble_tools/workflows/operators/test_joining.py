@@ -1,0 +1,146 @@
+"""JoinExternal's table, in the pickle of the workflow: which frames become tables, and whose."""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ensemble_tools.archive.inert_pickle import read_pickle
+from ensemble_tools.workflows.errors import NotCompiled
+from ensemble_tools.workflows.pickled_frames import read_frame
+from ensemble_tools.workflows.program import program_text
+from ensemble_tools.workflows.runtime.program import LoadedProgram
+from ensemble_tools.workflows.tables import write_tables
+from tests.support.container import ROOT
+from tests.support.fitted_operators import EXAMPLES, Example
+from tests.support.pickled_frames import ALIKE, COLUMNS, OTHER, USERS
+
+EXAMPLE = EXAMPLES["nvtabular.ops.join_external.JoinExternal"]
+_NO_NUMBERS = "no numbers, such as booleans or lists"
+_TYPES = "small or unsigned whole numbers"
+REASONS = {
+    "dates": "a type of pandas' own",
+    "categories": "a type of pandas' own",
+    "nullable": "a type of pandas' own",
+    "lists": "values that are no texts",
+    "gaps": "or with missing ones",
+    "zeros": "a text with a zero in it",
+    "long": "texts of up to 8000000 bytes",
+    "words": "values of another kind there",
+    "flags": _NO_NUMBERS,
+    "halves": _NO_NUMBERS,
+    "narrow": _TYPES,
+    "unsigned": _TYPES,
+    "swapped": _NO_NUMBERS,
+    "numbered": "whose names are no texts, or alike",
+    "twice": "whose names are no texts, or alike",
+    "levels": "whose names are no plain texts",
+    "named": "an index with a name",
+    "duplicate": "a key twice",
+    "negative": "not from 0 to 2**53",
+    "large": "not from 0 to 2**53",
+    "floats": "no whole numbers there",
+    "none": "has no rows",
+    "other_key": "'user': its table has no such column",
+    "collision": "'age': its table has a column of that name, too",
+    "own": "'__tmp__': NVTabular uses the name",
+    "megabytes": "more than are read of a pickle",
+}
+
+
+@pytest.fixture(scope="module")
+def frames() -> dict[str, bytes]:
+    """Frames of pandas 1.5, pickled."""
+    program: list[str | Path] = [
+        ROOT / ".venv-merlin/bin/python",
+        "-W",
+        "ignore",
+        "-m",
+        "tests.support.pickled_frames",
+    ]
+    done = subprocess.run(program, cwd=ROOT, capture_output=True, check=True, timeout=60)
+    return {name: base64.b64decode(text) for name, text in json.loads(done.stdout).items()}
+
+
+def changed(table: bytes = USERS, **state: Any) -> Example:
+    """The example with another table, or other parameters."""
+    state = {**EXAMPLE.operator.state, "_ext_cache": read_pickle(table), **state}
+    return replace(EXAMPLE, operator=replace(EXAMPLE.operator, state=state))
+
+
+@pytest.mark.parametrize("name", [*ALIKE, "protocol 4"])
+def test_frames_are_read(name: str, frames: dict[str, bytes]) -> None:
+    """With the same values and types, however pandas has them in memory."""
+    found = read_frame(read_pickle(frames[name]))
+    assert list(found) == list(COLUMNS)
+    for column, values in COLUMNS.items():
+        assert (found[column].dtype, found[column].tolist()) == (values.dtype, values.tolist())
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_other_frames_are_nvtabulars(name: str, frames: dict[str, bytes]) -> None:
+    """The reason says what of the table is not compiled."""
+    with pytest.raises(NotCompiled) as caught:
+        changed(frames[name]).compiled()
+    assert REASONS[name] in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [
+        ({"how": "inner"}, "it leaves rows out"),
+        ({"on": ["user", "user"], "on_ext": ["user", "weight"]}, "one is there twice"),
+        ({"on": []}, "its keys are none"),
+        ({"on": "age"}, "applied to float values"),
+        ({"on": "tags"}, "applied to lists"),
+        ({"on": "drink"}, "values of another kind there"),
+        ({"_ext_cache": None}, "not in the workflow as a frame"),
+    ],
+)
+def test_other_joins_are_nvtabulars(state: dict[str, Any], reason: str) -> None:
+    """The reason says which parameter it is."""
+    with pytest.raises(NotCompiled, match=reason):
+        changed(**state).compiled()
+
+
+def test_what_is_cut_off(frames: dict[str, bytes]) -> None:
+    """Bytes, shapes and places that do not go together are no frame."""
+    data = frames["plain"]
+    broken = [
+        data.replace(pickle.BININT1 + b"\2" + pickle.BININT1 + b"\3", b"K\2K\4", 1),
+        data.replace(b"_unpickle_block", b"_unpickle_clock", 1),
+        data.replace(b"BlockManager", b"CloneManager", 1),
+        data.replace(b"K\0K\2K\1", b"K\1K\3K\1", 1),
+    ]
+    for one in broken:
+        assert one != data
+        with pytest.raises(NotCompiled, match=r"not as pandas 1\.5 pickles it"):
+            changed(one).compiled()
+
+
+def test_numbers(tmp_path: Path) -> None:
+    """Whole numbers become floats where a key is missing; the request's columns stay."""
+    program = EXAMPLE.compiled()
+    rows = write_tables(program.tables, tmp_path)
+    (tmp_path / "program.json").write_text(program_text(program, rows))
+    answer = LoadedProgram(tmp_path).run(
+        {
+            "user": np.array([8, 4, 3], np.int64),
+            "age": np.zeros(3),
+            "drink": np.array([b""] * 3, object),
+            "tags__values": np.zeros(0, np.int64),
+            "tags__offsets": np.zeros(4, np.int32),
+        }
+    )
+    assert answer["user"].tolist() == [8, 4, 3]
+    np.testing.assert_array_equal(answer["weight"], [9, np.nan, 4])
+    np.testing.assert_array_equal(answer["score"], np.array([2.5, np.nan, 0.5], np.float32))
+    assert answer["score"].dtype == np.float32
