@@ -27,7 +27,7 @@ from pathlib import Path
 from ensemble_tools.archive.source_model import CONFIG_FILE
 from ensemble_tools.errors import PayloadBroken, shortened
 from ensemble_tools.serving.layout import remove_layout, write_layout, write_own_code
-from ensemble_tools.serving.serving_plan import STEPS, PublishedModel, ServingPlan
+from ensemble_tools.serving.serving_plan import STEPS, Compiled, PublishedModel, ServingPlan
 from ensemble_tools.steps.sources import SERVED, warm_source
 from ensemble_tools.workflows.program import Plain, Table, program_text
 from ensemble_tools.workflows.tables import TableBroken, TableUnusable, write_tables
@@ -197,7 +197,13 @@ def put_compiled(
         _put(directory / Path(model.compiled.place).parent / _RUNTIME / name, text)
     whole = not model.compiled.program.kept
     _put(directory / model.compiled.place, _read_model_file(_WHOLE if whole else _PART))
-    return model
+    return replace(model, compiled=_without_tables(model.compiled))
+
+
+def _without_tables(compiled: Compiled) -> Compiled:
+    """Written tables are on the disk: what was read of a pickle for them need not stay."""
+    tables = tuple(replace(table, given=()) for table in compiled.program.tables)
+    return replace(compiled, program=replace(compiled.program, tables=tables))
 
 
 @contextlib.contextmanager

@@ -143,7 +143,7 @@ def _values(array: Any) -> Any:
 def _texts(items: list[Any]) -> Any:
     if not all(type(item) is str for item in items):
         raise Unknown("its table has a column with values that are no texts, or with missing ones")
-    texts = [item.encode("utf-8", "surrogatepass") for item in items]
+    texts = [item.encode() for item in items]
     longest = max(map(len, texts), default=0)
     if longest * len(texts) > MAX_BYTES_OBJECT:
         raise Unknown(f"its table has {len(texts)} texts of up to {longest} bytes")

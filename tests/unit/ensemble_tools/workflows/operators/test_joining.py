@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 from ensemble_tools.archive.inert_pickle import read_pickle
+from ensemble_tools.serving.publish import put_compiled
+from ensemble_tools.serving.serving_plan import Compiled, PublishedModel
 from ensemble_tools.workflows.errors import NotCompiled
 from ensemble_tools.workflows.pickled_frames import read_frame
 from ensemble_tools.workflows.program import program_text
@@ -144,3 +146,13 @@ def test_numbers(tmp_path: Path) -> None:
     np.testing.assert_array_equal(answer["weight"], [9, np.nan, 4])
     np.testing.assert_array_equal(answer["score"], np.array([2.5, np.nan, 0.5], np.float32))
     assert answer["score"].dtype == np.float32
+
+
+def test_what_is_written_is_let_go(tmp_path: Path) -> None:
+    """A loaded model keeps no second copy of its table in the server's memory."""
+    model = PublishedModel("w", "w", None, compiled=Compiled(EXAMPLE.compiled(), "1/model.py"))
+    (tmp_path / "1").mkdir()
+    written = put_compiled(model, tmp_path)
+    assert written.compiled is not None
+    assert [table.given for table in written.compiled.program.tables] == [()]
+    assert (tmp_path / "1/tables/program.json").is_file()
