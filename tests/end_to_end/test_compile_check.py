@@ -59,7 +59,6 @@ def test_a_damaged_table(tmp_path: Path, check: bool) -> None:
             assert (numbers == _expected()) == check
             joined = container.serving / "dense/1/steps" / STEP
             version = (container.serving / STEP if check else joined) / "1"
-            assert (version / "model.py").is_symlink() == check
             assert (version / "tables").exists() != check
             assert joined.exists() != check
         reason = "compiled, it differs from NVTabular (usual values, 1 row: tensor 'user_id': 1 of"
@@ -74,7 +73,7 @@ def test_workflows_that_are_equal(tmp_path: Path) -> None:
         for name in names:
             with container.loaded(name, EXAMPLES / name / "repository"):
                 (step,) = container.serving.glob(f"{name}/1/steps/{name}.0_*")
-                assert not (step / "1/model.py").is_symlink()
+                assert (step / "1/tables").exists()
         assert container.log.count("a compiled workflow is NVTabular's equal") == len(names)
         assert container.log.count('compiled="1 of 1') == len(names)
         assert "not_compiled" not in container.log
@@ -146,7 +145,7 @@ def test_the_program_notices(
     if tensor:
         assert step.not_compiled.startswith("compiled, it differs from NVTabular (")
         assert f"tensor '{tensor}" in step.not_compiled
-        assert (tmp_path / step.triton_name / "1/model.py").is_symlink()
+        assert not (tmp_path / step.triton_name / "1/tables").exists()
     else:
         (verdict,) = found
         assert verdict.asked - 1 == verdict.answered  # NVTabular refuses a request without rows
