@@ -75,7 +75,7 @@ _SAVES = (
     ("… load", ("workflow_dense", "dense, load")),
     ("… memory of its processes", ("workflow_dense", "dense, memory of its processes")),
     (
-        "… memory of each of twenty, with all that they share",
+        "… memory of each of twenty copies, shared parts included",
         ("copies_dense", "dense, memory of each of 20"),
     ),
     (
