@@ -25,6 +25,12 @@ def _run_delivered(layout, model_directory, archive, names):
     import c_python_backend_utils as triton
     import triton_python_backend_utils as pb_utils
 
+    own_name = os.path.basename(model_directory)
+    # A stub's Python may take paths for ASCII, whatever the container's does.
+    layout, model_directory, archive = (
+        os.fsdecode(path.encode("utf-8", "surrogateescape"))
+        for path in (layout, model_directory, archive)
+    )
     published, file_name = os.path.split(os.path.abspath(__file__))
     copy = os.path.realpath(os.path.join(published, layout))
     directory = os.path.normpath(os.path.join(copy, model_directory))
@@ -141,10 +147,9 @@ def _run_delivered(layout, model_directory, archive, names):
 
     def as_in_archive(args):
         """Triton's rule is that a model is called like its directory, and models build on it."""
-        name = os.path.basename(directory)
-        own = {**args, "model_repository": directory, "model_name": name}
+        own = {**args, "model_repository": directory, "model_name": own_name}
         if "model_config" in args:
-            config = {**json.loads(args["model_config"]), "name": name}
+            config = {**json.loads(args["model_config"]), "name": own_name}
             own["model_config"] = json.dumps(config)
         return own
 
