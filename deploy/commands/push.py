@@ -9,8 +9,6 @@ from functools import partial
 
 from deploy.aws.account import Account
 from deploy.commands.options import add_dry_run, say, say_beside
-from deploy.images.engine import Engine
-from deploy.images.pushing import Wish, push
 from deploy.orderly_end import orderly_end
 from deploy.telling import progress_on
 
@@ -46,6 +44,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(options: argparse.Namespace) -> int:
     """Until the registry has it."""
+    # The Docker SDK: --help, which lists every command, needs none of it.
+    from deploy.images.engine import Engine
+    from deploy.images.pushing import Wish, push
+
     wish = Wish(options.image, options.repository, options.tag, options.registry)
     told = say if options.dry_run else say_beside
     engine = Engine()

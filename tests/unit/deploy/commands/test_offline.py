@@ -36,6 +36,24 @@ def test_render_writes_a_file_and_says_what_it_left_out(config: Path, tmp_path: 
     assert "Is a directory; expected a file that can be written" in refused.stderr
 
 
+def test_help_lists_the_commands_without_the_docker_sdk() -> None:
+    """Only `push` needs it, once it runs: the demo's environment has none."""
+    program = (
+        "import sys; sys.modules['docker'] = None; sys.argv[1:] = ['--help']; "
+        "from deploy.__main__ import as_program; as_program('deploy')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=RUN_TIMEOUT_S,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "push      bring an image to ECR" in done.stdout
+
+
 def test_policy_prints_documents_of_the_configurations_region(config: Path) -> None:
     """All three, or one that IAM takes as it is."""
     done = deploy("policy", config)
