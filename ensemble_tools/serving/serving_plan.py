@@ -166,9 +166,9 @@ class ServingPlan:
             return True
         return any(_WORKFLOW_MODULE in (model.config_text or "") for model in self.models)
 
-    @cached_property
+    @property
     def fails_in_part(self) -> bool:
-        """Whether tritonserver may fail where a request asks for a part of the outputs.
+        """Whether tritonserver may fail where a request asks for a part of the outputs; blocking.
 
         It never runs a step that reads an output which nobody asked for ("unexpected deadlock",
         triton-inference-server/server#7482).

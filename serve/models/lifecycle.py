@@ -211,9 +211,13 @@ class Lifecycle:
             with record.stage("tritonserver"):
                 stubs = await self._hosting.load(serving_plan, archive, limit)
 
-            places = await self._in_thread(count_requests_at_once, serving_plan, settings.gpus)
+            places, fails_in_part = await self._in_thread(
+                _read_configs, serving_plan, settings.gpus
+            )
             self._telemetry.begin_model(record)
-            self._registry.finish_load(model, serving_plan, stubs, places or UNORDERED, archive)
+            self._registry.finish_load(
+                model, serving_plan, stubs, places, archive, fails_in_part=fails_in_part
+            )
             undo.pop_all()  # the load is complete: nothing is undone from here on
             rooms[-1].taken()
         _log_event("model loaded", model, started, **_facts(serving_plan))
@@ -366,6 +370,15 @@ def _namespace(name: str) -> Namespace:
         return Namespace(name)
     except EnsembleToolsError as error:
         raise CallerError(str(error)) from error
+
+
+def _read_configs(serving_plan: ServingPlan, gpus: int) -> tuple[int, bool]:
+    """Requests that tritonserver is given at once, and whether it fails at a part of the outputs.
+
+    Blocking: a config of many steps takes seconds to parse.
+    """
+    places = count_requests_at_once(serving_plan, gpus)
+    return places or UNORDERED, serving_plan.fails_in_part
 
 
 def _facts(serving_plan: ServingPlan) -> dict[str, object]:

@@ -66,8 +66,9 @@ class Model:
     python stubs each of the Triton models had once it was loaded; none for a model that calls no
     others by name. archive: the identity of what it is loaded from. room: who waits for it.
     in_flight: invocations that somebody still wants. answers_large: whether its last answer in JSON
-    was one worth translating. fails_in_part: of its plan, at hand for each request. failures: at
-    how many requests it failed since it answered one; as if at many where it has answered none.
+    was one worth translating. fails_in_part: as its plan says, which parses configs for it.
+    failures: at how many requests it failed since it answered one; as if at many where it has
+    answered none.
     """
 
     name: str
@@ -190,11 +191,13 @@ class Registry:
         stubs: Mapping[str, int] | None = None,
         places: int | None = None,
         archive: str = "",
+        *,
+        fails_in_part: bool = False,
     ) -> None:
         """The model can be invoked from now on; places: the fewest of its room."""
         model.room.open(places)
         model.plan, model.stubs, model.archive = plan, stubs or {}, archive
-        model.fails_in_part = plan.fails_in_part
+        model.fails_in_part = fails_in_part
         self.brought += 1
         model.enter(State.READY)
 
