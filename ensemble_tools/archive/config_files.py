@@ -46,10 +46,9 @@ def _words_of_a_shell(config: ModelConfig) -> Iterator[tuple[str, str]]:
     message = config.message
     if message.default_model_filename:
         yield "default_model_filename", str(message.default_model_filename)
-    if ENVIRONMENT in message.parameters:
-        named = str(message.parameters[ENVIRONMENT].string_value)
-        if named:
-            yield f"parameters[{ENVIRONMENT!r}]", named.removeprefix(MODEL_DIRECTORY) or "/"
+    if config.environment:
+        path = config.environment.removeprefix(MODEL_DIRECTORY)
+        yield f"parameters[{ENVIRONMENT!r}]", path or "/"
 
 
 def _files(config: ModelConfig) -> Iterator[tuple[str, str]]:

@@ -159,18 +159,19 @@ class ModelConfig:
         return (-1, *tensor.dims) if self.max_batch_size > 0 else tensor.dims
 
     @property
+    def environment(self) -> str:
+        """Of a Python model its own packages, as the config names them; empty where it has none."""
+        parameters = self.message.parameters
+        return str(parameters[ENVIRONMENT].string_value) if ENVIRONMENT in parameters else ""
+
+    @property
     def environment_beside(self) -> str:
         """Of an execution environment that lies beside the model's directory, the path from there.
 
         Empty where it has none, or one inside of the directory.
         """
-        value = (
-            str(self.message.parameters[ENVIRONMENT].string_value)
-            if (ENVIRONMENT in self.message.parameters)
-            else ""
-        )
-        path = value.removeprefix(MODEL_DIRECTORY)
-        climbs = path != value and ".." in PurePosixPath(path).parts
+        path = self.environment.removeprefix(MODEL_DIRECTORY)
+        climbs = path != self.environment and ".." in PurePosixPath(path).parts
         return path.lstrip("/") if climbs else ""
 
     def renamed(self, name: str, steps: Mapping[str, str], environment: str = "") -> str:

@@ -16,6 +16,14 @@ def column_of(tensor: str) -> str:
     return tensor.removesuffix(VALUES if tensor.endswith(VALUES) else OFFSETS)
 
 
+def is_part_of_list(column: str) -> bool:
+    """Whether Merlin takes a column of this name for a part of a list column.
+
+    merlin-core's group_values_offsets, which every table of columns goes through.
+    """
+    return column.endswith((VALUES, OFFSETS))
+
+
 def produced_by(step: str, tensor: str) -> str:
     """The ensemble tensor for what a step puts out under a name that others may use as well.
 

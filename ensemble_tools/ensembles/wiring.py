@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ensemble_tools.archive.executor_graph import Column, ExecutorGraph, Node, Operator
-from ensemble_tools.archive.tensor_names import OFFSETS, VALUES
+from ensemble_tools.archive.tensor_names import is_part_of_list
 from ensemble_tools.ensembles.operator_kinds import (
     OperatorKind,
     classify,
@@ -159,8 +159,8 @@ def wire(
 
 
 def _check_names(path: Path, owner: str, names: Iterable[str]) -> None:
-    """merlin-core's group_values_offsets, which the executor's tables of columns go through."""
-    if parts := tuple(name for name in names if name.endswith((VALUES, OFFSETS))):
+    """Raise GraphNotExpressible for names that the executor takes apart."""
+    if parts := tuple(filter(is_part_of_list, names)):
         raise GraphNotExpressible(
             path, owner, parts, "Merlin reads such a name as a part of a list column", "rename it"
         )

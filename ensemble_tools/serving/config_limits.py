@@ -21,6 +21,8 @@ from typing import Any
 
 from ensemble_tools.archive.files import followed, is_directory, is_file, size_of
 from ensemble_tools.archive.model_config import (
+    ENVIRONMENT,
+    MODEL_DIRECTORY,
     ModelConfig,
     TensorSpec,
     data_type_name,
@@ -68,8 +70,6 @@ _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_]*")
 #: Libraries that tritonserver loads from a model's directory or a version's (GetBackendLibrary…,
 #: TritonModel::Create), whichever of them are there.
 _LIBRARY = re.compile(r"libtriton_.*\.so|batchstrategy\.so|libtritonrepoagent_.*\.so", re.DOTALL)
-#: Where a python model's own environment lies; the model's directory is written as a word.
-_ENVIRONMENT, _HERE = "EXECUTION_ENV_PATH", "$$TRITON_MODEL_DIRECTORY"
 _BATCH_LIBRARY = "TRITON_BATCH_STRATEGY_PATH"
 #: Parameters by which backends start threads: onnxruntime, pytorch, tensorflow, openvino.
 _THREADS = re.compile(r".*(thread|num_streams).*", re.IGNORECASE | re.DOTALL)
@@ -356,7 +356,7 @@ class _Demands:
 
     def _check_parameters(self) -> None:
         for key, text in _list_texts(self._message.parameters):
-            if key == _ENVIRONMENT:
+            if key == ENVIRONMENT:
                 self._check_environment(text)
             elif key == _BATCH_LIBRARY:
                 raise self._refuse(
@@ -369,16 +369,16 @@ class _Demands:
 
     def _check_environment(self, text: str) -> None:
         """Unpacked by tritonserver, which reads whatever is named."""
-        here = text.startswith(_HERE)
-        named = f"{self._model.directory}/{text[len(_HERE) :]}" if here else text
+        here = text.startswith(MODEL_DIRECTORY)
+        named = f"{self._model.directory}/{text[len(MODEL_DIRECTORY) :]}" if here else text
         climbs = "\0" in text or (self._may_not_climb and ".." in PurePosixPath(text).parts)
         if (here or os.path.isabs(text)) and not climbs and self._is_inside(named):
             return
         raise self._refuse(
-            f"parameters[{_ENVIRONMENT}]",
+            f"parameters[{ENVIRONMENT}]",
             f"is {quoted(text)}, which is no file of the archive",
-            f"put the environment into the model's directory and write `{_HERE}/<file>`, or beside "
-            f"it and write `{_HERE}/../<file>`",
+            f"put the environment into the model's directory and write `{MODEL_DIRECTORY}/<file>`, "
+            f"or beside it and write `{MODEL_DIRECTORY}/../<file>`",
         )
 
     @property

@@ -22,7 +22,12 @@ from typing import Any
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as pb
 
-from ensemble_tools.archive.model_config import backend_name, data_type_name, print_model_config
+from ensemble_tools.archive.model_config import (
+    ENVIRONMENT,
+    backend_name,
+    data_type_name,
+    print_model_config,
+)
 from ensemble_tools.serving.serving_plan import STEPS, PublishedModel, ServingPlan
 from ensemble_tools.steps.sources import SERVED, StepRow, joined_source, warm_source
 
@@ -37,8 +42,6 @@ _STEP_FIELDS = frozenset(
 _TENSOR_FIELDS = frozenset({"name", "data_type", "dims"})
 _GROUP_FIELDS = frozenset({"name", "kind", "count"})
 _ON_CPU = (pb.ModelInstanceGroup.KIND_AUTO, pb.ModelInstanceGroup.KIND_CPU)
-#: Packages of the model's own: not those that the interpreter has imported.
-_OWN_ENVIRONMENT = "EXECUTION_ENV_PATH"
 #: A generated step that calls other models: tritonserver's stub alone can.
 _CALLS = "InferenceRequest("
 
@@ -225,8 +228,8 @@ def _find_step(
     """Raises _Apart where a child cannot run it as tritonserver would."""
     step = f"the step {model.source_name}"
     _check_fields(step, config, _STEP_FIELDS)
-    if _OWN_ENVIRONMENT in config.parameters:
-        raise _Apart(f"{step} has packages of its own ({_OWN_ENVIRONMENT})")
+    if ENVIRONMENT in config.parameters:  # not those that the interpreter has imported
+        raise _Apart(f"{step} has packages of its own ({ENVIRONMENT})")
     groups = config.instance_group
     if (
         len(groups) > 1

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ensemble_tools.archive.executor_graph import Column, ExecutorGraph, Node
-from ensemble_tools.archive.tensor_names import OFFSETS, VALUES, ragged_tensors
+from ensemble_tools.archive.tensor_names import is_part_of_list, ragged_tensors
 from ensemble_tools.errors import quoted
 from ensemble_tools.workflows.errors import NotCompiled
 from ensemble_tools.workflows.frames import ColumnType, Frame, Kind
@@ -377,8 +377,8 @@ def _tensors(column: Column) -> tuple[str, ...]:
 
 
 def _check_name(column: str) -> None:
-    """merlin-core's group_values_offsets, which every request and every answer goes through."""
-    if column.endswith((VALUES, OFFSETS)):
+    """Raise NotCompiled for a name in a request or an answer that NVTabular takes apart."""
+    if is_part_of_list(column):
         raise NotCompiled("", [column], "merlin-core reads such a name as a part of a list column")
 
 
