@@ -24,7 +24,6 @@ from container.settings import Settings, read_settings
 from ensemble_tools import Compile, EnsembleToolsError, Rewrite
 from ensemble_tools.commands.path_argument import add_paths, opened_path
 from ensemble_tools.commands.several import (
-    UNREAD,
     Row,
     summary_document,
     summary_lines,
@@ -142,11 +141,9 @@ def _run_several(
     verify_one: Callable[[Path], tuple[Forms | None, Report | None]],
 ) -> int:
     """Each by itself, one after the other, and a table; as JSON one object of all."""
-    reports: list[Report | None] = []
 
     def take(path: Path) -> Row:
         forms, report = verify_one(path)
-        reports.append(report)
         if report is None:
             if options.format == "text":
                 _tell_nothing_to_compare(path, forms)
@@ -156,17 +153,15 @@ def _run_several(
             print()
         code = choose_exit_code(report)
         verdict = "equal" if code == EQUAL else "different"
-        return Row(str(path), code, verdict, "; ".join(report.conclusions))
+        document = build_document(report) if options.format == "json" else None
+        return Row(str(path), code, verdict, "; ".join(report.conclusions), document)
 
     rows = take_each(options.paths, take, _FAILURES, DIFFERENT)
     if options.format == "text":
         for line in summary_lines(rows):
             print(line)
         return worst_code(rows)
-    known = iter(reports)
-    found = [None if row.result == UNREAD else next(known) for row in rows]
-    documents = [None if report is None else build_document(report) for report in found]
-    print(json.dumps(summary_document(_SEVERAL, rows, documents), indent=2, allow_nan=False))
+    print(json.dumps(summary_document(_SEVERAL, rows), indent=2, allow_nan=False))
     return worst_code(rows)
 
 

@@ -13,7 +13,6 @@ from ensemble_tools.commands.exit_codes import EPILOG, REFUSED, SERVED
 from ensemble_tools.commands.path_argument import add_paths, opened_path
 from ensemble_tools.commands.setting_names import CONTAINERS_NAMES
 from ensemble_tools.commands.several import (
-    UNREAD,
     Row,
     summary_document,
     summary_lines,
@@ -133,13 +132,12 @@ def run_several(options: argparse.Namespace) -> int:
             contents.append(rendered(archive, options.model_name, format_name))
         if format_name == "text" and options.output is None:
             _write(contents[-1] + b"\n", None)
-        return _describe(path, archive)
+        document = json.loads(contents[-1]) if format_name == "json" else None
+        return replace(_describe(path, archive), document=document)
 
     rows = take_each(options.paths, explain_one, (EnsembleToolsError, OSError), REFUSED)
     if format_name == "json":
-        documents = map(json.loads, contents)
-        found = [None if row.result == UNREAD else next(documents) for row in rows]
-        whole = json.dumps(summary_document(SEVERAL, rows, found), indent=2)
+        whole = json.dumps(summary_document(SEVERAL, rows), indent=2)
         _write(f"{whole}\n".encode(), options.output)
     else:
         table = "".join(f"{line}\n" for line in summary_lines(rows)).encode()

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ensemble_tools.errors import printable, sentence_of
 
-#: The result of an archive that failed.
-UNREAD = "failed"
 _HEAD = ("ARCHIVE", "RESULT", "WHY")
 #: Of a reason in the table; the whole stands above it.
 _LONGEST_WHY = 160
@@ -19,12 +17,16 @@ _LONGEST_WHY = 160
 
 @dataclass(frozen=True)
 class Row:
-    """What became of one archive. code: as exit_codes.py has it. result: in a few words."""
+    """What became of one archive. code: as exit_codes.py has it. result: in a few words.
+
+    document: what is said of one archive alone, for programs; None where it failed.
+    """
 
     archive: str
     code: int
     result: str
     why: str = ""
+    document: Any = None
 
 
 def take_each(
@@ -47,7 +49,7 @@ def take_each(
         except failures as error:
             sentence = sentence_of(error)
             print(printable(f"error: {sentence}"), file=sys.stderr, flush=True)
-            rows.append(Row(str(path), code, UNREAD, sentence))
+            rows.append(Row(str(path), code, "failed", sentence))
         sys.stdout.flush()
     return tuple(rows)
 
@@ -67,16 +69,13 @@ def summary_lines(rows: Sequence[Row]) -> Iterator[str]:
         yield printable(f"{archive:<{widths[0]}}  {result:<{widths[1]}}  {why}".rstrip())
 
 
-def summary_document(name: str, rows: Sequence[Row], documents: Sequence[Any]) -> dict[str, Any]:
-    """The same for programs. documents: what one archive alone has, or None where it failed."""
+def summary_document(name: str, rows: Sequence[Row]) -> dict[str, Any]:
+    """The same for programs."""
     return {
         "format": name,
         "version": 1,
         "code": worst_code(rows),
-        "archives": [
-            {**asdict(row), "document": document}
-            for row, document in zip(rows, documents, strict=True)
-        ],
+        "archives": [vars(row) for row in rows],
     }
 
 

@@ -81,6 +81,11 @@ class Checked(NamedTuple):
     with_doubles: tuple[GivenInput, ...] = ()
     written: tuple[bytes, ...] = ()
 
+    @property
+    def has_doubles(self) -> bool:
+        """Whether JSON has FP64 in it, which tritonserver would round wrongly."""
+        return bool(self.written or self.with_doubles)
+
 
 _NOTHING_LEFT = Checked()
 

@@ -261,9 +261,7 @@ class Invocation:
                 head, *tensors = asked.body
                 # Its strings were written by us.
                 checked = check_request(head, sum(map(len, tensors)), self._threshold_setting)
-                if (
-                    checked.written or checked.with_doubles
-                ):  # in lists that are too short to be translated
+                if checked.has_doubles:  # in lists that are too short to be translated
                     asked = await _with_exact_doubles(asked, checked, head, tensors)
                 return asked
         size = json_length(asked.headers)
@@ -279,7 +277,7 @@ class Invocation:
         checked = check_request(text, len(whole) - len(text), self._threshold_setting)
         for start, end, count in checked.strings:
             await stepwise(check_strings(whole, len(text) + start, len(text) + end, count))
-        if checked.written or checked.with_doubles:
+        if checked.has_doubles:
             asked = await _with_exact_doubles(asked, checked, text, [whole[len(text) :]])
         return asked
 

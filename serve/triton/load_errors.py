@@ -97,8 +97,8 @@ def _explain_unread(plan: ServingPlan, models: ModelsSide) -> str:
     if line.isdecimal():
         file, words = f"{file}, line {line}", rest
     if unknown := name_unknown_field(words):
-        remedy = "" if unknown.endswith("?") else _NEWER
-        words = f"{unknown} in this tritonserver{remedy}" if remedy else unknown
+        is_slip = unknown.endswith("?")
+        words = unknown if is_slip else f"{unknown} in this tritonserver{_NEWER}"
     words = _with_archives_paths(plan, words).removesuffix(f" for {name}").rstrip(".")
     return f"{_name(plan, name)} failed to load: {file}: {words}"
 
@@ -139,10 +139,9 @@ def _explain(plan: ServingPlan, failing: str, reason: str, models: ModelsSide) -
 def _with_archives_names(plan: ServingPlan, reason: str) -> str:
     """Models and paths as the archive has them."""
     names = plan.source_names
-    quoted = {f"'{name}'": f"'{source}'" for name, source in names.items()}
     plain = _IN_NAMESPACE.sub(lambda it: names.get(it["name"], it["name"]), reason)
-    for published, source in quoted.items():
-        plain = plain.replace(published, source)
+    for published, source in names.items():
+        plain = plain.replace(f"'{published}'", f"'{source}'")
     return _with_archives_paths(plan, plain)
 
 
