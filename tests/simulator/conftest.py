@@ -1,12 +1,14 @@
-"""A runtime API for each test, and one for all the tests that only read it."""
+"""What the simulator's tests share: runtime APIs, a browser for each module that asks for one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
+from tests.simulator.page_driver import Browser, Page, started_browser
 from tests.simulator.runtime_server import FakeEndpoint, Served, serving
 
 ROOT = Path(__file__).parents[2]
@@ -24,6 +26,21 @@ def single() -> Iterator[Served]:
     """A single-model endpoint's runtime API, of this test's own."""
     with serving(FakeEndpoint(multi_model=False)) as running:
         yield running
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Browser]:
+    """A headless Chromium for the module's tests."""
+    async with started_browser(tmp_path_factory.mktemp("chromium")) as browser:
+        yield browser
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def page(browser: Browser) -> AsyncIterator[Page]:
+    """A page of the browser, of this test's own."""
+    page = await browser.page()
+    yield page
+    await page.close()
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-import pytest_asyncio
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -27,7 +26,6 @@ from tests.simulator.page_driver import (
     BrowserFailed,
     Page,
     chromium,
-    started_browser,
 )
 from tests.simulator.played_endpoint import (
     PlayedEndpoint,
@@ -43,19 +41,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 MARKUP = '<img src=x onerror="window.broken=1"><script>window.broken=1</script>.tar.gz'
 LIVE = "document.querySelector('#connection').dataset.state === 'live'"
 LOST = "document.querySelector('#connection').dataset.state === 'lost'"
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def browser(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Browser]:
-    async with started_browser(tmp_path_factory.mktemp("chromium")) as browser:
-        yield browser
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def page(browser: Browser) -> AsyncIterator[Page]:
-    page = await browser.page()
-    yield page
-    await page.close()
 
 
 @pytest.fixture

@@ -153,13 +153,6 @@ async def browser(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bro
         yield browser
 
 
-@pytest_asyncio.fixture(loop_scope="module")
-async def page(browser: Browser) -> AsyncIterator[Page]:
-    page = await browser.page()
-    yield page
-    await page.close()
-
-
 @pytest.fixture
 def untouched(plane: ControlPlane) -> Iterator[ControlPlane]:
     """A control plane in which a page changes nothing: not a key, a role, a model, an event."""

@@ -7,20 +7,18 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from simulator.watch.page_answers import answer_json, answer_page, make_static_routes
-from tests.simulator.page_driver import Browser, Page, started_browser
+from tests.simulator.page_driver import Browser, Page
 from tests.simulator.played_endpoint import served
 from tests.support.control_plane import ControlPlane, control_plane
 from tests.support.simulator import fake_model
@@ -30,19 +28,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 MARKUP = '<img src=x onerror="window.broken=1">'
 LIVE = "document.querySelector('#connection').dataset.state === 'live'"
 NOW = 1_790_000_000.0
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def browser(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Browser]:
-    async with started_browser(tmp_path_factory.mktemp("chromium")) as browser:
-        yield browser
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def page(browser: Browser) -> AsyncIterator[Page]:
-    page = await browser.page()
-    yield page
-    await page.close()
 
 
 def text_of(selector: str) -> str:
