@@ -96,8 +96,12 @@ def test_what_cannot_be_planned_is_said(
 
 @pytest.mark.timeout(2 * REPLAY_S)
 def test_a_real_replay_beside_its_plan(tmp_path: Path) -> None:
-    """Short, and on a machine that others use: twice as far apart as `make plan-table` bears."""
-    words = ("--models", "24", "--zipf", "0.8", "--rps", "8", "--duration", "15")
+    """On a machine that others use: twice as far apart as `make plan-table` bears.
+
+    So few requests a second that their loads need half a core: with eight of them two cores are
+    full, and what else runs decides who finds its model loaded (a hit ratio of 25 or 61 %).
+    """
+    words = ("--models", "24", "--zipf", "0.8", "--rps", "3", "--duration", "40")
     done = called("replay", *words, "--memory", "400MB", "--report", tmp_path)
     assert done.returncode == 0, done.stderr
     done = called("plan", "--like", tmp_path / "report.json", "--json", tmp_path / "plan.json")
