@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         ResourceLacking,
         SourceUnreadable,
     )
+    from ensemble_tools.serving.asked_in_part import answer_parts
     from ensemble_tools.serving.compilation import Compile, compile_plan
     from ensemble_tools.serving.config_limits import Limits
     from ensemble_tools.serving.demand import Demand, ModelDemand, measure_demand
@@ -55,6 +56,7 @@ __all__ = [
     "TableUnusable",
     "TableWriter",
     "WorkflowCheck",
+    "answer_parts",
     "compile_plan",
     "count_requests_at_once",
     "join_plan",
@@ -76,6 +78,7 @@ _MODULES = {
         "archive.graph_reader": "read_executor_graph",
         "archive.repository": "ModelRepository model_directories read_repository",
         "errors": "ArchiveError EnsembleToolsError IllegalName ResourceLacking SourceUnreadable",
+        "serving.asked_in_part": "answer_parts",
         "serving.compilation": "Compile compile_plan",
         "serving.config_limits": "Limits",
         "serving.demand": "Demand ModelDemand measure_demand",

@@ -168,12 +168,8 @@ class ServingPlan:
 
     @property
     def fails_in_part(self) -> bool:
-        """Whether tritonserver may fail where a request asks for a part of the outputs; blocking.
-
-        It never runs a step that reads an output which nobody asked for ("unexpected deadlock",
-        triton-inference-server/server#7482).
-        """
-        return any(_reads_outputs(model.config_text or "") for model in self.models)
+        """Whether tritonserver may fail to answer a part of the outputs; blocking."""
+        return fails_in_part(self._entry_config)
 
     @property
     def _entry_config(self) -> pb.ModelConfig:
@@ -210,10 +206,18 @@ class ServingPlan:
         )
 
 
-def _reads_outputs(config_text: str) -> bool:
-    """Whether it is an ensemble of which a step reads an output."""
-    if "ensemble_scheduling" not in config_text:
+def fails_in_part(config: pb.ModelConfig) -> bool:
+    """Whether it is an ensemble that tritonserver may fail to answer a part of ("unexpected
+    deadlock", triton-inference-server/server#7482, seen with 2.36 and 2.51).
+
+    tritonserver leaves out the steps that it takes for unnecessary, and is wrong in two cases: a
+    step reads an output that nobody asked for; or it leaves out whoever reads an input, and then
+    the first step as well, as if that made the input (EnsembleContext in ensemble_scheduler.cc).
+    """
+    steps = config.ensemble_scheduling.step
+    if len(config.output) < 2 or not steps:
         return False
-    config = parse_leniently(config_text)
-    read = {name for step in config.ensemble_scheduling.step for name in step.input_map.values()}
-    return any(output.name in read for output in config.output)
+    read = {name for step in steps for name in step.input_map.values()}
+    outputs = {output.name for output in config.output}
+    inputs = {tensor.name for tensor in config.input} & read
+    return bool(outputs & read) or not inputs <= {*steps[0].input_map.values()}

@@ -23,6 +23,7 @@ from ensemble_tools import (
     SettingNames,
     TableWriter,
     WorkflowCheck,
+    answer_parts,
     compile_plan,
     count_requests_at_once,
     join_plan,
@@ -306,7 +307,7 @@ class Lifecycle:
                 serving_plan = warm_plan(serving_plan, repository)
                 if settings.strict and settings.rewrite is Rewrite.AUTO:
                     serving_plan = join_plan(serving_plan, settings.predictors())
-            return serving_plan
+            return answer_parts(serving_plan)
 
     def _publish(self, serving_plan: ServingPlan, record: LoadRecord) -> ServingPlan:
         settings = self._settings

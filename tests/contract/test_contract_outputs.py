@@ -1,6 +1,7 @@
-"""An ensemble whose output is read by a step of its own answers any part of its outputs.
+"""An ensemble answers any part of its outputs, whoever asks: a caller, a step, a call.
 
-tritonserver itself says "unexpected deadlock" (triton-inference-server/server#7482).
+tritonserver itself says "unexpected deadlock" (triton-inference-server/server#7482) where a step
+reads an output, and where the first step does not read each input.
 """
 
 from __future__ import annotations
@@ -98,3 +99,78 @@ def test_what_it_has_not(
     answer = container.invoke(model, _asking(*outputs))
     assert answer.status_code == 400
     assert said in complaint(answer)
+
+
+#: Two branches, which have nothing in common.
+_BRANCHES = """
+platform: "ensemble"
+input { name: "A" data_type: TYPE_FP32 dims: [-1] }
+input { name: "B" data_type: TYPE_FP32 dims: [-1] }
+output { name: "X" data_type: TYPE_FP32 dims: [-1] }
+output { name: "Y" data_type: TYPE_FP32 dims: [-1] }
+ensemble_scheduling {
+  step { model_name: "one" model_version: -1
+    input_map { key: "IN" value: "A" } output_map { key: "OUT" value: "X" } }
+  step { model_name: "ten" model_version: -1
+    input_map { key: "IN" value: "B" } output_map { key: "OUT" value: "Y" } }
+}
+"""
+_OUTER = """
+platform: "ensemble"
+input { name: "IN" data_type: TYPE_FP32 dims: [-1] }
+output { name: "PART" data_type: TYPE_FP32 dims: [-1] }
+ensemble_scheduling {
+  step { model_name: "whole" model_version: -1
+    input_map { key: "IN" value: "IN" } output_map { key: "LAST" value: "PART" } }
+}
+"""
+#: Asks the models for one output each, and answers what they say in a row.
+_CALLER = """
+class TritonPythonModel(Each):
+    def answer(self, request, values):
+        given = {name: pb_utils.Tensor(name, values) for name in ("IN", "A", "B")}
+        asked = [("whole", "LAST", "IN"), ("whole", "MIDDLE", "IN"), ("whole", "OTHER", "IN")]
+        asked += [("outer", "PART", "IN"), ("branches", "X", "AB"), ("branches", "Y", "AB")]
+        return respond(request, np.concatenate([self.ask(given, *each) for each in asked]))
+
+    def ask(self, given, model, output, read):
+        inputs = [given["IN"]] if read == "IN" else [given["A"], given["B"]]
+        answer = pb_utils.InferenceRequest(
+            model_name=model, requested_output_names=[output], inputs=inputs
+        ).exec()
+        if answer.has_error():
+            raise pb_utils.TritonModelException(answer.error().message())
+        (tensor,) = answer.output_tensors()
+        assert tensor.name() == output
+        return tensor.as_numpy()
+"""
+
+
+def test_branches_with_inputs_of_their_own(container: Container, archive: Archive) -> None:
+    """Either branch answers alone."""
+    directory = archive(one=models.adder(1), ten=models.adder(10), whole=models.Chain(("one",)))
+    (directory / "whole/config.pbtxt").write_text(_BRANCHES)
+    given = [{"name": name, "shape": [1], "datatype": "FP32", "data": [1]} for name in "AB"]
+    with container.loaded("branches", directory) as name:
+        for output, value in (("X", 2.0), ("Y", 11.0)):
+            answer = container.invoke(name, {"inputs": given, "outputs": [{"name": output}]})
+            assert values(answer, output) == [value]
+
+
+def test_a_part_of_inner_ensembles(container: Container, archive: Archive) -> None:
+    """As a step of another ensemble, and by calls; two loads of one archive."""
+    chain = models.Chain(("one",))
+    directory = archive(
+        one=models.adder(1),
+        ten=models.adder(10),
+        whole=chain,
+        branches=chain,
+        outer=models.Chain(("whole",)),
+        caller=models.PythonModel(_CALLER),
+    )
+    for inner, config in {"whole": _OUTPUTS, "branches": _BRANCHES, "outer": _OUTER}.items():
+        (directory / inner / "config.pbtxt").write_text(config)
+    for _ in range(2):
+        with container.loaded("calling", directory) as name:
+            answer = container.invoke(name, infer([1]))
+            assert values(answer) == [12.0, 2.0, 11.0, 12.0, 2.0, 11.0]
