@@ -25,7 +25,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "put",
         help="check archives, bring them to S3, and give them their names",
-        description="Check archives as the container would, pack those that are folders, and bring "
+        description="Check archives by the rules of a load, pack those that are folders, and bring "
         "them to endpoint.archives. Each lies under its digest, NAME/DIGEST.tar.gz: new content is "
         "a new archive, which running instances load at the next request for it. NAME means the "
         "new one from then on, for `invoke` and in aliases.json; `rollback --archive NAME` goes "

@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from google.protobuf import text_encoding, text_format
 from tritonclient.grpc import model_config_pb2 as pb
 
-from ensemble_tools.errors import ConfigUnreadable, shortened
+from ensemble_tools.errors import ConfigUnreadable, quoted, shortened
 
 #: Platform (the older word) -> backend, as Triton's model_config_utils derives it.
 _PLATFORM_BACKENDS = {
@@ -256,6 +256,16 @@ def likely_backend(word: str) -> str:
     name = word.lower()
     name = _PLATFORM_BACKENDS.get(name) or _ALSO_CALLED.get(name) or name
     return next(iter(get_close_matches(name, _BACKENDS, 1, _ALIKE)), "")
+
+
+def describe_backend(message: pb.ModelConfig) -> str:
+    """What an image must have for this config, where it is none of Triton's; empty for these."""
+    name = str(message.backend)
+    if not name or name in _BACKENDS:
+        return ""
+    likely = likely_backend(name)
+    meant = f" (did you mean {likely}?)" if likely else ""
+    return f"backend {quoted(name)}{meant} is none of Triton's: the image must have it"
 
 
 def instance_count(message: pb.ModelConfig) -> int:

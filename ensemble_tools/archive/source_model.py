@@ -198,6 +198,8 @@ def _read_packed(model: SourceModel) -> Iterator[tuple[Path, int, int]]:
         if Path(name).is_absolute() or ".." in Path(name).parts or not is_file(path):
             continue
         size, unpacked = size_of(path), unpacked_size(path)
+        if config is not None and config.message.runtime:  # it need not be TorchScript
+            unpacked = unpacked or None
         if size is not None and unpacked is not None:
             yield path, size, unpacked
 

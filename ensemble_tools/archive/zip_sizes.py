@@ -22,9 +22,9 @@ _IN_EXTRA = 2**32 - 1
 
 
 def unpacked_size(path: Path) -> int | None:
-    """Bytes of all entries, as the archive says; None for what is no such archive, or too long.
+    """Bytes of all entries, as the archive says; 0 for what is no such archive, or is cut off.
 
-    Raises as read_with does.
+    None where there is no file, or its directory is too long. Raises as read_with does.
     """
     return read_with(path, _read)
 
@@ -34,7 +34,7 @@ def _read(file: BinaryIO) -> int | None:
         directory = _read_directory(file)
         return None if directory is None else _sum_entries(directory)
     except (struct.error, ValueError, OverflowError):
-        return None
+        return 0
 
 
 def _read_directory(file: BinaryIO) -> bytes | None:
@@ -43,13 +43,15 @@ def _read_directory(file: BinaryIO) -> bytes | None:
     tail = file.read(_LONGEST_END)
     end = tail.rfind(_END)
     if end < 0:
-        return None
+        return b""
     size, start = struct.unpack_from("<II", tail, end + 12)
     if tail[max(0, end - 20) : end].startswith(_LOCATOR):
         file.seek(struct.unpack_from("<Q", tail, end - 12)[0])
         wide = file.read(56)
         if wide.startswith(_WIDE_END):
             size, start = struct.unpack_from("<QQ", wide, 40)
+    if start + size > length:
+        return b""
     if size > _MAX_DIRECTORY:
         return None
     file.seek(start)

@@ -1,4 +1,4 @@
-"""`pack`: a directory -> model.tar.gz as SageMaker wants it, checked first as the container would.
+"""`pack`: a directory -> model.tar.gz as SageMaker wants it, checked first by the rules of a load.
 
 The same input gives the same bytes. Model directories are at the top, which is the one layout that
 multi-model and single-model endpoints, this container and AWS's own all take.
@@ -32,7 +32,7 @@ _MAX_LISTED = 10
 
 _DESCRIPTION = (
     "Write the archive that SageMaker downloads: gzip, model directories at the top, no "
-    "links, no owners. It is first checked as the container would at a load. Links become "
+    "links, no owners. It is first checked by the rules of a load. Links become "
     "what they lead to; one that leads nowhere is refused, though the container would "
     "mind it only where something reads it. Equal input gives equal bytes. Litter "
     "(__pycache__, .DS_Store, __MACOSX, .git, …) is left out. "

@@ -1,4 +1,4 @@
-"""Whether an archive could be served: as the container would find at a load."""
+"""Whether an archive could be served: by the rules of a load."""
 
 from __future__ import annotations
 

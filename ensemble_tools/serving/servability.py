@@ -185,8 +185,13 @@ def _check_payload(model: SourceModel, config: ModelConfig | None) -> None:
 
 
 def _check_packed(model: SourceModel) -> None:
-    """Raise PayloadBroken for a file that stands for many times its size: torch takes it all."""
+    """Raise PayloadBroken for a file that is no whole zip archive, which torch would not load, and
+    for one that stands for many times its size: torch takes it all.
+    """
     for path, size, unpacked in model.packed:
+        if not unpacked:
+            found = f"has {size} bytes that are no whole zip archive" if size else "is empty"
+            raise PayloadBroken(path, found, "expected what torch.jit.save wrote: save it again")
         if unpacked > max(_UNPACKED_BYTES, size * _UNPACKED_RATIO):
             found = f"has {size} bytes that unpack to {unpacked}"
             raise PayloadBroken(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ensemble_tools.archive.repository import ModelRepository
 from ensemble_tools.serving.children import find_called_by_name, find_reachable
 from ensemble_tools.serving.forms.overlay import (
+    describe_backends,
     describe_beside,
     describe_doubts,
     describe_left_out,
@@ -32,6 +33,10 @@ def plan_as_delivered(
         namespace.entry,
         tuple(overlay_model(model, names, repository) for model in models),
         called=tuple(names[name] for name in called),
-        notes=(*describe_beside(repository, names), *describe_left_out(repository, names)),
+        notes=(
+            *describe_backends(repository, names),
+            *describe_beside(repository, names),
+            *describe_left_out(repository, names),
+        ),
         doubts=describe_doubts(models),
     )

@@ -18,6 +18,7 @@ from ensemble_tools.errors import GraphNotExpressible, PayloadMissing
 from ensemble_tools.serving.children import find_called_by_name, find_child, gather_steps
 from ensemble_tools.serving.forms.overlay import (
     add_input,
+    describe_backends,
     describe_beside,
     describe_doubts,
     describe_left_out,
@@ -58,6 +59,7 @@ def plan_as_ensemble(
         notes=(
             *form.notes,
             *_describe_waits(form),
+            *describe_backends(repository, names),
             *describe_beside(repository, names),
             *describe_left_out(repository, {**names, executor.name: namespace.entry}),
         ),

@@ -8,6 +8,7 @@ from ensemble_tools.ensembles.operator_kinds import has_foreign_operators, list_
 from ensemble_tools.ensembles.operators import find_program
 from ensemble_tools.serving.children import find_called_by_name, find_child, find_reachable
 from ensemble_tools.serving.forms.overlay import (
+    describe_backends,
     describe_beside,
     describe_doubts,
     describe_left_out,
@@ -44,7 +45,11 @@ def plan_as_executor(
         tuple(overlay_model(model, names, repository) for model in models),
         called=tuple(names[name] for name in find_called_by_name(models, calls)),
         reasons=(reason,),
-        notes=(*describe_beside(repository, names), *describe_left_out(repository, names)),
+        notes=(
+            *describe_backends(repository, names),
+            *describe_beside(repository, names),
+            *describe_left_out(repository, names),
+        ),
         doubts=(*describe_doubts(models), *_describe_elsewhere(graph)),
     )
 

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from tritonclient.grpc import model_config_pb2 as pb
 
-from ensemble_tools.archive.model_config import print_model_config
+from ensemble_tools.archive.model_config import describe_backend, print_model_config
 from ensemble_tools.archive.repository import ModelRepository
 from ensemble_tools.archive.source_model import CONFIG_FILE, SourceModel
 from ensemble_tools.serving.namespace import LAYOUT_LINK
@@ -59,6 +59,13 @@ def describe_doubts(
         for model in models
         if model.config and model.config.unknown_field
     )
+
+
+def describe_backends(repository: ModelRepository, names: Iterable[str]) -> tuple[str, ...]:
+    """A sentence for each served model whose backend is none of Triton's, and may be misspelt."""
+    models = [repository.models[name] for name in names if name in repository.models]
+    found = [(it.name, describe_backend(it.config.message)) for it in models if it.config]
+    return tuple(f"{name}/{CONFIG_FILE}: {words}" for name, words in found if words)
 
 
 def describe_left_out(repository: ModelRepository, names: Mapping[str, str]) -> tuple[str, ...]:

@@ -64,9 +64,9 @@ def test_wide(tmp_path: Path) -> None:
     ],
 )
 def test_no_archive(tmp_path: Path, content: bytes) -> None:
-    """What is none, or is cut off, is for torch to judge."""
+    """What is none, or is cut off, holds nothing that torch could load."""
     (tmp_path / "model.pt").write_bytes(content)
-    assert not unpacked_size(tmp_path / "model.pt")
+    assert unpacked_size(tmp_path / "model.pt") == 0
 
 
 def test_no_file(tmp_path: Path) -> None:

@@ -603,3 +603,36 @@ def test_torchscript_that_unpacks_to_gigabytes(tmp_path: Path, name: str) -> Non
     found = rf"{name}: has \d+ bytes that unpack to 2147483648; save it with torch\.jit\.save"
     with pytest.raises(PayloadBroken, match=found):
         planned(root)
+
+
+@pytest.mark.parametrize("name", ["model.pt", "other.bin"])
+@pytest.mark.parametrize("kept", [0, 0.5, 0.99])
+def test_torchscript_that_was_cut(tmp_path: Path, name: str, kept: float) -> None:
+    """A zip archive without its end is one that torch does not load, and is refused before."""
+    named = "" if name == "model.pt" else f'default_model_filename: "{name}"'
+    root = add(tmp_path / "archive", "m", f'backend: "pytorch" {named} {TENSORS}', payload="")
+    path = root / "m/1" / name
+    path.parent.mkdir(exist_ok=True)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("model/data.pkl", bytes(1000))
+    planned(root)
+    path.write_bytes(path.read_bytes()[: int(kept * path.stat().st_size)])
+    found = "no whole zip archive" if kept else "is empty"
+    with pytest.raises(PayloadBroken, match=rf"{name}: .*{found}.*torch\.jit\.save"):
+        planned(root)
+    config = root / "m/config.pbtxt"
+    config.write_text(f'{config.read_text()}\nruntime: "model.py"')
+    planned(root)  # weights that a program of the model's own reads
+
+
+def test_backend_that_is_none_of_tritons(tmp_path: Path) -> None:
+    """An image may have backends of its own: a note says what is needed, and what may be meant."""
+    root = add(tmp_path / "misspelt", "m", f'backend: "pyton" {TENSORS}', payload="1/any")
+    assert planned(root).notes == (
+        "m/config.pbtxt: backend 'pyton' (did you mean python?) is none of Triton's: the image "
+        "must have it",
+    )
+    root = add(tmp_path / "own", "m", f'backend: "ours" {TENSORS}', payload="1/any")
+    assert planned(root).notes == (
+        "m/config.pbtxt: backend 'ours' is none of Triton's: the image must have it",
+    )
