@@ -1,4 +1,7 @@
-"""ensemble.pkl -> ExecutorGraph, without importing Merlin and without running pickled code."""
+"""ensemble.pkl, or a workflow's file -> ExecutorGraph.
+
+Merlin is not imported, and no pickled code is run.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,14 @@ from typing import Any
 
 from ensemble_tools.archive.executor_graph import Column, ExecutorGraph, Node, Operator
 from ensemble_tools.archive.executor_template import read_template
-from ensemble_tools.archive.files import read_with
 from ensemble_tools.archive.inert_pickle import (
     Inert,
     NotInert,
     Unpicklable,
     class_name,
-    read_pickle_file,
 )
 from ensemble_tools.archive.repository import ModelRepository
+from ensemble_tools.archive.saved_workflow import read_objects
 from ensemble_tools.errors import GraphNotInert, GraphUnreadable, quoted
 
 #: The operator's attribute that names its Triton model: _nvt_model_name, _torch_model_name, ...
@@ -71,16 +73,16 @@ def read_executor_graph(repository: ModelRepository) -> ExecutorGraph | None:
 
 
 def read_graph_file(path: Path) -> ExecutorGraph:
-    """Read one ensemble.pkl, or one workflow.pkl.
+    """Read one ensemble.pkl, or the file that holds a workflow.
 
     Raises GraphNotInert for what takes too much to read as data, or is not understood;
     GraphUnreadable for what Merlin cannot read either, and as read_with does.
     """
     try:
-        pickled = read_with(path, read_pickle_file)
-        if pickled is None:
+        objects = read_objects(path)
+        if objects is None:
             raise GraphUnreadable(path, "there is no such file")
-        return _GraphReader().read(_state(pickled, "graph"))
+        return _GraphReader().read(_state(objects, "graph"))
     except Unpicklable as error:
         raise GraphUnreadable(path, str(error)) from error
     except NotInert as error:

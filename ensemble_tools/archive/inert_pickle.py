@@ -393,6 +393,12 @@ def _inert_class(
     return type(name.rpartition(".")[2], (Inert,), members)
 
 
+def stand_in(qualified_name: str) -> type[Inert]:
+    """A class that stands for one of that name, for what another format than a pickle holds."""
+    module, _, name = qualified_name.rpartition(".")
+    return _inert_class(module, name, _Budget())
+
+
 def _checked_name(name: Any) -> str:
     if not isinstance(name, str) or len(name) > MAX_NAME:
         raise NotInert(f"it has a name that is no text of at most {MAX_NAME} characters")

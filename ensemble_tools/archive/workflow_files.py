@@ -13,22 +13,22 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ensemble_tools.archive.executor_template import is_workflow_model
-from ensemble_tools.archive.files import is_file, kind, read_bounded, read_with
+from ensemble_tools.archive.files import is_file, kind, read_bounded
 from ensemble_tools.archive.inert_pickle import (
     Inert,
     NotInert,
     Unpicklable,
     class_name,
-    read_pickle_file,
 )
+from ensemble_tools.archive.saved_workflow import GRAPH, read_objects, workflow_file
 from ensemble_tools.errors import EnsembleToolsError
 
-PICKLE, METADATA = "workflow.pkl", "metadata.json"
+METADATA = "metadata.json"
 #: Fitted operators that have files -> the attribute with their paths.
 _FILES_OF = {
     "nvtabular.ops.categorify.Categorify": "categories",
@@ -51,6 +51,7 @@ class WorkflowFiles:
     there, by their places in the archive. broken: a file that NVTabular cannot read, and what was
     found; empty for none. elsewhere: operators, and the files of theirs that are neither in the
     archive nor on this machine. categories: the files that are there.
+    pickled: whether it is a pickle, and not graph.json.
     """
 
     nvtabular: str = ""
@@ -58,6 +59,7 @@ class WorkflowFiles:
     broken: tuple[tuple[Path, str], ...] = ()
     elsewhere: tuple[tuple[str, str], ...] = ()
     categories: tuple[Path, ...] = ()
+    pickled: bool = True
 
 
 class _Broken(Exception):
@@ -88,26 +90,27 @@ def read_workflow_files(directory: Path, program: Path | None = None) -> Workflo
     read_bounded does. Of what is not as NVTabular writes it only that is told which Merlin's own
     workflow step fails on; another program knows itself what it needs.
     """
-    pickle, metadata = directory / PICKLE, directory / METADATA
-    absent = tuple(path for path in (pickle, metadata) if not is_file(path))
+    saved, metadata = workflow_file(directory), directory / METADATA
+    absent = tuple(path for path in (saved, metadata) if not is_file(path))
     if absent and _is_merlins_step(program):
         return WorkflowFiles(missing=absent)
-    if pickle in absent:
+    if saved in absent:
         return None
     broken: list[tuple[Path, str]] = []
     files: list[tuple[str, Any, Any]] = []
     version = ""
     try:
-        files = list(_operators_files(pickle))
+        files = list(_operators_files(saved))
     except _Broken as error:
-        broken.append((pickle, str(error)))
+        broken.append((saved, str(error)))
     try:
         version = _read_release(metadata)
     except _Broken as error:
         broken.append((metadata, str(error)))
+    pickled = saved.name != GRAPH
     if broken and _is_merlins_step(program):
-        return WorkflowFiles(broken=tuple(broken))
-    return _find_files(version, files, directory)
+        return WorkflowFiles(pickled=pickled, broken=tuple(broken))
+    return replace(_find_files(version, files, directory), pickled=pickled)
 
 
 def _find_files(
@@ -164,10 +167,10 @@ def _read_release(path: Path) -> str:
     return release if _VERSION.fullmatch(release) else ""
 
 
-def _operators_files(pickle: Path) -> Iterator[tuple[str, Any, Any]]:
+def _operators_files(saved: Path) -> Iterator[tuple[str, Any, Any]]:
     """Operators, the paths of files that they were fitted into, and their out_paths."""
     try:
-        root = read_with(pickle, read_pickle_file)
+        root = read_objects(saved)
     except Unpicklable as error:
         raise _Broken(str(error)) from error
     except NotInert:
@@ -192,7 +195,7 @@ def _check_filling(inert: Inert) -> None:
 
 
 def _objects(root: Any) -> Iterator[Inert]:
-    """Every object that the pickle holds, each once."""
+    """Every object that it holds, each once."""
     seen: set[int] = set()
     waiting = [root]
     while waiting:

@@ -14,8 +14,8 @@ from ensemble_tools.archive.executor_template import is_workflow_model
 from ensemble_tools.archive.graph_reader import read_graph_file
 from ensemble_tools.archive.model_config import ModelConfig
 from ensemble_tools.archive.repository import ModelRepository
+from ensemble_tools.archive.saved_workflow import workflow_file
 from ensemble_tools.archive.source_model import WORKFLOW, SourceModel
-from ensemble_tools.archive.workflow_files import PICKLE
 from ensemble_tools.errors import (
     GraphNotInert,
     GraphUnreadable,
@@ -90,7 +90,8 @@ def _compile_source(source: SourceModel) -> tuple[Program, str]:
     place = f"{version}/{file}"
     for path, found in source.workflow.broken:
         raise NotCompiled("", (), f"{path.name}: {found}")
-    if source.workflow.nvtabular not in _NVTABULAR:
+    # Each NVTabular that writes graph.json computes as 23.08 does.
+    if source.workflow.pickled and source.workflow.nvtabular not in _NVTABULAR:
         raise NotCompiled(
             "",
             (),
@@ -104,7 +105,8 @@ def _compile_source(source: SourceModel) -> tuple[Program, str]:
     if len(source.versions) != 1:
         raise NotCompiled("", (), "it has several versions")
     directory = source.directory / str(version) / WORKFLOW
-    program = compile_workflow(read_graph_file(directory / PICKLE), _read_inputs(config), directory)
+    graph = read_graph_file(workflow_file(directory))
+    program = compile_workflow(graph, _read_inputs(config), directory)
     _check_outputs(config, program)
     return program, place
 

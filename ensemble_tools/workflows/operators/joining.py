@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ensemble_tools.archive.workflow_files import PICKLE
+from ensemble_tools.archive.saved_workflow import PICKLE
 from ensemble_tools.workflows import parameters as read
 from ensemble_tools.workflows.frames import ColumnType, Frame, Kind
 from ensemble_tools.workflows.parameters import Unknown

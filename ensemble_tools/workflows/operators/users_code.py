@@ -6,12 +6,11 @@ from ensemble_tools.workflows.rules import KeptColumns, Rule, nvtabular
 
 RULES = (
     Rule(
-        ("merlin.dag.ops.udf.UDF",),
+        ("merlin.dag.ops.udf.UDF", *nvtabular("lambdaop", "LambdaOp")),
         kept=KeptColumns.ALONE,
         why_not="it calls a function of yours",
         label="LambdaOp",
     ),
-    Rule(nvtabular("lambdaop", "LambdaOp"), kept=KeptColumns.ALONE),
     Rule(
         nvtabular("column_similarity", "ColumnSimilarity"),
         kept=KeptColumns.BESIDE_INPUT,

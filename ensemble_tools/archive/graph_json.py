@@ -1,0 +1,568 @@
+"""graph.json -> the objects that the workflow's pickle would hold, as data.
+
+NVTabular saves a workflow as graph.json and files beside it from commit 08e0633 (March 2026) on,
+and no longer as a pickle. Its graph_serializer is the source of all forms here: which operators
+there are, and what an operator has once it is loaded from its parameters and its fitted state. The
+objects are stand-ins (Inert), as those of a pickle are, so whoever reads a graph need not know
+which of both it was. Nothing is imported: functions stay names.
+
+NVTabular alone writes these files. What it would not read, or has not written so, is told with the
+node and the field.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from ensemble_tools.archive.files import read_bounded
+from ensemble_tools.archive.inert_pickle import Inert, Unpicklable, stand_in
+from ensemble_tools.errors import quoted, shortened
+
+#: NVTabular writes and reads this one (graph_serializer.deserialize_graph).
+FORMAT_VERSION = 1
+#: A thousand columns through thirty operators are 40 MB, as NVTabular indents them.
+MAX_BYTES = 64 * 1024 * 1024
+#: Commas and opening brackets: what parsing takes, in time and memory, is by them.
+MAX_ITEMS = 2_000_000
+#: Subgraphs within each other.
+MAX_DEPTH = 20
+#: A name, or a path of an artifact.
+MAX_TEXT = 4096
+
+_NODE, _SELECTOR = "merlin.dag.node.Node", "merlin.dag.selector.ColumnSelector"
+_SUBGRAPH = "merlin.dag.ops.subgraph.Subgraph"
+_BUCKETIZE = "nvtabular.ops.bucketize"
+#: ListSlice's end where none was given.
+_OPEN_END = 2**63 - 1
+#: How numpy writes a type (`<f4`), and what str() makes of its class.
+_CODED = re.compile(r"[<|]?([iuf])([1248])")
+_CLASS = re.compile(r"<class '(?:numpy\.)?(\w+)'>")
+_FAMILIES = {"i": "int", "u": "uint", "f": "float"}
+#: What a field may hold, in words.
+_WORDS = {
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    dict: "an object",
+    list: "a list",
+    type(None): "null",
+}
+_NUMBER = (int, float)
+_NONE = type(None)
+_SCALAR = (str, int, float, bool, _NONE)
+_REQUIRED = object()
+
+
+class NotAWorkflow(Unpicklable):
+    """It is not what NVTabular writes; the message says what was found, and where."""
+
+
+def read_graph_json(path: Path) -> Inert | None:
+    """The workflow as a stand-in, None when there is no such file.
+
+    Raises NotAWorkflow, and as read_bounded does. Paths of artifacts are those in this directory.
+    """
+    data = read_bounded(path, MAX_BYTES)
+    if data is None:
+        return None
+    graph = _Fields(_parse(data), "the file")
+    version = graph.field("format_version", int, default=FORMAT_VERSION)
+    if version != FORMAT_VERSION:
+        raise NotAWorkflow(f"its format_version is {version}, and {FORMAT_VERSION} is known")
+    workflow = _make("nvtabular.workflow.workflow.Workflow")
+    workflow.state["graph"] = _read_graph(graph, path.parent, path.parent, 0)
+    return workflow
+
+
+# -- the text
+
+
+def _parse(data: bytes) -> Any:
+    if len(data) > MAX_BYTES:
+        raise NotAWorkflow(f"it has more than {MAX_BYTES} bytes")
+    if data.count(b",") + data.count(b"[") + data.count(b"{") > MAX_ITEMS:
+        raise NotAWorkflow(f"it has more than {MAX_ITEMS} values")
+    try:
+        return json.loads(data.decode(), object_pairs_hook=_object)
+    except UnicodeDecodeError as error:
+        raise NotAWorkflow("it is not UTF-8 text") from error
+    except RecursionError as error:
+        raise NotAWorkflow("it is nested too deeply") from error
+    except ValueError as error:
+        raise NotAWorkflow(f"it is no JSON ({shortened(str(error))})") from error
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
+        raise NotAWorkflow(f"an object has the key {quoted(twice)} twice")
+    return found
+
+
+class _Fields:
+    """An object of the file, whose fields are held against their types. where: for messages."""
+
+    def __init__(self, value: Any, where: str) -> None:
+        if not isinstance(value, dict):
+            raise NotAWorkflow(f"{where} is {_kind(value)}, expected an object")
+        self._values, self.where = value, where
+
+    def field(self, name: str, *types: type, default: Any = _REQUIRED) -> Any:
+        """The field, of one of the types; a default for one that is absent."""
+        if name not in self._values:
+            if default is _REQUIRED:
+                raise self.refuse(name, "is missing")
+            return default
+        value = self._values[name]
+        if type(value) not in types:
+            wanted = " or ".join(_WORDS[kind] for kind in types)
+            raise self.refuse(name, f"is {_kind(value)}, expected {wanted}")
+        if type(value) is str and len(value) > MAX_TEXT:
+            raise self.refuse(name, f"has more than {MAX_TEXT} characters")
+        return value
+
+    def inner(self, name: str) -> _Fields:
+        """A field that is an object itself."""
+        return _Fields(self.field(name, dict), f"{self.where}: {name}")
+
+    def each(self, name: str, what: str) -> Iterable[_Fields]:
+        """A field that is a list of objects."""
+        for number, value in enumerate(self.field(name, list)):
+            yield _Fields(value, f"{self.where}: {what} {number}")
+
+    def names(self, name: str) -> list[str]:
+        """A field that is a list of names."""
+        found: list[Any] = self.field(name, list)
+        for value in found:
+            if type(value) is not str or len(value) > MAX_TEXT:
+                raise self.refuse(name, f"has {_kind(value)} among its names")
+        return found
+
+    def ids(self, name: str) -> list[int]:
+        """A field that is a list of nodes' ids; none where it is absent."""
+        found: list[Any] = self.field(name, list, default=[])
+        for value in found:
+            if type(value) is not int:
+                raise self.refuse(name, f"has {_kind(value)} among its ids")
+        return found
+
+    def floats(self, name: str) -> dict[str, float]:
+        """Numbers by columns, as NVTabular makes floats of them."""
+        found: dict[str, Any] = self.field(name, dict, default={})
+        try:
+            return {column: float(_checked(value)) for column, value in found.items()}
+        except TypeError as error:
+            raise self.refuse(name, f"has {error} among its numbers") from error
+        except OverflowError as error:
+            raise self.refuse(name, "has a number of more than 64 bits") from error
+
+    def refuse(self, name: str, why: str) -> NotAWorkflow:
+        """The error that says what is wrong with a field."""
+        return NotAWorkflow(f"{self.where}: {name} {why}")
+
+
+def _checked(value: Any) -> Any:
+    if type(value) not in _NUMBER:
+        raise TypeError(_kind(value))
+    return value
+
+
+def _kind(value: Any) -> str:
+    return _WORDS.get(type(value), "something else")
+
+
+# -- stand-ins
+
+
+@cache
+def _class(qualified_name: str) -> type[Inert]:
+    return stand_in(qualified_name)
+
+
+def _make(qualified_name: str, **state: Any) -> Inert:
+    made: Inert = _class(qualified_name)()
+    made.state = state
+    return made
+
+
+# -- the graph
+
+
+@dataclass(frozen=True)
+class _Saved:
+    """An operator as it is saved.
+
+    columns: those that are selected for it. workflow: the directory of the whole workflow, and
+    artifacts: of the files that the operator was fitted into.
+    """
+
+    params: _Fields
+    state: _Fields
+    columns: list[str]
+    workflow: Path
+    artifacts: Path
+    depth: int
+
+
+def _read_graph(graph: _Fields, workflow: Path, directory: Path, depth: int) -> Inert:
+    """directory: of the artifacts; a Subgraph has its own."""
+    if depth > MAX_DEPTH:
+        raise NotAWorkflow(f"it has more than {MAX_DEPTH} Subgraphs within each other")
+    records: dict[int, _Fields] = {}
+    for record in graph.each("nodes", "node at place"):
+        number = record.field("id", int)
+        if number in records:
+            raise record.refuse("id", f"is {number}, as another node's is")
+        records[number] = record
+    nodes: dict[int, Inert] = {}
+    # NVTabular makes the nodes in the order of their ids, and finds those that are made.
+    for number in sorted(records):
+        nodes[number] = _read_node(number, records[number], nodes, workflow, directory, depth)
+    output = graph.field("output_node_id", int)
+    if output not in nodes:
+        raise graph.refuse("output_node_id", f"is {output}, and there is no such node")
+    return _make("merlin.dag.graph.Graph", output_node=nodes[output])
+
+
+def _read_node(
+    number: int,
+    record: _Fields,
+    nodes: dict[int, Inert],
+    workflow: Path,
+    directory: Path,
+    depth: int,
+) -> Inert:
+    record.where = f"node {number}"
+    path = record.field("op_class", str)
+    if path not in _FORMS:
+        raise record.refuse("op_class", f"is {quoted(path)}, which has no form in it")
+    record.where = f"node {number} ({path.rpartition('.')[2]})"
+    selector = _selector(record, "selector")
+    saved = _Saved(
+        record.inner("op_params"),
+        record.inner("op_state"),
+        selector.state["_names"] if selector else [],
+        workflow,
+        directory / "artifacts" / f"node_{number}",
+        depth,
+    )
+    operator = _make(path, **_FORMS[path](saved))
+    return _make(
+        _NODE,
+        op=operator,
+        parents=_nodes(record, "parent_ids", nodes),
+        dependencies=_nodes(record, "dependency_ids", nodes),
+        _selector=selector,
+        input_schema=_schema(record, "input_schema"),
+        output_schema=_schema(record, "output_schema"),
+    )
+
+
+def _nodes(record: _Fields, name: str, nodes: dict[int, Inert]) -> list[Inert]:
+    """Nodes that have been read: NVTabular numbers each after those that it needs."""
+    for number in record.ids(name):
+        if number not in nodes:
+            raise record.refuse(name, f"has {number}, and no node with a lesser id has that one")
+    return [nodes[number] for number in record.ids(name)]
+
+
+def _selector(fields: _Fields, name: str) -> Inert | None:
+    """NVTabular keeps no groups of columns, and none of the tags is read again."""
+    if not fields.field(name, dict, _NONE, default=None):
+        return None
+    return _select(fields.inner(name).names("names"))
+
+
+def _select(names: list[str]) -> Inert:
+    return _make(_SELECTOR, _names=names, _tags=[], subgroups=[])
+
+
+def _schema(record: _Fields, name: str) -> Inert:
+    columns = {}
+    for fields in record.each(name, f"{name}, column"):
+        columns[fields.field("name", str)] = _make(
+            "merlin.schema.schema.ColumnSchema",
+            dtype=_dtype(fields),
+            is_list=fields.field("is_list", bool, _NONE, default=None),
+            is_ragged=fields.field("is_ragged", bool, _NONE, default=None),
+        )
+    return _make("merlin.schema.schema.Schema", column_schemas=columns)
+
+
+def _dtype(column: _Fields) -> Inert | None:
+    if column.field("dtype", dict, _NONE, default=None) is None:
+        return None
+    fields = column.inner("dtype")
+    name = fields.field("name", str)
+    shape = None
+    if fields.field("shape", list, _NONE, default=None) is not None:
+        dims = (
+            _make(
+                "merlin.dtypes.shape.Dimension",
+                min=bounds.field("min", int),
+                max=bounds.field("max", int, _NONE),
+            )
+            for bounds in fields.each("shape", "dimension")
+        )
+        shape = _make("merlin.dtypes.shape.Shape", dims=tuple(dims))
+    return _make("merlin.dtypes.base.DType", name=name, shape=shape)
+
+
+# -- what operators share
+
+
+def _type_name(fields: _Fields, name: str) -> str | None:
+    """A numpy type by its name, as far as it is one that operators make.
+
+    NVTabular writes `<class 'numpy.float32'>` for a class of numpy's, and cannot read that again.
+    """
+    if fields.field(name, dict, _NONE, default=None) is None:
+        return None
+    text: str = fields.inner(name).field("name", str)
+    if coded := _CODED.fullmatch(text):
+        return f"{_FAMILIES[coded[1]]}{8 * int(coded[2])}"
+    named = _CLASS.fullmatch(text)
+    return named[1] if named else text
+
+
+def _function(fields: _Fields, name: str) -> Inert | None:
+    """A function by its module and its name in it; not imported."""
+    if fields.field(name, dict, _NONE, default=None) is None:
+        return None
+    found = fields.inner(name)
+    return _make(
+        "types.FunctionType",
+        __module__=found.field("module", str),
+        __qualname__=found.field("qualname", str),
+    )
+
+
+def _files(saved: _Saved, name: str) -> dict[Any, str]:
+    """Where the files lie that the operator was fitted into, by the columns that they are of."""
+    files: dict[Any, str] = {}
+    for record in saved.state.each(name, f"{name} at place"):
+        key = record.names("key")
+        if not key:
+            raise record.refuse("key", "is empty")
+        place = PurePosixPath(record.field("path", str))
+        if place.is_absolute() or ".." in place.parts or not str(place).isprintable():
+            raise record.refuse(
+                "path", f"is {quoted(str(place))}, which is not in the node's directory"
+            )
+        files[tuple(key) if len(key) > 1 else key[0]] = str(saved.artifacts / place)
+    return files
+
+
+def _check_groups(saved: _Saved, name: str, keys: Iterable[str], files: dict[Any, str]) -> None:
+    """Columns that were combined have no file each; the form has lost which they were."""
+    for key in keys:
+        if key not in files:
+            raise saved.state.refuse(
+                name,
+                f"has nothing for {quoted(key)}: columns that are combined are saved as "
+                "columns alone, and NVTabular fails on each request; export it with NVTabular "
+                "23.08, as a pickle",
+            )
+
+
+# -- each operator: what it has when it is loaded
+
+
+def _select_columns(saved: _Saved) -> dict[str, Any]:
+    return {"selector": _selector(saved.params, "selector")}
+
+
+def _nothing(_: _Saved) -> dict[str, Any]:
+    return {}
+
+
+def _fill_missing(saved: _Saved) -> dict[str, Any]:
+    return {
+        "fill_val": saved.params.field("fill_val", *_SCALAR, default=0),
+        "add_binary_cols": saved.params.field("add_binary_cols", bool, default=False),
+    }
+
+
+def _fill_median(saved: _Saved) -> dict[str, Any]:
+    return {
+        "add_binary_cols": saved.params.field("add_binary_cols", bool, default=False),
+        "medians": saved.state.floats("medians"),
+    }
+
+
+def _normalize(saved: _Saved) -> dict[str, Any]:
+    return {
+        "out_dtype": _type_name(saved.params, "out_dtype"),
+        "means": saved.state.floats("means"),
+        "stds": saved.state.floats("stds"),
+    }
+
+
+def _normalize_min_max(saved: _Saved) -> dict[str, Any]:
+    return {
+        "out_dtype": _type_name(saved.params, "out_dtype"),
+        "mins": saved.state.floats("mins"),
+        "maxs": saved.state.floats("maxs"),
+    }
+
+
+def _clip(saved: _Saved) -> dict[str, Any]:
+    bounds = {
+        name: saved.params.field(name, int, float, _NONE, default=None)
+        for name in ("min_value", "max_value")
+    }
+    if set(bounds.values()) == {None}:
+        raise saved.params.refuse("min_value", "and max_value are null, expected one of them")
+    return bounds
+
+
+def _hash_bucket(saved: _Saved) -> dict[str, Any]:
+    return {"num_buckets": saved.params.field("num_buckets", int, dict)}
+
+
+def _bucketize(saved: _Saved) -> dict[str, Any]:
+    """The boundaries are in a function, as NVTabular keeps them."""
+    closure = _make("cell")
+    closure.args = (saved.params.field("boundaries", list, dict),)
+    function = _make(
+        "types.FunctionType",
+        __module__=_BUCKETIZE,
+        __qualname__="Bucketize.__init__.<locals>.<lambda>",
+        __closure__=(closure,),
+    )
+    return {"use_digitize": True, "boundaries": function}
+
+
+def _list_slice(saved: _Saved) -> dict[str, Any]:
+    start = saved.params.field("start", int)
+    end = saved.params.field("end", int, _NONE, default=None)
+    if start > 0 and end is None:
+        start, end = 0, start
+    end = _OPEN_END if end is None else end
+    length = -(start if end > 0 else start - end) if start < 0 else end - start
+    return {
+        "start": start,
+        "end": end,
+        "max_elements": length,
+        "pad": saved.params.field("pad", bool, default=False),
+        "pad_value": saved.params.field("pad_value", *_SCALAR, default=0.0),
+    }
+
+
+def _rename(saved: _Saved) -> dict[str, Any]:
+    return {
+        "f": _function(saved.params, "f"),
+        "postfix": saved.params.field("postfix", str, _NONE, default=None),
+        "name": saved.params.field("name", str, _NONE, default=None),
+    }
+
+
+def _call(saved: _Saved) -> dict[str, Any]:
+    function = _function(saved.params, "f")
+    if function is None:
+        raise saved.params.refuse("f", "is null, expected a function's module and qualname")
+    return {"f": function}
+
+
+def _categorify(saved: _Saved) -> dict[str, Any]:
+    params, files = saved.params, _files(saved, "categories")
+    storage = _storage_names(saved)
+    encode_type = params.field("encode_type", str, default="joint")
+    stored = [storage.get(name, name) if encode_type == "joint" else name for name in saved.columns]
+    _check_groups(saved, "categories", stored, files)
+    return {
+        "categories": files,
+        "storage_name": storage,
+        "out_path": str(saved.workflow),
+        "encode_type": encode_type,
+        "dtype": _type_name(params, "dtype"),
+        "cat_cache": params.field("cat_cache", str, default="host"),
+        "name_sep": params.field("name_sep", str, default="_"),
+        "search_sorted": params.field("search_sorted", bool, default=False),
+        "num_buckets": params.field("num_buckets", int, dict, _NONE, default=None),
+        "single_table": params.field("single_table", bool, default=False),
+        "split_out": params.field("split_out", int, dict, _NONE, default=1),
+    }
+
+
+def _storage_names(saved: _Saved) -> dict[str, str]:
+    names: dict[str, Any] = saved.state.field("storage_name", dict, default={})
+    for column, name in names.items():
+        if type(name) is not str:
+            raise saved.state.refuse("storage_name", f"has {_kind(name)} for {quoted(column)}")
+    return names
+
+
+def _target_encoding(saved: _Saved) -> dict[str, Any]:
+    params, files = saved.params, _files(saved, "stats")
+    _check_groups(saved, "stats", saved.columns, files)
+    out_col = params.field("out_col", str, list, _NONE, default=None)
+    return {
+        "stats": files,
+        "means": saved.state.floats("means"),
+        "out_path": str(saved.workflow),
+        "target": _make(_NODE, output_schema=None, _selector=_select(params.names("target_cols"))),
+        "target_mean": params.field("target_mean", dict, _NONE, default=None),
+        "kfold": params.field("kfold", int, _NONE, default=3) or 3,
+        "fold_seed": params.field("fold_seed", int, _NONE, default=42),
+        "p_smooth": params.field("p_smooth", *_NUMBER, default=20),
+        "out_col": [out_col] if isinstance(out_col, str) else out_col,
+        "out_dtype": _type_name(params, "out_dtype"),
+        "name_sep": params.field("name_sep", str, default="_"),
+        "drop_folds": params.field("drop_folds", bool, default=True),
+    }
+
+
+def _join_groupby(saved: _Saved) -> dict[str, Any]:
+    files, storage = _files(saved, "categories"), _storage_names(saved)
+    _check_groups(saved, "categories", [storage.get(it, it) for it in saved.columns], files)
+    return {
+        "categories": files,
+        "storage_name": storage,
+        "out_path": str(saved.workflow),
+        "stats": tuple(saved.params.names("stats")),
+        "name_sep": saved.params.field("name_sep", str, default="_"),
+    }
+
+
+def _subgraph(saved: _Saved) -> dict[str, Any]:
+    inner = saved.params.inner("inner_graph")
+    return {
+        "graph": _read_graph(inner, saved.workflow, saved.artifacts, saved.depth + 1),
+        "loop_until": _function(saved.params, "loop_until"),
+    }
+
+
+#: Classes that have a form -> what one of them has when it is loaded.
+_FORMS: dict[str, Callable[[_Saved], dict[str, Any]]] = {
+    "merlin.dag.ops.selection.SelectionOp": _select_columns,
+    "merlin.dag.ops.concat_columns.ConcatColumns": _nothing,
+    "merlin.dag.ops.udf.UDF": _call,
+    _SUBGRAPH: _subgraph,
+    "nvtabular.ops.fill.FillMissing": _fill_missing,
+    "nvtabular.ops.fill.FillMedian": _fill_median,
+    "nvtabular.ops.normalize.Normalize": _normalize,
+    "nvtabular.ops.normalize.NormalizeMinMax": _normalize_min_max,
+    "nvtabular.ops.clip.Clip": _clip,
+    "nvtabular.ops.logop.LogOp": _nothing,
+    "nvtabular.ops.hash_bucket.HashBucket": _hash_bucket,
+    f"{_BUCKETIZE}.Bucketize": _bucketize,
+    "nvtabular.ops.list_slice.ListSlice": _list_slice,
+    "nvtabular.ops.dropna.Dropna": _nothing,
+    "nvtabular.ops.add_metadata.AddMetadata": _nothing,
+    "nvtabular.ops.rename.Rename": _rename,
+    "nvtabular.ops.lambdaop.LambdaOp": _call,
+    "nvtabular.ops.filter.Filter": _call,
+    "nvtabular.ops.categorify.Categorify": _categorify,
+    "nvtabular.ops.target_encoding.TargetEncoding": _target_encoding,
+    "nvtabular.ops.join_groupby.JoinGroupby": _join_groupby,
+}

@@ -1,0 +1,258 @@
+"""A workflow's graph.json is read as its pickle would be; what it is not is told in one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ensemble_tools.archive.graph_json import MAX_DEPTH, NotAWorkflow, read_graph_json
+from ensemble_tools.archive.graph_reader import read_graph_file
+from ensemble_tools.archive.saved_workflow import workflow_file
+from ensemble_tools.archive.workflow_files import read_workflow_files
+from ensemble_tools.errors import EntryRefused
+
+EXPORTS = Path(__file__).parents[3] / "golden/graph_json"
+WORKFLOW = "repository/0_transformworkflowtriton/1/workflow"
+
+Change = Callable[[dict[str, Any]], object]
+
+
+@pytest.fixture(scope="module")
+def dense() -> str:
+    """What NVTabular wrote: 0 to 9 are SelectionOp, FillMissing, SelectionOp, Clip, LogOp,
+    SelectionOp, NormalizeMinMax, Normalize, Categorify and ConcatColumns.
+    """
+    return (EXPORTS / "dense" / WORKFLOW / "graph.json").read_text()
+
+
+def read_text(directory: Path, text: str | bytes) -> Any:
+    path = directory / "graph.json"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return read_graph_json(path)
+
+
+def put(place: str, value: object) -> Change:
+    """Puts a value at a place such as `nodes/3/id`; what has no value loses the field."""
+
+    def change(graph: dict[str, Any]) -> None:
+        *path, last = place.split("/")
+        found: Any = graph
+        for part in path:
+            found = found[int(part)] if isinstance(found, list) else found[part]
+        key: Any = int(last) if isinstance(found, list) else last
+        if value is ...:
+            del found[key]
+        else:
+            found[key] = value
+
+    return change
+
+
+def nested(depth: int) -> Change:
+    """Subgraphs within each other, around the whole graph."""
+
+    def change(graph: dict[str, Any]) -> None:
+        for _ in range(depth):
+            inner = {"output_node_id": graph["output_node_id"], "nodes": graph["nodes"]}
+            record = {
+                **inner["nodes"][-1],
+                "id": 0,
+                "op_class": "merlin.dag.ops.subgraph.Subgraph",
+                "op_params": {"name": "s", "loop_until": None, "inner_graph": inner},
+                "op_state": {},
+                "parent_ids": [],
+                "dependency_ids": [],
+            }
+            graph.update(output_node_id=0, nodes=[record])
+
+    return change
+
+
+def test_nodes_and_columns_are_those_of_the_file(dense: str) -> None:
+    """Operators, edges, selections and types, in the order in which they are run."""
+    graph = read_graph_file(EXPORTS / "dense" / WORKFLOW / "graph.json")
+    assert [(node.operator.label, node.upstream, node.selection) for node in graph.nodes] == [
+        ("SelectionOp", (), ("user_id", "category", "city")),
+        ("Categorify", (0,), ("user_id", "category", "city")),
+        ("SelectionOp", (), ("price",)),
+        ("LogOp", (2,), ("price",)),
+        ("Normalize", (3,), ("price",)),
+        ("SelectionOp", (), ("age",)),
+        ("FillMissing", (5,), ("age",)),
+        ("Clip", (6,), ("age",)),
+        ("NormalizeMinMax", (7,), ("age",)),
+        ("ConcatColumns", (1, 4, 8), ("user_id", "category", "city", "price", "age")),
+    ]
+    types = [column.dtype for column in graph.output_node.output]
+    assert types == ["int64", "int64", "int64", "float64", "float64"]
+
+
+def test_of_two_files_graph_json_is_the_workflow(tmp_path: Path) -> None:
+    """A pickle beside it was left by an earlier export: NVTabular that writes graph.json reads it
+    alone.
+    """
+    assert workflow_file(tmp_path) == tmp_path / "workflow.pkl"
+    (tmp_path / "workflow.pkl").write_bytes(b"no pickle")
+    assert workflow_file(tmp_path) == tmp_path / "workflow.pkl"
+    (tmp_path / "graph.json").write_text("{}")
+    assert workflow_file(tmp_path) == tmp_path / "graph.json"
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (put("format_version", 2), "its format_version is 2, and 1 is known"),
+        (put("format_version", "1"), "format_version is a text, expected a whole number"),
+        (put("format_version", True), "format_version is true or false, expected a whole number"),
+        (put("nodes", ...), "the file: nodes is missing"),
+        (put("nodes", {}), "the file: nodes is an object, expected a list"),
+        (put("nodes", []), "output_node_id is 9, and there is no such node"),
+        (put("nodes/3", None), "the file: node at place 3 is null, expected an object"),
+        (put("output_node_id", 77), "output_node_id is 77, and there is no such node"),
+        (put("nodes/3/id", 4), "node at place 4: id is 4, as another node's is"),
+        (put("nodes/3/id", 3.0), "node at place 3: id is a number, expected a whole number"),
+        (put("nodes/3/op_class", None), "node 3: op_class is null, expected a text"),
+        (
+            put("nodes/3/op_class", "nvtabular.ops.groupby.Groupby"),
+            "node 3: op_class is 'nvtabular.ops.groupby.Groupby', which has no form in it",
+        ),
+        (put("nodes/3/op_params", []), "op_params is a list, expected an object"),
+        (
+            put("nodes/3/op_params/min_value", "10"),
+            "node 3 (Clip): op_params: min_value is a text, expected a whole number or a number",
+        ),
+        (put("nodes/3/op_params", {}), "min_value and max_value are null, expected one of them"),
+        (put("nodes/3/parent_ids", [77]), "node 3 (Clip): parent_ids has 77, and no node with"),
+        (put("nodes/3/parent_ids", [3]), "parent_ids has 3, and no node with a lesser id has that"),
+        (put("nodes/1/parent_ids", [3]), "node 1 (FillMissing): parent_ids has 3, and no node"),
+        (put("nodes/9/dependency_ids", ["7"]), "dependency_ids has a text among its ids"),
+        (put("nodes/3/selector", {"tags": []}), "node 3 (Clip): selector: names is missing"),
+        (put("nodes/3/selector/names", [["age"]]), "names has a list among its names"),
+        (put("nodes/3/input_schema", None), "input_schema is null, expected a list"),
+        (
+            put("nodes/3/output_schema/0/dtype/name", 5),
+            "output_schema, column 0: dtype: name is a whole number, expected a text",
+        ),
+        (
+            put("nodes/3/output_schema/0/dtype/shape/0/min", None),
+            "dimension 0: min is null, expected a whole number",
+        ),
+        (put("nodes/7/op_state/means/price", "1"), "means has a text among its numbers"),
+        (put("nodes/7/op_state/means/price", True), "means has true or false among its numbers"),
+        (put("nodes/7/op_state/means/price", 10**400), "means has a number of more than 64 bits"),
+        (put("nodes/8/op_state/categories/0/path", "/etc/passwd"), "is '/etc/passwd', which is"),
+        (
+            put("nodes/8/op_state/categories/0/path", "a/../../../x"),
+            "node 8 (Categorify): op_state: categories at place 0: path is 'a/../../../x', which "
+            "is not in the node's directory",
+        ),
+        (put("nodes/8/op_state/categories/0/key", []), "key is empty"),
+        (
+            put("nodes/8/op_state/categories/0", ...),
+            "categories has nothing for 'user_id': columns that are combined are saved as columns",
+        ),
+        (put("nodes/8/op_state/storage_name/city", 1), "storage_name has a whole number for 'city"),
+        (nested(MAX_DEPTH + 1), f"it has more than {MAX_DEPTH} Subgraphs within each other"),
+    ],
+)
+def test_what_nvtabular_does_not_write(
+    change: Change, told: str, dense: str, tmp_path: Path
+) -> None:
+    """It is told with the node and the field."""
+    graph = json.loads(dense)
+    change(graph)
+    with pytest.raises(NotAWorkflow) as error:
+        read_text(tmp_path, json.dumps(graph))
+    assert told in str(error.value)
+
+
+def test_subgraphs_within_each_other(dense: str, tmp_path: Path) -> None:
+    """Up to a limit; the artifacts of each lie in those of the one around it."""
+    graph = json.loads(dense)
+    nested(MAX_DEPTH)(graph)
+    read_text(tmp_path, json.dumps(graph))
+    found = read_workflow_files(tmp_path)
+    assert found is not None
+    around = "artifacts/node_0/" * MAX_DEPTH
+    place = tmp_path / around / "artifacts/node_8/categories/unique.city.parquet"
+    assert place in found.missing
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (b"", "it is no JSON"),
+        (b"[]", "the file is a list, expected an object"),
+        (b'{"nodes": [', "it is no JSON"),
+        (b"\xff\xfe{\0}\0", "it is not UTF-8 text"),
+        (b'{"nodes": [], "nodes": []}', "an object has the key 'nodes' twice"),
+        (b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "it is nested too deeply"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "it is no JSON"),
+        (b'{"a": [' + b"[]," * 1_000_001 + b"0]}", "it has more than 2000000 values"),
+        (b" " * (64 * 1024 * 1024 + 1), "it has more than 67108864 bytes"),
+    ],
+    ids=["empty", "list", "cut", "utf16", "twice", "deep", "digits", "many", "large"],
+)
+def test_what_is_no_json(text: bytes, told: str, tmp_path: Path) -> None:
+    """It is told, too, and neither takes long nor much."""
+    with pytest.raises(NotAWorkflow) as error:
+        read_text(tmp_path, text)
+    assert told in str(error.value)
+
+
+def test_others_are_not_held_up(tmp_path: Path) -> None:
+    """While as many values are read as may be, other threads run: none waits for half a second."""
+    longest, stop = 0.0, threading.Event()
+
+    def watch() -> None:
+        nonlocal longest
+        last = time.monotonic()
+        while not stop.wait(0.001):
+            now = time.monotonic()
+            longest, last = max(longest, now - last), now
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    with pytest.raises(NotAWorkflow):
+        read_text(tmp_path, b'{"a": [' + b"[]," * 999_990 + b"0]}")
+    stop.set()
+    watcher.join()
+    assert longest < 0.5
+
+
+@pytest.mark.parametrize("kind", ["nan", "huge"])
+def test_numbers_without_bounds_are_read(kind: str, dense: str, tmp_path: Path) -> None:
+    """NaN and Infinity are what NVTabular writes of columns without values; the compiler judges."""
+    value = {"nan": "NaN", "huge": "1e999"}[kind]
+    read_text(tmp_path, dense.replace("2.825137125651042", value))
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    """graph.json may be anything that bears the name."""
+    os.mkfifo(tmp_path / "graph.json")
+    with pytest.raises(EntryRefused):
+        read_graph_json(tmp_path / "graph.json")
+    assert read_workflow_files(tmp_path) is None
+
+
+def test_its_files_are_those_of_its_nodes(tmp_path: Path) -> None:
+    """What is there, and what is missing, by its place; nothing of the exporting machine counts."""
+    workflow = tmp_path / "workflow"
+    shutil.copytree(EXPORTS / "dense" / WORKFLOW, workflow)
+    categories = workflow / "artifacts/node_8/categories"
+    places = [categories / f"unique.{name}.parquet" for name in ("category", "city", "user_id")]
+    found = read_workflow_files(workflow)
+    assert found is not None
+    assert (found.nvtabular, found.pickled, found.categories) == ("0+unknown", False, (*places,))
+    places[1].unlink()
+    found = read_workflow_files(workflow)
+    assert found is not None
+    assert (found.missing, found.elsewhere) == ((places[1],), ())
