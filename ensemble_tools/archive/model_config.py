@@ -20,13 +20,28 @@ from tritonclient.grpc import model_config_pb2 as pb
 
 from ensemble_tools.errors import ConfigUnreadable, quoted, shortened
 
-#: Platform (the older word) -> backend, as Triton's model_config_utils derives it.
+#: Platform (the older word) -> backend, as Triton's model_config_utils derives it (26.05).
 _PLATFORM_BACKENDS = {
     "pytorch_libtorch": "pytorch",
+    "libtorch": "pytorch",
+    "torch_aoti": "pytorch",
     "onnxruntime_onnx": "onnxruntime",
     "tensorrt_plan": "tensorrt",
     "tensorflow_savedmodel": "tensorflow",
     "tensorflow_graphdef": "tensorflow",
+}
+#: The files by which it tells the backend where a config names neither, in its order. A name that
+#: ends in `/` is a directory's.
+_FILE_BACKENDS = {
+    "model.savedmodel/": "tensorflow",
+    "model.graphdef": "tensorflow",
+    "model.plan": "tensorrt",
+    "model.onnx": "onnxruntime",
+    "model.onnx/": "onnxruntime",
+    "model.xml": "openvino",
+    "model.pt": "pytorch",
+    "model.pt2": "pytorch",
+    "model.py": "python",
 }
 #: A graph of other models, which has no backend.
 _ENSEMBLE = "ensemble"
@@ -244,6 +259,18 @@ def parse_leniently(text: str) -> pb.ModelConfig:
 def backend_name(message: pb.ModelConfig) -> str:
     """The backend, given as such or by the older word; empty where neither is known."""
     return str(message.backend) or _PLATFORM_BACKENDS.get(message.platform, "")
+
+
+def derive_backend(message: pb.ModelConfig, found: Collection[str]) -> str:
+    """The backend as Triton derives it: named, by the older word, or else by the model's file.
+
+    found: what lies in the version, a directory's name ending in `/`. Empty where nothing tells it.
+    """
+    if (named := backend_name(message)) or message.platform:
+        return named
+    file = str(message.default_model_filename)
+    names = {file, f"{file}/"} if file else found
+    return next((backend for name, backend in _FILE_BACKENDS.items() if name in names), "")
 
 
 def is_platform(name: str) -> bool:

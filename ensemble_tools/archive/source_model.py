@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tritonclient.grpc import model_config_pb2 as pb
+
 from ensemble_tools.archive.files import (
     is_directory,
     is_file,
@@ -20,6 +22,7 @@ from ensemble_tools.archive.model_config import (
     EXECUTOR_PLATFORM,
     ModelConfig,
     backend_name,
+    derive_backend,
     parse_model_config,
 )
 from ensemble_tools.archive.workflow_files import WorkflowFiles, read_workflow_files
@@ -84,17 +87,21 @@ class SourceModel:
         return self.config is not None and self.config.is_ensemble
 
     @property
+    def backend(self) -> str:
+        """Its backend, as Triton derives it; empty for an ensemble, and where nothing tells it."""
+        if self.is_ensemble:
+            return ""
+        message = self.config.message if self.config else pb.ModelConfig()
+        version = self.served_version or max(self.versions, default=0)
+        return derive_backend(message, self.payload.get(version, ()))
+
+    @property
     def python_file(self) -> str | None:
         """What the python backend runs in each version; None for a model of another backend."""
-        if self.config is None:
-            return (
-                PYTHON_FILE
-                if any(PYTHON_FILE in names for names in self.payload.values())
-                else None
-            )
-        if self.config.backend != "python":
+        if self.backend != "python":
             return None
-        return str(self.config.message.default_model_filename) or PYTHON_FILE
+        named = str(self.config.message.default_model_filename) if self.config else ""
+        return named or PYTHON_FILE
 
 
 def is_model_directory(directory: Path) -> bool:

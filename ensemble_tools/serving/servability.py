@@ -15,7 +15,6 @@ from ensemble_tools.archive.config_files import check_names
 from ensemble_tools.archive.model_config import (
     EnsembleStep,
     ModelConfig,
-    backend_name,
     is_platform,
     likely_backend,
 )
@@ -34,15 +33,44 @@ from ensemble_tools.errors import (
 )
 from ensemble_tools.serving.setting_names import SettingNames
 
-#: Backend -> the file that it loads from a version directory, unless default_model_filename is set.
+#: Backend -> what it loads from a version directory (26.05), unless default_model_filename is set.
+#: A backend that is not here judges by itself what lies in its model: vllm, tensorrtllm, others.
 _PAYLOADS = {
     "python": ("model.py",),
-    "pytorch": ("model.pt",),
     "onnxruntime": ("model.onnx", "model.onnx/"),
     "tensorrt": ("model.plan",),
     "tensorflow": ("model.savedmodel/", "model.graphdef"),
     "openvino": ("model.xml",),
+    "dali": ("model.dali", "dali.py"),
+    "fil": ("xgboost.model", "xgboost.json", "xgboost.ubj", "model.txt", "checkpoint.tl"),
 }
+#: The platforms of pytorch; one that is not here is for the image's backend to judge.
+_PYTORCH = {
+    "": ("model.pt", "model.pt2", "model.py"),
+    "pytorch_libtorch": ("model.pt", "model.py"),
+    "libtorch": ("model.pt", "model.py"),
+    "torch_aoti": ("model.pt2",),
+}
+#: What is read in the place of a default_model_filename that is not there.
+_FALLBACKS = {"dali": ("dali.py",), "pytorch": ("model.py",)}
+#: Ends of names that are known: none of them is what a backend reads under another name. A newer
+#: backend may read what ends otherwise.
+_KNOWN_ENDS = (
+    *(".py", ".pt", ".pt2", ".pth", ".onnx", ".plan", ".engine", ".graphdef", ".pb"),
+    *(
+        ".savedmodel/",
+        ".xml",
+        ".dali",
+        ".json",
+        ".ubj",
+        ".xgb",
+        ".model",
+        ".txt",
+        ".tl",
+        ".md",
+        ".csv",
+    ),
+)
 #: Workflows from before it load in later releases and fail at each request (seen: 23.05 in 23.08).
 _CHANGED = (23, 6)
 #: What is meant for a version, and is none to Triton.
@@ -138,14 +166,16 @@ def _check_config(model: SourceModel, config: ModelConfig, rules: Rules) -> None
 
 
 def _check_platform(model: SourceModel, config: ModelConfig) -> None:
-    """Raise DemandRefused for a platform that tritonserver does not know: its log alone says so."""
+    """Raise DemandRefused for a backend's name as a platform: tritonserver's log alone says so."""
     platform = config.platform
     if config.backend or not platform or is_platform(platform):
         return
     likely = likely_backend(platform)
-    field = f'`backend: "{likely}"`' if likely else "`backend`, with the backend's name,"
+    if not likely:  # a newer Triton may know it
+        return
     found = f"is {quoted(platform)}, which is no platform of Triton's"
-    raise DemandRefused(model.config_path, "platform", found, f"expected {field} in its place")
+    expected = f'expected `backend: "{likely}"` in its place'
+    raise DemandRefused(model.config_path, "platform", found, expected)
 
 
 def _check_input_names(model: SourceModel, config: ModelConfig) -> None:
@@ -171,17 +201,31 @@ def _check_payload(model: SourceModel, config: ModelConfig | None) -> None:
     version = _find_served_version(model, config)
     found = model.payload[version]
     directory = model.directory / str(version)
-    expected = _find_expected_payload(config)
-    if "model.pt/" in found and expected == ("model.pt",):
+    expected = _find_expected_payload(model, config)
+    if "model.pt/" in found and "model.pt" in expected and not found.intersection(expected):
         raise PayloadMissing(
             directory / "model.pt",
             "it is a directory, as merlin saves a model that was not traced; expected the file "
             "that torch.jit.save writes: trace the model (torch.jit.trace) before it is exported",
         )
-    if not found or (expected and not found.intersection(expected)):
+    if _lacks_payload(model.backend, found, expected):
         wanted = " or ".join(expected) or "the model's files"
         shown = ", ".join(sorted(found)[:10]) or "nothing"
         raise PayloadMissing(directory, f"expected {wanted} in it, found {shown}")
+
+
+def _lacks_payload(backend: str, found: frozenset[str], expected: tuple[str, ...]) -> bool:
+    """Whether what the backend loads is certainly not there.
+
+    The python backend is known. What an image's own backend reads, that backend alone knows, and a
+    newer one may read more: of such a one a version is refused where it holds nothing, or only what
+    is known to be something else.
+    """
+    if not expected:
+        return not found and not backend
+    if found.intersection(expected):
+        return False
+    return backend == "python" or all(name.endswith(_KNOWN_ENDS) for name in found)
 
 
 def _check_packed(model: SourceModel) -> None:
@@ -250,15 +294,17 @@ def _find_served_version(model: SourceModel, config: ModelConfig | None) -> int:
     return model.served_version
 
 
-def _find_expected_payload(config: ModelConfig | None) -> tuple[str, ...]:
-    if config is None:
+def _find_expected_payload(model: SourceModel, config: ModelConfig | None) -> tuple[str, ...]:
+    """Names of which one has to be in the version; none where only the backend knows them."""
+    backend = model.backend
+    if config is not None and (config.message.cc_model_filenames or config.message.runtime):
         return ()
-    if config.message.default_model_filename:
+    platform = config.platform if config else ""
+    expected = _PYTORCH.get(platform, ()) if backend == "pytorch" else _PAYLOADS.get(backend, ())
+    if expected and config is not None and config.message.default_model_filename:
         name = str(config.message.default_model_filename)
-        return (name, f"{name}/")
-    if config.message.cc_model_filenames:
-        return ()
-    return _PAYLOADS.get(backend_name(config.message), ())
+        return (name, f"{name}/", *_FALLBACKS.get(backend, ()))
+    return expected
 
 
 def check_ensemble(model: SourceModel) -> None:

@@ -24,6 +24,8 @@ import torch
 import triton_python_backend_utils as pb_utils
 
 DEFAULT_FILE = "model.pt"
+# A model that AOT Inductor compiled: machine code, for one release of torch and one kind of CPU.
+AOTI = "torch_aoti"
 
 # The types libtorch takes: no unsigned ones above 8 bits, no BF16. Strings are List[str].
 TORCH_TYPES = {
@@ -227,6 +229,11 @@ def on_device(tensor, device):
 
 def artifact(args, config):
     """The path of the TorchScript file."""
+    if config.get("platform") == AOTI:
+        raise Refused(
+            f"model '{args['model_name']}' is of the platform {AOTI}, which the Python stand-in "
+            "for libtorch does not serve; use NVIDIA's image from 26.03 on, or export TorchScript"
+        )
     name = config.get("default_model_filename") or DEFAULT_FILE
     path = os.path.join(args["model_repository"], args["model_version"], name)
     if os.path.isdir(path):

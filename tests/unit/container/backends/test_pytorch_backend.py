@@ -180,6 +180,7 @@ REFUSED: list[tuple[str, list[Any], list[Any], dict[str, Any], str]] = [
     ("Sub", TWO, X, {"sequence_batching": {"x": 1}}, "does not serve"),
     ("Sub", TWO, X, {"kind": "GPU"}, "sees no CUDA device"),
     ("Sub", TWO, X, {"default_model_filename": "no.pt"}, "unable to find"),
+    ("Sub", TWO, X, {"platform": "torch_aoti"}, "of the platform torch_aoti, which the Python"),
     # An untraced Transformers4Rec export has such a directory; the message says what to do.
     ("directory", TWO, X, {}, "is a directory, expected a TorchScript file; trace or script"),
     ("garbage", TWO, X, {}, "is not TorchScript that torch"),
