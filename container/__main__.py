@@ -10,6 +10,10 @@ from collections.abc import Sequence
 
 from container.settings import UNITS, settings_table
 
+#: What an image sets for the libraries of its models. Ours read it when they are imported: of
+#: protobuf Merlin's images choose the slow one, and another image one that ours does not have.
+MODELS_ALONE = ("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION",)
+
 
 def as_program(name: str) -> int:
     """Run the program under the name by which it was called; its exit code."""
@@ -24,9 +28,12 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m conta
         return 0
     # As process 1 it has no default action: until the container listens to it itself.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    environment = dict(os.environ)
+    for name in MODELS_ALONE:
+        os.environ.pop(name, None)
     from container.entrypoint import serve  # it takes a tenth of a second
 
-    return serve(os.environ)
+    return serve(environment)
 
 
 def _parser(program: str) -> argparse.ArgumentParser:

@@ -40,7 +40,7 @@ from container.machine.descriptors import raise_limit
 from container.model_environment import seen_by_models, shut_ourselves
 from container.ports import Ports, choose_ports
 from container.settings import Settings, read_alone, read_settings
-from container.start_line import describe_start
+from container.start_line import describe_open_apis, describe_start
 from container.telemetry.outside import OutsideCounts
 from container.traces_endpoint import shown, traces_endpoint, wants_grpc
 from container.tritonserver.command import TritonCommand, build_command, shm_prefix_for
@@ -233,9 +233,12 @@ class _Run:
 
     def _command(self, ports: Ports, work_dir: Path) -> TritonCommand:
         runtime = find_runtime(self._settings, work_dir, self._environment)
-        log.info("tritonserver found", extra={"path": str(runtime.executable)})
-        facts = describe_start(self._settings, runtime, self._environment, count_gpus())
-        log.info("configured", extra=facts)
+        facts = {"path": str(runtime.executable), "version": runtime.version}
+        log.info("tritonserver found", extra={name: it for name, it in facts.items() if it})
+        if open_to_models := describe_open_apis(runtime):
+            log.warning("%s", open_to_models)
+        configured = describe_start(self._settings, runtime, self._environment, count_gpus())
+        log.info("configured", extra=configured)
         command = build_command(
             self._settings,
             runtime,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from container.settings import Settings, list_changes
-from container.tritonserver.runtime import TritonRuntime
+from container.tritonserver.runtime import GRPC_RESTRICTED, HTTP_RESTRICTED, TritonRuntime
 
 #: What the line says in words of its own.
 _SAID = {"multi_model", "bind_port", "model_root", "single_model_dir", "backend_python"}
@@ -39,6 +39,21 @@ def describe_start(
         "gpus": gpu_count,
         "settings": " ".join(changed) or "defaults",
     }
+
+
+def describe_open_apis(runtime: TritonRuntime) -> str:
+    """What models can reach of this tritonserver, in a sentence; empty where it can be shut."""
+    flags = {"HTTP": HTTP_RESTRICTED, "gRPC": GRPC_RESTRICTED}
+    are_open = [protocol for protocol, flag in flags.items() if flag not in runtime.restricts]
+    if not are_open:
+        return ""
+    lacking = " and no ".join(f"--{flags[protocol]}" for protocol in are_open)
+    return (
+        f"the models can load, unload and ask other models over {' and '.join(are_open)}: found no "
+        f"{lacking} in tritonserver {runtime.version or runtime.executable}, expected 2.40 (23.11) "
+        "or newer; where archives are not all of one owner, take a newer BASE_IMAGE "
+        "(docs/images.md)"
+    )
 
 
 def _names(arguments: tuple[str, ...]) -> str:

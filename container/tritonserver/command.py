@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
+import uvloop
+
 from container.model_environment import seen_by_models
 from container.ports import LOOPBACK, Ports
 from container.settings import Settings
@@ -29,14 +31,11 @@ EXIT_SHARE = 0.2
 
 # Meant for our own interpreter; in a stub they would mix our packages or its library with the
 # models'.
-OUR_PYTHON = (
-    "VIRTUAL_ENV",
-    "VIRTUAL_ENV_PROMPT",
-    "PYTHONHOME",
-    "PYTHONPATH",
-    "__PYVENV_LAUNCHER__",
-)
-
+OUR_PYTHON = ("VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT", "PYTHONHOME", "__PYVENV_LAUNCHER__")
+#: What PYTHONPATH may name of ours: the folders of our code and of our packages.
+OUR_FOLDERS = (Path(__file__).parents[2], Path(uvloop.__file__).parents[1])
+#: A folder of packages that an interpreter has on its path by itself. Merlin's images name theirs.
+_INTERPRETERS_OWN = re.compile(r"/python\d(\.\d+)?/(site|dist)-packages/?$")
 
 #: The APIs that steer tritonserver or tell of its models; health stays open.
 CONTROL = (
@@ -240,7 +239,22 @@ def _environment(runtime: TritonRuntime, environment: Mapping[str, str]) -> dict
     child = {name: value for name, value in environment.items() if name not in OUR_PYTHON}
     _lead(child, "PATH", runtime.bin_path, without=_own_bins(runtime, environment))
     _lead(child, "LD_LIBRARY_PATH", runtime.library_path)
+    if path := _python_path(runtime, child.pop("PYTHONPATH", "")):
+        child["PYTHONPATH"] = path
     return child
+
+
+def _python_path(runtime: TritonRuntime, path: str) -> str:
+    """The image's PYTHONPATH, in which its backends may have packages (DALI's has), without ours.
+
+    Where another Python than the image's runs the models, the packages of the image's go, too: they
+    would come before that Python's own. The empty entry goes, which is the working directory.
+    """
+    ours = {folder.resolve() for folder in OUR_FOLDERS}
+    kept = [it for it in path.split(os.pathsep) if it and Path(it).resolve() not in ours]
+    if runtime.backend_python is not None:
+        kept = [it for it in kept if not _INTERPRETERS_OWN.search(it)]
+    return os.pathsep.join(dict.fromkeys(kept))
 
 
 def _own_bins(runtime: TritonRuntime, environment: Mapping[str, str]) -> frozenset[str]:

@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,12 +25,14 @@ from container.errors import RuntimeNotFound, RuntimeUnusable
 from container.machine.die_with_parent import die_with_parent
 from container.settings import Settings
 from container.traces_endpoint import traces_endpoint
+from container.tritonserver.backends import list_backends
 from container.tritonserver.stub import (
     STUB,
     check_numpy,
     check_python,
     installed_numpy,
     python_of,
+    read_version,
 )
 
 log = logging.getLogger(__name__)
@@ -45,12 +47,14 @@ MERLIN_PYTHON = _CHECKOUT / ".venv-merlin/bin/python"
 SMALL_PYTHON = _CHECKOUT / ".venv-models/bin/python"
 QUESTION_TIMEOUT_S = 30.0  # an interpreter's first start from a cold disk
 
-# Names that only a tritonserver with Python-based backends has in its library (2.51 has both,
-# 2.36 neither).
-PYTHON_BASED = re.compile(rb"PythonBasedBackend|Python backend based backend")
+# Words that only a tritonserver with Python-based backends has in its library: the first up to 2.41
+# (core r23.10 to r23.12, src/backend_model.cc), the others since (2.51 has both, 2.36 none).
+PYTHON_BASED = re.compile(
+    rb"requires python backend to operate|PythonBasedBackend|Python backend based backend"
+)
 
-#: Flags that shut APIs: over HTTP from about 2.40 on (2.41 has it, 2.39 does not), over gRPC from
-#: 2.33 at the latest.
+#: Flags that shut APIs: over HTTP from 2.40 on (server r23.11, src/command_line_parser.cc), over
+#: gRPC from 2.33 at the latest.
 HTTP_RESTRICTED, GRPC_RESTRICTED = "http-restricted-api", "grpc-restricted-protocol"
 
 #: In the program of a tritonserver that reads the header, so that its spans are of its caller's
@@ -125,7 +129,8 @@ class TritonRuntime:
     `bin_path` goes first on PATH and `library_path` first on LD_LIBRARY_PATH; `server_bin`, our
     own server's virtual environment, leaves PATH. `stand_ins` are the backends that ours play.
     `restricts`: the flags that shut APIs, as far as it has them. `traces`: whether its spans join
-    the trace that a request belongs to; False where nobody asks for traces.
+    the trace that a request belongs to; False where nobody asks for traces. `version`: as the image
+    has it, empty where it says none. `python_based`: whether it runs Python-based backends.
     """
 
     executable: Path
@@ -138,11 +143,13 @@ class TritonRuntime:
     stand_ins: tuple[str, ...]
     restricts: frozenset[str] = frozenset()
     traces: bool = False
+    version: str = ""
+    python_based: bool = True
 
     @property
     def backends(self) -> tuple[str, ...]:
         """The names of all that there are; looks into the directory."""
-        return tuple(sorted(it.name for it in self.backend_directory.iterdir() if it.is_dir()))
+        return tuple(list_backends(self.backend_directory, python_based=self.python_based))
 
 
 def find_runtime(
@@ -156,14 +163,15 @@ def find_runtime(
     root = executable.parent.parent
     from_wheel = (root / "python_backend_stubs").is_dir()
     python = _backend_python(settings.backend_python, environment, needed=from_wheel)
-    stand_ins = _stand_ins(root)
+    python_based = supports_python_based_backends(root)
+    stand_ins = _stand_ins(root, python_based)
     overlay = work_dir / "runtime"
     if from_wheel:
         assert python is not None
-        backends = _wheel_overlay(overlay, root, python)
+        backends = _wheel_overlay(overlay, root, python, stand_ins)
     else:
         check_stub(root / "backends/python" / STUB, python, environment)
-        backends = _plain_overlay(overlay, root) if stand_ins else root / "backends"
+        backends = _plain_overlay(overlay, root, stand_ins) if stand_ins else root / "backends"
     for name in stand_ins:
         (backends / name).symlink_to(STAND_INS / name)
     caches = root / "caches"
@@ -178,6 +186,8 @@ def find_runtime(
         stand_ins=stand_ins,
         restricts=restricting_flags(executable),
         traces=traces_endpoint(environment) is not None and _contains(executable, TRACEPARENT),
+        version=read_version(root),
+        python_based=python_based,
     )
 
 
@@ -287,11 +297,11 @@ def _last_words(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def _stand_ins(root: Path) -> tuple[str, ...]:
-    """Our backends that this runtime has no native one for, if it can run Python-based ones."""
-    ours = sorted(path.parent.name for path in STAND_INS.glob("*/model.py"))
-    missing = tuple(name for name in ours if not (root / "backends" / name).is_dir())
-    if missing and not supports_python_based_backends(root):
+def _stand_ins(root: Path, python_based: bool) -> tuple[str, ...]:
+    """Our backends that this runtime has none of its own for, if it can run Python-based ones."""
+    own = set(list_backends(root / "backends", python_based=python_based))
+    missing = tuple(sorted({path.parent.name for path in STAND_INS.glob("*/model.py")} - own))
+    if missing and not python_based:
         log.warning(
             "this tritonserver is too old for Python-based backends; models of these backends"
             " will be refused",
@@ -302,7 +312,7 @@ def _stand_ins(root: Path) -> tuple[str, ...]:
 
 
 def supports_python_based_backends(root: Path) -> bool:
-    """Whether tritonserver takes `backends/<name>/model.py` for a backend (about 2.40 and up).
+    """Whether tritonserver takes `backends/<name>/model.py` for a backend (2.39 and up).
 
     It tells its version only when it runs, so its library is searched (about 20 ms).
     """
@@ -328,7 +338,9 @@ def _contains(path: Path, pattern: re.Pattern[bytes]) -> bool:
         return pattern.search(content) is not None
 
 
-def _wheel_overlay(overlay: Path, root: Path, python: BackendPython) -> Path:
+def _wheel_overlay(
+    overlay: Path, root: Path, python: BackendPython, stand_ins: Collection[str]
+) -> Path:
     """The wheel's backends with the stub of this Python beside them, in the wheel's own layout.
 
     The python backend is copied (3 MB): newer tritonservers refuse a backend library that is a
@@ -347,7 +359,7 @@ def _wheel_overlay(overlay: Path, root: Path, python: BackendPython) -> Path:
     backends = overlay / "pytriton/tritonserver/backends"
     _fresh(overlay, backends)
     (overlay / WHEEL_LIBRARIES).symlink_to(root.parent.parent / WHEEL_LIBRARIES)
-    _link_backends(root, backends, but="python")
+    _link_backends(root, backends, but={"python", *stand_ins})
     (backends / "python").mkdir()
     for name in ("libtriton_python.so", "triton_python_backend_utils.py"):
         shutil.copy(root / "backends/python" / name, backends / "python" / name)
@@ -356,11 +368,11 @@ def _wheel_overlay(overlay: Path, root: Path, python: BackendPython) -> Path:
     return backends
 
 
-def _plain_overlay(overlay: Path, root: Path) -> Path:
+def _plain_overlay(overlay: Path, root: Path, stand_ins: Collection[str]) -> Path:
     """The runtime's own backends, each as a link, with room for ours beside them."""
     backends = overlay / "backends"
     _fresh(overlay, backends)
-    _link_backends(root, backends)
+    _link_backends(root, backends, but=stand_ins)
     return backends
 
 
@@ -369,9 +381,9 @@ def _fresh(overlay: Path, backends: Path) -> None:
     backends.mkdir(parents=True)
 
 
-def _link_backends(root: Path, backends: Path, but: str = "") -> None:
+def _link_backends(root: Path, backends: Path, but: Collection[str]) -> None:
     for path in sorted((root / "backends").iterdir()):
-        if path.is_dir() and path.name != but:
+        if path.is_dir() and path.name not in but:
             (backends / path.name).symlink_to(path)
 
 

@@ -53,6 +53,12 @@ def installed_numpy(executable: Path, version: str) -> str:
     return ""
 
 
+def read_version(root: Path) -> str:
+    """tritonserver's, as `2.41.0`, where NVIDIA's images have it; empty elsewhere."""
+    file = root / "TRITON_VERSION"
+    return file.read_text().strip() if file.is_file() else ""
+
+
 def check_python(stub: Path, executable: Path, version: str) -> None:
     """An image's one stub runs one version of Python: raises RuntimeUnusable for another."""
     runs = python_of(stub)
@@ -71,8 +77,8 @@ def check_numpy(stub: Path, executable: Path, numpy: str) -> None:
     """
     if not re.match(r"[2-9]|\d\d", numpy) or reads_numpy_2(stub):
         return
-    said = stub.parents[2] / "TRITON_VERSION"  # NVIDIA's images have it
-    server = f"tritonserver {said.read_text().strip()}" if said.is_file() else "this tritonserver"
+    version = read_version(stub.parents[2])
+    server = f"tritonserver {version}" if version else "this tritonserver"
     raise RuntimeUnusable(
         f"the models' Python {executable}",
         f"found numpy {numpy}, with which the Python backend of {server} ({stub}) gives wrong "

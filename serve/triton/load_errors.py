@@ -44,9 +44,29 @@ _INSTALLED_AS = {
     "yaml": "PyYAML",
 }
 _MERLIN = "; or take an image with Merlin, or an export whose workflows are all compiled"
+#: A base of the image (BASE_IMAGE of the Dockerfile) that has a backend, and its library in the
+#: models' Python; Merlin's images have one framework each (docs/images.md).
+_PYTORCH = "nvcr.io/nvidia/merlin/merlin-pytorch:23.12"
+_TENSORFLOW = "nvcr.io/nvidia/merlin/merlin-tensorflow:23.12"
+_TRITON = "nvcr.io/nvidia/tritonserver:25.02-py3"
+_BASES = {
+    "pytorch": _PYTORCH,
+    "tensorflow": _TENSORFLOW,
+    **dict.fromkeys(("fil", "hps"), f"{_PYTORCH} or {_TENSORFLOW}"),
+    **dict.fromkeys(("onnxruntime", "openvino", "dali", "tensorrt"), _TRITON),
+    "vllm": "nvcr.io/nvidia/tritonserver:25.02-vllm-python-py3",
+    "tensorrtllm": "nvcr.io/nvidia/tritonserver:25.02-trtllm-python-py3",
+}
+_LIBRARIES = {
+    "torch": "pytorch",
+    "tensorflow": "tensorflow",
+    **dict.fromkeys(("xgboost", "lightgbm", "treelite"), "fil"),
+}
+#: What a stand-in says of its library (container/backends).
+_STAND_IN_LACKS = re.compile(r"needs (?P<name>\w+), which the models' Python does not have")
 _BACKEND_LACKS = re.compile(
     r"unable to find (?:backend library for backend '(?P<new>[^']*)'"
-    r"|'libtriton_(?P<old>\w+)\.so').*",
+    r"|'libtriton_(?P<old>\w+)\.so'|'(?P<middle>\w+)/model\.py').*",
     re.DOTALL,
 )
 #: Python names the file alone: "invalid syntax (model.py, line 1)".
@@ -119,21 +139,31 @@ def _explain(plan: ServingPlan, failing: str, reason: str, models: ModelsSide) -
         reason = f"{reason[:_LONGEST]}…"
     if lacked := _MODULE_LACKS.search(reason):
         packages = _INSTALLED_AS.get(lacked["name"], "it")
-        other = _MERLIN if lacked["name"] in {"merlin", "nvtabular"} else ""
+        other = _MERLIN if lacked["name"] in {"merlin", "nvtabular"} else _base_with(lacked["name"])
         return f"{reason}; install {packages} into {models.python}{other}"
+    if lacked := _STAND_IN_LACKS.search(reason):
+        return f"{reason}{_base_with(lacked['name'])}"
     if lacking := _BACKEND_LACKS.fullmatch(reason):
         there = f"; there are {', '.join(models.backends)}" if models.backends else ""
-        wanted = lacking["new"] or lacking["old"]
+        wanted = lacking["new"] or lacking["old"] or lacking["middle"]
         likely = likely_backend(wanted)
         meant = f" (did you mean {likely}?)" if likely and likely != wanted else ""
+        base = _BASES.get(likely or wanted)
+        named = f" (BASE_IMAGE={base})" if base else ""
         return (
-            f"there is no backend {wanted} here{meant}{there}; use an image of "
-            "Triton's that has it, or export the model for one of these"
+            f"there is no backend {wanted} here{meant}{there}; use an image of NVIDIA's that has "
+            f"it{named}, or export the model for one of these"
         )
     model = next(it for it in plan.everything if it.triton_name == failing)
     version = next((name for name, _ in model.links if name.partition("/")[0].isdigit()), "1")
     place = f"{model.source_name}/{version.partition('/')[0]}"
     return _SYNTAX.sub(lambda it: f"({place}/{it['file']}, line {it['line']})", reason)
+
+
+def _base_with(library: str) -> str:
+    """The end of a sentence that names a base with the library; empty where none is known."""
+    backend = _LIBRARIES.get(library)
+    return f"; or build the image on {_BASES[backend]}, which has it" if backend else ""
 
 
 def _with_archives_names(plan: ServingPlan, reason: str) -> str:

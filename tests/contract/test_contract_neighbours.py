@@ -86,6 +86,11 @@ CREDENTIALS = {
     "AWS_SECRET_ACCESS_KEY": "a secret",
     "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": "/v2/credentials/0",
 }
+#: What an image sets for its models. Our own interpreter has no such protobuf, and would not start.
+IMAGES = {
+    "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "cpp",
+    "PYTHONPATH": "/opt/tritonserver/backends/dali/wheel/dali",
+}
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +101,8 @@ def container(
     environment = {
         **triton,
         **CREDENTIALS,
+        **IMAGES,
+        "PYTHONPATH": f"{Path(__file__).parents[2]}:{IMAGES['PYTHONPATH']}:",
         "SAGEMAKER_TRITON_SHM_DEFAULT_BYTE_SIZE": str(4 * 1024 * 1024),
         "SAGEMAKER_TRITON_SHM_GROWTH_BYTE_SIZE": str(2**50),
         "SERVE_MEMORY_RESERVE_MB": "0",
@@ -162,11 +169,14 @@ for call in {STEERING}:
 def test_http_is_shut_to_models(container: Container, triton: Mapping[str, str]) -> None:
     """Over HTTP a model can neither steer tritonserver nor ask a neighbour; 2.36 cannot shut it."""
     said = told(container, HTTP)
+    warned = "can load, unload and ask other models over HTTP: found no --http-restricted-api"
     if triton:
         assert said["GET logging"] == 200
         assert said["POST repository/index"] == 200
+        assert warned in container.log
     else:
         assert said == dict.fromkeys(STEERING, 403)
+        assert warned not in container.log
     assert values(container.invoke("victim", infer([1]))) == [6.0]
 
 
@@ -299,6 +309,12 @@ said = [sorted(word.partition("=")[0] for word in text.split("\\0")) for text in
     for names in told(container, code):
         assert not [n for n in names if n.startswith(("AWS_", "SERVE_", "SAGEMAKER_TRITON_"))]
         assert {"PATH", "SAGEMAKER_MULTI_MODEL"} <= set(names)
+
+
+def test_models_see_what_the_image_sets_for_them(container: Container) -> None:
+    """Which protobuf they take, and where their backends' packages lie, without our own folder."""
+    said = told(container, f"said = {{name: os.environ.get(name) for name in {list(IMAGES)}}}")
+    assert said == IMAGES
 
 
 @pytest.mark.parametrize("what", ["environ", "mem", "maps", "fd/0"])

@@ -13,6 +13,7 @@ def fake_environment(directory: Path, **knobs: object) -> dict[str, str]:
     root = directory / "fake"
     for backend in ("python", "pytorch", "onnxruntime"):
         (root / "backends" / backend).mkdir(parents=True)
+        (root / "backends" / backend / f"libtriton_{backend}.so").touch()
     (root / "bin").mkdir()
     program = fake.install(root / "bin/tritonserver")
     return {

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from container.settings import read_settings
-from container.start_line import describe_start
-from container.tritonserver.runtime import BackendPython, TritonRuntime
+from container.start_line import describe_open_apis, describe_start
+from container.tritonserver.runtime import (
+    GRPC_RESTRICTED,
+    HTTP_RESTRICTED,
+    BackendPython,
+    TritonRuntime,
+)
+
+HTTP = f"--{HTTP_RESTRICTED}"
 
 
 def described(folder: Path, python: BackendPython | None, **environment: str) -> dict[str, object]:
     for backend in ("python", "pytorch", "onnxruntime"):
         (folder / backend).mkdir(exist_ok=True)
+        (folder / backend / f"libtriton_{backend}.so").touch()
     runtime = TritonRuntime(
         Path("/opt/t/bin/tritonserver"), folder, None, None, None, None, python, ("pytorch",)
     )
@@ -52,3 +62,34 @@ def test_what_is_not_the_default(tmp_path: Path) -> None:
     )
     assert (found["mode"], found["models"], found["port"]) == ("multi-model", "/models", 9000)
     assert (found["python"], found["packages"]) == ("/v/bin/python (3.11)", "numpy 1.24")
+
+
+@pytest.mark.parametrize(
+    ("restricts", "version", "said"),
+    [
+        ((HTTP_RESTRICTED, GRPC_RESTRICTED), "2.41.0", ""),
+        (
+            (GRPC_RESTRICTED,),
+            "2.39.0",
+            f"over HTTP: found no {HTTP} in tritonserver 2.39.0, expected",
+        ),
+        (
+            (GRPC_RESTRICTED,),
+            "",
+            f"found no {HTTP} in tritonserver /opt/t/bin/tritonserver, expected",
+        ),
+        ((), "2.35.0", f"over HTTP and gRPC: found no {HTTP} and no --{GRPC_RESTRICTED} in triton"),
+    ],
+)
+def test_what_models_can_reach(
+    tmp_path: Path, restricts: tuple[str, ...], version: str, said: str
+) -> None:
+    """A tritonserver before 2.40 cannot shut its HTTP, and the log says so with the remedy."""
+    runtime = TritonRuntime(
+        *(Path("/opt/t/bin/tritonserver"), tmp_path, None, None, None, None, None, ()),
+        restricts=frozenset(restricts),
+        version=version,
+    )
+    sentence = describe_open_apis(runtime)
+    assert said in sentence
+    assert bool(sentence) == ("take a newer BASE_IMAGE" in sentence) == bool(said)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -27,6 +28,7 @@ class Base:
         self.triton, self.bin = root / "tritonserver", root / "bin"
         for folder in (self.triton / "bin", self.triton / "backends/python", self.bin):
             folder.mkdir(parents=True)
+        self.backend("python")
         self._program(self.triton / "bin/tritonserver", "#!/bin/sh\n")
         self.python("3.12")
 
@@ -38,6 +40,12 @@ class Base:
     def _program(self, path: Path, text: str) -> None:
         path.write_text(text)
         path.chmod(0o755)
+
+    def backend(self, name: str, file: str = "libtriton_{}.so") -> None:
+        """A folder of backends with that file in it."""
+        path = self.triton / "backends" / name / file.format(name)
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
 
     def check(self) -> tuple[int, str]:
         """The exit code, and what is said."""
@@ -59,9 +67,63 @@ def base(tmp_path: Path) -> Base:
 
 @pytest.mark.parametrize("version", ["3.10", "3.11", "3.12"])
 def test_a_base_that_fits(version: str, base: Base) -> None:
-    """Nothing is said of it."""
+    """What it has is said."""
     base.python(version)
-    assert base.check() == (0, "")
+    code, said = base.check()
+    assert code == 0
+    assert said.startswith(
+        f"BASE_IMAGE has tritonserver of an unknown version, Python {version} and the backends: "
+        "python\n"
+    )
+
+
+#: Of a framework that a base has no backend for: what is said of it.
+LACKING = {
+    "pytorch": "PyTorch exports need torch in the models' Python, or another base, as "
+    "nvcr.io/nvidia/merlin/merlin-pytorch:23.12 (docs/images.md)",
+    "tensorflow": "TensorFlow exports need tensorflow in the models' Python, or another base, as "
+    "nvcr.io/nvidia/merlin/merlin-tensorflow:23.12 (docs/images.md)",
+    "fil": "forests need xgboost, lightgbm or treelite in the models' Python, or another base, as "
+    "nvcr.io/nvidia/merlin/merlin-pytorch:23.12 (docs/images.md)",
+}
+
+
+@pytest.mark.parametrize("framework", LACKING)
+def test_each_framework_without_a_backend(framework: str, base: Base) -> None:
+    """Merlin's images have one framework each: the base that has the other one is named."""
+    for other in LACKING.keys() - {framework}:
+        base.backend(other)
+    (base.triton / "TRITON_VERSION").write_text("2.39.0\n")
+    others = sorted({*LACKING, "python"} - {framework})
+    assert base.check() == (
+        0,
+        f"BASE_IMAGE has tritonserver 2.39.0, Python 3.12 and the backends: {' '.join(others)}\n"
+        f"BASE_IMAGE has no backend {framework}, so {LACKING[framework]}\n",
+    )
+
+
+@pytest.mark.parametrize("version", ["2.35.0", "2.38.0", "2.9.1"])
+def test_a_base_that_runs_no_stand_ins(version: str, base: Base) -> None:
+    """A library in the models' Python is no remedy before 2.39."""
+    (base.triton / "TRITON_VERSION").write_text(version)
+    code, said = base.check()
+    assert code == 0
+    assert "so TensorFlow exports need another base, as nvcr.io" in said
+    assert "models' Python" not in said
+
+
+def test_folders_that_are_no_backends(base: Base) -> None:
+    """A LICENSE alone, and a link to nowhere, as Merlin's images have them; model.py is one."""
+    base.backend("fil", "LICENSE")
+    base.backend("tensorflow", "libtensorflow_cc.so.2")
+    base.backend("vllm", "model.py")
+    (base.triton / "backends/hps").symlink_to("/usr/local/hugectr/backends/hps")
+    code, said = base.check()
+    assert code == 0
+    assert said.splitlines()[0].endswith(" and the backends: python vllm")
+    assert {line.split(",")[0] for line in said.splitlines()[1:]} == {
+        f"BASE_IMAGE has no backend {name}" for name in LACKING
+    }
 
 
 def refused(base: Base, found: str, expected: str) -> None:
@@ -82,7 +144,7 @@ def test_no_tritonserver(base: Base) -> None:
 
 def test_no_python_backend(base: Base) -> None:
     """Nearly every Merlin export has Python models."""
-    (base.triton / "backends/python").rmdir()
+    shutil.rmtree(base.triton / "backends/python")
     refused(base, f"no {base.triton}/backends/python", BACKEND)
 
 

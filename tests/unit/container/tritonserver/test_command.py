@@ -10,12 +10,18 @@ import pytest
 from container.ports import Ports
 from container.settings import read_settings
 from container.tritonserver.command import (
+    OUR_FOLDERS,
     TritonCommand,
     build_command,
     exit_timeout_s,
     shm_prefix_for,
 )
-from container.tritonserver.runtime import GRPC_RESTRICTED, HTTP_RESTRICTED, TritonRuntime
+from container.tritonserver.runtime import (
+    GRPC_RESTRICTED,
+    HTTP_RESTRICTED,
+    BackendPython,
+    TritonRuntime,
+)
 from serve.triton.access import TritonAccess
 
 RUNTIME = TritonRuntime(
@@ -40,10 +46,11 @@ def build(
     access: TritonAccess | None = None,
     traces: bool = False,
     cuda_compat: Path | None = None,
+    runtime: TritonRuntime = RUNTIME,
 ) -> TritonCommand:
     return build_command(
         read_settings(environment or {}),
-        replace(RUNTIME, restricts=frozenset(restricts), traces=traces),
+        replace(runtime, restricts=frozenset(restricts), traces=traces),
         ports,
         Path("/w/repository"),
         inherited or {},
@@ -136,7 +143,7 @@ def test_the_models_python_comes_first_and_ours_never() -> None:
         inherited={
             "PATH": "/srv/.venv/bin:/active/bin:/usr/bin::/bin",
             "VIRTUAL_ENV": "/active",
-            "PYTHONPATH": "/srv",
+            "PYTHONPATH": f"{OUR_FOLDERS[0]}:{OUR_FOLDERS[1]}/",
             "PYTHONHOME": "/x",
             "LD_LIBRARY_PATH": "/cuda:",
             "AWS_REGION": "eu-west-1",
@@ -149,6 +156,36 @@ def test_the_models_python_comes_first_and_ours_never() -> None:
         "MERLIN_FEATURE_STORE_TIMEOUT": "5",
         "FEAST_USAGE": "False",
     }
+
+
+DALI = "/opt/tritonserver/backends/dali/wheel/dali"
+MERLINS = "/usr/local/lib/python3.10/dist-packages/"
+
+
+@pytest.mark.parametrize(
+    ("path", "kept", "kept_for_another_python"),
+    [
+        (f"{DALI}:", DALI, DALI),
+        (f":{MERLINS}", MERLINS, None),
+        (f"{OUR_FOLDERS[0]}/container/..:{DALI}:{MERLINS}:{DALI}", f"{DALI}:{MERLINS}", DALI),
+        (f"{OUR_FOLDERS[1]}:{MERLINS}x:sub", f"{MERLINS}x:sub", f"{MERLINS}x:sub"),
+        ("/usr/lib/python3/dist-packages:/v/lib/python3.12/site-packages", "as it is", None),
+        ("", None, None),
+        (":", None, None),
+    ],
+)
+def test_the_images_pythonpath(
+    path: str, kept: str | None, kept_for_another_python: str | None
+) -> None:
+    """Backends live by it (DALI's packages lie there); only ours is dropped.
+
+    Another Python than the image's gets none of the image's Python's own packages.
+    """
+    chosen = BackendPython(Path("/models/bin/python"), "3.11", Path("/models"), None)
+    for python, expected in ((None, kept), (chosen, kept_for_another_python)):
+        runtime = replace(RUNTIME, backend_python=python)
+        found = build(inherited={"PYTHONPATH": path}, runtime=runtime).env.get("PYTHONPATH")
+        assert found == (path if expected == "as it is" else expected)
 
 
 def test_cuda_compatibility_libraries_come_first() -> None:

@@ -23,6 +23,8 @@ from container.tritonserver.runtime import (
 from tests.unit.container.conftest import WHEEL_2_36
 
 NEW_LIBRARY = b"... unable to find Python backend based backend library ' ..."
+#: Up to 2.41.
+MIDDLE_LIBRARY = b"unable to find '\0/python', '\0' requires python backend to operate.\0"
 #: What pybind11 leaves in a stub: up to 2.11, and since.
 OLD, NEW = "numpy.core.multiarray", "numpy.core\0numpy._core\0multiarray"
 OUR_BACKENDS = ("fil", "pytorch", "tensorflow")
@@ -41,8 +43,8 @@ def image(
 ) -> Path:
     """The layout of NVIDIA's image; its program. knows: what its stub has of numpy's names."""
     for name in backends:
-        (root / "backends" / name).mkdir(parents=True)
-    (root / "lib").mkdir()
+        executable(root / "backends" / name / f"libtriton_{name}.so", "")
+    (root / "lib").mkdir(parents=True, exist_ok=True)
     (root / "lib/libtritonserver.so").write_bytes(library)
     if python:
         stub = root / "backends/python/triton_python_backend_stub"
@@ -124,6 +126,69 @@ def test_an_image_without_a_backend_gets_the_stand_in(tmp_path: Path, missing: s
     for name in ("python", *others):
         assert links[name] == tmp_path / "opt/backends" / name
     assert (links[missing] / "model.py").is_file()
+
+
+#: What lies in backends/fil, and whether it is a backend there.
+IN_FOLDER = {
+    "libtriton_fil.so": True,
+    "model.py": True,
+    "LICENSE": False,
+    "libtriton_other.so": False,
+    "libtreelite.so": False,
+    "1/model.py": False,
+}
+
+
+@pytest.mark.parametrize(("file", "is_one"), IN_FOLDER.items())
+def test_a_folder_is_no_backend_yet(tmp_path: Path, file: str, is_one: bool) -> None:
+    """Merlin's image for ARM64 has backends/fil with a LICENSE alone: the stand-in takes its place.
+
+    What tritonserver finds there is the image's own: the library of that name, or model.py.
+    """
+    program = image(tmp_path / "opt", "python", "pytorch", "tensorflow", python=OUR_VERSION)
+    executable(tmp_path / "opt/backends/fil" / file, "")
+    settings = read_settings({"SERVE_TRITON_SERVER": str(program)})
+    runtime = find_runtime(settings, tmp_path / "work", {})
+    assert runtime.stand_ins == (() if is_one else ("fil",))
+    assert runtime.backends == ("fil", "python", "pytorch", "tensorflow")
+    assert (runtime.backend_directory / "fil" / file).exists() is is_one
+
+
+def test_links_to_nowhere_are_no_backends(tmp_path: Path) -> None:
+    """Merlin's images have a link hps, whose target is not always built. Libraries may be links."""
+    program = image(tmp_path / "opt", "python", "fil", "tensorflow", python=OUR_VERSION)
+    backends = tmp_path / "opt/backends"
+    (backends / "hps").symlink_to("/usr/local/hugectr/backends/hps")
+    (backends / "pytorch").mkdir()
+    (backends / "pytorch/libtriton_pytorch.so").symlink_to("/no/libtriton_pytorch.so")
+    (backends / "README").write_text("")
+    settings = read_settings({"SERVE_TRITON_SERVER": str(program)})
+    runtime = find_runtime(settings, tmp_path / "work", {})
+    assert runtime.stand_ins == ("pytorch",)
+    assert runtime.backends == ("fil", "python", "pytorch", "tensorflow")
+
+
+def test_a_python_based_backend_of_the_image(tmp_path: Path) -> None:
+    """vllm is one (model.py), for a tritonserver that runs such; for an older one it is none."""
+    found = {}
+    for name, library in (("new", NEW_LIBRARY), ("middle", MIDDLE_LIBRARY), ("old", b"")):
+        root = tmp_path / name
+        program = image(root, "python", *OUR_BACKENDS, library=library, python=OUR_VERSION)
+        executable(root / "backends/vllm/model.py", "")
+        settings = read_settings({"SERVE_TRITON_SERVER": str(program)})
+        found[name] = find_runtime(settings, tmp_path / "work", {}).backends
+    assert found["new"] == found["middle"] == ("fil", "python", "pytorch", "tensorflow", "vllm")
+    assert found["old"] == ("fil", "python", "pytorch", "tensorflow")
+
+
+@pytest.mark.parametrize(("text", "version"), [("2.39.0\n", "2.39.0"), ("2.51.0", "2.51.0")])
+def test_the_version_that_the_image_tells(tmp_path: Path, text: str, version: str) -> None:
+    """NVIDIA's have a file for it, with a line's end or without; the wheel has none."""
+    program = image(tmp_path / "opt", "python", *OUR_BACKENDS, python=OUR_VERSION)
+    settings = read_settings({"SERVE_TRITON_SERVER": str(program)})
+    assert find_runtime(settings, tmp_path / "work", {}).version == ""
+    (tmp_path / "opt/TRITON_VERSION").write_text(text)
+    assert find_runtime(settings, tmp_path / "work", {}).version == version
 
 
 def test_an_old_image_gets_no_stand_in(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -61,7 +61,8 @@ def described(reason: str, of: str = "m", plan: ServingPlan = PLAN) -> str:
         (
             "m",
             "Internal: ModuleNotFoundError: the step 1_rank: No module named 'torch'",
-            "the step 1_rank: No module named 'torch'; install it into the Python /v/bin/python (",
+            "the step 1_rank: No module named 'torch'; install it into the Python /v/bin/python "
+            "(PYTHON); or build the image on nvcr.io/nvidia/merlin/merlin-pytorch:23.12, which has",
         ),
         (
             "m.call",
@@ -78,6 +79,19 @@ def described(reason: str, of: str = "m", plan: ServingPlan = PLAN) -> str:
             "m.rank",
             "Internal: Refused: the step 1_rank: model 'm.rank' needs tensorflow",
             "the step 1_rank of the model m failed to load: model '1_rank' needs tensorflow; see",
+        ),
+        (
+            "m.rank",
+            "Internal: Refused: the step 1_rank: model 'm.rank' needs tensorflow, which the "
+            "models' Python does not have (no): install it",
+            "model '1_rank' needs tensorflow, which the models' Python does not have (no): install "
+            "it; or build the image on nvcr.io/nvidia/merlin/merlin-tensorflow:23.12, which has it",
+        ),
+        (
+            "m.rank",
+            "Internal: Refused: model 'm.rank' of model_type xgboost needs xgboost, which the "
+            "models' Python does not have (no); install it",
+            "install it; or build the image on nvcr.io/nvidia/merlin/merlin-pytorch:23.12 or nvcr",
         ),
         (
             "m.rank",
@@ -120,6 +134,44 @@ def described(reason: str, of: str = "m", plan: ServingPlan = PLAN) -> str:
 def test_what_is_told(of: str, reason: str, said: str) -> None:
     """The archive's own paths, what there is, and what to do."""
     assert said in described(reason, of)
+
+
+#: What tritonserver says, from 2.35 to 2.69, and which base is named.
+BASES = {
+    "unable to find 'libtriton_tensorflow.so' for model 'm', searched: /1, /2": (
+        "tensorflow",
+        "nvcr.io/nvidia/merlin/merlin-tensorflow:23.12",
+    ),
+    "unable to find 'pytorch/model.py' for model 'm', in /opt/tritonserver/backends/pytorch": (
+        "pytorch",
+        "nvcr.io/nvidia/merlin/merlin-pytorch:23.12",
+    ),
+    "unable to find 'libtriton_tensorflow.so' or 'tensorflow/model.py' for model 'm', in /x": (
+        "tensorflow",
+        "nvcr.io/nvidia/merlin/merlin-tensorflow:23.12",
+    ),
+    "unable to find backend library for backend 'onnxruntime', try specifying runtime": (
+        "onnxruntime",
+        "nvcr.io/nvidia/tritonserver:25.02-py3",
+    ),
+    "unable to find backend library for backend 'vllm', try specifying runtime": (
+        "vllm",
+        "nvcr.io/nvidia/tritonserver:25.02-vllm-python-py3",
+    ),
+    "unable to find backend library for backend 'ours', try specifying runtime": ("ours", ""),
+}
+
+
+@pytest.mark.parametrize("reason", BASES)
+def test_a_base_that_has_the_backend(reason: str) -> None:
+    """It is named as the Dockerfile takes it; of a backend that nobody knows none is."""
+    backend, base = BASES[reason]
+    said = described(f"Invalid argument: {reason}")
+    named = f" (BASE_IMAGE={base})" if base else ""
+    assert (
+        f"there is no backend {backend} here; there are python, pytorch; use an image of NVIDIA's "
+        f"that has it{named}, or export the model for one of these"
+    ) in said
 
 
 def test_a_config_that_triton_cannot_read() -> None:
