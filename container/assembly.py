@@ -256,15 +256,14 @@ class Container:
         )
 
     def _health_check(self) -> HealthCheck:
-        """What /ping asks: tritonserver's liveness, or readiness of it or of the single model.
+        """What /ping asks: tritonserver's liveness, or the readiness of the single model.
 
-        And whether it can serve anybody.
+        And whether it can serve anybody. tritonserver's own readiness is asked by nobody: from
+        26.04 on it ends with the stub of any model (core 53fc26e).
         """
         trouble = self._health.trouble
-        if self._settings.ping_mode == "live":
+        if self._settings.multi_model or self._settings.ping_mode == "live":
             return HealthCheck(self.triton.is_live, "tritonserver is not live", trouble)
-        if self._settings.multi_model:
-            return HealthCheck(self.triton.is_ready, "tritonserver is not ready", trouble)
         return HealthCheck(self._model_is_ready, "the model is not ready", trouble)
 
     def _count_what_went_well(self) -> int:

@@ -58,7 +58,8 @@ class UpstreamSettings:
         "SAGEMAKER_TRITON_OVERRIDE_PING_MODE",
         "SAGEMAKER_TRITON_PING_MODE",
         default="",
-        meaning="what `/ping` asks: `live` (tritonserver lives) or `ready` (the model is ready)",
+        meaning="what `/ping` asks: `live` (tritonserver lives) or `ready` (the model is ready; on "
+        "a multi-model endpoint as `live`)",
         parser=one_of("live", "ready"),
         shown="`live` in multi-model mode, else `ready`",
     )

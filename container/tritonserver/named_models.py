@@ -1,9 +1,9 @@
 """Which model a line of tritonserver's output is about, by the Triton names that it holds.
 
 A name counts where tritonserver writes names: behind the serving repository's path or that of an
-archive's copy, in quotes, as
-that of an instance (`dense_0_0`), before a version; a step's anywhere. A model may be called
-`model`, and the word is in many lines.
+archive's copy, in quotes, as that of an instance (`dense_0_0`), before a version; anywhere that of
+a step or of a model with a dot in its name. A model may be called `model`, and the word is in many
+lines.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from ensemble_tools import LAYOUT_PREFIX, parse_published
 #: kernel's times of files go by its ticks.
 _TICK_S = 0.02
 #: A model's name, and what follows it in a step's.
-_NAME = r"(?P<name>(?:[\w-]|~\.)[\w~.-]*)"
+_NAME = r"(?P<name>(?:[\w-]|=_)(?:[\w.-]|=_|=[0-9a-f]{2})*)"
 #: What stands before and behind a name where tritonserver writes one.
 _NAMED = re.compile(
-    rf"(?P<before>::|['\"]|: |(?<![\w~.-])){_NAME}(?P<behind>['\"]|:\d| \(|)", re.ASCII
+    rf"(?P<before>::|['\"]|: |(?<![\w.-])){_NAME}(?P<behind>['\"]|:\d| \(|)", re.ASCII
 )
 _NUMBER = re.compile(r"_\d+$")
 
@@ -49,7 +49,7 @@ class NamedModels:
             return _model_of(led_to["name"]) if led_to else ""
         for match in _NAMED.finditer(words):
             name = match["name"].rstrip(".")
-            if "." in name or (match["before"] and match["behind"]):
+            if "." in name or "=" in name or (match["before"] and match["behind"]):
                 for published in _readings(name):
                     if self._is_published(published):
                         return _model_of(published)

@@ -192,7 +192,9 @@ class ModelConfig:
     def renamed(self, name: str, steps: Mapping[str, str], environment: str = "") -> str:
         """The text with the model's own name, and those of its ensemble steps, replaced.
 
-        A name that is not declared is left undeclared, since Triton then takes the directory's.
+        A name that is not declared is left undeclared, since Triton then takes the directory's. So
+        it does for groups of instances, whose names go: the Python backend gives them to a shell up
+        to 25.07, later it refuses some (stub_launcher.cc), and they may be another model's.
         environment: where in the model's directory one is found that lies beside it.
         """
         beside = f"{MODEL_DIRECTORY}/{self.environment_beside}" if environment else None
@@ -202,6 +204,8 @@ class ModelConfig:
                 edits.append((start, end, name))
             elif path == _STEP_MODEL_NAME:
                 edits.append((start, end, steps[value]))
+            elif path == _GROUP_NAME:
+                edits.append((start, end, ""))
             elif path == _PARAMETER and beside and _is_same_path(value, beside):
                 edits.append((start, end, f"{MODEL_DIRECTORY}/{environment}"))
         return _replaced(self.text, edits)
@@ -210,6 +214,7 @@ class ModelConfig:
 #: The parser's messages quote the line, which may be all of the file.
 _LONGEST_REASON = 300
 _PARAMETER = ("parameters", "value", "string_value")
+_GROUP_NAME = ("instance_group", "name")
 _STEP_MODEL_NAME = ("ensemble_scheduling", "step", "model_name")
 
 

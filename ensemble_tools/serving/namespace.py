@@ -1,13 +1,15 @@
 """Names of one archive's models inside the tritonserver that all archives share.
 
 The entry model is published under the SageMaker `model_name`, a step `s` of it under
-`<model_name>.<s>`. A dot inside the model name is written `~.`, so that the first dot without a
-tilde always ends the model name: two archives can never meet, and every name can be read back.
-SageMaker's own model names are hashes, which come through unchanged.
+`<model_name>.<s>`. A dot inside the model name is written `=_`, so that the first dot always ends
+the model name: two archives can never meet, and every name can be read back. SageMaker's own model
+names are hashes, which come through unchanged.
 
-tritonserver's Python backend starts a model's process through a shell, with the model's path as it
-is (stub_launcher.cc; seen with 2.36 and 2.51). So each byte of a step's name that a shell might
-read is written `~` and two hexadecimal digits.
+tritonserver's Python backend starts a model's process through a shell up to 25.07, with the model's
+path as it is (stub_launcher.cc; seen with 2.36 and 2.51). From 25.08 on it refuses a model whose
+name has one of ``;|&$`<>()[]{}\\"'*?~#!`` (pb_utils.h), and tritonserver 26.03 refuses one with
+`..` (model_repository_manager.cc). So each byte of a step's name that is no letter, digit, `_`, `-`
+or `.` is written `=` and two hexadecimal digits, and a dot that would follow a dot `=_`.
 """
 
 from __future__ import annotations
@@ -18,15 +20,14 @@ from dataclasses import dataclass
 from ensemble_tools.errors import IllegalName
 
 #: What a URL path segment, a directory name and a Triton model name all carry unescaped.
-#: The tilde is left out: it is the escape character.
+#: The equals sign is left out: it is the escape character.
 _LEGAL_MODEL_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 #: Any file name that UTF-8 messages can bear: steps are never a part of a URL.
 _LEGAL_STEP_NAME = re.compile(r"[^/\0\ud800-\udfff]+")
-_PUBLISHED = re.compile(
-    r"(?P<model>(?:[^.~]|~\.)+)(?:\.(?P<step>(?:[A-Za-z0-9_.-]|~[0-9a-f]{2})+))?"
-)
-_SHELLS = re.compile(rb"[^A-Za-z0-9_.-]")
-_WRITTEN = re.compile(rb"~([0-9a-f]{2})")
+#: What a step's name is not published with: in front of it stands a dot.
+_ESCAPED = re.compile(rb"[^A-Za-z0-9_.-]|(?<![^.])\.")
+_WRITTEN = re.compile(rb"=(?:_|([0-9a-f]{2}))")
+_DOT = "=_"
 
 #: Of directories beside the serving repository: `archive-1a2b3c4d/m/` is a copy of the layout of
 #: the archive whose entry model is m.
@@ -62,14 +63,13 @@ class Namespace:
     @property
     def entry(self) -> str:
         """The Triton name of the model that invocations go to."""
-        return self.model_name.replace(".", "~.")
+        return self.model_name.replace(".", _DOT)
 
     def step(self, name: str) -> str:
         """The Triton name of the archive's model `name`; raises IllegalName."""
         if not _LEGAL_STEP_NAME.fullmatch(name):
             raise IllegalName(name, "expected the name of a model directory, in UTF-8")
-        plain = _SHELLS.sub(lambda found: b"~%02x" % found[0][0], name.encode()).decode()
-        published = f"{self.entry}.{plain}"
+        published = f"{self.entry}.{_ESCAPED.sub(_write, name.encode()).decode()}"
         _check_length(published, self.model_name)
         return published
 
@@ -79,20 +79,25 @@ def parse_published(published: str) -> tuple[str, str | None]:
 
     Raises ValueError for a name that no Namespace makes.
     """
-    match = _PUBLISHED.fullmatch(published)
-    if match is None:
-        raise ValueError(f"{published!r} was not published by this container")
-    return match["model"].replace("~.", "."), _read_step(match["step"], published)
-
-
-def _read_step(plain: str | None, published: str) -> str | None:
-    if plain is None:
-        return None
-    name = _WRITTEN.sub(lambda found: bytes([int(found[1], 16)]), plain.encode())
+    entry, dot, plain = published.partition(".")
+    model_name = entry.replace(_DOT, ".")
     try:
-        return name.decode()
-    except UnicodeDecodeError as error:
+        step = _WRITTEN.sub(_read, plain.encode()).decode() if dot else None
+        namespace = Namespace(model_name)
+        made = namespace.entry if step is None else namespace.step(step)
+    except (IllegalName, UnicodeError) as error:
         raise ValueError(f"{published!r} was not published by this container") from error
+    if made != published:  # escaped in another way than a Namespace's
+        raise ValueError(f"{published!r} was not published by this container")
+    return model_name, step
+
+
+def _write(found: re.Match[bytes]) -> bytes:
+    return _DOT.encode() if found[0] == b"." else b"=%02x" % found[0][0]
+
+
+def _read(found: re.Match[bytes]) -> bytes:
+    return bytes([int(found[1], 16)]) if found[1] else b"."
 
 
 def _check_length(published: str, model_name: str) -> None:

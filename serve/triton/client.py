@@ -100,10 +100,6 @@ class TritonClient(ModelControl):
         """Whether tritonserver answers and says that it lives; never raises."""
         return await self._gets_ok(_LIVE)
 
-    async def is_ready(self) -> bool:
-        """Whether tritonserver is ready for inference; never raises."""
-        return await self._gets_ok(b"/v2/health/ready")
-
     async def is_model_ready(self, triton_name: str) -> bool:
         """Whether one Triton model is ready; never raises."""
         return await self._gets_ok(f"/v2/models/{triton_name}/ready".encode())

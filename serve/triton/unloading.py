@@ -49,9 +49,9 @@ PROBE_S = 10.0
 #: How long a killed tritonserver may take to be gone.
 REPLACED_S = 10.0
 
-#: Names that no namespace makes (ensemble_tools.serving.namespace): there a tilde has a dot
-#: after it.
-_CANARY, _UNKNOWN = "serve~canary", "serve~unknown"
+#: Names that no namespace makes (ensemble_tools.serving.namespace): there an equals sign in front
+#: of the first dot has a `_` after it.
+_CANARY, _UNKNOWN = "serve=canary", "serve=unknown"
 _CANARY_CONFIG = """backend: "serve_canary"
 input { name: "IN" data_type: TYPE_FP32 dims: [1] }
 output { name: "OUT" data_type: TYPE_FP32 dims: [1] }

@@ -14,6 +14,7 @@ from tests.support import control_group, models
 from tests.support.container import Container, launch, running, until
 from tests.support.control_group import MemoryGroup
 from tests.support.fake_triton import fake_environment
+from tests.support.models import PythonModel
 from tests.support.protocol import complaint, infer, values
 from tests.support.slow_triton import slow_to_start_again
 
@@ -75,6 +76,29 @@ def test_a_tritonserver_that_does_not_come_back(tmp_path: Path) -> None:
         assert 'reason="tritonserver is not live"' in sick
     finally:
         container.close()
+
+
+@pytest.mark.parametrize("mode", ["live", "ready"])
+def test_a_tritonserver_that_is_not_ready(mode: str, tmp_path: Path) -> None:
+    """From 26.04 on one model's dead stub makes tritonserver unready: no other model pays for it.
+
+    Names that such a tritonserver refuses are not among those that it is given.
+    """
+    environment = fake_environment(tmp_path, dead_stubs=["m1"], refuses_names=True)
+    environment |= {"SAGEMAKER_TRITON_PING_MODE": mode, "SERVE_UNHEALTHY_AFTER": f"{AFTER_S:g}"}
+    with running(tmp_path, **environment) as container:
+        archive = write(container, "one", models.identity)
+        assert container.load("m1", archive).status_code == 200
+        assert container.ping() == 200
+        assert container.invoke("m1", infer([1])).status_code == 500
+        named = PythonModel(models.IDENTITY, more='instance_group { name: "two words & one" }')
+        steps = {"a..b": named, "x;y": models.identity, "~ü": models.identity}
+        where = container.model_root / "two/model"
+        where = models.write_archive(where, {**steps, "all": models.Chain(tuple(steps))})
+        assert container.load("..other.one.", where).status_code == 200
+        assert container.invoke("..other.one.", infer([1])).status_code == 200
+        assert container.ping() == 200
+        assert len(changes(container)) == 1
 
 
 @pytest.mark.parametrize("mode", ["live", "ready"])

@@ -14,6 +14,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -300,18 +301,24 @@ def test_a_refused_load_runs_nothing(hosting: Container, tmp_path: Path) -> None
 
 
 def test_names_that_a_shell_would_read(hosting: Container) -> None:
-    """tritonserver starts a step's process through one; it is no shell that reads the name."""
+    """tritonserver starts a step's process through one; it is no shell that reads the name.
+
+    Nor that of a group of instances, which tritonserver gives to it as well.
+    """
     here = Path(os.readlink(f"/proc/{hosting.triton()}/cwd"))
     names = ("my step", "a&b", "(c)", "it's", "w$(touch armed-by-a-name)", "x; exit 1", "ü")
     steps = {name: models.adder(2**number) for number, name in enumerate(names)}
+    group = 'instance_group [{ name: "$(touch armed-by-a-group)", kind: KIND_CPU }]\n'
+    steps["a&b"] = replace(steps["a&b"], more=group)
     archive = hosting.model_root / "shell/model"
     models.write_archive(archive, {**steps, "sum": models.Chain(names)})
-    with asked(hosting), hosting.loaded("shell", archive):
-        assert values(hosting.invoke("shell", infer([1]))) == [128.0]
-        served = [name for name in hosting.published() if name.startswith("shell.")]
+    with asked(hosting), hosting.loaded("a.shell.", archive):
+        assert values(hosting.invoke("a.shell.", infer([1]))) == [128.0]
+        served = [name for name in hosting.published() if name.startswith("a=_shell=_.")]
         assert len(served) == len(names)
         assert all(hosting.stubs(name) for name in served)
     assert not (here / "armed-by-a-name").exists()
+    assert not (here / "armed-by-a-group").exists()
 
 
 def test_a_file_that_a_shell_would_read(hosting: Container) -> None:

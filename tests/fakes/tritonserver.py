@@ -15,6 +15,9 @@ inference requests. What it does wrong stands in the environment variable FAKE_T
     unload              {model or "*": {...}}   ready_for_s (seconds it stays READY; -1: for ever)
     infer               {model or "*": {...}}   status, message, times, delay_s, hang,
                         close_mid_answer, garbage, chunked
+    dead_stubs          [model, ...]  whose Python stubs are dead once they are loaded: the server
+                        is not ready, as from 26.04 on, and says so of inference
+    refuses_names       true: as the Python backend from 25.08 on, and tritonserver 26.03
     lives               [{...}, ...]  each life's own knobs over the common ones; the last repeats
 
 Lives are counted in the record file. `install` writes a launcher that runs it under this Python.
@@ -100,6 +103,27 @@ class Fake:
         self.settle()
         return self.states.get(model, ("", ""))[0] == "READY"
 
+    def has_dead_stub(self) -> bool:
+        return any(self.is_ready(model) for model in self.knobs.get("dead_stubs", ()))
+
+    def refused_name(self, model: str) -> str:
+        """Why a model is not loaded for its name or that of a group of its instances; "" if it is.
+
+        Of a stub: python_backend r25.08, src/pb_utils.h; of any model: core r26.03,
+        ValidateModelName.
+        """
+        if not self.knobs.get("refuses_names"):
+            return ""
+        if ".." in model:
+            return f"invalid model name '{model}', model name must not contain path traversal"
+        for name in self.members(model):
+            words = (self.repository / name / "config.pbtxt").read_text()
+            groups = re.findall(r'instance_group\s*\{[^}]*name\s*:\s*"([^"]*)"', words)
+            python = re.search(r'backend\s*:\s*"python"', words)
+            if python and set("".join((name, *groups))) & _REFUSED:
+                return "Invalid stub name: contains invalid characters"
+        return ""
+
     def settle(self) -> None:
         """Ends the unloads whose time has come."""
         for model, when in list(self.unloaded_at.items()):
@@ -122,6 +146,10 @@ class Fake:
                 self.unloaded_at[name] = when
 
 
+#: Of a stub's name (python_backend r25.08, src/pb_utils.h).
+_REFUSED = set(";|&$`<>()[]{}\\\"'*?~#!")
+
+
 class Refusal(Exception):
     """An answer that is an error."""
 
@@ -142,6 +170,8 @@ async def load(fake: Fake, model: str) -> None:
         raise Refusal(wrong.get("code", "INTERNAL"), wrong["message"])
     if not (fake.repository / model).is_dir():
         raise Refusal("INTERNAL", f"failed to load '{model}', failed to poll from model repository")
+    if refused := fake.refused_name(model):
+        raise Refusal("INVALID_ARGUMENT", refused)
     config = fake.repository / model / "config.pbtxt"
     if config.is_file() and 'backend: "serve_canary"' in config.read_text():
         raise Refusal("INVALID_ARGUMENT", "unable to find backend library for 'serve_canary'")
@@ -200,7 +230,9 @@ async def _answer(
     model = re.fullmatch(
         r"/v2/models/([^/]+)(?:/versions/[^/]+)?/(infer|ready|generate|generate_stream)", path
     )
-    if path in ("/v2/health/live", "/v2/health/ready"):
+    if path == "/v2/health/ready":
+        return await _send(writer, 503 if fake.has_dead_stub() else 200, b"")
+    if path == "/v2/health/live":
         return await _send(writer, 200, b"")
     if model and model[2] == "ready":
         return await _send(writer, 200 if fake.is_ready(model[1]) else 400, b"")
@@ -232,6 +264,9 @@ async def _infer(
     if "status" in wrong or "message" in wrong:
         message = wrong.get("message", f"status {wrong.get('status')}")
         return await _send(writer, wrong.get("status", 500), _error(message))
+    if model in fake.knobs.get("dead_stubs", ()) and fake.is_ready(model):
+        dead = f"Stub process '{model}_0_0' is not healthy."
+        return await _send(writer, 500, _error(dead))
     if not fake.is_ready(model):
         return await _send(
             writer, 400, _error(f"Request for unknown model: '{model}' is not found")

@@ -1,10 +1,11 @@
 """What the real tritonservers and their models printed, and what the log makes of it.
 
-triton_lines/<version>.txt is their output as it came, the serving repository's path shortened to
-/work/serving and the widest table's columns made narrow; beside it, line for line but for those
-that say nothing, is what is expected: level, source, logger, model, message. The models were `m1`,
-which prints and logs and raises, the ensemble `m.2` of two steps, `bad`, which does not load, and
-`shop_1`; their stubs and tritonserver were killed on the way.
+triton_lines/<version>.txt is their output as it came, but for the serving repository's path, which
+is /work/serving, the widest table's columns, which are narrow, and `m.2`, which is written as it is
+published now. Beside it, line for line but for those that say nothing, is what is expected: level,
+source, logger, model, message. The models were `m1`, which prints and logs and raises, the ensemble
+`m.2` of two steps, `bad`, which does not load, and `shop_1`; their stubs and tritonserver were
+killed on the way.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from container.tritonserver.named_models import NamedModels
 
 SAMPLES = Path(__file__).parent / "triton_lines"
 SERVING = "/work/serving"
-PUBLISHED = ("m1", "m~.2", "m~.2.add0", "m~.2.add1", "bad", "shop_1")
+PUBLISHED = ("m1", "m=_2", "m=_2.add0", "m=_2.add1", "bad", "shop_1")
 NAMES = sorted(path.stem for path in SAMPLES.glob("*.txt"))
 
 

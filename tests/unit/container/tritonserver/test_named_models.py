@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from container.tritonserver.named_models import NamedModels
 from ensemble_tools import Namespace
 
-PUBLISHED = ("shop", "shop.0_transform", "a~.b", "a~.b.step", "user_1", "user", "model", "1")
+PUBLISHED = ("shop", "shop.0_transform", "a=_b", "a=_b.step", "user_1", "user", "model", "1")
 
 
 @pytest.fixture
@@ -29,17 +29,17 @@ def serving(tmp_path: Path) -> Path:
     [
         ("loading: {serving}::shop:1", "shop"),
         ("failed to load '{serving}::gone' version 1: Internal", "gone"),
-        ("At:\n  {serving}/a~.b.step/1/model.py(32): weights", "a.b"),
-        ("At:\n  {beside}/archive-1a_b2c3d/a~.b/step/1/model.py(32): weights", "a.b"),
+        ("At:\n  {serving}/a=_b.step/1/model.py(32): weights", "a.b"),
+        ("At:\n  {beside}/archive-1a_b2c3d/a=_b/step/1/model.py(32): weights", "a.b"),
         ("loading: shop.0_transform:1", "shop"),
-        ("successfully loaded 'a~.b'", "a.b"),
-        ("unable to create stream for a~.b: no driver", "a.b"),
+        ("successfully loaded 'a=_b'", "a.b"),
+        ("unable to create stream for a=_b: no driver", "a.b"),
         ("Initialize: shop_0_0 (CPU device 0)", "shop"),
         ("Initialize: shop_0 (CPU device 0)", "shop"),
         ("Initialize: user_1_0_0 (CPU device 0)", "user_1"),
         ("Initialize: user_1_0 (CPU device 0)", "user_1"),
         ("Initialize: user_0 (CPU device 0)", "user"),
-        ("for model 'a~.b.step_0_0', message: it broke", "a.b"),
+        ("for model 'a=_b.step_0_0', message: it broke", "a.b"),
         ("loading the model of a shop", ""),
         ("see model.py, /shop/1/model.py or 'model.py'", ""),
         ("unable to find 'libtriton_shop.so'", ""),

@@ -338,21 +338,21 @@ def test_published(tmp_path: Path) -> None:
     serving = tmp_path / "serving"
     serving.mkdir()
     serving_plan = plan(read_repository(source, "top"), None, Namespace("m.1"))
-    assert (serving_plan.entry, serving_plan.called) == ("m~.1", ("m~.1.plus",))
+    assert (serving_plan.entry, serving_plan.called) == ("m=_1", ("m=_1.plus",))
     publish(serving_plan, serving)
-    for place in ("m~.1/1", "m~.1/2", "m~.1.plus/1"):
+    for place in ("m=_1/1", "m=_1/2", "m=_1.plus/1"):
         generated = serving / place / "model.py"
         assert not generated.is_symlink()
         assert [path.name for path in generated.parent.iterdir()] == ["model.py"]
         assert generated.read_text().splitlines()[-5:] == [
-            "_NAMES = {'plus': 'm~.1.plus', 'top': 'm~.1'}",
-            "_LAYOUT = '../../m~.1/.archive'",
-            f"_MODEL = 'm~.1/{'plus' if 'plus' in place else 'top'}'",
+            "_NAMES = {'plus': 'm=_1.plus', 'top': 'm=_1'}",
+            "_LAYOUT = '../../m=_1/.archive'",
+            f"_MODEL = 'm=_1/{'plus' if 'plus' in place else 'top'}'",
             f"_ARCHIVE = {str(source)!r}",
             "_run_delivered(_LAYOUT, _MODEL, _ARCHIVE, _NAMES)",
         ]
-    assert {path.name for path in (serving / "m~.1/3").iterdir()} == {"data"}
-    assert (serving / "m~.1/.archive/m~.1/plus/1/model.py").readlink().is_relative_to(source)
+    assert {path.name for path in (serving / "m=_1/3").iterdir()} == {"data"}
+    assert (serving / "m=_1/.archive/m=_1/plus/1/model.py").readlink().is_relative_to(source)
     assert (source / "top/1/model.py").read_text() == calling("plus")
 
 

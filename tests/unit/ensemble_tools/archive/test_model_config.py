@@ -59,6 +59,8 @@ def renamed_message(text: str, *, unknown: bool = False) -> tuple[pb.ModelConfig
         before.name = "new.name"
     for step in before.ensemble_scheduling.step:
         step.model_name = NAMES[step.model_name]
+    for group in before.instance_group:
+        group.name = ""
     return after, before
 
 

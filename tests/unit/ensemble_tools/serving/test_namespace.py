@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 
 import pytest
 from hypothesis import given
@@ -12,8 +13,10 @@ from ensemble_tools.errors import IllegalName
 from ensemble_tools.serving.namespace import NAME_MAX, Namespace, parse_published
 
 LETTERS = "ab.-_9"
+#: That the Python backend refuses in a model's name (python_backend r25.08, src/pb_utils.h).
+REFUSED = set(";|&$`<>()[]{}\\\"'*?~#!")
 model_names = st.text(LETTERS, min_size=1, max_size=8).filter(lambda name: name not in {".", ".."})
-step_names = st.text(LETTERS + "~ ü$;&\n'", min_size=1, max_size=8)
+step_names = st.text(LETTERS + "=~ ü$;&\n'", min_size=1, max_size=8)
 pairs = st.tuples(model_names, st.none() | step_names)
 
 ILLEGAL = (
@@ -56,8 +59,34 @@ def test_reversible(pair: tuple[str, str | None]) -> None:
 @given(pair=pairs)
 def test_legal_directory(pair: tuple[str, str | None]) -> None:
     """A Triton name is one path component, and not a hidden one."""
-    assert re.fullmatch(r"[A-Za-z0-9_.~-]+", published(pair))  # also as a word of a shell
+    assert re.fullmatch(r"[A-Za-z0-9_.=-]+", published(pair))  # also as a word of a shell
     assert not published(pair).startswith(".")
+
+
+def test_every_short_name() -> None:
+    """All short names are published differently, read back, and refused by no tritonserver."""
+    models = [
+        "".join(it) for size in (1, 2, 3) for it in product("a._2", repeat=size) if it != (".", ".")
+    ]
+    models.remove(".")
+    steps = ["".join(it) for size in (1, 2, 3) for it in product("a._2e=~", repeat=size)]
+    pairs = [*product(models, [None, *steps])]
+    names = [published(pair) for pair in pairs]
+    assert len(set(names)) == len(pairs)
+    assert [parse_published(name) for name in names] == pairs
+    assert not any(".." in name or REFUSED & set(name) for name in names)
+
+
+@pytest.mark.parametrize(
+    "step", [*sorted(REFUSED), "".join(sorted(REFUSED)), "..", "...", "..a", "a..b", "ü", " ", "="]
+)
+@pytest.mark.parametrize("model", ["m", "m.", ".m", "a..b", "..m"])
+def test_names_of_today(model: str, step: str) -> None:
+    """tritonservers from 25.08 on take any name that an archive may have: none of it is refused."""
+    for name in (published((model, None)), published((model, step))):
+        assert not REFUSED & set(name)
+        assert ".." not in name
+    assert parse_published(Namespace(model).step(step)) == (model, step)
 
 
 @pytest.mark.parametrize("name", ILLEGAL, ids=lambda name: ascii(name)[:20])
@@ -93,7 +122,11 @@ def test_illegal_steps(step: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", "~", "a~b", ".a", "a.", "~.~", "a~", "a.b c", "a.~", "a.~ff", "a.~7E"]
+    "name",
+    [
+        *("", ".", "=", "a=b", "=2e", "=_", "=_=_", "=_.a", ".a", "a.", "=.=", "a=", "a.b c"),
+        *("a.=", "a.=ff", "a.=7E", "a.=61", "a.b=_c", "a..b", "a.=2e", "a~.b", "a.b~20c", "a=20"),
+    ],
 )
 def test_foreign_names(name: str) -> None:
     """What was not published by us is not read."""

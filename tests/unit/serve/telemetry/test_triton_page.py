@@ -12,7 +12,7 @@ HEAD = """# HELP nv_inference_count Number of inferences performed
 PAGE = """# HELP nv_inference_count Number of inferences performed
 # TYPE nv_inference_count counter
 nv_inference_count{model="shop",namespace="/tmp/serve-x/serving",version="1"} 3
-nv_inference_count{model="a~.b.1_predict",version="1"} 4
+nv_inference_count{model="a=_b.1_predict",version="1"} 4
 # HELP nv_pinned_memory_pool_total_bytes Pinned memory pool total memory size, in bytes
 # TYPE nv_pinned_memory_pool_total_bytes gauge
 nv_pinned_memory_pool_total_bytes 268435456

@@ -87,13 +87,13 @@ async def test_a_hung_tritonserver_is_replaced(tmp_path: Path) -> None:
         await until(lambda: on.registry.loaded("a").generation == 1)
         assert on.process.pid != first
         assert b"echo" in await on.invoke("a")
-        assert not (on.repository / "serve~canary").exists()
+        assert not (on.repository / "serve=canary").exists()
 
 
 async def test_loads_of_others_are_waited_for(tmp_path: Path) -> None:
     """All threads may load, each within its time: that is no standstill."""
     hosting = HostingSettings(probe_s=0.2)
-    busy = {"serve~canary": {"delay_s": 1.5}}
+    busy = {"serve=canary": {"delay_s": 1.5}}
     async with joined(tmp_path, hosting=hosting, load=busy) as on:
         on.hosting.loading.under_way.add(LoadWork("other", ""))
         assert not await on.hosting.unloading.is_stuck()
