@@ -154,7 +154,7 @@ def _run_several(
         code = choose_exit_code(report)
         verdict = "equal" if code == EQUAL else "different"
         document = build_document(report) if options.format == "json" else None
-        return Row(str(path), code, verdict, "; ".join(report.conclusions), document)
+        return Row(str(path), code, verdict, report.summary, report.notes, document)
 
     rows = take_each(options.paths, take, _FAILURES, DIFFERENT)
     if options.format == "text":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,6 +32,8 @@ _LITTER = {"__MACOSX", "lost+found"}
 _DEEPEST = 4
 #: How archives are called.
 _PACKED = (".tar.gz", ".tgz", ".tar", ".zip")
+#: How many names are listed in a sentence.
+_MOST = 10
 
 
 @dataclass(frozen=True)
@@ -94,11 +96,11 @@ def _find_models_directory(path: Path) -> Path:
         raise RepositoryUnusable(
             path, "there is no such directory", "expected an extracted archive"
         )
-    if is_model_directory(path) or model_directories(path):
-        return path
-    inner = [child for child in _visible_entries(path) if is_directory(child)]
-    if len(inner) == 1 and (is_model_directory(inner[0]) or model_directories(inner[0])):
-        return inner[0]
+    entries = _visible_entries(path)
+    inner = [child for child in entries if is_directory(child)]
+    if (top := _find_top(path, inner)) is not None:
+        return top
+    _refuse_folder_of_archives(path, entries)
     deeper = _find_deeper(inner, _DEEPEST)
     if deeper is not None:
         raise RepositoryUnusable(
@@ -107,7 +109,6 @@ def _find_models_directory(path: Path) -> Path:
             f"expected at most one directory around the models: pack what is in "
             f"{deeper.parent.relative_to(path)}/",
         )
-    entries = _visible_entries(path)
     packed = next((it.name for it in entries if it.name.endswith(_PACKED)), None)
     if packed is not None:
         raise RepositoryUnusable(
@@ -121,6 +122,31 @@ def _find_models_directory(path: Path) -> Path:
         f"no model directory in it (found {found})",
         "expected directories that hold a config.pbtxt and a version directory such as 1/",
     )
+
+
+def _find_top(path: Path, inner: Sequence[Path]) -> Path | None:
+    """Where the models lie in what is one archive. inner: the directories in it."""
+    tops = (path, *inner) if len(inner) == 1 else (path,)
+    return next((it for it in tops if is_model_directory(it) or model_directories(it)), None)
+
+
+def _refuse_folder_of_archives(path: Path, entries: Iterable[Path]) -> None:
+    """Raise RepositoryUnusable for what holds two archives, or more."""
+    archives = [it.name for it in entries if _is_archive(it)]
+    if archives[1:]:
+        more = ", …" if archives[_MOST:] else ""
+        raise RepositoryUnusable(
+            path,
+            f"it is a folder of {len(archives)} archives ({', '.join(archives[:_MOST])}{more})",
+            f"expected one of them, such as {path / archives[0]}; explain, verify and pack take "
+            f"several: {path}/*",
+        )
+
+
+def _is_archive(path: Path) -> bool:
+    if not is_directory(path):
+        return path.name.endswith(_PACKED)
+    return _find_top(path, [it for it in _visible_entries(path) if is_directory(it)]) is not None
 
 
 def _find_deeper(directories: Iterable[Path], levels: int) -> Path | None:

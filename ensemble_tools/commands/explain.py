@@ -149,7 +149,9 @@ def run_several(options: argparse.Namespace) -> int:
 def _describe(path: Path, archive: Archive) -> Row:
     if archive.plan is None:
         return Row(str(path), REFUSED, "cannot be served", str(archive.refusal or ""))
-    return Row(str(path), SERVED, archive.plan.form.value, "; ".join(archive.plan.reasons))
+    plan = archive.plan
+    notes = (*plan.notes, *plan.doubts)
+    return Row(str(path), SERVED, plan.form.value, "; ".join(plan.reasons), notes)
 
 
 def _read(options: argparse.Namespace) -> Archive:

@@ -25,8 +25,11 @@ from ensemble_tools.packing.checking import check_archive
 from ensemble_tools.packing.layout import packed_tree
 from ensemble_tools.packing.source_tree import SourceTree
 from ensemble_tools.packing.writing import write_archive
+from ensemble_tools.serving.opened_archive import open_repository
 
 SUFFIXES = (".tar.gz", ".tgz")
+#: A file is meant by a name that ends so.
+_FILES = (*SUFFIXES, ".gz", ".tar", ".zip")
 MAX_COPIES = 100_000
 _MAX_LISTED = 10
 
@@ -55,8 +58,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         type=Path,
         required=True,
         metavar="FILE",
-        help="the archive to write; its name ends in .tar.gz. Or a directory that is there, which "
-        "several need: each archive is written into it as NAME.tar.gz, NAME being the path's own",
+        help="the archive to write; its name ends in .tar.gz. Or a directory, which several need "
+        "and which is made for them: each archive is NAME.tar.gz in it, NAME being the path's own",
     )
     parser.add_argument(
         "--copies",
@@ -90,7 +93,10 @@ def run(options: argparse.Namespace) -> int:
     if not suffix and output.is_dir():
         output, suffix = _name_in(output, options.given), SUFFIXES[0]
     if not suffix or output.name == suffix:
-        options.misuse(f"-o {output}: SageMaker expects a name that ends in .tar.gz")
+        options.misuse(
+            f"-o {output}: expected a name that ends in .tar.gz, as SageMaker does, or a directory "
+            "that is there"
+        )
     _run(options, output, suffix)
     return SERVED
 
@@ -100,30 +106,48 @@ def run_several(options: argparse.Namespace) -> int:
     directory: Path = options.output
     if options.copies is not None:
         options.misuse(f"--copies is for one archive; found {len(options.paths)} paths")
-    if _suffix_of(directory) or not directory.is_dir():
+    if not directory.is_dir() and (directory.exists() or directory.name.endswith(_FILES)):
         options.misuse(
-            f"-o {directory}: found {len(options.paths)} paths, expected a directory that is "
-            "there, for an archive of each"
+            f"-o {directory}: found {len(options.paths)} paths, expected a directory, for an "
+            "archive of each"
         )
     outputs: dict[Path, Path] = {}
     for path in options.paths:
-        other = outputs.setdefault(_name_in(directory, path), path)
+        output = _name_in(directory, path)
+        _check_outside(path, output)
+        other = outputs.setdefault(output, path)
         if other is not path:
             options.misuse(
-                f"{other} and {path} would both be {_name_in(directory, path)}; nothing was "
-                "written: pack one of them by itself, under another name"
+                f"{other} and {path} would both be {output}; nothing was "
+                f"written: {_advise_names(other, path)}"
             )
+    directory.mkdir(parents=True, exist_ok=True)
 
     def pack_one(path: Path) -> Row:
         options.given, output = path, _name_in(directory, path)
         with opened_path(path) as options.path:
-            size = _run(options, output, SUFFIXES[0])
-        return Row(str(path), SERVED, human_size(size), str(output))
+            size, notes = _run(options, output, SUFFIXES[0])
+        return Row(str(path), SERVED, human_size(size), str(output), notes)
 
     rows = take_each(options.paths, pack_one, (EnsembleToolsError, OSError), REFUSED)
     for line in summary_lines(rows):
         print(line)
     return worst_code(rows)
+
+
+def _advise_names(one: Path, other: Path) -> str:
+    """How two archives of one name get two."""
+    above = (one.parent, other.parent)
+    if above[0].name != above[1].name and all(map(_is_one_archive, above)):
+        return f"name the folders above, {above[0]} and {above[1]}: the archives get their names"
+    return "pack one of them by itself, under another name"
+
+
+def _is_one_archive(path: Path) -> bool:
+    try:
+        return path.name != "" and bool(open_repository(path).models)
+    except EnsembleToolsError:
+        return False
 
 
 def _suffix_of(path: Path) -> str:
@@ -137,15 +161,15 @@ def _name_in(directory: Path, path: Path) -> Path:
     return directory / f"{name.removesuffix(_suffix_of(path))}{SUFFIXES[0]}"
 
 
-def _run(options: argparse.Namespace, output: Path, suffix: str) -> int:
-    """Check, pack, tell; the size of an archive in bytes."""
+def _run(options: argparse.Namespace, output: Path, suffix: str) -> tuple[int, tuple[str, ...]]:
+    """Check, pack, tell; the size of an archive in bytes, and the notes."""
     notes = _check(options)
     tree = packed_tree(options.path)
     outputs = _name_outputs(output, suffix, options.copies)
     _check_places(options.path, outputs)
     size = pack(tree, outputs)
     _print_report(tree, outputs, size, notes)
-    return size
+    return size, notes
 
 
 def pack(tree: SourceTree, outputs: list[Path]) -> int:
@@ -196,14 +220,18 @@ def _name_outputs(output: Path, suffix: str, copies: int | None) -> list[Path]:
 
 
 def _check_places(path: Path, outputs: list[Path]) -> None:
-    destination = Path(os.path.realpath(outputs[0].absolute().parent))
+    _check_outside(path, outputs[0])
+    for output in outputs:
+        check_file_place(output)
+
+
+def _check_outside(path: Path, output: Path) -> None:
+    destination = Path(os.path.realpath(output.absolute().parent))
     source = Path(os.path.realpath(path))
     if destination == source or source in destination.parents:
         raise DestinationUnusable(
-            outputs[0], "it lies inside what is to be packed", "name a place outside of it"
+            output, "it lies inside what is to be packed", "name a place outside of it"
         )
-    for output in outputs:
-        check_file_place(output)
 
 
 def _check_space(output: Path, needed: int) -> None:

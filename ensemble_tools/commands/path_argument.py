@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ensemble_tools.archive.packed import opened
-from ensemble_tools.errors import EnsembleToolsError
+from ensemble_tools.errors import EnsembleToolsError, RepositoryUnusable
 
 
 def add_path(parser: argparse.ArgumentParser, metavar: str = "path") -> None:
@@ -40,8 +40,15 @@ def add_paths(parser: argparse.ArgumentParser) -> None:
 def opened_path(given: Path) -> Iterator[Path]:
     """The directory that is looked at, gone afterwards if it is temporary.
 
-    What is raised names the archive, and not that directory.
+    What is raised names the archive, and not that directory. Raises RepositoryUnusable where there
+    is nothing.
     """
+    if not given.exists():
+        raise RepositoryUnusable(
+            given,
+            "there is no such file or directory",
+            "expected an archive: a directory, or its .tar.gz",
+        )
     with opened(given) as directory:
         try:
             yield directory

@@ -19,13 +19,15 @@ _LONGEST_WHY = 160
 class Row:
     """What became of one archive. code: as exit_codes.py has it. result: in a few words.
 
-    document: what is said of one archive alone, for programs; None where it failed.
+    notes: what its owner should read though it went well. document: what is said of one archive
+    alone, for programs; None where it failed.
     """
 
     archive: str
     code: int
     result: str
     why: str = ""
+    notes: tuple[str, ...] = ()
     document: Any = None
 
 
@@ -61,9 +63,11 @@ def worst_code(rows: Sequence[Row]) -> int:
 
 def summary_lines(rows: Sequence[Row]) -> Iterator[str]:
     """How many of them went well, and a line for each."""
-    well = sum(row.code == 0 for row in rows)
-    yield f"{len(rows)} archives: {well} well, {len(rows) - well} not"
-    cells = [_HEAD, *((row.archive, row.result, _short(row.why)) for row in rows)]
+    well = [row for row in rows if row.code == 0]
+    noted = sum(bool(row.notes) for row in well)
+    with_notes = f" ({noted} with notes)" if noted else ""
+    yield f"{len(rows)} archives: {len(well)} well{with_notes}, {len(rows) - len(well)} not"
+    cells = [_HEAD, *((row.archive, row.result, _short(_reason(row))) for row in rows)]
     widths = [max(len(cell[column]) for cell in cells) for column in (0, 1)]
     for archive, result, why in cells:
         yield printable(f"{archive:<{widths[0]}}  {result:<{widths[1]}}  {why}".rstrip())
@@ -77,6 +81,11 @@ def summary_document(name: str, rows: Sequence[Row]) -> dict[str, Any]:
         "code": worst_code(rows),
         "archives": [vars(row) for row in rows],
     }
+
+
+def _reason(row: Row) -> str:
+    """Notes first: of a long line the end is cut off."""
+    return "; ".join(filter(None, (*(f"note: {note}" for note in row.notes), row.why)))
 
 
 def _short(why: str) -> str:

@@ -94,6 +94,14 @@ class Report:
         return tuple(found.conclusion for found in self.findings)
 
     @property
+    def summary(self) -> str:
+        """What differs; where nothing does, the first comparison, and how many there are."""
+        if different := [found.conclusion for found in self.findings if not found.is_equal]:
+            return "; ".join(different)
+        first, *more = self.conclusions
+        return f"{first} ({1 + len(more)} comparisons, all equal)" if more else first
+
+    @property
     def findings(self) -> tuple[Finding, ...]:
         """What conclusions are drawn from."""
         return tuple(self._findings())

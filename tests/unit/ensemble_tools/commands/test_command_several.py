@@ -97,10 +97,15 @@ def test_each_is_packed(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("a", "other/a", "-o", "out"), "would both be"),
+        (
+            ("a", "other/a", "-o", "out"),
+            "would both be out/a.tar.gz; nothing was written: pack one",
+        ),
         (("a", "a.tar.gz", "-o", "out"), "would both be"),
-        (("a", "c", "-o", "x.tar.gz"), "expected a directory that is there"),
-        (("a", "c", "-o", "gone"), "expected a directory that is there"),
+        (("a", "c", "-o", "x.tar.gz"), "expected a directory"),
+        (("a", "c", "-o", "x.zip"), "expected a directory"),
+        (("a", "c", "-o", "file"), "expected a directory"),
+        (("one/repository", "two/repository", "-o", "out"), "name the folders above, one and two"),
         (("a", "c", "-o", "out", "--copies", "2"), "--copies is for one archive"),
     ],
 )
@@ -115,11 +120,63 @@ def test_nothing_is_packed_over_another(
     """It is told before any is written."""
     monkeypatch.chdir(exports[0].parent)
     Path("out").mkdir()
+    Path("file").touch()
+    for name in ("one", "two"):
+        shutil.copytree("a", f"{name}/repository")
     with pytest.raises(SystemExit) as misused:
         run("pack", *words)
     assert misused.value.code == command.MISUSED
     assert said in capsys.readouterr().err
     assert not list(Path("out").iterdir())
+
+
+def test_a_directory_is_made_for_several(exports: list[Path], tmp_path: Path) -> None:
+    """But not inside of what is packed."""
+    assert run("pack", exports[0], exports[2], "-o", tmp_path / "new/er") == command.SERVED
+    assert sorted(path.name for path in (tmp_path / "new/er").iterdir()) == ["a.tar.gz", "c.tar.gz"]
+    assert run("pack", exports[0], exports[2], "-o", exports[2] / "new") == command.REFUSED
+    assert not (exports[2] / "new").exists()
+
+
+def test_notes_reach_the_table(exports: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+    """An archive that goes well with a note is counted, and the note is in its line."""
+    (exports[0] / "words.txt").touch()
+    assert run("explain", exports[0], exports[2]) == command.SERVED
+    count, _, noted, other = capsys.readouterr().out.splitlines()[-4:]
+    assert count == "2 archives: 2 well (1 with notes), 0 not"
+    assert "  note: beside the models there is words.txt" in noted
+    assert "note:" not in other
+    run("explain", exports[0], exports[2], "--format", "json")
+    first, second = json.loads(capsys.readouterr().out)["archives"]
+    assert first["notes"] == first["document"]["notes"]
+    assert second["notes"] == []
+    run("pack", exports[0], exports[2], "-o", exports[1])
+    assert "(1 with notes)" in capsys.readouterr().out
+
+
+def test_a_folder_of_archives_is_not_one(
+    exports: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The sentence names what lies in it, and how all of them are given."""
+    (exports[0].parent / "d.tar.gz").touch()
+    folder = exports[0].parent
+    for name in ("explain", "pack", "rewrite"):
+        assert run(name, folder, *{"pack": ("-o", "x.tgz"), "rewrite": ("x",)}.get(name, ())) == 1
+        assert (
+            f"{folder}: it is a folder of 3 archives (a, c, d.tar.gz); expected one of them, such "
+            f"as {folder}/a; explain, verify and pack take several: {folder}/*"
+        ) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["explain", "pack", "rewrite"])
+def test_nothing_is_there(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A packed archive is taken as well, and the sentence says so."""
+    more = {"pack": ("-o", "x.tgz"), "rewrite": ("x",)}.get(name, ())
+    assert run(name, tmp_path / "gone", *more) == command.REFUSED
+    assert (
+        "gone: there is no such file or directory; expected an archive: a directory, or its "
+        in (capsys.readouterr().err)
+    )
 
 
 def test_each_is_verified(exports: list[Path], capsys: pytest.CaptureFixture[str]) -> None:

@@ -53,6 +53,18 @@ def test_equal() -> None:
     assert "serving form: in ensemble: no such row" in text
 
 
+def test_a_line_of_several_archives_says_each_thing_once() -> None:
+    """Of equal forms the first and how many more; else those that differ alone."""
+    worse = replace(SAME, verdict=Verdict.DIFFERENT)
+    request = Request("request", ONE.tensors, rows=2)
+    equal = replace(report(SAME), outcomes=(Outcome(request, SAME, SAME),))
+    assert equal.summary == f"{equal.conclusions[0]} (2 comparisons, all equal)"
+    assert report(SAME).summary == report(SAME).conclusions[0]
+    one_differs = replace(report(SAME), outcomes=(Outcome(request, SAME, worse),))
+    assert one_differs.summary == one_differs.conclusions[1]
+    assert one_differs.summary.startswith("DIFFERENT")
+
+
 @pytest.mark.parametrize("verdict", [one for one in Verdict if one.is_failure])
 def test_one_failure_is_enough(verdict: Verdict) -> None:
     """Whatever else is equal."""
@@ -295,7 +307,7 @@ def test_no_executor_export(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize(
     ("arguments", "environment", "said"),
     [
-        (["nowhere"], {}, "nowhere: there is no such directory"),
+        (["nowhere"], {}, "nowhere: there is no such file or directory"),
         (["nowhere", "--requests", "none.json"], {}, "none.json: it cannot be read"),
         (["nowhere"], {"SERVE_LOAD_TIMEOUT": "soon"}, "SERVE_LOAD_TIMEOUT is 'soon'"),
     ],
