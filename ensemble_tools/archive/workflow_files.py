@@ -13,7 +13,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from ensemble_tools.archive.inert_pickle import (
     Unpicklable,
     class_name,
 )
-from ensemble_tools.archive.saved_workflow import GRAPH, read_objects, workflow_file
+from ensemble_tools.archive.nvtabular_release import Content, judge_content
 from ensemble_tools.errors import EnsembleToolsError
 
 METADATA = "metadata.json"
@@ -47,11 +47,12 @@ _VERSION = re.compile(r"[0-9A-Za-z.+!_-]{1,40}")
 
 @dataclass(frozen=True)
 class WorkflowFiles:
-    """nvtabular: the version that wrote it, empty when it is not said. missing: files that are not
-    there, by their places in the archive. broken: a file that NVTabular cannot read, and what was
-    found; empty for none. elsewhere: operators, and the files of theirs that are neither in the
-    archive nor on this machine. categories: the files that are there.
-    pickled: whether it is a pickle, and not graph.json.
+    """nvtabular: the version that its label says wrote it, empty when it says none. missing: files
+    that are not there, by their places in the archive. broken: a file that NVTabular cannot read,
+    and what was found; empty for none. elsewhere: operators, and the files of theirs that are
+    neither in the archive nor on this machine. categories: the files that are there. content: which
+    release wrote it, by what it holds. unlabelled: why NVTabular fails on its label, which
+    compiling does not need; empty where it does not.
     """
 
     nvtabular: str = ""
@@ -59,11 +60,16 @@ class WorkflowFiles:
     broken: tuple[tuple[Path, str], ...] = ()
     elsewhere: tuple[tuple[str, str], ...] = ()
     categories: tuple[Path, ...] = ()
-    pickled: bool = True
+    content: Content = field(default_factory=Content)
+    unlabelled: str = ""
 
 
 class _Broken(Exception):
     """What was found in the place of what Workflow.load (nvtabular 23.8) reads."""
+
+
+class _Unlabelled(Exception):
+    """What is wrong with the label in metadata.json."""
 
 
 def place_of(path: Any, out_path: Any, directory: Path) -> Path | None:
@@ -97,20 +103,26 @@ def read_workflow_files(directory: Path, program: Path | None = None) -> Workflo
     if saved in absent:
         return None
     broken: list[tuple[Path, str]] = []
-    files: list[tuple[str, Any, Any]] = []
-    version = ""
+    content, files = Content(), []
+    version = unlabelled = ""
     try:
-        files = list(_operators_files(saved))
+        root = _read_pickle(pickle)
+        content = judge_content(root, _objects(root))
+        files = list(_operators_files(root))
     except _Broken as error:
         broken.append((saved, str(error)))
     try:
-        version = _read_release(metadata)
+        version = _read_label(metadata)
+    except _Unlabelled as error:
+        unlabelled = str(error)
     except _Broken as error:
         broken.append((metadata, str(error)))
-    pickled = saved.name != GRAPH
-    if broken and _is_merlins_step(program):
-        return WorkflowFiles(pickled=pickled, broken=tuple(broken))
-    return replace(_find_files(version, files, directory), pickled=pickled)
+    if not _is_merlins_step(program):
+        unlabelled = ""
+    elif broken:
+        return WorkflowFiles(broken=tuple(broken))
+    found = _find_files(version, files, directory)
+    return replace(found, content=content, unlabelled=unlabelled)
 
 
 def _find_files(
@@ -151,7 +163,7 @@ def _is_merlins_step(program: Path | None) -> bool:
     return program is not None and is_workflow_model(program)
 
 
-def _read_release(path: Path) -> str:
+def _read_label(path: Path) -> str:
     """Workflow.load takes versions.nvtabular apart as text."""
     data = read_bounded(path, MAX_METADATA_BYTES) if is_file(path) else None
     if data is None or len(data) > MAX_METADATA_BYTES:
@@ -161,20 +173,24 @@ def _read_release(path: Path) -> str:
         if not isinstance(release, str):
             raise TypeError
     except (KeyError, TypeError) as error:
-        raise _Broken("it does not say which release of NVTabular wrote it") from error
+        raise _Unlabelled("it does not say which release of NVTabular wrote it") from error
     except (ValueError, RecursionError) as error:
         raise _Broken("it is no JSON") from error
     return release if _VERSION.fullmatch(release) else ""
 
 
-def _operators_files(saved: Path) -> Iterator[tuple[str, Any, Any]]:
-    """Operators, the paths of files that they were fitted into, and their out_paths."""
+def _read_pickle(path: Path) -> Any:
+    """What it holds, None where that takes too much to read; raises _Broken for what is none."""
     try:
-        root = read_objects(saved)
+        return read_with(path, read_pickle_file)
     except Unpicklable as error:
         raise _Broken(str(error)) from error
     except NotInert:
-        return
+        return None
+
+
+def _operators_files(root: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Operators, the paths of files that they were fitted into, and their out_paths."""
     for inert in _objects(root):
         if class_name(inert) == _FILLS_LISTS:
             _check_filling(inert)

@@ -71,6 +71,7 @@ def _node(node: Node) -> dict[str, Any]:
             "operators": dict(node.workflow.operators),
             "reason": node.workflow.not_compiled or None,
             "kept": list(node.workflow.kept),
+            "recognised": node.workflow.recognised or None,
         },
     }
 

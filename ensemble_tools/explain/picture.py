@@ -58,12 +58,14 @@ class Workflow:
     """How a step that is an NVTabular workflow is served: compiled, unless there is a reason.
 
     operators: kinds of compiled operators, and how many of each. kept: why NVTabular runs the
-    others, a sentence for each; empty where all are compiled.
+    others, a sentence for each; empty where all are compiled. recognised: as which NVTabular's, and
+    by what; empty where it is not compiled.
     """
 
     operators: tuple[tuple[str, int], ...] = ()
     not_compiled: str = ""
     kept: tuple[str, ...] = ()
+    recognised: str = ""
 
     @property
     def mark(self) -> str:

@@ -62,6 +62,7 @@ def explain_plan(plan: ServingPlan) -> Iterator[str]:
             program = model.compiled.program
             how = "compiled in part" if program.kept else "compiled"
             yield f"    {how}: numpy  ({_clean(describe_operators(program.operators))})"
+            yield f"    recognised: {_clean(model.compiled.recognised)}"
             for kept in program.kept:
                 yield f"    kept for NVTabular: {_clean(kept.reason)}"
         if model.not_compiled:

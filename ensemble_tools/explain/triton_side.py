@@ -175,7 +175,8 @@ def _workflow(model: PublishedModel) -> Workflow | None:
     if model.compiled is not None:
         program = model.compiled.program
         kept = tuple(part.reason for part in program.kept)
-        return Workflow(tuple(program.operators.items()), kept=kept)
+        operators = tuple(program.operators.items())
+        return Workflow(operators, kept=kept, recognised=model.compiled.recognised)
     return Workflow(not_compiled=model.not_compiled) if model.not_compiled else None
 
 

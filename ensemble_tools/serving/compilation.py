@@ -1,7 +1,8 @@
 """ServingPlan -> ServingPlan in which NVTabular workflows are programs that need numpy alone.
 
-Only Merlin's own workflow step is replaced, as nvtabular and merlin-systems 23.08 export it; a
-model directory of another kind, or of another release, stays as it is, and the plan says why.
+Only Merlin's own workflow step is replaced, as nvtabular and merlin-systems 23.08 export it, known
+by what it holds; a model directory of another kind, or of another release, stays as it is, and the
+plan says why.
 """
 
 from __future__ import annotations
@@ -13,9 +14,15 @@ from enum import Enum
 from ensemble_tools.archive.executor_template import is_workflow_model
 from ensemble_tools.archive.graph_reader import read_graph_file
 from ensemble_tools.archive.model_config import ModelConfig
+from ensemble_tools.archive.nvtabular_release import (
+    RELEASE,
+    describe_recognition,
+    refuse_label,
+)
 from ensemble_tools.archive.repository import ModelRepository
 from ensemble_tools.archive.saved_workflow import workflow_file
 from ensemble_tools.archive.source_model import WORKFLOW, SourceModel
+from ensemble_tools.archive.workflow_files import PICKLE, WorkflowFiles
 from ensemble_tools.errors import (
     GraphNotInert,
     GraphUnreadable,
@@ -24,13 +31,12 @@ from ensemble_tools.errors import (
     quoted,
     shortened,
 )
+from ensemble_tools.serving.servability import check_label
 from ensemble_tools.serving.serving_plan import Compiled, PublishedModel, ServingPlan
 from ensemble_tools.workflows.compiler import compile_workflow
 from ensemble_tools.workflows.errors import NotCompiled
 from ensemble_tools.workflows.program import Input, Program
 
-#: The NVTabular whose operators the compiler knows: the last one.
-_NVTABULAR = ("23.8.0", "23.08.00")
 #: Of the reason why a workflow is not compiled, in characters: it stands in the log.
 _LONGEST_REASON = 1_000
 
@@ -49,7 +55,7 @@ def compile_plan(plan: ServingPlan, repository: ModelRepository) -> ServingPlan:
     """The plan, with each workflow compiled or the reason why it is not.
 
     Raises ResourceLacking, SourceUnreadable and MemoryError: they are no reasons to serve another
-    form.
+    form. Raises PayloadBroken for one that is not compiled and that NVTabular fails on.
     """
     models = tuple(
         _compile(model, repository.models[model.source_name])
@@ -65,16 +71,24 @@ def _compile(model: PublishedModel, source: SourceModel) -> PublishedModel:
     try:
         program, place = _compile_source(source)
     except NotCompiled as error:
-        return replace(model, not_compiled=_shorten(str(error)))
+        return _leave(model, source, _shorten(str(error)))
     except (GraphNotInert, GraphUnreadable) as error:
         reason = f"{error.path.name} cannot be read without running it: {error.reason}"
-        return replace(model, not_compiled=reason)
+        return _leave(model, source, reason)
     except (ResourceLacking, SourceUnreadable, MemoryError):
         raise
     except Exception as error:  # what a hostile pickle holds can make anything raise
         reason = shortened(f"{type(error).__name__}: {error}")
-        return replace(model, not_compiled=f"it cannot be compiled ({reason})")
-    return replace(model, compiled=Compiled(program, place))
+        return _leave(model, source, f"it cannot be compiled ({reason})")
+    assert source.workflow is not None
+    recognised = describe_recognition(source.workflow.nvtabular)
+    return replace(model, compiled=Compiled(program, place, recognised))
+
+
+def _leave(model: PublishedModel, source: SourceModel, reason: str) -> PublishedModel:
+    """As it was delivered, for NVTabular, which fails on a workflow without a label."""
+    check_label(source)
+    return replace(model, not_compiled=reason)
 
 
 def _shorten(reason: str) -> str:
@@ -90,14 +104,7 @@ def _compile_source(source: SourceModel) -> tuple[Program, str]:
     place = f"{version}/{file}"
     for path, found in source.workflow.broken:
         raise NotCompiled("", (), f"{path.name}: {found}")
-    # Each NVTabular that writes graph.json computes as 23.08 does.
-    if source.workflow.pickled and source.workflow.nvtabular not in _NVTABULAR:
-        raise NotCompiled(
-            "",
-            (),
-            f"it was written by NVTabular {source.workflow.nvtabular or '(not said)'}, and "
-            f"{_NVTABULAR[1]} is what is compiled: export it again with Merlin 23.08",
-        )
+    _check_release(source.workflow)
     if not is_workflow_model(source.directory / place):
         raise NotCompiled("", (), f"{place} is not the one that merlin-systems exports")
     if config.message.max_batch_size:
@@ -109,6 +116,19 @@ def _compile_source(source: SourceModel) -> tuple[Program, str]:
     program = compile_workflow(graph, _read_inputs(config), directory)
     _check_outputs(config, program)
     return program, place
+
+
+def _check_release(workflow: WorkflowFiles) -> None:
+    why = refuse_label(workflow.nvtabular) or workflow.content.unlike
+    if workflow.missing:
+        why = f"{workflow.missing[0].name} is not there"
+    if why:
+        raise NotCompiled(
+            "",
+            (),
+            f"it is not known to be written by NVTabular {RELEASE}, which is compiled: {why}; "
+            f"export it again with Merlin {RELEASE}",
+        )
 
 
 def _read_inputs(config: ModelConfig) -> dict[str, Input]:

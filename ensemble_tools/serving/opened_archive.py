@@ -61,7 +61,15 @@ def read_archive(
     graph = None
     try:
         graph = read_executor_graph(repository)
-        serving = plan(repository, graph, namespace, strict=strict, rewrite=rewrite, names=names)
+        serving = plan(
+            repository,
+            graph,
+            namespace,
+            strict=strict,
+            rewrite=rewrite,
+            names=names,
+            compiles=workflows is Compile.AUTO,
+        )
         if workflows is Compile.AUTO:
             serving = try_compilation(serving, repository)
         else:

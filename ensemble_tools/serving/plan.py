@@ -41,6 +41,7 @@ def plan(
     nvtabular: str = "",
     limits: Limits | None = None,
     names: SettingNames | None = None,
+    compiles: bool = False,
 ) -> ServingPlan:
     """Decide how the archive is served.
 
@@ -48,11 +49,11 @@ def plan(
     auto-completion, so configs must be whole. rewrite: which forms an executor model may take.
     nvtabular: the version that the models' Python has, empty when it is not known. limits: what
     configs may ask for, this machine's when they are not given. names: what messages call the
-    settings. Raises ArchiveError or IllegalName, and never answers with a plan whose numbers differ
-    from what the archive itself would compute.
+    settings. compiles: compile_plan comes next. Raises ArchiveError or IllegalName, and never
+    answers with a plan whose numbers differ from what the archive itself would compute.
     """
     names = names or SettingNames()
-    rules = Rules(strict, nvtabular, names)
+    rules = Rules(strict, nvtabular, names, compiles=compiles)
     chosen = _choose_form(repository, graph, namespace, rewrite, rules)
     served = {model.source_name for model in chosen.models} | {repository.entry.name}
     models = (model for name, model in repository.models.items() if name in served)

@@ -18,8 +18,8 @@ from ensemble_tools.archive.model_config import (
     is_platform,
     likely_backend,
 )
-from ensemble_tools.archive.source_model import SourceModel
-from ensemble_tools.archive.workflow_files import WorkflowFiles
+from ensemble_tools.archive.source_model import WORKFLOW, SourceModel
+from ensemble_tools.archive.workflow_files import METADATA, WorkflowFiles
 from ensemble_tools.errors import (
     ConfigIncomplete,
     DemandRefused,
@@ -87,13 +87,15 @@ class Rules:
     strict: inputs and outputs must be declared, as without auto-completion. nvtabular: the version
     that the models' Python has, empty when it is not known. names: what messages call the settings.
     under_executor: the models belong to an executor's graph, where strictness is a must: the edges
-    of its ensemble are checked before any backend could be asked.
+    of its ensemble are checked before any backend could be asked. compiles: workflows will be
+    compiled where they can, which needs no label of theirs.
     """
 
     strict: bool
     nvtabular: str
     names: SettingNames
     under_executor: bool = False
+    compiles: bool = False
 
     @property
     def is_strict(self) -> bool:
@@ -116,6 +118,8 @@ def check_servable(model: SourceModel, rules: Rules) -> None:
         _check_packed(model)
     if model.workflow is not None:
         _check_workflow(model, model.workflow, rules.nvtabular)
+        if not rules.compiles:
+            check_label(model)
 
 
 def _advise_writing(rules: Rules) -> str:
@@ -261,13 +265,24 @@ def _check_workflow(model: SourceModel, workflow: WorkflowFiles, nvtabular: str)
     for path, found in workflow.broken:
         raise PayloadBroken(path, found, "export it again")
     written, installed = _parse_release(workflow.nvtabular), _parse_release(nvtabular)
-    if written and installed and written < _CHANGED <= installed:
+    is_labelled_old = bool(written) and written < _CHANGED
+    if (is_labelled_old or workflow.content.is_old) and installed >= _CHANGED:
+        writer = f"nvtabular {workflow.nvtabular}"
+        if not is_labelled_old:
+            writer = f"an nvtabular from before 23.06 ({workflow.content.unlike})"
         raise ReleaseUnfit(
             model.directory,
-            f"its workflow was written by nvtabular {workflow.nvtabular}, and the models' Python "
+            f"its workflow was written by {writer}, and the models' Python "
             f"has {nvtabular}, which cannot run workflows from before 23.06",
             "export it again with Merlin 23.08, or use an image of its own release",
         )
+
+
+def check_label(model: SourceModel) -> None:
+    """Raise PayloadBroken for a workflow whose label NVTabular fails on."""
+    if model.workflow is not None and model.workflow.unlabelled:
+        path = model.directory / str(model.served_version) / WORKFLOW / METADATA
+        raise PayloadBroken(path, model.workflow.unlabelled, "export it again")
 
 
 def _parse_release(version: str) -> tuple[int, ...]:

@@ -47,10 +47,12 @@ class Compiled:
     """An NVTabular workflow as a program that needs numpy alone.
 
     place: the model's program file, in its directory, whose place the compiled one takes.
+    recognised: as whose the workflow was, and by what, for people.
     """
 
     program: Program
     place: str
+    recognised: str = ""
 
 
 @dataclass(frozen=True)

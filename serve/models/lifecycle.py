@@ -300,6 +300,7 @@ class Lifecycle:
                 nvtabular=settings.nvtabular(),
                 limits=settings.limits,
                 names=settings.names,
+                compiles=settings.compile is Compile.AUTO,
             )
             if settings.compile is Compile.AUTO:
                 serving_plan = compile_plan(serving_plan, repository)

@@ -109,6 +109,7 @@ def test_category_file_is_unusable(tmp_path: Path, capsys: pytest.CaptureFixture
         "operators": {"Categorify": 1, "Normalize": 1},
         "reason": None,
         "kept": [],
+        "recognised": "NVTabular 23.08 by its label (23.08.00) and by what it holds",
     }
     assert (workflows[1]["compiled"], workflows[1]["operators"]) == (False, {})
     assert reason in workflows[1]["reason"]
