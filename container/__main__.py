@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from container.settings import UNITS, settings_table
+from ensemble_tools.missing import tell_missing_packages
 
 #: What an image sets for the libraries of its models. Ours read it when they are imported: of
 #: protobuf Merlin's images choose the slow one, and another image one that ours does not have.
@@ -61,4 +62,5 @@ def _parser(program: str) -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    tell_missing_packages("python -m container", "server")
     sys.exit(main())

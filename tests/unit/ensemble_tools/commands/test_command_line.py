@@ -310,3 +310,25 @@ def test_without_pillow(chosen: str, tmp_path: Path) -> None:
     assert "pictures are drawn with Pillow" in result.stderr
     assert len(result.stderr.splitlines()) == 1
     assert not picture.exists()
+
+
+@pytest.mark.parametrize(
+    ("module", "words", "program", "extra"),
+    [
+        ("ensemble_tools", ("explain", "x"), "python -m ensemble_tools", "tools"),
+        ("verification", ("x",), "python -m ensemble_tools verify", "tools"),
+        ("verification.making", ("x",), "python -m ensemble_tools request", "tools"),
+        ("container", ("serve",), "python -m container", "server"),
+    ],
+)
+def test_a_python_without_the_packages(
+    module: str, words: tuple[str, ...], program: str, extra: str
+) -> None:
+    """A sentence that names the package, the Python, and how it is installed; exit code 1."""
+    bare = [sys.executable, "-S", "-m", module, *words]
+    ended = subprocess.run(bare, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    (line,) = ended.stderr.splitlines()
+    assert ended.returncode == 1
+    assert line.startswith(f"{program}: the Python package '")
+    assert f"is not installed for {sys.executable}; in a checkout `make setup`" in line
+    assert line.endswith(f"pip install '.[{extra}]'")
