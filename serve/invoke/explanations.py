@@ -11,6 +11,7 @@ from difflib import get_close_matches
 
 from serve.errors import shortened
 from serve.invoke.wrong_data import Explanation, find_wrong_value
+from serve.triton.messages import MANY_ANSWERS
 
 #: Bodies up to here are read again, which takes some ms; most longer ones are translated.
 _LONGEST_BODY = 64 * 1024
@@ -20,7 +21,6 @@ _MOST = 20
 _MOST_ALIKE, _LONGEST_NAME = 500, 100
 
 _WRONG_DATA = "Unable to parse 'data': "
-_DECOUPLED = "HTTP end point doesn't support models with decoupled transaction policy"
 _ID, _ID_END, _LONGEST_ID = "[request id: ", "] ", 300
 _GOT = re.compile(r"expected \d+ inputs but got \d+ inputs for model '[^']*'\. Got input\(s\) \[")
 _MISSING = "], but missing required input(s) "
@@ -44,7 +44,7 @@ def explain_refusal(
     """
     if message.startswith(_WRONG_DATA) and sum(map(len, said)) <= _LONGEST_BODY:
         return find_wrong_value(b"".join(said)) or Explanation(message)
-    if message == _DECOUPLED:
+    if message.startswith(MANY_ANSWERS):
         return Explanation(
             "the model is decoupled: it answers in as many pieces as it likes, and an answer here "
             f"is one; {streaming} makes an endpoint that answers in streams"

@@ -74,6 +74,9 @@ _CUT = f"… (cut after {MOST_OF_ERROR // 1024} KB)"
 
 _NO_REASON = "no reason was given"
 
+#: What the body of an error begins with.
+_ERROR = b'{"error":'
+
 _T = TypeVar("_T")
 _Sent = tuple[Answer, AnswerStream | None]
 
@@ -146,7 +149,7 @@ class Invocation:
 
                 async def send(timeout_s: float) -> _Sent:
                     path = self._path(model)
-                    return await self._triton.infer(
+                    answer = await self._triton.infer(
                         path,
                         triton_request.headers,
                         triton_request.body,
@@ -154,7 +157,8 @@ class Invocation:
                         room,
                         self.timeout_s,
                         grown,
-                    ), None
+                    )
+                    return answer if self._infers else _with_status(answer), None
 
                 answer, _ = await self._send_reviving(
                     model, request, send, deadline, triton_request
@@ -401,6 +405,8 @@ class Invocation:
             answer.body.extend([piece async for piece in body])
         plan = model.serving
         refused = refusal(answer, plan, said)
+        if answer.status == 400 and not refused.message and not self._infers:
+            return Refusal(Verdict.ENDPOINT, _describe_unknown(self._suffix[1:].decode()))
         if refused.verdict is Verdict.STUB_DIED:
             dead = dead_model(refused.message, plan.triton_names) or plan.entry
             self._registry.note_lost(model, generation, dead)
@@ -427,6 +433,20 @@ class Invocation:
 
     def _path(self, model: Model) -> bytes:
         return b"/v2/models/" + model.serving.entry.encode() + self._suffix
+
+
+def _with_status(answer: Answer) -> Answer:
+    """Of a generate request. One that fails behind the model's first answer is a 200 with an error;
+    a model's answer begins with its name."""
+    failed = answer.status == 200 and bool(answer.body) and answer.body[0].startswith(_ERROR)
+    return replace(answer, status=500) if failed else answer
+
+
+def _describe_unknown(operation: str) -> str:
+    """tritonserver 2.36 answers 400, and says nothing, where it does not know the path."""
+    return (
+        f"this tritonserver does not know `{operation}`; use a newer one, or another inference type"
+    )
 
 
 def _asking_for_all(asked: TritonRequest, outputs: Sequence[str]) -> TritonRequest:
@@ -478,6 +498,8 @@ def _translate_refusal(model: Model, refused: Refusal, asked: TritonRequest) -> 
         return StoreUnavailable(f"the model {model.name} cannot answer now: {message}")
     if refused.verdict is Verdict.UNAVAILABLE:
         return TritonUnavailable(message)
+    if refused.verdict is Verdict.ENDPOINT:
+        return InvocationFailed(message)
     cause = failure_cause(refused.message + mark, cut=refused.cut)
     return InvocationFailed(f"the model {model.name} failed: {cause}")
 

@@ -22,6 +22,7 @@ class Verdict(Enum):
     EXHAUSTED = "exhausted"
     UNAVAILABLE = "unavailable"
     STORE_DOWN = "store down"
+    ENDPOINT = "endpoint"
 
 
 # Messages quote callers: names of inputs and outputs, and the request's id in front of everything.
@@ -55,6 +56,12 @@ _UNREADABLE = re.compile(
     r"Unable to parse '|Unable to parse JSON bytes array|Unable to set 'classification'"
     r"|failed to parse the request JSON buffer: |Unsupported compression type$"
 )
+#: Of a model whose answers are not one each, at an endpoint that gives one: the setting's fault.
+#: 400 in 2.36, 500 later; under generate 200, where it is found out behind the first answer.
+MANY_ANSWERS = (
+    "HTTP end point doesn't support models with decoupled transaction policy",
+    "generate expects model to produce exactly 1 response, use generate stream for model that",
+)
 #: What the frontend and the core say of a request that does not fit the model: 400 always, and 404
 #: for shared memory.
 _UNFIT = re.compile(
@@ -83,6 +90,8 @@ def judge(
         return Verdict.UNAVAILABLE
     if _STORE_DOWN.match(message):
         return Verdict.STORE_DOWN
+    if message.startswith(MANY_ANSWERS):
+        return Verdict.ENDPOINT
     if _UNREADABLE.match(message) or (status < 500 and _UNFIT.match(message)):
         return Verdict.CALLER
     if means_exhaustion(message, said):

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.contract.conftest import TRITONS
 from tests.support import models
 from tests.support.container import ROOT, Container, launch, running, until
 from tests.support.protocol import binary, binary_values, complaint, infer, sized, values
@@ -162,6 +163,28 @@ def test_generate(tmp_path: Path) -> None:
         answer = container.http.post("/invocations", json={"text_input": "one two"})
         assert answer.status_code == 200, answer.text
         assert answer.json()["text_output"] == "one two"
+
+
+@pytest.mark.parametrize(
+    ("triton", "kind", "said"),
+    [
+        ("2.51", "infer", "the model is decoupled"),
+        ("2.51", "generate", "the model is decoupled"),
+        ("2.36", "infer", "the model is decoupled"),
+        ("2.36", "generate", "this tritonserver does not know `generate`"),
+    ],
+)
+def test_an_endpoint_that_cannot_ask_its_model(
+    triton: str, kind: str, said: str, tmp_path: Path
+) -> None:
+    """No request would be answered: a 500, whichever tritonserver says so and with which status."""
+    environment = {**TRITONS[triton], "SAGEMAKER_TRITON_INFERENCE_TYPE": kind}
+    text = {"name": "text_input", "datatype": "BYTES", "shape": [1], "data": ["one two"]}
+    body = {"inputs": [text]} if kind == "infer" else {"text_input": "one two"}
+    with _serving(tmp_path, {"talker": models.streaming}, **environment) as container:
+        answer = container.http.post("/invocations", json=body)
+        assert answer.status_code == 500, answer.text
+        assert complaint(answer).startswith(said)
 
 
 def test_generate_stream(tmp_path: Path) -> None:
