@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 from deploy.commands.options import add_config, say_beside
+from deploy.config.drivers import describe_ami
 from deploy.config.reading import read_config
 from deploy.errors import Refused
 from deploy.template.template import render
@@ -36,7 +37,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(options: argparse.Namespace) -> int:
     """Say on stderr what CloudFormation cannot have."""
-    rendered = render(read_config(options.config), with_role=options.with_role)
+    config = read_config(options.config)
+    rendered = render(config, with_role=options.with_role)
+    if chosen := describe_ami(config.instances.type, config.instances.ami):
+        say_beside(chosen)
     for one in rendered.left_out:
         say_beside(f"left out: {one}")
     written = json.dumps(rendered.template, indent=2)

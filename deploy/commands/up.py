@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from deploy.commands.options import add_change_options, open_account, say, teller
+from deploy.commands.options import add_change_options, open_account, say, say_beside, teller
+from deploy.config.drivers import describe_ami
 from deploy.config.reading import read_config
 from deploy.endpoint.bring_up import bring_up
 from deploy.endpoint.facts import find_facts
@@ -28,6 +29,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run(options: argparse.Namespace) -> int:
     """Until it is in service."""
     config = read_config(options.config)
+    if chosen := describe_ami(config.instances.type, config.instances.ami):
+        say_beside(chosen)
     account = open_account(config, options)
     wanted = make_wanted(config, find_facts(account, config, say))
     bring_up(

@@ -9,15 +9,10 @@ from dataclasses import dataclass, field
 
 from deploy.config import values
 from deploy.config.choices import choice
+from deploy.config.drivers import AMIS, LEFT_TO_AWS
 
 #: SageMaker's names have 63 characters; models and configurations get a dash and 8 of a digest.
 MOST_NAME = 63 - 9
-AMIS = (
-    "al2-ami-sagemaker-inference-gpu-2",
-    "al2-ami-sagemaker-inference-gpu-2-1",
-    "al2-ami-sagemaker-inference-gpu-3-1",
-    "al2023-ami-sagemaker-inference-gpu-4-1",
-)
 
 
 @dataclass(frozen=True)
@@ -84,9 +79,10 @@ class InstancesSection:
         example="64",
     )
     ami: str | None = choice(
-        "The host's image, which chooses its NVIDIA driver; unset: AWS's choice, an old one. "
-        "gpu-2 and gpu-3 are for CUDA 12, gpu-4 for CUDA 13.",
-        values.one_of(*AMIS),
+        "The host's image, which chooses its NVIDIA driver. gpu-2 and gpu-3 are for CUDA 12, gpu-4 "
+        "is for CUDA 13 and 12. Unset: gpu-4 where AWS would take a driver that is too old (g4dn, "
+        f"g5, p4d, p4de), else AWS's choice; \"{LEFT_TO_AWS}\": AWS's choice.",
+        values.one_of(*AMIS, LEFT_TO_AWS),
         default=None,
         example='"al2-ami-sagemaker-inference-gpu-3-1"',
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from deploy.config.config import Config
+from deploy.config.drivers import choose_ami
 from deploy.wanted.names import VARIANT
 
 RESERVE = "SERVE_MEMORY_RESERVE_MB"
@@ -65,8 +66,8 @@ def make_endpoint_config(config: Config, model_name: str) -> dict[str, Any]:
     }
     if instances.volume_gb is not None:
         variant["VolumeSizeInGB"] = instances.volume_gb
-    if instances.ami is not None:
-        variant["InferenceAmiVersion"] = instances.ami
+    if (ami := choose_ami(instances.type, instances.ami)) is not None:
+        variant["InferenceAmiVersion"] = ami
     made: dict[str, Any] = {
         "ProductionVariants": [variant],
         "MetricsConfig": {"EnableDetailedObservability": config.metrics.detailed},
