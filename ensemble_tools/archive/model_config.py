@@ -214,6 +214,12 @@ class ModelConfig:
 #: The parser's messages quote the line, which may be all of the file.
 _LONGEST_REASON = 300
 _PARAMETER = ("parameters", "value", "string_value")
+_BATCHING, _SIZE = "dynamic_batching", "max_queue_size"
+_MOST_QUEUED = {
+    (_BATCHING, "default_queue_policy", _SIZE),
+    (_BATCHING, "priority_queue_policy", "value", _SIZE),
+}
+_OPENING, _CLOSING = ("{", "<"), ("}", ">")
 _GROUP_NAME = ("instance_group", "name")
 _STEP_MODEL_NAME = ("ensemble_scheduling", "step", "model_name")
 
@@ -318,6 +324,33 @@ def served_versions(message: pb.ModelConfig, there: Collection[int]) -> int:
         return len(there)
     wanted = policy.latest.num_versions if policy.HasField("latest") else 1
     return min(len(there), int(wanted))
+
+
+def most_queued(message: pb.ModelConfig) -> int:
+    """How many requests may wait in the model's queue, the least of its levels; 0: any number."""
+    batching = message.dynamic_batching
+    policies = [batching.default_queue_policy, *batching.priority_queue_policy.values()]
+    return min((it.max_queue_size for it in policies if it.max_queue_size), default=0)
+
+
+def without_most_queued(text: str) -> str:
+    """The text of a config whose queues take any number of requests."""
+    path: list[str] = []
+    field, last, edits = "", "", []
+    for kind, token, start, end in _tokens(text):
+        if kind == "word" and last == ":":
+            if (*path, field) in _MOST_QUEUED:
+                edits.append((start, end))
+        elif kind == "word":
+            field = token
+        elif token in _OPENING:
+            path.append(field)
+        elif token in _CLOSING:
+            field = path.pop()
+        last = token
+    for start, end in reversed(edits):
+        text = f"{text[:start]}0{text[end:]}"
+    return text
 
 
 def print_model_config(message: pb.ModelConfig) -> str:

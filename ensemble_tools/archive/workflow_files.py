@@ -26,6 +26,7 @@ from ensemble_tools.archive.inert_pickle import (
     class_name,
 )
 from ensemble_tools.archive.nvtabular_release import Content, judge_content
+from ensemble_tools.archive.saved_workflow import GRAPH, read_objects, workflow_file
 from ensemble_tools.errors import EnsembleToolsError
 
 METADATA = "metadata.json"
@@ -53,6 +54,7 @@ class WorkflowFiles:
     neither in the archive nor on this machine. categories: the files that are there. content: which
     release wrote it, by what it holds. unlabelled: why NVTabular fails on its label, which
     compiling does not need; empty where it does not.
+    pickled: whether it is a pickle, and not graph.json; of the latter nothing is said in content.
     """
 
     nvtabular: str = ""
@@ -62,6 +64,7 @@ class WorkflowFiles:
     categories: tuple[Path, ...] = ()
     content: Content = field(default_factory=Content)
     unlabelled: str = ""
+    pickled: bool = True
 
 
 class _Broken(Exception):
@@ -102,12 +105,14 @@ def read_workflow_files(directory: Path, program: Path | None = None) -> Workflo
         return WorkflowFiles(missing=absent)
     if saved in absent:
         return None
+    pickled = saved.name != GRAPH
     broken: list[tuple[Path, str]] = []
     content, files = Content(), []
     version = unlabelled = ""
     try:
-        root = _read_pickle(pickle)
-        content = judge_content(root, _objects(root))
+        root = _read_root(saved)
+        # Each NVTabular that writes graph.json computes as 23.08 does.
+        content = judge_content(root, _objects(root)) if pickled else Content()
         files = list(_operators_files(root))
     except _Broken as error:
         broken.append((saved, str(error)))
@@ -120,9 +125,9 @@ def read_workflow_files(directory: Path, program: Path | None = None) -> Workflo
     if not _is_merlins_step(program):
         unlabelled = ""
     elif broken:
-        return WorkflowFiles(broken=tuple(broken))
+        return WorkflowFiles(pickled=pickled, broken=tuple(broken))
     found = _find_files(version, files, directory)
-    return replace(found, content=content, unlabelled=unlabelled)
+    return replace(found, content=content, unlabelled=unlabelled, pickled=pickled)
 
 
 def _find_files(
@@ -179,10 +184,10 @@ def _read_label(path: Path) -> str:
     return release if _VERSION.fullmatch(release) else ""
 
 
-def _read_pickle(path: Path) -> Any:
+def _read_root(saved: Path) -> Any:
     """What it holds, None where that takes too much to read; raises _Broken for what is none."""
     try:
-        return read_with(path, read_pickle_file)
+        return read_objects(saved)
     except Unpicklable as error:
         raise _Broken(str(error)) from error
     except NotInert:

@@ -22,7 +22,7 @@ from ensemble_tools.archive.nvtabular_release import (
 from ensemble_tools.archive.repository import ModelRepository
 from ensemble_tools.archive.saved_workflow import workflow_file
 from ensemble_tools.archive.source_model import WORKFLOW, SourceModel
-from ensemble_tools.archive.workflow_files import PICKLE, WorkflowFiles
+from ensemble_tools.archive.workflow_files import WorkflowFiles
 from ensemble_tools.errors import (
     GraphNotInert,
     GraphUnreadable,
@@ -81,7 +81,8 @@ def _compile(model: PublishedModel, source: SourceModel) -> PublishedModel:
         reason = shortened(f"{type(error).__name__}: {error}")
         return _leave(model, source, f"it cannot be compiled ({reason})")
     assert source.workflow is not None
-    recognised = describe_recognition(source.workflow.nvtabular)
+    label = source.workflow.nvtabular
+    recognised = describe_recognition(label) if source.workflow.pickled else "graph.json"
     return replace(model, compiled=Compiled(program, place, recognised))
 
 
@@ -119,7 +120,9 @@ def _compile_source(source: SourceModel) -> tuple[Program, str]:
 
 
 def _check_release(workflow: WorkflowFiles) -> None:
-    why = refuse_label(workflow.nvtabular) or workflow.content.unlike
+    why = ""
+    if workflow.pickled:
+        why = refuse_label(workflow.nvtabular) or workflow.content.unlike
     if workflow.missing:
         why = f"{workflow.missing[0].name} is not there"
     if why:

@@ -18,6 +18,7 @@ from ensemble_tools.serving.forms.delivered import plan_as_delivered
 from ensemble_tools.serving.forms.ensemble import plan_as_ensemble
 from ensemble_tools.serving.forms.executor import plan_as_executor
 from ensemble_tools.serving.namespace import Namespace
+from ensemble_tools.serving.queues import open_queues
 from ensemble_tools.serving.servability import Rules, check_servable
 from ensemble_tools.serving.serving_plan import (
     Compiled,
@@ -58,7 +59,7 @@ def plan(
     served = {model.source_name for model in chosen.models} | {repository.entry.name}
     models = (model for name, model in repository.models.items() if name in served)
     check_demands(models, repository.path, limits or Limits(), names.max_instances)
-    return chosen
+    return open_queues(chosen)
 
 
 def _choose_form(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tritonclient.grpc import model_config_pb2 as pb
 
-from ensemble_tools.archive.model_config import parse_model_config
+from ensemble_tools.archive.model_config import most_queued, parse_model_config
 from ensemble_tools.serving.serving_plan import PublishedModel, ServingPlan
 
 #: However little the models do at once; and how many more than what they do.
@@ -53,14 +53,13 @@ def _count_for_model(model: PublishedModel, gpus: int) -> int | None:
     count = _count_instances(message, config.backend or config.platform.partition("_")[0], gpus)
     if not message.HasField("dynamic_batching"):
         return count
-    if _orders_its_queue(message.dynamic_batching):
+    if _orders_its_queue(message):
         return None
     return 2 * count * max(1, config.max_batch_size)
 
 
-def _orders_its_queue(batching: pb.ModelDynamicBatching) -> bool:
-    policies = [batching.default_queue_policy, *batching.priority_queue_policy.values()]
-    return batching.priority_levels > 0 or any(policy.max_queue_size for policy in policies)
+def _orders_its_queue(message: pb.ModelConfig) -> bool:
+    return message.dynamic_batching.priority_levels > 0 or most_queued(message) > 0
 
 
 def _count_instances(message: pb.ModelConfig, backend: str, gpus: int) -> int:

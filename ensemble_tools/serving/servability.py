@@ -57,19 +57,8 @@ _FALLBACKS = {"dali": ("dali.py",), "pytorch": ("model.py",)}
 #: backend may read what ends otherwise.
 _KNOWN_ENDS = (
     *(".py", ".pt", ".pt2", ".pth", ".onnx", ".plan", ".engine", ".graphdef", ".pb"),
-    *(
-        ".savedmodel/",
-        ".xml",
-        ".dali",
-        ".json",
-        ".ubj",
-        ".xgb",
-        ".model",
-        ".txt",
-        ".tl",
-        ".md",
-        ".csv",
-    ),
+    *(".savedmodel/", ".xml", ".dali", ".json", ".ubj", ".xgb", ".model", ".txt", ".tl"),
+    *(".md", ".csv"),
 )
 #: Workflows from before it load in later releases and fail at each request (seen: 23.05 in 23.08).
 _CHANGED = (23, 6)
@@ -206,7 +195,7 @@ def _check_payload(model: SourceModel, config: ModelConfig | None) -> None:
     found = model.payload[version]
     directory = model.directory / str(version)
     expected = _find_expected_payload(model, config)
-    if "model.pt/" in found and "model.pt" in expected and not found.intersection(expected):
+    if "model.pt/" in found and "model.pt" in expected and "model.pt2" not in found:
         raise PayloadMissing(
             directory / "model.pt",
             "it is a directory, as merlin saves a model that was not traced; expected the file "

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from tritonclient.grpc import model_config_pb2 as pb
 
@@ -18,6 +19,13 @@ STEPS = "1/steps"
 
 #: In the configs that Merlin and NVTabular write for a workflow: its `python_module`.
 _WORKFLOW_MODULE = ".workflow_model"
+
+
+class QueueBound(NamedTuple):
+    """How many requests may wait in front of a model, and the step whose config says so."""
+
+    most: int
+    step: str
 
 
 class Form(Enum):
@@ -128,6 +136,7 @@ class ServingPlan:
     passed on without being understood, for the message of a load that then fails. apart: the models
     as they are where none may run others as steps of its own; empty where none does. not_joined:
     why an ensemble's steps are processes of their own where they might be one; a sentence for each.
+    queue: how many requests may wait, where a step's config says so; any number where it is None.
     """
 
     model_name: str
@@ -140,6 +149,7 @@ class ServingPlan:
     doubts: tuple[str, ...] = ()
     apart: tuple[PublishedModel, ...] = ()
     not_joined: tuple[str, ...] = ()
+    queue: QueueBound | None = None
 
     @property
     def everything(self) -> tuple[PublishedModel, ...]:

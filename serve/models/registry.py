@@ -22,6 +22,7 @@ from enum import Enum
 
 from ensemble_tools import ServingPlan
 from serve.errors import ModelAlreadyLoaded, ModelNotLoaded, ServeError
+from serve.limit import Limit
 from serve.models.waiting_room import WaitingRoom, WaitingRooms
 
 
@@ -195,7 +196,7 @@ class Registry:
         fails_in_part: bool = False,
     ) -> None:
         """The model can be invoked from now on; places: the fewest of its room."""
-        model.room.open(places)
+        model.room.open(places, _most_waiting(plan))
         model.plan, model.stubs, model.archive = plan, stubs or {}, archive
         model.fails_in_part = fails_in_part
         self.brought += 1
@@ -296,3 +297,8 @@ class Registry:
         start = bisect_right([model.name for model in models], after) if after else 0
         end = len(models) if limit is None else start + limit
         return models[start:end], end < len(models)
+
+
+def _most_waiting(plan: ServingPlan) -> Limit | None:
+    """What its archive says of it."""
+    return Limit(plan.queue.most, f"max_queue_size of {plan.queue.step}") if plan.queue else None

@@ -123,12 +123,12 @@ class WaitingRooms:
         else:
             del self._held_by_model[name]
 
-    def check_room(self, name: str, waiting: int) -> None:
-        """Raise Overloaded unless one more may wait where so many do."""
-        if waiting >= self.bounds.waiting:
+    def check_room(self, name: str, waiting: int, most: int) -> None:
+        """Raise Overloaded unless one more may wait where so many do; most: for this model."""
+        bound = min(self.bounds.waiting, most)
+        if waiting >= bound:
             raise self._refusals.overloaded(
-                f"{waiting} requests wait for the model {shortened(name)} already"
-                f"{named(self.bounds.waiting)}"
+                f"{waiting} requests wait for the model {shortened(name)} already{named(bound)}"
             )
         if self.waiting >= self.bounds.total_waiting:
             raise self._refusals.overloaded(
@@ -150,6 +150,7 @@ class WaitingRoom:
         "_left",
         "_looked",
         "_looked_answered",
+        "_most_waiting",
         "_name",
         "_paced",
         "_places",
@@ -166,9 +167,10 @@ class WaitingRoom:
         self._timer: asyncio.TimerHandle | None = None
         self.open(least_places)
 
-    def open(self, least_places: int | None) -> None:
-        """From now on tritonserver is given so many."""
+    def open(self, least_places: int | None, most_waiting: int | None = None) -> None:
+        """From now on tritonserver is given so many, and so many may wait; None for any number."""
         self._least_places = sys.maxsize if least_places is None else least_places
+        self._most_waiting = sys.maxsize if most_waiting is None else most_waiting
         self._paced = 0
         self._looked, self._looked_answered = -_STALE_S, 0
         self._set_places()
@@ -200,7 +202,7 @@ class WaitingRoom:
 
         Who is cancelled leaves no trace.
         """
-        self._rooms.check_room(self._name, len(self._waiting))
+        self._rooms.check_room(self._name, len(self._waiting), self._most_waiting)
         loop = asyncio.get_running_loop()
         now = loop.time()
         turn: asyncio.Future[None] = loop.create_future()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -144,6 +146,30 @@ def test_an_unload_blocks_nobody(container: Container, archive: Archive, tmp_pat
         assert not unloading.done()
         assert invoking.result().status_code == 200
         assert unloading.result().status_code == 200
+
+
+def test_a_queue_of_a_step_that_is_full(
+    container: Container, archive: Archive, tmp_path: Path
+) -> None:
+    """Whoever is one too many is refused, by nobody but the container; the unload does not hang.
+
+    Of a step beside another one tritonserver before 26.02 answers nothing then, for ever.
+    """
+    marker = tmp_path / "marker"
+    more = "max_batch_size: 8\ndynamic_batching { default_queue_policy { max_queue_size: 1 } }\n"
+    bounded = replace(models.slow(marker), more=more)
+    quick = replace(models.identity, more="max_batch_size: 8\n")
+    forked = archive(slow=bounded, quick=quick, both=models.Fork(("quick", "slow"), batches=True))
+    asked = {"inputs": [{"name": "IN", "datatype": "FP32", "shape": [1, 1], "data": [0.2]}]}
+    with ThreadPoolExecutor(MANY) as pool, container.loaded("forked", forked):
+        started = time.monotonic()
+        answers = list(pool.map(lambda _: container.invoke("forked", asked), range(MANY)))
+        assert time.monotonic() - started < MANY * 0.2 + LONGEST_INVOCATION_S
+        counts = Counter(answer.status_code for answer in answers)
+        assert counts.keys() == {200, 503}
+        refused = next(answer for answer in answers if answer.status_code == 503)
+        assert "(max_queue_size of slow)" in complaint(refused)
+        assert container.invoke("forked", asked).status_code == 200
 
 
 def test_one_of_many_equal_loads_wins(container: Container, archive: Archive) -> None:

@@ -332,7 +332,36 @@ class Chain:
         (directory / "config.pbtxt").write_text(self.config)
 
 
-Writable = PythonModel | Chain
+@dataclass(frozen=True)
+class Fork:
+    """An ensemble whose steps run side by side: each is sent IN, and answers OUT0, OUT1, …"""
+
+    steps: tuple[str, ...]
+    batches: bool = False
+
+    @property
+    def config(self) -> str:
+        """Its config.pbtxt."""
+        numbers = range(len(self.steps))
+        vector = "data_type: TYPE_FP32 dims: [-1]"
+        outputs = "".join(f'output {{ name: "OUT{number}" {vector} }}\n' for number in numbers)
+        rows = "".join(
+            f'step {{ model_name: "{step}" model_version: -1\n'
+            f'  input_map {{ key: "IN" value: "IN" }}\n'
+            f'  output_map {{ key: "OUT" value: "OUT{number}" }} }}\n'
+            for number, step in enumerate(self.steps)
+        )
+        batches = "max_batch_size: 8\n" if self.batches else ""
+        tensors = f'{batches}input {{ name: "IN" {vector} }}\n{outputs}'
+        return f'platform: "ensemble"\n{tensors}ensemble_scheduling {{\n{rows}}}\n'
+
+    def write(self, directory: Path) -> None:
+        """The directory, with the empty version directory that Triton wants."""
+        (directory / "1").mkdir(parents=True)
+        (directory / "config.pbtxt").write_text(self.config)
+
+
+Writable = PythonModel | Chain | Fork
 
 identity = PythonModel(IDENTITY)
 named = PythonModel(NAMED, 'output { name: "WHO" data_type: TYPE_STRING dims: [1] }\n')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -81,7 +82,11 @@ def lay_out(directory: Path, config: str, found: tuple[str, ...]) -> None:
     (directory / "config.pbtxt").write_text(f"{config} {TENSORS}")
     for name in found:
         path = directory / "1" / name
-        path.mkdir() if name.endswith("/") else path.touch()
+        if name.endswith("/"):
+            path.mkdir()
+            continue
+        with zipfile.ZipFile(path, "w") as archive:  # which is what torch writes
+            archive.writestr("model/version", "3")
 
 
 def planned(root: Path, config: str, found: tuple[str, ...]) -> ServingPlan:

@@ -230,6 +230,27 @@ async def test_bounds_in_number() -> None:
     assert rooms.waiting == 0
 
 
+async def test_a_bound_of_its_own() -> None:
+    """The archive's, where it is the less; the sentence says whose it is."""
+    rooms = WaitingRooms(Bounds(Limit(3, "SERVE_WAITING")))
+    room = rooms.room("m", 1)
+    room.open(1, Limit(1, "max_queue_size of slow"))
+    order: list[int] = []
+    callers = [entering(room, number, order) for number in range(2)]
+    await settle()
+    with pytest.raises(Overloaded, match=r"1 requests wait .* \(max_queue_size of slow\)"):
+        await room.wait(WAIT_S)
+    room.open(1)
+    callers += [entering(room, number, order) for number in (2, 3)]
+    await settle()
+    with pytest.raises(Overloaded, match=r"3 requests wait .*_WAITING"):
+        await room.wait(WAIT_S)
+    for _ in range(3):
+        room.leave()
+    await asyncio.gather(*callers)
+    assert order == [0, 1, 2, 3]
+
+
 def held(rooms: WaitingRooms, name: str = "m", largest: int = 100 * MIB) -> HeldBody:
     """A body of a request for that model."""
     return HeldBody(rooms, name, largest)
