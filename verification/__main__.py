@@ -15,6 +15,7 @@ import argparse
 import asyncio
 import json
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -218,7 +219,7 @@ def choose_exit_code(report: Report) -> int:
 def _settings(options: argparse.Namespace, environment: Mapping[str, str]) -> Settings:
     heeded = {name: environment[name] for name in _HEEDED if name in environment}
     if options.python is not None:
-        heeded["SERVE_BACKEND_PYTHON"] = str(options.python.absolute())
+        heeded["SERVE_BACKEND_PYTHON"] = options.python
     return read_settings(heeded)
 
 
@@ -255,7 +256,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--python",
-        type=Path,
+        type=_python,
         metavar="INTERPRETER",
         help="the models' Python, as SERVE_BACKEND_PYTHON (default: the container's default)",
     )
@@ -282,6 +283,16 @@ def _parser() -> argparse.ArgumentParser:
         "--skip-timing", action="store_true", help="compare only: no times, no memory"
     )
     return parser
+
+
+def _python(text: str) -> str:
+    found = shutil.which(text)
+    if found is None:
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: there is no such program; expected a Python, such as "
+            ".venv-frameworks/bin/python"
+        )
+    return os.path.abspath(found)
 
 
 def _batches(text: str) -> tuple[int, ...]:

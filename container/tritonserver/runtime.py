@@ -258,6 +258,12 @@ def _find_python(environment: Mapping[str, str]) -> Path | None:
 
 def ask_interpreter(executable: Path) -> BackendPython:
     """Runs the interpreter once to learn what it is. Raises RuntimeUnusable."""
+    subject, remedy = (
+        f"the models' Python {executable}",
+        "set SERVE_BACKEND_PYTHON to an interpreter",
+    )
+    if shutil.which(executable) is None:
+        raise RuntimeUnusable(subject, "there is no such program", remedy)
     try:
         done = subprocess.run(
             [*die_with_parent(), str(executable), "-I", "-c", _QUESTION, *_PACKAGES],
@@ -269,11 +275,8 @@ def ask_interpreter(executable: Path) -> BackendPython:
         )
         facts = json.loads(done.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
-        raise RuntimeUnusable(
-            f"the models' Python {executable}",
-            f"it did not run ({_last_words(error)})",
-            "set SERVE_BACKEND_PYTHON to an interpreter",
-        ) from error
+        found = f"it did not run ({_last_words(error)})"
+        raise RuntimeUnusable(subject, found, remedy) from error
     packages: dict[str, str] = dict(facts["packages"])
     libraries = Path(facts["library_directory"])
     shared = facts["library"].endswith((".so", ".so.1.0")) and (libraries / facts["library"])

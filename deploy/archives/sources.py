@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +16,8 @@ from ensemble_tools.packing.source_tree import is_litter
 
 #: How archives are called.
 _ENDS = (".tar.gz", ".tgz")
+#: How many names are listed in a sentence.
+_MOST = 10
 
 
 @dataclass(frozen=True)
@@ -31,15 +33,18 @@ class Source:
         return self.path.is_dir()
 
 
-def find_sources(paths: Sequence[Path], name: str | None) -> tuple[Source, ...]:
+def find_sources(
+    paths: Sequence[Path], name: str | None, say: Callable[[str], None]
+) -> tuple[Source, ...]:
     """A folder that has models is one archive; any other one stands for all that lies in it.
 
-    name: of the one archive that there is then. Raises Refused, with all mistakes.
+    name: of the one archive that there is then. say: of files in a folder that are left out.
+    Raises Refused, with all mistakes.
     """
     found, mistakes = [], []
     for given in paths:
         try:
-            found += list(_expand(given))
+            found += list(_expand(given, say))
         except (EnsembleToolsError, OSError) as error:
             mistakes.append(sentence_of(error))
         except ValueError as error:
@@ -67,7 +72,7 @@ def find_sources(paths: Sequence[Path], name: str | None) -> tuple[Source, ...]:
     return tuple(sources.values())
 
 
-def _expand(given: Path) -> Iterator[Path]:
+def _expand(given: Path, say: Callable[[str], None]) -> Iterator[Path]:
     """Raises ValueError for what is neither."""
     if given.is_file():
         if not given.name.endswith(_ENDS):
@@ -85,12 +90,19 @@ def _expand(given: Path) -> Iterator[Path]:
     names = (name for name in names_in(given) if not (name.startswith(".") or is_litter(name)))
     inner = [given / name for name in names]
     archives = [one for one in inner if one.is_dir() or one.name.endswith(_ENDS)]
+    others = _list([one.name for one in inner if one not in archives])
     if not archives:
         raise ValueError(
-            f"{given}: found neither models nor archives in it, expected an export, or a folder of "
-            "exports and archives"
+            f"{given}: found neither models nor archives in it ({others or 'nothing'}), expected "
+            "an export, or a folder of exports and archives, whose names end in .tar.gz"
         )
+    if others:
+        say(f"{given}: left out, as names of archives end in .tar.gz: {others}")
     yield from archives
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(names[:_MOST]) + (f" and {len(names) - _MOST} more" if names[_MOST:] else "")
 
 
 def _name_source(path: Path, name: str | None) -> Source:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deploy.commands.options import add_config, add_dry_run, open_account, say, teller
+from deploy.commands.options import add_config, add_dry_run, open_account, say, say_beside, teller
 from deploy.config.config import Config
 from deploy.config.reading import read_config
 from deploy.orderly_end import orderly_end
@@ -39,7 +39,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         type=Path,
         metavar="ARCHIVE|DIR",
         help="a .tar.gz; a folder with models, which is packed; or a folder of such archives and "
-        "folders, each of which is one",
+        "folders, each of which is one (other files in it are left out, and told)",
     )
     parser.add_argument(
         "--as",
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
     from deploy.archives.sources import find_sources
 
     config = read_config(options.config)
-    sources = find_sources(options.paths, options.name)
+    sources = find_sources(options.paths, options.name, say_beside)
     account = open_account(config, options)
     with orderly_end(), progress_on(sys.stderr) as tell:
         done = put(account, config, sources, teller(account), tell, check=not options.no_check)

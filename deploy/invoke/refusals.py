@@ -25,6 +25,10 @@ _CURES = {
     503: "it restarts, or a feature store is down: ask again",
     507: "the instance lacks memory for it: take a larger instances.type, or fewer archives",
 }
+#: How the container's sentences of an archive begin: a path in it, or the model that did not load.
+_OF_ARCHIVE = re.compile(
+    r"['\"]?/.+?: |the (?:called model|model|step) .+? (?:failed to load|is not loaded): "
+)
 _NO_ENDPOINT = re.compile(r"Endpoint \S+ of account \d+ not found")
 _NO_ARCHIVE = re.compile(r"Failed to download model data")
 _WRONG_KIND = re.compile(r"target model header|TARGET_MODEL_HEADER", re.IGNORECASE)
@@ -103,9 +107,15 @@ def _of_model(response: Any, asked: Asked, words: str) -> str:
     cure = _CURES.get(status)
     if cure is None:
         refused = isinstance(status, int) and 400 <= status < 500
-        cure = "correct the request" if refused else _log_of(response)
+        cure = _correct(said) if refused else _log_of(response)
     how = "does not answer in time" if status == _NO_STATUS else f"answers {status}"
     return f"{asked} {how}: {said}; {cure}"
+
+
+def _correct(said: str) -> str:
+    if _OF_ARCHIVE.match(said):
+        return "correct the archive (`python -m ensemble_tools explain`), and `put` it again"
+    return "correct the request"
 
 
 def _log_of(response: Any) -> str:

@@ -24,6 +24,14 @@ _LONGEST_MESSAGE = 300
 #: How the client ends a refusal of a load; nothing of that log is left here.
 _CONTAINERS_LOG = "; see the log of the container for more"
 _TRACEBACK = "Traceback (most recent call last)"
+#: What a container is told to do where the models' Python lacks a library.
+_INSTALLED_THERE = re.compile(
+    "; install (?:it there or set SERVE_BACKEND_PYTHON|.* into the Python that runs models).*"
+)
+_ANOTHER_PYTHON = (
+    "; name a Python that has it with --python: in a checkout .venv-frameworks/bin/python, which "
+    "`make setup` makes"
+)
 #: How a traceback names what was raised.
 _RAISED = re.compile(r"[\w.]+(?:Error|Exception): ")
 
@@ -52,8 +60,13 @@ async def load(server: Server, plan: ServingPlan, timeout_s: float, signals: Sig
         ) from error
     except ServeError as error:
         reason = str(error).removesuffix(_CONTAINERS_LOG)
-        raise FormUnusable(f"the form `{plan.form.value}`", reason) from error
+        raise FormUnusable(f"the form `{plan.form.value}`", name_another_python(reason)) from error
     return time.perf_counter() - started
+
+
+def name_another_python(reason: str) -> str:
+    """The reason, with --python as the remedy where the models' Python lacks a library."""
+    return _INSTALLED_THERE.sub(_ANOTHER_PYTHON, reason)
 
 
 def _check_compiled(wanted: ServingPlan, published: ServingPlan) -> None:

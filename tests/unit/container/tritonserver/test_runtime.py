@@ -278,7 +278,7 @@ def test_an_interpreter_that_does_not_answer_is_refused(tmp_path: Path, script: 
     """With what it said."""
     with pytest.raises(RuntimeUnusable, match="it did not run"):
         ask_interpreter(executable(tmp_path / "python", script))
-    with pytest.raises(RuntimeUnusable, match="No such file"):
+    with pytest.raises(RuntimeUnusable, match="there is no such program; set SERVE_BACKEND_PYTHON"):
         ask_interpreter(tmp_path / "nothing")
 
 

@@ -18,7 +18,7 @@ def make_export(folder: Path) -> Path:
 
 
 def names(*paths: Path, name: str | None = None) -> list[str]:
-    return [one.name for one in find_sources(paths, name)]
+    return [one.name for one in find_sources(paths, name, print)]
 
 
 def test_a_folder_with_models_is_one_archive(tmp_path: Path) -> None:
@@ -26,7 +26,7 @@ def test_a_folder_with_models_is_one_archive(tmp_path: Path) -> None:
     export = make_export(tmp_path / "shop-a")
     assert names(export) == ["shop-a"]
     assert names(export, name="shop-b") == ["shop-b"]
-    (single,) = find_sources([export / "0_workflow"], "one")
+    (single,) = find_sources([export / "0_workflow"], "one", print)
     assert single.path == export / "0_workflow"
 
 
@@ -38,9 +38,26 @@ def test_any_other_folder_is_what_lies_in_it(tmp_path: Path) -> None:
         (tmp_path / file).touch()
     (tmp_path / "__pycache__").mkdir()
     make_export(tmp_path / "__shop")
-    found = find_sources([tmp_path], None)
+    said: list[str] = []
+    found = find_sources([tmp_path], None, said.append)
+    assert said == [f"{tmp_path}: left out, as names of archives end in .tar.gz: notes.txt"]
     assert [one.name for one in found] == ["__shop", "shop-a", "shop-b", "shop-c", "shop-d"]
     assert [one.is_folder for one in found] == [True, True, True, False, False]
+
+
+@pytest.mark.parametrize("name", ["b.tar", "x.zip", "y.tar.bz2", "z.7z"])
+def test_an_archive_of_another_kind_is_told(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Left out beside others, and named where nothing else is there."""
+    (tmp_path / name).touch()
+    with pytest.raises(Refused, match=rf"neither models nor archives in it \({name}\), expected"):
+        find_sources([tmp_path], None, print)
+    for number in range(12):
+        (tmp_path / f"n{number:02}").touch()
+    (tmp_path / "a.tar.gz").touch()
+    assert names(tmp_path) == ["a"]
+    assert capsys.readouterr().out.endswith(" and 3 more\n")
 
 
 def test_here_is_called_as_the_folder_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +95,7 @@ def test_all_mistakes_are_told_together(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     given = ("gone", "x.zip", "empty", "shop é.tar.gz", "one", "two")
     with pytest.raises(Refused) as refused:
-        find_sources([tmp_path / name for name in given], None)
+        find_sources([tmp_path / name for name in given], None, print)
     gone, file, empty, name, twice = str(refused.value).splitlines()
     assert gone == f"{tmp_path}/gone: there is no such file or folder"
     assert file.startswith(f"{tmp_path}/x.zip: found a file, expected an archive")

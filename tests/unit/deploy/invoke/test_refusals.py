@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -100,6 +101,31 @@ def test_who_can_do_something(status: int, cure: str) -> None:
     said = of_model(status, '{"error": "no."}')
     assert f"answers {status}: no; " in said
     assert cure in said.partition("no; ")[2]
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "/opt/ml/models/3fb1/model/m/1: expected model.py in it, found nothing",
+        "/opt/ml/models/my shop/m/config.pbtxt: the field `platform` is 'python'; expected another",
+        "the model shop-a failed to load: there is no backend pyton here",
+        "the step 1_fil of the model shop a failed to load: it needs xgboost",
+        "the called model b of the model a failed to load: no",
+        "the model 'a' is not loaded: tritonserver died or stood still twice",
+    ],
+)
+def test_an_archive_that_does_not_load_is_no_fault_of_the_request(sentence: str) -> None:
+    said = of_model(400, json.dumps({"error": sentence}))
+    assert "; correct the archive (`python -m ensemble_tools explain`), and `put` it again" in said
+    assert "correct the request" not in said
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    ["the model m failed at this request: no", "the field `/a: b`: found 3", "no model /x: y"],
+)
+def test_a_request_that_is_refused_is_no_fault_of_the_archive(sentence: str) -> None:
+    assert of_model(400, json.dumps({"error": sentence})).endswith("; correct the request")
 
 
 def test_without_words_of_the_container_it_is_the_platforms() -> None:

@@ -19,7 +19,7 @@ from verification.reports.json_report import to_json
 from verification.reports.progress import Progress
 from verification.reports.report import Cost, Outcome, Report, Timing, WorkflowReport
 from verification.reports.text_report import format_table, write_text_lines
-from verification.serving.asking import extract_sentence
+from verification.serving.asking import extract_sentence, name_another_python
 from verification.serving.memory import Memory, measure
 
 ONE = answer(click=np.array([1.0, 2.0], dtype=np.float32))
@@ -265,6 +265,8 @@ async def test_no_progress_elsewhere() -> None:
     [
         [],
         ["x", "--batches", "0"],
+        ["x", "--python", "/gone/python"],
+        ["x", "--python", "/tmp"],
         ["x", "--batches", "1,a"],
         ["x", "--seed", "-1"],
         ["x", "--tolerance", "nan"],
@@ -324,3 +326,21 @@ def test_errors_are_one_sentence(
     assert err.startswith("error: ")
     assert said in err
     assert err.count(os.linesep) == 1
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        "m needs xgboost, which the models' Python does not have (no); install it there or set "
+        "SERVE_BACKEND_PYTHON to an interpreter that has it; or build the image on another base",
+        "m failed to load: ModuleNotFoundError: No module named 'cv2'; install "
+        "opencv-python-headless into the Python that runs models",
+    ],
+)
+def test_a_library_that_lacks_is_in_another_python(found: str) -> None:
+    """verify is given one by --python; what a container is told to do is left out."""
+    assert name_another_python(found) == (
+        f"{found.partition('; ')[0]}; name a Python that has it with --python: in a checkout "
+        ".venv-frameworks/bin/python, which `make setup` makes"
+    )
+    assert name_another_python("m failed to load: no; see it") == "m failed to load: no; see it"
