@@ -15,8 +15,6 @@ _PHRASES = (
     "memory limit set for gpu",  # core, model_lifecycle: --model-load-gpu-limit
     "cudaerrormemoryallocation",
     "cuda_error_out_of_memory",
-    "cublas_status_alloc_failed",
-    "cudnn_status_alloc_failed",
     "failed to allocate",  # core and backends: pinned, GPU and response memory
     "unable to allocate",  # numpy: _ArrayMemoryError
     "cannot allocate memory",  # ENOMEM
@@ -41,9 +39,17 @@ _PHRASES = (
     "dst tensor is not initialized",
     "src tensor is not initialized",
     "oom when allocating",  # TensorFlow; whole, so that a caller's words with "oom" hide none of it
+    # A GPU whose memory others have taken leaves none for a library's own: its handle is not made,
+    # or its first computation fails (TensorFlow, cuda_blas.cc, cuda_dnn.cc; torch).
+    "without blas support",
+    "cudnn_status_internal_error",
 )
-#: The same frontend's "OOM"; as a word, since it stands in others (room, bloom).
-_OOM = re.compile(r"\boom\b")
+_PATTERNS = (
+    re.compile(r"\boom\b"),  # the same frontend's "OOM"; as a word, since it stands in room, bloom
+    re.compile(r"\b(?:cublas|cudnn|cusolver|cusparse|cufft)(?:_status)?_alloc_failed\b"),
+    re.compile(r"\b(?:failed to|could not) create cu(?:blas|dnn|solver|sparse)\w* handle\b"),
+    re.compile(r"\bblas \w*(?:gemm|gemv)\w* launch failed\b"),
+)
 #: A longer text, in bytes, that writes letters so may say anything: it is not looked through.
 _LONGEST_ESCAPED = 256 * 1024
 #: A character that JSON writes by its number.
@@ -70,8 +76,7 @@ def means_exhaustion(message: str, said: Sequence[bytes] = ()) -> bool:
 
 def _phrases(folded: str) -> Iterator[str]:
     yield from (phrase for phrase in _PHRASES if phrase in folded)
-    if _OOM.search(folded):
-        yield "oom"
+    yield from (found[0] for pattern in _PATTERNS if (found := pattern.search(folded)))
 
 
 def _unescaped(text: bytes) -> bytes:

@@ -36,6 +36,21 @@ LACKS = {
     "cublas": "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling "
     "`cublasCreate(handle)`",
     "device": "InternalError: failed to create a context on GPU 0: CUDA_OUT_OF_MEMORY",
+    "alloc": "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling "
+    "`cublasCreate(handle)`",
+    "solver": "RuntimeError: cusolver error: CUSOLVER_STATUS_ALLOC_FAILED, when calling "
+    "`cusolverDnCreate(handle)`",
+    "gemm": "InternalError: Blas GEMM launch failed : a.shape=(5, 64), b.shape=(64, 128), m=5, "
+    "n=128, k=64 [Op:MatMul]",
+    "xgemm": "InternalError: Blas xGEMMBatched launch failed : a.shape=[8,4,64], "
+    "b.shape=[8,64,64] [Op:BatchMatMulV2]",
+    "gemv": "InternalError: Blas xGEMV launch failed : a.shape=[1,64,128], b.shape=[1,128,1]",
+    "blas": "InternalError: Attempting to perform BLAS operation using StreamExecutor without BLAS "
+    "support [Op:MatMul]",
+    "dnn": "RuntimeError: cuDNN error: CUDNN_STATUS_INTERNAL_ERROR",
+    "dnn-handle": "UnknownError: Could not create cudnn handle: CUDNN_STATUS_INTERNAL_ERROR",
+    "blas-handle": "InternalError: failed to create cublas handle: cublas error",
+    "lt-handle": "InternalError: failed to create cublasLt handle: the resource allocation failed",
     "cupy": "cupy.cuda.memory.OutOfMemoryError: 512 bytes, so far allocated 4,294,967,296 bytes",
 }
 FAULTS = {
@@ -43,6 +58,10 @@ FAULTS = {
     "wrong": "ValueError: the weights are from another model",
     "room": "KeyError: 'room'",
     "bloom": "OSError: bigscience/bloom-560m is not a local folder",
+    "gemm-shape": "ValueError: Blas GEMM takes two matrices, found 'launch failed'",
+    "no-blas": "ImportError: numpy was built without BLAS",
+    "internal": "RuntimeError: cuDNN error: CUDNN_STATUS_BAD_PARAM",
+    "handle": "OSError: failed to create a file handle",
     "zoom": "ValueError: zoom must be positive, found -1 (ZOOM_RANGE)",
 }
 MESSAGES = {**LACKS, **FAULTS}
