@@ -52,6 +52,9 @@ WARM = "MERLIN_WARM_INTERPRETERS"
 #: How long a step waits for a feature store (ensemble_tools/steps/lookup_model.py); and what keeps
 #: Feast from telling its authors of each call.
 STORE_TIMEOUT, STORE_REPORTS = "MERLIN_FEATURE_STORE_TIMEOUT", "FEAST_USAGE"
+#: Keeps TensorFlow from taking all of a GPU's memory that is free, also where the model's own code
+#: imports it: others are to use it as well.
+GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"
 #: Read by OpenMP (torch, XGBoost, LightGBM, numpy's BLAS) and by TensorFlow.
 THREADS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
 _TRACES = "--trace-config=opentelemetry,"
@@ -115,6 +118,7 @@ def build_command(
         child |= {name: str(settings.intra_op_threads) for name in THREADS if name not in child}
     child[STORE_TIMEOUT] = f"{settings.feature_store_timeout:g}"
     child.setdefault(STORE_REPORTS, "False")
+    child.setdefault(GROWTH, "true")
     if warm is not None:
         child[WARM] = str(warm)
     if any(argument.startswith(_TRACES) for argument in argv):

@@ -64,6 +64,11 @@ class Program:
         return self.kind == _UNROLL
 
     @property
+    def may_use_gpu(self) -> bool:
+        """Whether a GPU is of use to it."""
+        return self.kind == _SEARCH
+
+    @property
     def library(self) -> str:
         """What it needs, for people."""
         return {_SEARCH: "FAISS", _RECOMMEND: "implicit", _LOOKUP: "Feast"}.get(self.kind, NUMPY)

@@ -229,6 +229,8 @@ class _Renderer:
     def _render_operator(self, key: str, name: str, program: Program) -> GeneratedModel:
         """A step in the place of an operator, each column under its own name."""
         config = _make_python_config(self.parts.executor)
+        if program.may_use_gpu:
+            _put_on_gpu(config, self.parts.executor)
         own = self.parts.find_config(key)
         config.input.extend(own.message.input)
         config.output.extend(own.message.output)
@@ -324,6 +326,15 @@ def _make_python_config(executor: ModelConfig) -> pb.ModelConfig:
     count = max((group.count for group in executor.message.instance_group), default=0)
     group = pb.ModelInstanceGroup(kind=pb.ModelInstanceGroup.Kind.KIND_CPU, count=count)
     return pb.ModelConfig(backend="python", instance_group=[group])
+
+
+def _put_on_gpu(config: pb.ModelConfig, executor: ModelConfig) -> None:
+    """If the executor's config asks for it; one that nobody asked for is left to predictors."""
+    (own,) = config.instance_group
+    for group in executor.message.instance_group:
+        if group.kind == pb.ModelInstanceGroup.KIND_GPU:
+            own.kind = group.kind
+            own.gpus.extend(gpu for gpu in group.gpus if gpu not in own.gpus)
 
 
 def _make_input(name: str, spec: TensorSpec) -> pb.ModelInput:

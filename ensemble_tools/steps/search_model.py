@@ -1,8 +1,8 @@
 """Finds what is nearest to the vectors of a request in a FAISS index, as Merlin's QueryFaiss does.
 
 Generated beside the models of an archive. Needs numpy and faiss. The index lies beside this file;
-where its kind allows it is read in place, so that copies of one file share their memory. Where
-FAISS sees a GPU it searches there, as Merlin's does, unless that has no room, or not for that kind.
+where its kind allows it is read in place, so that copies of one file share their memory. An
+instance on a GPU (KIND_GPU) searches there, unless that has no room, or not for that kind of index.
 """
 
 import json
@@ -18,6 +18,9 @@ REASON = "failed: "
 TOO_LARGE = 1e18
 #: An answer's ids are held in memory several times, also as JSON, in tritonserver, too.
 MOST_FOUND = 1_000_000
+#: Bytes of a GPU that searches share. FAISS's own default is 1.5 GB for each process; a search that
+#: needs more than it has asks CUDA for the rest.
+TEMPORARY = 64 * 1024 * 1024
 #: Of the id that stands beside each vector of a list.
 ID_BYTES = 8
 
@@ -26,7 +29,7 @@ class TritonPythonModel:
     """One answer for each request: the column that WRITES names."""
 
     def initialize(self, args):
-        self.index, self.is_graph = read_index(SETTINGS["index"])
+        self.index, self.is_graph = read_index(SETTINGS["index"], gpu_of(args))
         check_width(self.index, json.loads(args["model_config"]))
 
     def execute(self, requests):
@@ -75,7 +78,13 @@ def check_width(index, config):
         )
 
 
-def read_index(name):
+def gpu_of(args):
+    """The number of the GPU that this instance is on; None for the CPU."""
+    on_gpu = args["model_instance_kind"].replace("KIND_", "") == "GPU"
+    return int(args["model_instance_device_id"]) if on_gpu else None
+
+
+def read_index(name, gpu):
     """The index, and whether a graph is in it; raises ValueError where there is none to be had."""
     if SETTINGS["topk"] > MOST_FOUND:
         raise ValueError(
@@ -89,9 +98,10 @@ def read_index(name):
             f"{OPERATOR} needs FAISS ({error}): install faiss-cpu into the Python that runs "
             "models (SERVE_BACKEND_PYTHON)"
         ) from error
-    gpus = getattr(faiss, "get_num_gpus", int)()  # a build for CPUs may not have it
+    gpus = getattr(faiss, "get_num_gpus", int)  # a build for CPUs may not have it
+    on_gpu = gpu is not None and gpu < gpus()
     try:
-        flags = 0 if gpus else faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY
+        flags = 0 if on_gpu else faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY
         index = faiss.read_index(os.path.join(FOLDER, name), flags)
         lists = mapped_lists(faiss, index)
         if lists and lists.filename and flags:  # which these flags leave out, without a word
@@ -103,10 +113,12 @@ def read_index(name):
         raise ValueError(
             f"{OPERATOR}: the index {name} cannot be read ({reason_of(error)}); export it again"
         ) from error
-    if not gpus:
+    if not on_gpu:
         return index, is_graph
     try:
-        return faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, index), is_graph
+        resources = faiss.StandardGpuResources()
+        resources.setTempMemory(TEMPORARY)
+        return faiss.index_cpu_to_gpu(resources, gpu, index), is_graph
     except RuntimeError as error:
         told = f"{OPERATOR}: the index {name} is searched on the CPU ({reason_of(error)})"
         print(told, flush=True)

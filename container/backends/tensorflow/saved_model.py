@@ -28,6 +28,8 @@ DEFAULT_TAG, DEFAULT_SIGNATURE = "serve", "serving_default"
 # Signatures that are no predictions (tensorflow/cc/saved_model/constants.h).
 OWN_SIGNATURES = ("__saved_model_init_op", "__saved_model_train_op")
 
+CPU = "/cpu:0"
+
 # Stands above every error of a graph that runs.
 HEADING = "Graph execution error:"
 
@@ -66,7 +68,7 @@ class TritonPythonModel:
         tensorflow = library(self.name)
         graph = tensorflow.Graph()
         self.session = tensorflow.compat.v1.Session(
-            graph=graph, config=parameters.session_config(tensorflow)
+            graph=graph, config=parameters.session_config(tensorflow, device_of(args) == CPU)
         )
         with graph.as_default(), graph.device(device_of(args)):
             loaded = load(tensorflow, self.session, parameters.tag, path, self.name)
@@ -135,9 +137,15 @@ class Parameters:
                 "stand-in for TensorFlow does not serve; use NVIDIA's image"
             )
 
-    def session_config(self, tensorflow):
-        """Threads, and operators on another device than asked where they exist only there."""
+    def session_config(self, tensorflow, on_cpu):
+        """Threads, and operators on another device than asked where they exist only there.
+
+        Of a GPU's memory what the model needs, as NVIDIA's backend: TensorFlow would take all that
+        is free, whoever else is to use it. An instance on the CPU takes none.
+        """
         return tensorflow.compat.v1.ConfigProto(
+            device_count={"GPU": 0} if on_cpu else {},
+            gpu_options=tensorflow.compat.v1.GPUOptions(allow_growth=True),
             intra_op_parallelism_threads=self.count("TF_NUM_INTRA_THREADS"),
             inter_op_parallelism_threads=self.count("TF_NUM_INTER_THREADS"),
             allow_soft_placement=True,
@@ -293,7 +301,7 @@ def device_of(args):
     kind = args["model_instance_kind"].replace("KIND_", "")
     if kind == "MODEL":
         return None
-    return f"/gpu:{args['model_instance_device_id']}" if kind == "GPU" else "/cpu:0"
+    return f"/gpu:{args['model_instance_device_id']}" if kind == "GPU" else CPU
 
 
 def load(tensorflow, session, tag, path, model):

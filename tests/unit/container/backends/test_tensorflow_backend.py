@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import runpy
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from tritonclient.utils import InferenceServerException
 
+from container.tritonserver.runtime import STAND_INS
+from tests.graphs import fake_backend
 from tests.unit.container.backends.stand_ins import (
     FRAMEWORKS_PYTHON,
     MERLIN_PYTHON,
@@ -199,6 +204,23 @@ def test_what_is_refused_at_load(initialized: dict[str, list[str]]) -> None:
 def test_what_nvidias_backend_serves_is_not_refused(initialized: dict[str, list[str]]) -> None:
     """The one signature of another name; narrower inputs; an instance of KIND_MODEL."""
     assert set(initialized["served"]) == {"it was served"}
+
+
+@pytest.mark.parametrize(("kind", "devices"), [("CPU", {"GPU": 0}), ("GPU", {}), ("MODEL", {})])
+def test_memory_of_gpus(monkeypatch: pytest.MonkeyPatch, kind: str, devices: Any) -> None:
+    """A session takes of a GPU what the model needs, as with NVIDIA's backend (allow_gpu_growth),
+    and nothing where the instance is on the CPU. (TensorFlow itself takes the same two arguments
+    in every test with a server.)"""
+    monkeypatch.setitem(sys.modules, fake_backend.MODULE, ModuleType(fake_backend.MODULE))
+    backend = runpy.run_path(str(STAND_INS / "tensorflow/saved_model.py"))
+    v1 = SimpleNamespace(ConfigProto=dict, GPUOptions=dict)
+    tensorflow = SimpleNamespace(compat=SimpleNamespace(v1=v1))
+    args = {"model_instance_kind": kind, "model_instance_device_id": "0"}
+    made = backend["Parameters"]({}, "m").session_config(
+        tensorflow, backend["device_of"](args) == backend["CPU"]
+    )
+    assert made["gpu_options"] == {"allow_growth": True}
+    assert made["device_count"] == devices
 
 
 def test_a_missing_tensorflow_is_named(models: Path) -> None:

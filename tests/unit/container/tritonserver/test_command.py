@@ -155,6 +155,7 @@ def test_the_models_python_comes_first_and_ours_never() -> None:
         "AWS_REGION": "eu-west-1",
         "MERLIN_FEATURE_STORE_TIMEOUT": "5",
         "FEAST_USAGE": "False",
+        "TF_FORCE_GPU_ALLOW_GROWTH": "true",
     }
 
 
@@ -186,6 +187,13 @@ def test_the_images_pythonpath(
         runtime = replace(RUNTIME, backend_python=python)
         found = build(inherited={"PYTHONPATH": path}, runtime=runtime).env.get("PYTHONPATH")
         assert found == (path if expected == "as it is" else expected)
+
+
+def test_tensorflow_takes_what_it_needs_of_a_gpu() -> None:
+    """Left to itself it takes all that is free; who sets the variable has it as he set it."""
+    name = "TF_FORCE_GPU_ALLOW_GROWTH"
+    assert build().env[name] == "true"
+    assert build(inherited={name: "false"}).env[name] == "false"
 
 
 def test_cuda_compatibility_libraries_come_first() -> None:

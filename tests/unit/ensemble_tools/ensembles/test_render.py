@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+import pytest
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as pb
 
@@ -164,6 +165,31 @@ def test_generated_models_have_what_the_executor_has() -> None:
         (3, pb.ModelInstanceGroup.KIND_CPU)
     ]
     assert model.config.parameters["EXECUTION_ENV_PATH"].string_value == "env.tar.gz"
+
+
+@pytest.mark.parametrize(
+    ("groups", "expected"),
+    [
+        ("instance_group { }", (pb.ModelInstanceGroup.KIND_CPU, [])),
+        ("instance_group { kind: KIND_AUTO }", (pb.ModelInstanceGroup.KIND_CPU, [])),
+        ("instance_group { kind: KIND_GPU }", (pb.ModelInstanceGroup.KIND_GPU, [])),
+        (
+            "instance_group { kind: KIND_GPU gpus: [ 1, 0 ] } instance_group { kind: KIND_CPU }",
+            (pb.ModelInstanceGroup.KIND_GPU, [1, 0]),
+        ),
+    ],
+)
+def test_a_search_is_on_a_gpu_that_is_asked_for(groups: str, expected: object) -> None:
+    """By the executor's own config alone: one that names no kind leaves GPUs to the predictors."""
+    graph, query = Graph(), column("query", "float32")
+    state = {"index_path": "/there/items.faiss", "topk": 3}
+    operator = "merlin.systems.dag.ops.faiss.QueryFaiss"
+    found = [column("candidate_ids", "int32")]
+    graph.operator(operator, state, found, graph.select(query))
+    parts = gather(graph, [query], shapes={"query": "-1, 8"}, extra=groups)
+    config = by_name(parts)["search"].config
+    (group,) = config.instance_group
+    assert (group.kind, [*group.gpus]) == expected
 
 
 def trees(name: str = "1_f") -> Step:

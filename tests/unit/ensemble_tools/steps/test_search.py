@@ -72,14 +72,20 @@ def faiss(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
         sys.modules[fake_backend.MODULE] = before
 
 
-def made(folder: Path, *dims: int, topk: int = 3) -> Any:
-    """dims: those of the vectors, as the config has them."""
+def made(folder: Path, *dims: int, topk: int = 3, gpu: int | None = None) -> Any:
+    """dims: those of the vectors, as the config has them. gpu: the instance's; None for the CPU."""
     path = folder / "model.py"
     module: dict[str, Any] = {"__file__": str(path)}
     exec(SOURCE.replace("'topk': 3", f"'topk': {topk}"), module)
     model = module["TritonPythonModel"]()
     given = {"name": "query", "dims": [str(it) for it in dims or (-1, 4)]}
-    model.initialize({"model_config": json.dumps({"input": [given]})})
+    model.initialize(
+        {
+            "model_config": json.dumps({"input": [given]}),
+            "model_instance_kind": "CPU" if gpu is None else "GPU",
+            "model_instance_device_id": str(gpu or 0),
+        }
+    )
     return model
 
 
@@ -234,23 +240,56 @@ class OnGpu(Index):
     """What FAISS copies to a GPU."""
 
 
-def test_on_a_gpu(tmp_path: Path, faiss: Any) -> None:
-    """As Merlin's executor does; read whole, since a GPU cannot map a file."""
+class Resources:
+    """FAISS's, of one process on a GPU; by default 1.5 GB of it."""
+
+    temporary = 1536 << 20
+
+    def setTempMemory(self, size: int) -> None:
+        self.temporary = size
+
+
+@pytest.fixture
+def gpus(faiss: Any) -> Any:
+    """FAISS on a machine with two; `read` has the flags of each read, `copied` what went where."""
     read: list[int] = []
+    copied: list[tuple[int, int]] = []
 
     def read_index(path: str, flags: int) -> Index:
         read.append(flags)
         return Index()
 
-    faiss.read_index, faiss.get_num_gpus = read_index, lambda: 1
-    faiss.StandardGpuResources = object
-    faiss.index_cpu_to_gpu = lambda resources, gpu, index: OnGpu()
-    assert isinstance(made(tmp_path).index, OnGpu)
-    assert read == [0]
+    def copy(resources: Resources, gpu: int, index: Index) -> OnGpu:
+        copied.append((gpu, resources.temporary))
+        return OnGpu()
+
+    faiss.read_index, faiss.index_cpu_to_gpu, faiss.get_num_gpus = read_index, copy, lambda: 2
+    faiss.StandardGpuResources = Resources
+    return SimpleNamespace(read=read, copied=copied)
+
+
+@pytest.mark.parametrize("gpu", [0, 1])
+def test_on_a_gpu(tmp_path: Path, gpus: Any, gpu: int) -> None:
+    """An instance of KIND_GPU, on its own; read whole, since a GPU cannot map a file, and with 64
+    MB for what searches need: there may be hundreds of such processes."""
+    assert isinstance(made(tmp_path, gpu=gpu).index, OnGpu)
+    assert (gpus.read, gpus.copied) == ([0], [(gpu, 64 << 20)])
+
+
+def test_on_the_cpu_beside_a_gpu(tmp_path: Path, gpus: Any) -> None:
+    """An instance of KIND_CPU takes nothing of a GPU, and maps its file."""
+    assert type(made(tmp_path).index) is Index
+    assert (gpus.read, gpus.copied) == ([3], [])
+
+
+def test_a_gpu_that_this_faiss_does_not_see(tmp_path: Path, gpus: Any, faiss: Any) -> None:
+    """A build for CPUs on a machine with GPUs."""
+    del faiss.get_num_gpus
+    assert type(made(tmp_path, gpu=0).index) is Index
 
 
 def test_a_gpu_that_cannot_hold_it(
-    tmp_path: Path, faiss: Any, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, gpus: Any, faiss: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Such as one of another kind, or without memory for it: it is searched on the CPU."""
 
@@ -259,8 +298,7 @@ def test_a_gpu_that_cannot_hold_it(
             "Error in clone at GpuCloner.cpp:229: Error: 'false' failed: no such kind"
         )
 
-    faiss.get_num_gpus, faiss.StandardGpuResources = lambda: 1, object
     faiss.index_cpu_to_gpu = refuse
-    assert type(made(tmp_path).index) is Index
+    assert type(made(tmp_path, gpu=0).index) is Index
     said = "QueryFaiss: the index items.faiss is searched on the CPU (no such kind)"
     assert said in capsys.readouterr().out
