@@ -18,7 +18,6 @@ from container.background import lasting
 from container.errors import SingleModelUnusable
 from container.health import HealthCheck
 from container.machine.allocator import malloc_trim_loop
-from container.machine.cuda_libraries import count_gpus
 from container.machine.memory import machine_limits
 from container.ports import LOOPBACK, Ports
 from container.settings import Settings
@@ -60,6 +59,7 @@ _DRAIN_SHARE = 0.5
 class Container:
     """What answers requests: registry, client, lifecycle, invocation and routes, joined.
 
+    gpus: how many the machine has.
     models: tells what Python models are run with, as soon as tritonserver has been found. warm:
     whether there are warm interpreters. access: what opens tritonserver's APIs. environment: of the
     processes that write tables. replace: kills tritonserver so that it is started again.
@@ -71,6 +71,7 @@ class Container:
     def __init__(
         self,
         settings: Settings,
+        gpus: int,
         ports: Ports,
         serving_repository: Path,
         models: Callable[[], ModelsPython],
@@ -130,8 +131,8 @@ class Container:
             self._registry,
             self.triton,
             hosting,
-            self._lifecycle_settings(serving_repository, models, warm),
-            _admission(self._registry, settings, serving_repository, self.revival.renew),
+            self._lifecycle_settings(serving_repository, models, warm, gpus),
+            _admission(self._registry, settings, gpus, serving_repository, self.revival.renew),
             telemetry,
         )
         self._invocation = Invocation(
@@ -147,7 +148,7 @@ class Container:
         )
 
     def _lifecycle_settings(
-        self, serving_repository: Path, models: Callable[[], ModelsPython], warm: bool
+        self, serving_repository: Path, models: Callable[[], ModelsPython], warm: bool, gpus: int
     ) -> LifecycleSettings:
         settings = self._settings
         return LifecycleSettings(
@@ -164,8 +165,8 @@ class Container:
             check=self._checks.begin if settings.compile_check else None,
             warm=warm,
             predictors=lambda: predictors(models().stand_ins),
-            limits=machine_limits(settings.max_instances),
-            gpus=count_gpus(),
+            limits=machine_limits(settings.max_instances, gpus=gpus),
+            gpus=gpus,
             root_setting=limits.MODEL_ROOT,
             names=limits.SETTING_NAMES,
         )
@@ -284,6 +285,7 @@ class Container:
 def _admission(
     registry: Registry,
     settings: Settings,
+    gpus: int,
     serving_repository: Path,
     renew: Callable[[], Awaitable[None]],
 ) -> Admission:
@@ -292,6 +294,7 @@ def _admission(
         limits.memory_reserve(settings),
         limits.gpu_memory_reserve(settings),
         StubSettings(settings.shm_default_byte_size, settings.python_threads),
+        gpus=gpus,
     )
     return Admission(registry, kept, Gpus(), renew=renew)
 

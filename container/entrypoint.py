@@ -35,8 +35,9 @@ from container.errors import (
 )
 from container.logs import FLUSH_S, Sink, catch_the_rest, configure, standard_error
 from container.machine.allocator import keep_freed_memory
-from container.machine.cuda_libraries import arrange_cuda_compat, count_gpus
+from container.machine.cuda_libraries import arrange_cuda_compat
 from container.machine.descriptors import raise_limit
+from container.machine.hardware import Hardware, look_at_hardware
 from container.model_environment import seen_by_models, shut_ourselves
 from container.ports import Ports, choose_ports
 from container.settings import Settings, read_alone, read_settings
@@ -68,13 +69,14 @@ def serve(environment: Mapping[str, str], root: Path = Path("/")) -> int:
     """Run the container until it is told to stop; the process's exit code.
 
     0 after SIGTERM or SIGINT. 1 when it could not start or tritonserver could not be kept alive;
-    the reason is the last line of the log. root: where the NVIDIA driver and CUDA are looked for.
+    the reason is the last line of the log. root: where GPUs, their driver and CUDA are looked for.
     """
     sink = Sink(standard_error())
     catch_the_rest()
     configure("info", sink, read_alone("log_format", environment))
     try:
-        settings = read_settings(environment)
+        hardware = look_at_hardware(root)
+        settings = read_settings(environment, hardware)
         configure(settings.log_level, sink, settings.log_format)
         _check_model_root(settings)
         for unknown in settings.unknown:
@@ -93,7 +95,7 @@ def serve(environment: Mapping[str, str], root: Path = Path("/")) -> int:
             shut_ourselves()
         keep_freed_memory()
         descriptors = raise_limit()
-        run = _Run(settings, environment, descriptors, sink, root)
+        run = _Run(settings, environment, descriptors, sink, hardware, root)
         uvloop.run(run.from_start_to_stop())
         log.info("stopped", extra={"signal": run.stop.signal})
     except ContainerError as error:
@@ -128,14 +130,15 @@ class _Run:
         environment: Mapping[str, str],
         descriptors: tuple[int, int],
         sink: Sink,
+        hardware: Hardware,
         root: Path,
     ) -> None:
-        self._root = root
+        self._hardware, self._root = hardware, root
         self._settings, self._environment = settings, environment
         self._descriptors, self._sink = descriptors, sink
         self._output = TritonOutput(sink, settings.log_format)
         # A process that has met a GPU cannot be forked; some libraries meet it when imported.
-        self._warm = settings.warm != "off" and not count_gpus()
+        self._warm = settings.warm != "off" and not hardware.gpus
         self.stop = _Stop()
         self._models = ModelsPython(None, environment)
         self._access = TritonAccess.fresh()
@@ -164,6 +167,7 @@ class _Run:
             self._name_models_in_log(_serving_repository(work_dir))
             container = self._container = make(
                 settings,
+                self._hardware.gpus,
                 ports,
                 _serving_repository(work_dir),
                 lambda: self._models,
@@ -237,7 +241,7 @@ class _Run:
         log.info("tritonserver found", extra={name: it for name, it in facts.items() if it})
         if open_to_models := describe_open_apis(runtime):
             log.warning("%s", open_to_models)
-        configured = describe_start(self._settings, runtime, self._environment, count_gpus())
+        configured = describe_start(self._settings, runtime, self._environment, self._hardware)
         log.info("configured", extra=configured)
         command = build_command(
             self._settings,
@@ -245,7 +249,7 @@ class _Run:
             ports,
             _serving_repository(work_dir),
             self._environment,
-            gpu_count=count_gpus(),
+            gpu_count=self._hardware.gpus,
             shm_prefix=self._shm_prefix,
             access=self._access,
             warm=self._listen_for_stubs(work_dir),

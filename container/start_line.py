@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from container.machine.hardware import PLAIN, Hardware
 from container.settings import Settings, list_changes
 from container.tritonserver.runtime import GRPC_RESTRICTED, HTTP_RESTRICTED, TritonRuntime
 
@@ -18,7 +19,10 @@ _ARGUMENTS = "additional_args"
 
 
 def describe_start(
-    settings: Settings, runtime: TritonRuntime, environment: Mapping[str, str], gpu_count: int = 0
+    settings: Settings,
+    runtime: TritonRuntime,
+    environment: Mapping[str, str],
+    hardware: Hardware = PLAIN,
 ) -> dict[str, str | int]:
     """The line's fields."""
     python = runtime.backend_python
@@ -36,9 +40,17 @@ def describe_start(
         "backends": ", ".join(
             f"{name} (stand-in)" if name in runtime.stand_ins else name for name in runtime.backends
         ),
-        "gpus": gpu_count,
+        "gpus": hardware.gpus,
+        "shared_memory": _describe_shared_memory(hardware, settings.shm_default_byte_size),
         "settings": " ".join(changed) or "defaults",
     }
+
+
+def _describe_shared_memory(hardware: Hardware, region: int) -> str:
+    """Which is what Python models are made of; no document says how much SageMaker gives."""
+    size = hardware.shared_memory
+    found = "unlimited" if size is None else f"{size >> 20} MB"
+    return f"{found}, {region >> 20} MB for each instance of a Python model"
 
 
 def describe_open_apis(runtime: TritonRuntime) -> str:

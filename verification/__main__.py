@@ -23,6 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from container.errors import ContainerError
+from container.machine.hardware import look_at_hardware
 from container.settings import Settings, read_settings
 from ensemble_tools import Compile, EnsembleToolsError, Rewrite
 from ensemble_tools.commands.path_argument import add_paths, opened_path
@@ -220,7 +221,7 @@ def _settings(options: argparse.Namespace, environment: Mapping[str, str]) -> Se
     heeded = {name: environment[name] for name in _HEEDED if name in environment}
     if options.python is not None:
         heeded["SERVE_BACKEND_PYTHON"] = options.python
-    return read_settings(heeded)
+    return read_settings(heeded, look_at_hardware())
 
 
 def _parser() -> argparse.ArgumentParser:

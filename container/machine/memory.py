@@ -12,10 +12,10 @@ _CGROUP = Path("/sys/fs/cgroup")
 _LIMITS = ("memory.max", "memory/memory.limit_in_bytes")
 
 
-def machine_limits(instances: int | None, cgroup: Path = _CGROUP) -> Limits:
+def machine_limits(instances: int | None, cgroup: Path = _CGROUP, *, gpus: int = 0) -> Limits:
     """The memory of the machine or of the container, whichever is less.
 
-    instances: what SERVE_MAX_INSTANCES says, None for its default.
+    instances: what SERVE_MAX_INSTANCES says, None for its default. gpus: how many there are.
     """
     found = Limits()
     memory = min([found.memory_bytes, *_cgroup_limits(cgroup)])
@@ -23,6 +23,7 @@ def machine_limits(instances: int | None, cgroup: Path = _CGROUP) -> Limits:
         found,
         memory_bytes=memory,
         instances=found.instances if instances is None else instances,
+        gpus=gpus,
     )
 
 

@@ -123,9 +123,11 @@ class OwnSettings:
     )
     start_timeout: float = variable(
         "SERVE_START_TIMEOUT",
-        default="120",
-        meaning="seconds for tritonserver to become live",
+        default="",
+        meaning="seconds for tritonserver to become live: from a cold disk it reads GB of CUDA's"
+        " libraries first",
         parser=seconds,
+        shown="`120`, with GPUs `300`",
     )
     load_timeout: float = variable(
         "SERVE_LOAD_TIMEOUT",

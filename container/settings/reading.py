@@ -12,14 +12,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from container.errors import Mistake, SettingsError
+from container.machine.hardware import PLAIN, Hardware
 from container.settings.own import OwnSettings
 from container.settings.upstream import UpstreamSettings
-from container.settings.values import PortRange, Unfit
+from container.settings.values import MIB, PortRange, Unfit
 from container.settings.variables import Variable, variables_of
 
 DEFAULT_GRPC_PORT, DEFAULT_METRICS_PORT = 8001, 8002  # tritonserver's own
 #: Stands above the table.
 UNITS = "MB in the table are MiB (1024 × 1024 bytes)."
+#: Seconds for tritonserver to become live, without and with GPUs: then an image has 8 GB and more.
+_START_S, _START_WITH_GPUS_S = 120.0, 300.0
+#: Bytes of an instance's region in /dev/shm, as SageMaker's own Triton image has it, if so many of
+#: them are there; else Triton's own default.
+_REGION, _FEW, _SMALL_REGION = 16 * MIB, 64, MIB
 OUR_PREFIXES = ("SERVE_", "SAGEMAKER_TRITON_")
 
 
@@ -49,13 +55,14 @@ class Settings(OwnSettings, UpstreamSettings):
 SETTINGS: tuple[Variable, ...] = variables_of(Settings)
 
 
-def read_settings(environment: Mapping[str, str]) -> Settings:
+def read_settings(environment: Mapping[str, str], hardware: Hardware = PLAIN) -> Settings:
     """Reads every variable; an empty one counts as unset, as in upstream's serve script.
 
-    Raises SettingsError with all mistakes at once.
+    hardware: what defaults depend on. Raises SettingsError with all mistakes at once.
     """
     mistakes: list[Mistake] = []
-    values = _complete({row.field: _read(row, environment, mistakes) for row in SETTINGS})
+    read = {row.field: _read(row, environment, mistakes) for row in SETTINGS}
+    values = _complete(read, hardware)
     mistakes += _find_unpublishable(values, environment)
     mistakes += _find_port_conflicts(values)
     if mistakes:
@@ -127,8 +134,8 @@ def _find_port_conflicts(values: Mapping[str, Any]) -> Iterator[Mistake]:
         taken[number] = name
 
 
-def _complete(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values whose defaults depend on other values, filled in."""
+def _complete(values: Mapping[str, Any], hardware: Hardware) -> dict[str, Any]:
+    """The values whose defaults depend on other values, or on the machine, filled in."""
     metrics = bool(values["allow_metrics"] or values["publish_metrics"])
     free = values["safe_port_range"] is not None
     return {
@@ -138,6 +145,10 @@ def _complete(values: Mapping[str, Any]) -> dict[str, Any]:
         "grpc_port": _fix_port(values, "grpc", DEFAULT_GRPC_PORT, values["allow_grpc"], free),
         "metrics_port": _fix_port(values, "metrics", DEFAULT_METRICS_PORT, metrics, free),
         "additional_args": values["additional_args"] or (),
+        "start_timeout": values["start_timeout"]
+        or (_START_WITH_GPUS_S if hardware.gpus else _START_S),
+        "shm_default_byte_size": values["shm_default_byte_size"]
+        or _choose_region(hardware.shared_memory),
         "metric_dimensions": values["metric_dimensions"] or (),
         "intra_op_threads": (1 if values["multi_model"] else 0)
         if values["intra_op_threads"] is None
@@ -145,6 +156,11 @@ def _complete(values: Mapping[str, Any]) -> dict[str, Any]:
         "model_environment": values["model_environment"]
         or ("clean" if values["multi_model"] else "all"),
     }
+
+
+def _choose_region(shared_memory: int | None) -> int:
+    is_small = shared_memory is not None and shared_memory < _FEW * _REGION
+    return _SMALL_REGION if is_small else _REGION
 
 
 def _fix_port(

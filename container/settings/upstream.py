@@ -158,9 +158,10 @@ class UpstreamSettings:
     )
     shm_default_byte_size: int = variable(
         "SAGEMAKER_TRITON_SHM_DEFAULT_BYTE_SIZE",
-        default=str(16 * MIB),
+        default="",
         meaning="shared memory of a Python model instance at its start, in bytes",
         parser=whole(MIB),
+        shown="`16777216`; `1048576`, Triton's own, where /dev/shm holds fewer than 64 of those",
     )
     shm_growth_byte_size: int = variable(
         "SAGEMAKER_TRITON_SHM_GROWTH_BYTE_SIZE",

@@ -306,15 +306,6 @@ def describe_backend(message: pb.ModelConfig) -> str:
     return f"backend {quoted(name)}{meant} is none of Triton's: the image must have it"
 
 
-def instance_count(message: pb.ModelConfig) -> int:
-    """How many instances of each version a config names: each group's count, on each of its GPUs.
-
-    A group that names no GPU counts once, whatever the machine has; a config without groups is one.
-    """
-    groups = message.instance_group
-    return sum(max(1, group.count) * max(1, len(group.gpus)) for group in groups) or 1
-
-
 def served_versions(message: pb.ModelConfig, there: Collection[int]) -> int:
     """How many of the versions that are there tritonserver serves, by the config's policy."""
     policy = message.version_policy
@@ -350,6 +341,19 @@ def without_most_queued(text: str) -> str:
         last = token
     for start, end in reversed(edits):
         text = f"{text[:start]}0{text[end:]}"
+    return text
+
+
+def put_on_cpu(text: str) -> str:
+    """The text of a config, each of whose instance groups is on the CPU; all else as it was."""
+    groups = parse_leniently(text).instance_group or [pb.ModelInstanceGroup()]
+    for group in groups:
+        group.kind = pb.ModelInstanceGroup.KIND_CPU
+        del group.gpus[:]
+    written = print_model_config(pb.ModelConfig(instance_group=groups))
+    spans = [*_field_spans(text, "instance_group")] or [(0, 0)]
+    for start, end in reversed(spans):
+        text = f"{text[:start]}{written if start == spans[0][0] else ''}{text[end:]}"
     return text
 
 
@@ -526,6 +530,27 @@ def _step_spans(text: str) -> Iterator[tuple[int, int]]:
             field, opened = path.pop()
             if inside == _STEP_MODEL_NAME[:-1]:
                 yield opened, end
+
+
+def _field_spans(text: str, name: str) -> Iterator[tuple[int, int]]:
+    """From where to where each field of that name at the top goes, whose values are messages.
+
+    A `,` or `;` behind it belongs to it.
+    """
+    depth, begun, closed = 0, -1, -1
+    for kind, token, start, end in _tokens(text):
+        if closed >= 0:
+            yield begun, end if token in (",", ";") else closed
+            begun = closed = -1
+        if kind == "word" and depth == 0 and token == name:
+            begun = start
+        elif token in "{<[":
+            depth += 1
+        elif token in "}>]":
+            depth -= 1
+            closed = end if depth == 0 and begun >= 0 else -1
+    if closed >= 0:
+        yield begun, closed
 
 
 def _with_latest(step: str) -> str:

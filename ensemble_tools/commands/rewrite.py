@@ -227,11 +227,11 @@ def _write(model: PublishedModel, entry: str, source: Path, place: Path) -> Publ
     for version in model.empty_versions:
         (directory / str(version)).mkdir(exist_ok=True)
         (directory / str(version) / _KEEP).touch()
-    if model.config_text is not None:
-        config = directory / CONFIG_FILE
-        text = findable(model.config_text, config, entry=_wants_mark(model, entry))
-        config.write_text(text, encoding="utf-8")
     written = put_compiled(model, directory)
+    if written.triton_config is not None:
+        config = directory / CONFIG_FILE
+        text = findable(written.triton_config, config, entry=_wants_mark(model, entry))
+        config.write_text(text, encoding="utf-8")
     if written.compiled is not None and not written.compiled.program.kept:
         shutil.rmtree(directory / Path(written.compiled.place).parts[0] / WORKFLOW)
     return written

@@ -20,13 +20,13 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ensemble_tools.archive.files import followed, is_directory, is_file, size_of
+from ensemble_tools.archive.instance_groups import find_instances
 from ensemble_tools.archive.model_config import (
     ENVIRONMENT,
     MODEL_DIRECTORY,
     ModelConfig,
     TensorSpec,
     data_type_name,
-    instance_count,
     served_versions,
 )
 from ensemble_tools.archive.source_model import SourceModel
@@ -87,11 +87,12 @@ def _count_most_instances() -> int:
 class Limits:
     """What there is. memory_bytes: of the machine, or of the container where that is less.
 
-    instances: of one model, over all its groups and served versions.
+    instances: of one model, over all its groups and served versions. gpus: how many it has.
     """
 
     memory_bytes: int = field(default_factory=_read_memory)
     instances: int = field(default_factory=_count_most_instances)
+    gpus: int = 0
 
 
 def check_demands(
@@ -233,7 +234,8 @@ class _Demands:
 
     def _count_instances(self) -> int:
         """Processes or threads: of all groups, for each version that is served."""
-        return instance_count(self._message) * max(1, self._count_served_versions())
+        each = find_instances(self._message, self._limits.gpus).count
+        return each * max(1, self._count_served_versions())
 
     def _count_served_versions(self) -> int:
         return served_versions(self._message, self._model.versions)

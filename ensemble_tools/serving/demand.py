@@ -11,8 +11,8 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 
@@ -20,10 +20,10 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as pb
 
 from ensemble_tools.archive.files import SHORTAGES, is_directory, names_in, size_of
+from ensemble_tools.archive.instance_groups import find_instances
 from ensemble_tools.archive.model_config import (
     EXECUTOR_PLATFORM,
     backend_name,
-    instance_count,
     parse_leniently,
     served_versions,
 )
@@ -48,7 +48,6 @@ EXECUTOR = "executor"
 PYTHON_KINDS = frozenset({PYTHON, GENERATED, COMPILED, WORKFLOW, EXECUTOR})
 
 _PLATFORMS = {"ensemble": ENSEMBLE, EXECUTOR_PLATFORM: EXECUTOR}
-_GPU, _CPU = pb.ModelInstanceGroup.KIND_GPU, pb.ModelInstanceGroup.KIND_CPU
 
 
 @dataclass(frozen=True)
@@ -56,8 +55,8 @@ class ModelDemand:
     """One Triton model of a plan.
 
     kind: one of the names above, or the backend. instances: how many of it tritonserver makes.
-    payload_bytes: of the files in its largest version. gpus: the GPUs that it may use, None for any
-    of them, empty for none. table_bytes: of category files' rows, while a table is written of them,
+    payload_bytes: of the files in its largest version. on_gpus: how many of its instances may be on
+    a GPU, by its number. table_bytes: of category files' rows, while a table is written of them,
     and in NVTabular from the first request on.
     """
 
@@ -65,7 +64,7 @@ class ModelDemand:
     kind: str
     instances: int
     payload_bytes: int
-    gpus: tuple[int, ...] | None
+    on_gpus: Mapping[int, int] = field(default_factory=dict)
     table_bytes: int = 0
 
 
@@ -77,8 +76,10 @@ class Demand:
     models: tuple[ModelDemand, ...]
 
 
-def measure_demand(plan: ServingPlan) -> Demand:
-    """What the plan's models are. Blocking for as long as some hundred stat() take.
+def measure_demand(plan: ServingPlan, gpus: int = 0) -> Demand:
+    """What the plan's models are on a machine with so many GPUs.
+
+    Blocking for as long as some hundred stat() take.
 
     The identity is made of forms, names in the archive, and file names with their sizes; contents
     are not read. What cannot be looked at has no size; raises OSError where that is for a lack of
@@ -88,14 +89,15 @@ def measure_demand(plan: ServingPlan) -> Demand:
     budget = iter(range(MAX_ENTRIES))
     models = []
     for model in plan.models:
-        config = _parse_config(model.config_text)
+        config = _parse_config(model.triton_config)
         kind = _find_kind(model, config)
-        instances = instance_count(config)
-        digest.update(f"\n{model.source_name}\0{kind}\0{instances}".encode(errors="replace"))
+        instances = find_instances(config, gpus)
+        named = f"\n{model.source_name}\0{kind}\0{instances.count}"
+        digest.update(named.encode(errors="replace"))
         for step in model.steps:
             digest.update(f"\n{step.source_name}".encode(errors="replace"))
         versions = _sum_versions(model, budget, digest)
-        instances *= max(1, served_versions(config, versions))
+        served = max(1, served_versions(config, versions))
         largest = max(versions.values(), default=0) + sum(
             max(_sum_versions(step, budget, digest).values(), default=0) for step in model.steps
         )
@@ -103,9 +105,9 @@ def measure_demand(plan: ServingPlan) -> Demand:
             ModelDemand(
                 model.triton_name,
                 kind,
-                instances,
+                instances.count * served,
                 largest,
-                _find_gpus(kind, config),
+                {gpu: number * served for gpu, number in instances.on_gpus.items()},
                 sum(_sum_tables(each, budget) for each in (model, *model.steps)),
             )
         )
@@ -159,17 +161,6 @@ def _find_kind(model: PublishedModel, config: pb.ModelConfig) -> str:
     if config.HasField("ensemble_scheduling"):
         return ENSEMBLE
     return GENERATED if kind == PYTHON and model.files and not model.links else kind
-
-
-def _find_gpus(kind: str, config: pb.ModelConfig) -> tuple[int, ...] | None:
-    """A Python model is on the CPU unless its config says otherwise; other backends choose."""
-    groups = [group for group in config.instance_group if group.kind != _CPU]
-    if kind == ENSEMBLE or (config.instance_group and not groups):
-        return ()
-    if kind in PYTHON_KINDS and not any(group.kind == _GPU for group in groups):
-        return ()
-    named = {gpu for group in groups for gpu in group.gpus}
-    return tuple(sorted(named)) if groups and all(group.gpus for group in groups) else None
 
 
 def _walk_files(top: Path, name: str, budget: Iterator[int]) -> Iterator[tuple[str, int]]:

@@ -308,6 +308,8 @@ def _join(
     own = pb.ModelConfig(name=config.name, backend="python")
     own.input.extend(config.input)
     own.output.extend(config.output)
+    if not any(step.library for step in steps):
+        own.instance_group.add(kind=pb.ModelInstanceGroup.KIND_CPU)
     return replace(
         ensemble,
         config_text=print_model_config(own),

@@ -191,7 +191,9 @@ def put_compiled(
             rows = write([*model.compiled.program.tables, *checked], tables)
     except TableUnusable as error:
         shutil.rmtree(tables, ignore_errors=True)
-        return replace(model, compiled=None, not_compiled=str(error))
+        delivered = replace(model, compiled=None, not_compiled=str(error))
+        _write_config(delivered, directory)
+        return delivered
     (tables / _PROGRAM).write_text(program_text(model.compiled.program, rows), encoding="utf-8")
     for name, text in _read_runtime().items():
         _put(directory / Path(model.compiled.place).parent / _RUNTIME / name, text)
@@ -240,8 +242,7 @@ def _put(path: Path, text: str) -> None:
 
 def _write_overlay(model: PublishedModel, directory: Path, entry: str) -> None:
     directory.mkdir(parents=True)
-    if model.config_text is not None:
-        (directory / CONFIG_FILE).write_text(model.config_text, encoding="utf-8")
+    _write_config(model, directory)
     if model.own_code is not None and model.runs_own_code:
         write_own_code(model, model.own_code, directory, entry)
         return
@@ -252,6 +253,11 @@ def _write_overlay(model: PublishedModel, directory: Path, entry: str) -> None:
         (directory / str(version)).mkdir()
     for name, text in model.files:
         _put(directory / name, text)
+
+
+def _write_config(model: PublishedModel, directory: Path) -> None:
+    if model.triton_config is not None:
+        (directory / CONFIG_FILE).write_text(model.triton_config, encoding="utf-8")
 
 
 def _link(source: Path, place: Path) -> None:

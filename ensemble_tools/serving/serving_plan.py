@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tritonclient.grpc import model_config_pb2 as pb
 
-from ensemble_tools.archive.model_config import parse_leniently
+from ensemble_tools.archive.model_config import parse_leniently, put_on_cpu
 from ensemble_tools.workflows.program import Program
 
 #: Where a model has the directories of its own steps.
@@ -113,6 +113,17 @@ class PublishedModel:
     place: tuple[int, ...] = ()
     own_code: OwnCode | None = None
     categories: tuple[Path, ...] = ()
+
+    @cached_property
+    def triton_config(self) -> str | None:
+        """The config.pbtxt that tritonserver is given.
+
+        A workflow that is a program of numpy alone is on the CPU: for Merlin's configs tritonserver
+        would make an instance of it for each GPU.
+        """
+        if self.config_text is None or self.compiled is None or self.compiled.program.kept:
+            return self.config_text
+        return put_on_cpu(self.config_text)
 
     @property
     def runs_own_code(self) -> bool:

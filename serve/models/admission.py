@@ -55,6 +55,8 @@ _NOISE = 16 * 1024 * 1024
 class AdmissionSettings:
     """What is kept free, in bytes; 0 of memory: no load is refused, 0 of GPUs: none is asked.
 
+    gpus: how many the machine has.
+
     Limits, where a message is to name their settings. fresh_s: loads that come together share one
     look, since what is consumed meanwhile is in the ledger. patience_s: that a load waits at most
     for what others turn out to take.
@@ -68,6 +70,7 @@ class AdmissionSettings:
     fresh_s: float = 0.1
     patience_s: float = 20.0
     take_census: Callable[[Path, Kernel], Census] = take_census
+    gpus: int = 0
 
 
 @dataclass(frozen=True)
@@ -155,7 +158,8 @@ class Admission:
         if not self._settings.memory_reserve_bytes:
             return Room(self, None, None)
         try:
-            demand = await in_daemon_thread(lambda: measure_demand(plan), "demand")
+            gpus = self._settings.gpus
+            demand = await in_daemon_thread(lambda: measure_demand(plan, gpus), "demand")
             view = await self._look()
             patience = self._clock() + self._settings.patience_s
             while self._should_wait(demand, view) and self._clock() < patience:
@@ -238,7 +242,8 @@ class Admission:
     def _decide(self, name: str, demand: Demand, view: View) -> Entry:
         forecast, lack = self._weigh(demand, view)
         if lack is not None:
-            raise ResourceExhausted(_describe_lack(name, lack, self._list_kept(view), forecast.why))
+            why = forecast.why_of(lack.resource)
+            raise ResourceExhausted(_describe_lack(name, lack, self._list_kept(view), why))
         return self._ledger.begin(name, demand, forecast)
 
     def _weigh(self, demand: Demand, view: View) -> tuple[Forecast, Lack | None]:

@@ -65,12 +65,17 @@ _FIRST = {
 _UNKNOWN_BACKEND = 64
 #: Backends that may be stand-ins of ours, and so Python programs; a load tells.
 _STAND_INS = {"pytorch", "tensorflow", "fil"}
+#: Of one process on a GPU beside its weights: CUDA's context and libraries (414 MiB when cudf is
+#: imported, rapidsai/cudf#13563). Models in tritonserver share the context that it has already.
+_CONTEXT = 414 * _MIB
 #: Of one stub, seen with 50 of them on 2.51: what tritonserver and the kernel have for it beside
 #: (bytes), tritonserver's descriptors, and its threads beside those for calls to other models.
 _BESIDE, _DESCRIPTORS, _THREADS = 2 * _MIB, 4, 4
 #: A Python model may do anything: so many times the guess is nothing unusual for one of a kind that
 #: was never loaded here, or of one that was.
 _DOUBT, _DOUBT_OF_OTHERS = 8, 2
+#: Why so much is expected where nothing is known.
+_A_GUESS = "by its form and its files' sizes"
 #: What one load takes of our own descriptors while it runs: files that are read, a connection.
 _OWN = 8
 
@@ -87,12 +92,17 @@ class StubSettings:
 class Forecast:
     """What is expected, and why that is: the end of a sentence.
 
-    doubt: how many times as much memory it may well turn out to be.
+    doubt: how many times as much memory it may well turn out to be. on_gpus: why of GPUs.
     """
 
     amounts: Amounts
     why: str
     doubt: int = 1
+    on_gpus: str = ""
+
+    def why_of(self, resource: Resource) -> str:
+        """Why so much of this resource is expected."""
+        return self.on_gpus or self.why if resource.gpu is not None else self.why
 
 
 @dataclass(frozen=True)
@@ -110,12 +120,15 @@ class Taken:
 
 @dataclass(frozen=True)
 class _Archive:
-    """load: the most that stubs held at its last loads; service: the most later. Bytes, numbers."""
+    """load: the most that stubs held at its last loads; service: the most later. Bytes, numbers.
+
+    gpus: None while other loads ran beside each of its own.
+    """
 
     load: Held
     service: int
     in_server: int
-    gpus: Mapping[int, int]
+    gpus: Mapping[int, int] | None
 
 
 class Footprints:
@@ -137,7 +150,8 @@ class Footprints:
         if expected.amounts[MEMORY] >= needed:
             return expected
         amounts = {**expected.amounts, MEMORY: needed}
-        return Forecast(amounts, "as its last load was killed when it had taken that")
+        why = "as its last load was killed when it had taken that"
+        return Forecast(amounts, why, on_gpus=expected.on_gpus or expected.why)
 
     def _expected(self, demand: Demand, gpus: Collection[int]) -> Forecast:
         known = self._archives.get(demand.identity)
@@ -145,18 +159,21 @@ class Footprints:
             kinds = {model.kind for model in demand.models} - {ENSEMBLE}
             learned = kinds <= self._kinds.keys()
             held = _sum(self._guess(model) for model in demand.models)
-            why = "as others of its form did" if learned else "by its form and its files' sizes"
+            why = "as others of its form did" if learned else _A_GUESS
             memory = held.memory + _tables(demand)
-            amounts = self._amounts(held, memory, _weights(demand, gpus))
-            return Forecast(amounts, why, _DOUBT_OF_OTHERS if learned else _DOUBT)
+            amounts = self._amounts(held, memory, self._guess_on_gpus(demand, gpus))
+            return Forecast(amounts, why, _DOUBT_OF_OTHERS if learned else _DOUBT, _A_GUESS)
         self._archives.move_to_end(demand.identity)
         memory = max(known.load.peak, known.service, _tables(demand)) + known.in_server
-        asked = {**dict.fromkeys(_weights(demand, gpus), 0), **known.gpus}
-        return Forecast(self._amounts(known.load, memory, asked), "as it took at its last load")
+        guess = self._guess_on_gpus(demand, gpus)
+        asked = guess if known.gpus is None else {**dict.fromkeys(guess, 0), **known.gpus}
+        amounts = self._amounts(known.load, memory, asked)
+        on_gpus = _A_GUESS if known.gpus is None else ""
+        return Forecast(amounts, "as it took at its last load", on_gpus=on_gpus)
 
     def in_server(self, demand: Demand) -> bool:
         """Whether its models that may use a GPU live in tritonserver itself, as far as is known."""
-        on_gpu = (model for model in demand.models if model.gpus != ())
+        on_gpu = (model for model in demand.models if model.on_gpus)
         return not any(self._of_kind(model.kind).processes for model in on_gpu)
 
     def held(self, held: Held) -> Amounts:
@@ -179,7 +196,7 @@ class Footprints:
         else:
             in_server = before.in_server if before is not None else estimate
         service = held.memory + _tables(demand, later=True)
-        now = _Archive(held, service, in_server, taken.gpus or {})
+        now = _Archive(held, service, in_server, taken.gpus)
         if before is not None:
             now = _Archive(
                 _settled(before.load, held),
@@ -243,6 +260,17 @@ class Footprints:
             return Held(peak=memory, region=self._stubs.region, processes=1, tasks=tasks)
         return Held(peak=memory)
 
+    def _guess_on_gpus(self, demand: Demand, gpus: Collection[int]) -> dict[int, int]:
+        """Its files' sizes and a context for each process, on each GPU that its models may use."""
+        total: dict[int, int] = {}
+        for model in demand.models:
+            context = _CONTEXT if self._of_kind(model.kind).processes else 0
+            for gpu, instances in model.on_gpus.items():
+                if gpu in gpus:
+                    taken = instances * (model.payload_bytes + context)
+                    total[gpu] = total.get(gpu, 0) + taken
+        return total
+
     def _guess_in_server(self, demand: Demand, taken: Taken) -> int:
         """A guess of what those models take that have no stubs."""
         inside = (model for model in demand.models if model.triton_name not in taken.held)
@@ -273,16 +301,6 @@ def _tables(demand: Demand, later: bool = False) -> int:
     )
 
 
-def _weights(demand: Demand, gpus: Collection[int]) -> dict[int, int]:
-    """The sizes of the models' files, on each GPU that they may use."""
-    total: dict[int, int] = {}
-    for model in demand.models:
-        for gpu in gpus:
-            if model.gpus is None or gpu in model.gpus:
-                total[gpu] = total.get(gpu, 0) + model.payload_bytes
-    return total
-
-
 def _put(table: OrderedDict[str, _T], key: str, value: _T, most: int) -> None:
     table[key] = value
     table.move_to_end(key)
@@ -294,7 +312,8 @@ def _fallen(before: int, now: int) -> int:
     return max(now, (before + now) // 2)
 
 
-def _fallen_all(before: Mapping[int, int], now: Mapping[int, int]) -> dict[int, int]:
+def _fallen_all(before: Mapping[int, int] | None, now: Mapping[int, int]) -> dict[int, int]:
+    before = before or {}
     return {gpu: _fallen(before.get(gpu, 0), now.get(gpu, 0)) for gpu in {*before, *now}}
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from container.machine.hardware import Hardware
 from container.settings import read_settings
 from container.start_line import describe_open_apis, describe_start
 from container.tritonserver.runtime import (
@@ -38,8 +39,18 @@ def test_defaults(tmp_path: Path) -> None:
         "packages": "",
         "backends": "onnxruntime, python, pytorch (stand-in)",
         "gpus": 0,
+        "shared_memory": "unlimited, 16 MB for each instance of a Python model",
         "settings": "defaults",
     }
+
+
+def test_what_the_machine_has(tmp_path: Path) -> None:
+    """GPUs, and the /dev/shm that Python models live in, of which nobody says how large it is."""
+    runtime = TritonRuntime(Path("t"), tmp_path, None, None, None, None, None, ())
+    hardware = Hardware(2, 64 << 20)
+    found = describe_start(read_settings({}, hardware), runtime, {}, hardware)
+    assert found["gpus"] == 2
+    assert found["shared_memory"] == "64 MB, 1 MB for each instance of a Python model"
 
 
 def test_what_is_not_the_default(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from container.errors import SettingsError
+from container.machine.hardware import Hardware
 from container.settings import SETTINGS, Settings, read_alone, read_settings, settings_table
 from container.settings.values import METRIC_LABELS, PortRange
 from serve.telemetry.exposition import FAMILIES
@@ -33,6 +34,7 @@ def test_an_empty_environment_gives_the_defaults() -> None:
     assert settings.ping_mode == "ready"
     assert settings.model_namespacing == "true"
     assert (settings.shm_default_byte_size, settings.shm_growth_byte_size) == (16777216, 1048576)
+    assert settings.start_timeout == 120
     assert settings.model_root == Path("/opt/ml/models")
     assert settings.single_model_dir == Path("/opt/ml/model")
     assert (settings.load_timeout, settings.unload_timeout) == (350, 350)
@@ -46,6 +48,24 @@ def test_an_empty_environment_gives_the_defaults() -> None:
     assert (settings.metrics, settings.metrics_path) == (True, "/metrics")
     assert settings.metric_dimensions == ()
     assert settings.unknown == ()
+
+
+@pytest.mark.parametrize(
+    ("shared_memory", "region"),
+    [(None, 16), (8 << 30, 16), (1 << 30, 16), ((1 << 30) - 4096, 1), (64 << 20, 1), (4096, 1)],
+)
+def test_a_region_in_shared_memory(shared_memory: int | None, region: int) -> None:
+    """Where few of SageMaker's size have room it is Triton's own; one that is asked for stays."""
+    name = "SAGEMAKER_TRITON_SHM_DEFAULT_BYTE_SIZE"
+    hardware = Hardware(0, shared_memory)
+    assert read_settings({}, hardware).shm_default_byte_size == region << 20
+    assert read_settings({name: "2097152"}, hardware).shm_default_byte_size == 2 << 20
+
+
+def test_a_start_with_gpus_may_take_longer() -> None:
+    """From a cold disk CUDA's libraries are read first."""
+    assert read_settings({}, Hardware(gpus=4)).start_timeout == 300
+    assert read_settings({"SERVE_START_TIMEOUT": "60"}, Hardware(gpus=4)).start_timeout == 60
 
 
 def test_an_empty_variable_is_an_unset_one() -> None:

@@ -11,7 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tritonclient.grpc import model_config_pb2 as pb
 
-from ensemble_tools.archive.model_config import likely_backend, parse_model_config
+from ensemble_tools.archive.model_config import (
+    likely_backend,
+    parse_model_config,
+    put_on_cpu,
+)
 from ensemble_tools.errors import ConfigUnreadable
 
 PATH = Path("m/config.pbtxt")
@@ -284,3 +288,36 @@ def test_a_step_without_a_version(written: str, form: str) -> None:
         assert read.ensemble_scheduling.step[0].input_map["model_version"] == "} 0"
     assert config.text.startswith("# a comment\n")
     assert parse_model_config(config.text, PATH).text == config.text
+
+
+KEPT = 'name: "m" # instance_group { }\nfuture { instance_group { kind: "x" } } '
+_CPU = pb.ModelInstanceGroup.KIND_CPU
+
+
+@pytest.mark.parametrize(
+    ("groups", "expected"),
+    [
+        ("", [(0, "")]),
+        ("instance_group { }", [(0, "")]),
+        ("instance_group{}", [(0, "")]),
+        ('instance_group: { count: 2 name: "}" }, ', [(2, "}")]),
+        ("instance_group < kind: KIND_GPU gpus: [ 0, 1 ] count: 3 >;", [(3, "")]),
+        ("instance_group [ { count: 2 }, { kind: KIND_CPU count: 1 } ] ", [(2, ""), (1, "")]),
+        ("instance_group: [\n{ gpus: 1 gpus: 2 } # ]\n]", [(0, "")]),
+        ('instance_group { count: 4 }\nbackend: "python"\ninstance_group { }', [(4, ""), (0, "")]),
+        ("instance_group [ ]", [(0, "")]),
+    ],
+)
+@pytest.mark.parametrize("behind", ["", 'platform: "p"', "\n# the end"])
+def test_put_on_cpu(groups: str, expected: list[tuple[int, str]], behind: str) -> None:
+    """Each group has its count and name, and no GPUs; what is no group stays as it was written."""
+    text = put_on_cpu(f"{KEPT}{groups}{behind}")
+    config = parse_model_config(text, PATH).message
+    found = [(group.count, group.name) for group in config.instance_group]
+    assert found == expected
+    assert {(group.kind, *group.gpus) for group in config.instance_group} == {(_CPU,)}
+    assert KEPT.strip() in text
+    assert text.rstrip().endswith(behind)
+    assert config.name == "m"
+    assert config.backend == ("python" if "python" in groups else "")
+    assert config.platform == ("p" if "platform" in behind else "")

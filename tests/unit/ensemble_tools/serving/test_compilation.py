@@ -11,6 +11,7 @@ from tritonclient.grpc import model_config_pb2 as pb
 
 from ensemble_tools.archive.graph_reader import read_executor_graph
 from ensemble_tools.archive.inert_pickle import MAX_OPCODES
+from ensemble_tools.archive.model_config import parse_leniently, print_model_config
 from ensemble_tools.archive.repository import ModelRepository, read_repository
 from ensemble_tools.errors import PayloadBroken
 from ensemble_tools.serving.compilation import compile_plan
@@ -177,10 +178,43 @@ def test_a_broken_category_file(repository: Path, tmp_path: Path, fault: str) ->
     assert model.compiled is None
     assert "unique.item_id.parquet" in model.not_compiled
     version = serving / model.triton_name / "1"
+    assert (serving / model.triton_name / "config.pbtxt").read_text() == model.config_text
     delivered = {path.name for path in (repository / STEP / "1").iterdir()}
     assert {path.name for path in version.iterdir()} == delivered
     assert (version / "model.py").resolve() == repository / STEP / "1/model.py"
     assert {path.name for path in serving.iterdir()} == {model.triton_name for model in made.models}
+
+
+@pytest.mark.parametrize(
+    ("groups", "published"),
+    [
+        ("instance_group { }", "instance_group { kind: KIND_CPU }"),
+        ("", "instance_group { kind: KIND_CPU }"),
+        (
+            "instance_group { count: 3 kind: KIND_GPU gpus: [ 0, 1 ] }",
+            "instance_group { count: 3 kind: KIND_CPU }",
+        ),
+    ],
+)
+def test_a_compiled_workflow_is_on_the_cpu(
+    repository: Path, tmp_path: Path, groups: str, published: str
+) -> None:
+    """Whatever its config says: numpy has no use for a GPU, and tritonserver would make an instance
+    for each. All else of the config is as it was."""
+    config = repository / STEP / "config.pbtxt"
+    message = parse_leniently(config.read_text())
+    del message.instance_group[:]
+    message.MergeFrom(parse_leniently(groups))
+    config.write_text(print_model_config(message))
+    serving = tmp_path / "serving"
+    serving.mkdir()
+    model = step_of(publish(planned(repository)[0], serving))
+    assert model.compiled is not None
+    found = parse_leniently((serving / model.triton_name / "config.pbtxt").read_text())
+    del message.instance_group[:]
+    message.MergeFrom(parse_leniently(published))
+    message.name = found.name
+    assert found == message
 
 
 def test_a_name_that_is_taken(repository: Path, tmp_path: Path) -> None:

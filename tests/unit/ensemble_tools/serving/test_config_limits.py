@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -334,6 +335,15 @@ def test_processes_of_all_models(tmp_path: Path) -> None:
     assert len(planned(tmp_path).models) == 9
     with pytest.raises(DemandRefused, match="come to 32 processes; expected at most 26,"):
         planned(tmp_path, Limits(memory_bytes=GIB, instances=8))
+
+
+@pytest.mark.parametrize("group", ["", "kind: KIND_GPU", "kind: KIND_AUTO"])
+def test_instances_on_each_gpu(tmp_path: Path, group: str) -> None:
+    """tritonserver makes so many on each GPU, where a config names none."""
+    top = archive(tmp_path, f"{CONFIG} instance_group {{ count: 3 {group} }}")
+    assert planned(top, replace(LIMITS, gpus=2)).models
+    with pytest.raises(DemandRefused, match="9 instances of the model; expected at most 8"):
+        planned(top, replace(LIMITS, gpus=3))
 
 
 def test_models_that_are_not_served(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from ensemble_tools.serving.plan import Form, PublishedModel, ServingPlan
 from tests.support.category_files import parquet
 
 ROOT = Path(__file__).parents[4]
+DENSE = ROOT / "examples/merlin/dense/repository"
 TENSORS = (
     'input { name: "i" data_type: TYPE_FP32 dims: 1 } '
     'output { name: "o" data_type: TYPE_FP32 dims: 1 }'
@@ -88,36 +89,49 @@ def test_what_cannot_be_looked_at(
         assert [model.payload_bytes for model in measure_demand(made).models] == [0]
 
 
+PYTHON, NATIVE = 'backend: "python"', 'backend: "custom"'
+
+
 @pytest.mark.parametrize(
-    ("config", "kind", "instances", "gpus"),
+    ("config", "kind", "on_cpu", "on_two"),
     [
-        ('backend: "python"', "python", 1, ()),
-        ('backend: "python" instance_group { count: 3 }', "python", 3, ()),
-        (
-            'backend: "python" instance_group [{ count: 2 }, { count: 1 kind: KIND_CPU }]',
-            "python",
-            3,
-            (),
-        ),
-        (
-            'backend: "python" instance_group { kind: KIND_GPU gpus: [1, 0] count: 2 }',
-            "python",
-            4,
-            (0, 1),
-        ),
-        ('backend: "python" instance_group { kind: KIND_GPU }', "python", 1, None),
-        ('backend: "custom"', "custom", 1, None),
-        ('backend: "custom" instance_group { kind: KIND_CPU }', "custom", 1, ()),
-        ('backend: "custom" instance_group { kind: KIND_MODEL }', "custom", 1, None),
-        ('backend: "custom" instance_group { gpus: 2 kind: KIND_GPU }', "custom", 1, (2,)),
+        (PYTHON, "python", 1, {0: 1, 1: 1}),
+        (f"{PYTHON} instance_group {{ }}", "python", 1, {0: 1, 1: 1}),
+        (f"{PYTHON} instance_group {{ count: 3 }}", "python", 3, {0: 3, 1: 3}),
+        (f"{PYTHON} instance_group {{ kind: KIND_GPU }}", "python", 1, {0: 1, 1: 1}),
+        (f"{NATIVE} instance_group {{ count: 2 kind: KIND_GPU gpus: 1 }}", "custom", 2, {1: 2}),
+        (f"{NATIVE} instance_group {{ kind: KIND_CPU }}", "custom", 1, {}),
+        (NATIVE, "custom", 1, {0: 1, 1: 1}),
     ],
 )
 def test_configs(
-    tmp_path: Path, config: str, kind: str, instances: int, gpus: tuple[int, ...] | None
+    tmp_path: Path, config: str, kind: str, on_cpu: int, on_two: dict[int, int]
 ) -> None:
-    """Kind, instances and GPUs are what tritonserver will make of the config."""
-    (model,) = demand(archive(tmp_path, config)).models
-    assert (model.kind, model.instances, model.gpus) == (kind, instances, gpus)
+    """Kind, instances and GPUs are what tritonserver makes of the config on such a machine; what
+    is for any device is on each GPU, Python models too (triton core, NormalizeInstanceGroup)."""
+    made = load_plan(archive(tmp_path, config))
+    (without,), (with_two,) = measure_demand(made).models, measure_demand(made, gpus=2).models
+    assert (without.kind, with_two.kind) == (kind, kind)
+    assert (without.instances, with_two.on_gpus) == (on_cpu, on_two)
+    assert with_two.instances == (sum(on_two.values()) or on_cpu)
+
+
+def test_each_version_has_instances_on_each_gpu(tmp_path: Path) -> None:
+    """Two versions of two instances on each of three GPUs are twelve."""
+    config = f"{PYTHON} instance_group {{ count: 2 }} version_policy {{ all {{ }} }}"
+    made = load_plan(archive(tmp_path, config, **{"2/model.py": 10}))
+    (model,) = measure_demand(made, gpus=3).models
+    assert (model.instances, model.on_gpus) == (12, {0: 4, 1: 4, 2: 4})
+
+
+def test_a_merlin_export_on_a_machine_with_gpus() -> None:
+    """Its configs name no kind. The workflow is a program of numpy, and stays on the CPU; where it
+    is NVTabular itself, each GPU has one, as it has the predictor."""
+    repository = read_repository(DENSE)
+    delivered = plan(repository, read_executor_graph(repository), Namespace("m"), strict=True)
+    for made, workflow in ((compile_plan(delivered, repository), {}), (delivered, {0: 1, 1: 1})):
+        found = {model.kind: model.on_gpus for model in measure_demand(made, gpus=2).models}
+        assert [*found.values()] == [workflow, {0: 1, 1: 1}, {}]
 
 
 def planned(model: Path) -> ServingPlan:

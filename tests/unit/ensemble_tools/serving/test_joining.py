@@ -429,6 +429,29 @@ def test_a_workflow_that_is_not_compiled_takes_the_steps_apart(
     assert not [*serving.iterdir()]
 
 
+def test_what_needs_no_gpu_is_on_the_cpu(dense: ServingPlan) -> None:
+    """Steps without a predictor; one that has a predictor is where tritonserver puts that."""
+    joined = join_plan(dense, PREDICTORS)
+    assert measure_demand(joined, gpus=2).models[0].on_gpus == {0: 1, 1: 1}
+    text = 'backend: "python"\n' + "".join(
+        part
+        for part in (dense.models[1].config_text or "").splitlines(keepends=True)
+        if not part.startswith(("backend", "platform"))
+    )
+    lookup = replace(
+        dense.models[1],
+        config_text=text,
+        links=(),
+        files=(("1/model.py", "# looks features up"),),
+        generated=True,
+        interpreter="feast",
+    )
+    models = (dense.models[0], lookup, dense.models[2])
+    joined = join_plan(replace(dense, models=models), PREDICTORS)
+    assert len(joined.models) == 1, joined.not_joined
+    assert measure_demand(joined, gpus=2).models[0].on_gpus == {}
+
+
 def test_what_it_asks_of_the_machine(dense: ServingPlan) -> None:
     """One predictor, with the files of all; and it is no copy of the ensemble."""
     joined = measure_demand(join_plan(dense, PREDICTORS))

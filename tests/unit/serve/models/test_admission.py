@@ -21,7 +21,7 @@ from serve.models.admission import Admission, AdmissionSettings, Room, take_view
 from serve.models.registry import Registry, State
 from serve.resources.census import Census, take_census
 from serve.resources.footprints import Footprints, StubSettings
-from serve.resources.free import Kernel, available_memory
+from serve.resources.free import TASKS, Kernel, available_memory
 from serve.resources.gpus import GpuMemory, Gpus
 from serve.resources.ledger import Ledger
 from tests.unit.serve.kernel_directory import GIB, MIB, SERVER, KernelDirectory
@@ -101,13 +101,24 @@ class Machine:
         self.drop(name)
 
 
+@dataclass
+class Cards(Gpus):
+    """GPUs that hold what they are told to."""
+
+    rows: dict[int, GpuMemory] = field(default_factory=dict)
+
+    async def memory(self) -> dict[int, GpuMemory]:
+        """As told."""
+        return dict(self.rows)
+
+
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
     """A machine with 8 GiB on which tritonserver runs; each call looks anew, and waits for none."""
     return make_machine(tmp_path)
 
 
-def make_machine(root: Path, gpus: Gpus | None = None, **settings: Any) -> Machine:
+def make_machine(root: Path, gpus: Cards | None = None, **settings: Any) -> Machine:
     """Such a machine."""
     shared = [1 << 40]
 
@@ -120,7 +131,13 @@ def make_machine(root: Path, gpus: Gpus | None = None, **settings: Any) -> Machi
     of_gpus = Limit(RESERVE if gpus else 0, "SERVE_GPU_MEMORY_RESERVE_MB")
     looked = replace(kernel.kernel, statvfs=statvfs)
     kept = AdmissionSettings(
-        serving, reserve, of_gpus, StubSettings(MIB), looked, **{**AT_ONCE, **settings}
+        serving,
+        reserve,
+        of_gpus,
+        StubSettings(MIB),
+        looked,
+        gpus=len(gpus.rows) if gpus else 0,
+        **{**AT_ONCE, **settings},
     )
     ledger = Ledger(Footprints(kept.stubs))
     admission = Admission(registry, kept, gpus, ledger=ledger)
@@ -414,38 +431,47 @@ async def _one_is_there(machine: Machine, admitting: Admission) -> None:
 # -- GPUs
 
 
-@dataclass
-class Cards(Gpus):
-    """GPUs that hold what they are told to."""
-
-    rows: dict[int, GpuMemory] = field(default_factory=dict)
-
-    async def memory(self) -> dict[int, GpuMemory]:
-        """As told."""
-        return dict(self.rows)
-
-
 ON_GPU = 'backend: "tensorrt"'
+ON_CPU = 'backend: "python" instance_group { kind: KIND_CPU }'
 
 
 async def test_gpu_memory(tmp_path: Path) -> None:
     """A model that may use a GPU is held to its memory; one that may not is not."""
     cards = Cards(rows={0: GpuMemory(RESERVE - 1, 0), 1: GpuMemory(9 * GIB, 0)})
     machine = make_machine(tmp_path, cards, patience_s=PATIENCE_S)
-    await machine.load("first", 10 * MIB)
+    await machine.load("first", 10 * MIB, config=ON_CPU)
     says = r"no memory of GPU 0 .* 255 MiB available.*SERVE_GPU_MEMORY_RESERVE_MB"
     with pytest.raises(ResourceExhausted, match=says):
         await machine.admission.room_for(machine.plan("m", ON_GPU))
-    await machine.load("second", 10 * MIB)
+    await machine.load("second", 10 * MIB, config=ON_CPU)
     second_only = 'backend: "tensorrt" instance_group { gpus: 1 kind: KIND_GPU }'
     await machine.load("third", 0, config=second_only)
+
+
+async def test_a_config_that_names_no_kind(tmp_path: Path) -> None:
+    """It is on each GPU, Python models as well: of a process that was never seen a context is
+    expected on each, and its memory counts once for each."""
+    cards = Cards(rows={0: GpuMemory(9 * GIB, 0), 1: GpuMemory(RESERVE + 413 * MIB, 0)})
+    machine = make_machine(tmp_path, cards, patience_s=PATIENCE_S)
+    await machine.load("first", 10 * MIB, config=ON_CPU)
+    says = r"no memory of GPU 1 .* 669 MiB available.*expected to take 414 MiB"
+    for config in ('backend: "python"', 'backend: "python" instance_group { }'):
+        with pytest.raises(ResourceExhausted, match=says):
+            await machine.admission.room_for(machine.plan("m", config))
+    cards.rows[1] = GpuMemory(RESERVE + 415 * MIB, 0)
+    room = await machine.admission.room_for(machine.plan("m"))
+    (entry,) = machine.ledger.loading
+    assert entry.forecast.amounts[TASKS] >= 2 * 8
+    with pytest.raises(ResourceExhausted, match="other models are expected to take 414 MiB"):
+        await machine.admission.room_for(machine.plan("n", payload=2))
+    room.give_back()
 
 
 async def test_gpu_memory_that_a_load_took(tmp_path: Path) -> None:
     """The difference that it made is what its next load is expected to make."""
     cards = Cards(rows={0: GpuMemory(8 * GIB, 0)})
     machine = make_machine(tmp_path, cards, patience_s=PATIENCE_S)
-    await machine.load("first", 10 * MIB)
+    await machine.load("first", 10 * MIB, config=ON_CPU)
     plan = machine.plan("m", ON_GPU)
     room, model = await machine.admission.room_for(plan), machine.registry.begin_load("m", "u")
     cards.rows[0] = GpuMemory(5 * GIB, 3 * GIB)

@@ -18,10 +18,10 @@ def demand(
     kind: str = "python",
     payload: int = 0,
     instances: int = 1,
-    gpus: tuple[int, ...] | None = (),
+    on_gpus: dict[int, int] | None = None,
 ) -> Demand:
     """An archive of one model."""
-    return Demand(identity, (ModelDemand("m", kind, instances, payload, gpus),))
+    return Demand(identity, (ModelDemand("m", kind, instances, payload, on_gpus or {}),))
 
 
 def held(memory: int, peak: int = 0, stubs: int = 1) -> Held:
@@ -155,25 +155,60 @@ def test_memory_that_tritonserver_gave_back_meanwhile(footprints: Footprints) ->
     assert memory(footprints, native) == 0
 
 
+#: Of a process that a library for GPUs is imported in.
+CONTEXT = 414 * MIB
+
+
 def test_gpus(footprints: Footprints) -> None:
-    """The sizes of the files, on each GPU that it may use, until a load has told."""
-    any_gpu, second = demand(payload=100, gpus=None), demand("b", payload=100, gpus=(1,))
-    first = footprints.forecast(any_gpu, [0, 1]).amounts
-    assert (first[gpu_memory(0)], first[gpu_memory(1)]) == (100, 100)
+    """The sizes of the files for each instance, on each GPU that it may use, until a load has
+    told."""
+    both = demand(kind="tensorrt", payload=100, on_gpus={0: 1, 1: 3})
+    second = demand("b", "tensorrt", payload=100, on_gpus={1: 1})
+    first = footprints.forecast(both, [0, 1]).amounts
+    assert (first[gpu_memory(0)], first[gpu_memory(1)]) == (100, 300)
     assert gpu_memory(0) not in footprints.forecast(second, [0, 1]).amounts
     assert footprints.forecast(second, [0]).amounts.keys() == footprints.held(held(0)).keys()
-    footprints.learn(any_gpu, Taken({}, 0, {1: 5000}))
-    learned = footprints.forecast(any_gpu, [0, 1]).amounts
+    footprints.learn(both, Taken({}, 0, {1: 5000}))
+    learned = footprints.forecast(both, [0, 1]).amounts
     assert (learned[gpu_memory(0)], learned[gpu_memory(1)]) == (0, 5000)
+
+
+@pytest.mark.parametrize(
+    ("kind", "context"),
+    [("python", CONTEXT), ("workflow", CONTEXT), ("executor", CONTEXT), ("tensorrt", 0)],
+)
+def test_a_context_for_each_process(footprints: Footprints, kind: str, context: int) -> None:
+    """A Python program that uses a GPU has one of its own, beside its weights; models inside of
+    tritonserver share the one that is there."""
+    found = footprints.forecast(demand(kind=kind, payload=10, on_gpus={0: 2}), [0])
+    assert found.amounts[gpu_memory(0)] == 2 * (10 + context)
+
+
+def test_a_backend_that_may_be_ours(footprints: Footprints) -> None:
+    """It counts as a Python program until a load has shown that it lives in tritonserver."""
+    native = demand(kind="pytorch", on_gpus={0: 1})
+    assert footprints.forecast(native, [0]).amounts[gpu_memory(0)] == CONTEXT
+    footprints.learn(demand("b", "pytorch"), Taken({}, 10))
+    assert footprints.forecast(native, [0]).amounts[gpu_memory(0)] == 0
+
+
+def test_gpus_while_other_loads_ran_beside(footprints: Footprints) -> None:
+    """Whose the difference was is not known, so the guess stays; once it is known, that stays."""
+    model = demand(kind="tensorrt", payload=100, on_gpus={0: 1})
+    footprints.learn(model, Taken({}, None, None))
+    assert footprints.forecast(model, [0]).amounts[gpu_memory(0)] == 100
+    footprints.learn(model, Taken({}, 0, {0: 700}))
+    footprints.learn(model, Taken({}, None, None))
+    assert footprints.forecast(model, [0]).amounts[gpu_memory(0)] == 700
 
 
 def test_who_lives_in_tritonserver(footprints: Footprints) -> None:
     """Python programs do not; for backends that may be ours a load tells."""
-    native = demand(kind="pytorch", gpus=None)
+    native = demand(kind="pytorch", on_gpus={0: 1})
     assert not footprints.in_server(native)
     footprints.learn(native, Taken({}, 10))
     assert footprints.in_server(native)
-    assert not footprints.in_server(demand("b", "python", gpus=(0,)))
+    assert not footprints.in_server(demand("b", "python", on_gpus={0: 1}))
 
 
 def test_it_is_bounded() -> None:

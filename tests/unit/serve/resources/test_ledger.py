@@ -18,7 +18,7 @@ EMPTY = Census()
 
 def demand(name: str) -> Demand:
     """An archive of one Python model."""
-    return Demand(name, (ModelDemand(name, "python", 1, 0, ()),))
+    return Demand(name, (ModelDemand(name, "python", 1, 0),))
 
 
 def forecast(memory: int) -> Forecast:

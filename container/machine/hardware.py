@@ -1,0 +1,34 @@
+"""What the machine has that defaults of settings depend on: GPUs, and /dev/shm."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from container.machine.cuda_libraries import count_gpus
+
+_SHARED_MEMORY = Path("/dev/shm")
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """gpus: how many. shared_memory: bytes of /dev/shm, None without a limit, or where it is not
+    known.
+    """
+
+    gpus: int = 0
+    shared_memory: int | None = None
+
+
+#: Without GPUs, and with as much /dev/shm as anybody wants.
+PLAIN = Hardware()
+
+
+def look_at_hardware(root: Path = Path("/"), shared_memory: Path = _SHARED_MEMORY) -> Hardware:
+    """What there is. root: the machine's root folder, where GPUs are looked for."""
+    try:
+        found = os.statvfs(shared_memory)
+    except OSError:
+        return Hardware(count_gpus(root / "dev"))
+    return Hardware(count_gpus(root / "dev"), found.f_blocks * found.f_frsize or None)

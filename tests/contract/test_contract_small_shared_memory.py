@@ -1,0 +1,100 @@
+"""A /dev/shm of 64 MB, Docker's default: what it holds, and what happens once it is full.
+
+It is a real one, in a mount namespace of the container's own.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support import models
+from tests.support.container import Container, running, until
+from tests.support.protocol import complaint, infer, values
+
+MIB = 1024 * 1024
+SIZE_MB = 64
+#: Models that are asked for; each takes a region of 1 MB.
+ASKED = 200
+IN_A_NAMESPACE = (
+    *("unshare", "--mount", "sh", "-c"),
+    f'mount -t tmpfs -o size={SIZE_MB}m tmpfs /dev/shm && exec "$@"',
+    "sh",
+)
+#: Values of a request that a region of 1 MB does not hold.
+LARGE = infer([1.0] * 400_000)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:
+    """A container that sees no other /dev/shm."""
+    tried = subprocess.run([*IN_A_NAMESPACE, "true"], capture_output=True, text=True)
+    if tried.returncode:
+        pytest.skip(f"no mount namespace can be made here: {tried.stderr.strip()}")
+    with running(tmp_path_factory.mktemp("small"), under=IN_A_NAMESPACE) as container:
+        yield container
+
+
+def write(container: Container, number: int) -> Path:
+    place = container.model_root / f"a{number}/model"
+    return models.write_archive(place, {"m": models.adder(number)})
+
+
+def free_bytes(container: Container) -> int:
+    """Of its /dev/shm."""
+    found = os.statvfs(f"/proc/{container.process.pid}/root/dev/shm")
+    return found.f_bavail * found.f_frsize
+
+
+def load_all(container: Container, numbers: range) -> dict[int, httpx.Response]:
+    """Several at once, as the platform does."""
+    places = {number: write(container, number) for number in numbers}
+    with ThreadPoolExecutor(8) as callers:
+        asked = callers.map(lambda number: container.load(f"m{number}", places[number]), numbers)
+        return dict(zip(numbers, asked, strict=True))
+
+
+def unload_all(container: Container) -> None:
+    with ThreadPoolExecutor(16) as callers:
+        found = callers.map(container.unload, container.models())
+        assert {answer.status_code for answer in found} == {200}
+    until(lambda: free_bytes(container) >= (SIZE_MB - 1) * MIB, "all regions are gone", container)
+
+
+def answers_rightly(container: Container, numbers: list[int]) -> bool:
+    asked = [values(container.invoke(f"m{number}", infer([1]))) for number in numbers]
+    return asked == [[1.0 + number] for number in numbers]
+
+
+def test_the_start_says_how_large_it_is(small: Container) -> None:
+    """No document of SageMaker's does. Regions are then as small as Triton makes them."""
+    assert 'shared_memory="64 MB, 1 MB for each instance of a Python model"' in small.log
+
+
+def test_two_hundred_models(small: Container) -> None:
+    """As many have room as there are MB; one more is a 507 that says so, and harms none:
+    tritonserver lives, all that are loaded answer rightly, also after a request that has no room.
+    Once they are unloaded others have their room."""
+    server = small.triton()
+    found = load_all(small, range(ASKED))
+    loaded = [number for number, answer in found.items() if answer.status_code == 200]
+    refused = [number for number in found if number not in loaded]
+    assert len(loaded) >= 60
+    assert {found[number].status_code for number in refused} == {507}
+    assert all("/dev/shm" in complaint(found[number]) for number in refused)
+    assert answers_rightly(small, loaded)
+    full = small.invoke(f"m{loaded[0]}", LARGE)
+    assert full.status_code == 507, full.text
+    assert "--shm-size" in complaint(full)
+    assert answers_rightly(small, loaded)
+    assert sorted(small.models()) == sorted(f"m{number}" for number in loaded)
+    unload_all(small)
+    with small.loaded("next", small.model_root / f"a{refused[0]}/model"):
+        assert values(small.invoke("next", LARGE)) == [1.0 + refused[0]] * 400_000
+    assert small.triton() == server
