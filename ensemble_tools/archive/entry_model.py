@@ -136,18 +136,23 @@ def _step_names(model: SourceModel) -> set[str]:
 
 
 def _hint_at_executors(models: Mapping[str, SourceModel]) -> str:
-    """A hint at models that hold a graph and do not say that they are Merlin's executor."""
-    names = [
+    """A hint at models that have one alone of an executor's graph and its platform."""
+    with_graph = {
         name
         for name, model in models.items()
-        if not (model.config and model.config.platform == EXECUTOR_PLATFORM)
-        and model.versions
-        and is_file(model.directory / str(model.versions[-1]) / GRAPH_FILE)
-    ]
-    if not names:
-        return ""
-    listed = _join_names(names)
-    return f' ({listed} holds {GRAPH_FILE}, and its config lacks `platform: "merlin_executor"`)'
+        if model.versions and is_file(model.directory / str(model.versions[-1]) / GRAPH_FILE)
+    }
+    with_platform = {
+        name
+        for name, model in models.items()
+        if model.config and model.config.platform == EXECUTOR_PLATFORM
+    }
+    if names := with_graph - with_platform:
+        listed = _join_names(names)
+        return f' ({listed} holds {GRAPH_FILE}, and its config lacks `platform: "merlin_executor"`)'
+    if names := with_platform - with_graph:
+        return f" ({_join_names(names)} is an executor by its config, and lacks {GRAPH_FILE})"
+    return ""
 
 
 def _outermost_ensembles(models: Mapping[str, SourceModel]) -> list[SourceModel]:

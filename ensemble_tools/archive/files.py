@@ -31,6 +31,11 @@ from ensemble_tools.errors import (
 
 _T = TypeVar("_T")
 
+#: How a file begins that Git LFS left in another one's place.
+POINTER = b"version https://git-lfs.github.com/spec/"
+A_POINTER = "a pointer of Git LFS (`git lfs pull` fetches the file)"
+#: Such a file has some 130 bytes.
+_LONGEST_POINTER = 1024
 #: What another moment, or another model less, may cure.
 SHORTAGES = frozenset(
     {
@@ -116,6 +121,13 @@ def followed(path: str) -> str:
         return os.readlink(f"/proc/self/fd/{handle}")
     finally:
         os.close(handle)
+
+
+def is_pointer(path: Path) -> bool:
+    """Whether Git LFS left it in another file's place; raises as read_with does."""
+    if (size_of(path) or _LONGEST_POINTER) >= _LONGEST_POINTER:
+        return False
+    return read_bounded(path, len(POINTER) - 1) == POINTER
 
 
 def size_of(path: Path) -> int | None:

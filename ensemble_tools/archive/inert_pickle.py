@@ -32,6 +32,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, BinaryIO, ClassVar
 
+from ensemble_tools.archive.files import POINTER
 from ensemble_tools.errors import shortened
 
 #: About 2 s. A graph has some thousands; a table in an array is one opcode, in a dict two a value.
@@ -182,6 +183,11 @@ def read_pickle_file(file: BinaryIO) -> Any:
     except NotInert as error:
         raise NotInert(f"{error}{unpickler.where}") from error
     except _UNREADABLE as error:
+        file.seek(0)
+        if file.read(len(POINTER)) == POINTER:
+            raise Unpicklable(
+                "it is a pointer of Git LFS (`git lfs pull` fetches the file)"
+            ) from error
         reason = shortened(f"{type(error).__name__}: {error}")
         raise Unpicklable(f"it is truncated or no pickle ({reason})") from error
     except Exception as error:  # a hostile pickle can make the unpickler raise anything

@@ -18,10 +18,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
+from ensemble_tools.archive.files import A_POINTER, POINTER
 from ensemble_tools.errors import PackedArchive, quoted
 
 _GIB, _MIB = 1 << 30, 1 << 20
 _GZIP = b"\x1f\x8b"
+#: How other files begin that people take for a .tar.gz.
+_OTHERS = {
+    b"PK\3\4": "a zip archive",
+    b"BZh": "packed with bzip2",
+    b"\xfd7zXZ": "packed with xz",
+    b"\x28\xb5\x2f\xfd": "packed with zstd",
+    POINTER: A_POINTER,
+}
+_LONGEST_BEGIN = max(map(len, _OTHERS))
 _CHUNK = 256 * 1024
 #: The longest read of tarfile's own is that of an extended header; a path is 4 KiB at most.
 _LONGEST_HEADER = _MIB
@@ -76,12 +86,17 @@ def extract(path: Path, into: Path, limits: ExtractionLimits = LIMITS) -> None:
         with path.open("rb") as raw, _Bytes(path, raw, limits) as tar_bytes:
             _extract(path, tar_bytes, into, limits)
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise PackedArchive(path, _sentence(error)) from error
+        raise PackedArchive(path, _sentence(path, error)) from error
 
 
-def _sentence(error: Exception) -> str:
+def _sentence(path: Path, error: Exception) -> str:
     if isinstance(error, tarfile.FilterError):
         return str(error)
+    with path.open("rb") as file:
+        begin = file.read(_LONGEST_BEGIN)
+    for known, kind in _OTHERS.items():
+        if begin.startswith(known):
+            return f"it is {kind}"
     return f"it is no archive, or a damaged one ({str(error)[:200]})"
 
 

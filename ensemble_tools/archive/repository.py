@@ -31,7 +31,7 @@ _LITTER = {"__MACOSX", "lost+found"}
 #: How far below the top models are still named that lie too deep.
 _DEEPEST = 4
 #: How archives are called.
-_PACKED = (".tar.gz", ".tgz", ".tar", ".zip")
+PACKED = (".tar.gz", ".tgz", ".tar", ".zip")
 #: How many names are listed in a sentence.
 _MOST = 10
 
@@ -109,7 +109,7 @@ def _find_models_directory(path: Path) -> Path:
             f"expected at most one directory around the models: pack what is in "
             f"{deeper.parent.relative_to(path)}/",
         )
-    packed = next((it.name for it in entries if it.name.endswith(_PACKED)), None)
+    packed = next((it.name for it in entries if it.name.endswith(PACKED)), None)
     if packed is not None:
         raise RepositoryUnusable(
             path,
@@ -145,7 +145,7 @@ def _refuse_folder_of_archives(path: Path, entries: Iterable[Path]) -> None:
 
 def _is_archive(path: Path) -> bool:
     if not is_directory(path):
-        return path.name.endswith(_PACKED)
+        return path.name.endswith(PACKED)
     return _find_top(path, [it for it in _visible_entries(path) if is_directory(it)]) is not None
 
 

@@ -13,6 +13,7 @@ from tritonclient.grpc import model_config_pb2 as pb
 from ensemble_tools.archive.files import (
     is_directory,
     is_file,
+    is_pointer,
     kind,
     names_in,
     read_bounded,
@@ -58,6 +59,7 @@ class SourceModel:
     model is Merlin's executor: its config says so, and the graph is there. artifacts are the names
     of the files beside that graph. workflow is what the served version's NVTabular workflow says of
     itself, if there is one. packed: TorchScript files, their bytes, and those that they unpack to.
+    pointers: what Git LFS left in the place of files of the served version.
     """
 
     name: str
@@ -70,6 +72,7 @@ class SourceModel:
     workflow: WorkflowFiles | None = None
     artifacts: frozenset[str] = frozenset()
     packed: tuple[tuple[Path, int, int], ...] = ()
+    pointers: frozenset[str] = frozenset()
 
     @property
     def config_path(self) -> Path:
@@ -136,6 +139,7 @@ def read_source_model(directory: Path, *, own_name: bool) -> SourceModel:
         workflow=_read_workflow(model),
         artifacts=_list_artifacts(model),
         packed=tuple(_read_packed(model)),
+        pointers=_find_pointers(model),
     )
 
 
@@ -209,6 +213,13 @@ def _read_packed(model: SourceModel) -> Iterator[tuple[Path, int, int]]:
             unpacked = unpacked or None
         if size is not None and unpacked is not None:
             yield path, size, unpacked
+
+
+def _find_pointers(model: SourceModel) -> frozenset[str]:
+    version = model.served_version
+    found = model.payload.get(version, ()) if version is not None else ()
+    files = (name for name in found if not name.endswith("/"))
+    return frozenset(it for it in files if is_pointer(model.directory / str(version) / it))
 
 
 def _find_graph(

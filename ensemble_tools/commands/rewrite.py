@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -23,7 +24,7 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as pb
 
 from ensemble_tools.archive.model_config import parse_leniently
-from ensemble_tools.archive.repository import read_repository
+from ensemble_tools.archive.repository import PACKED, read_repository
 from ensemble_tools.archive.source_model import CONFIG_FILE, WORKFLOW
 from ensemble_tools.commands.atomic_output import check_empty, default_mode, staging_beside
 from ensemble_tools.commands.errors import CommandError, DestinationUnusable, NotPlain
@@ -94,6 +95,8 @@ def run(options: argparse.Namespace) -> int:
         name = re.sub(r"[^A-Za-z0-9_-]+", "_", destination.absolute().name)
     if not _LEGAL_NAME.fullmatch(name):
         options.misuse(f"--name {shortened(name)!r}: expected letters, digits, _ and -")
+    if destination.name.endswith(PACKED):
+        options.misuse(f"{destination}: expected a directory's name; `pack` makes an archive of it")
     check_empty(destination)
     archive, lacking = _read(options.path, name, Compile(options.compile))
     serving_plan = require_plan(archive)
@@ -295,7 +298,8 @@ def report_lines(
     for model in models:
         mark = "  ← invoked" if model.triton_name == entry else ""
         yield f"  {model.triton_name}{_describe_compiled(model)}{mark}"
-    yield f"next: python -m ensemble_tools pack {destination} -o {entry}.tar.gz"
+    words = shlex.join(("pack", str(destination), "-o", f"{entry}.tar.gz"))
+    yield f"next: python -m ensemble_tools {words}"
     if len(models) > 1:
         yield (
             "as a single-model endpoint it needs SAGEMAKER_TRITON_DEFAULT_MODEL_NAME="

@@ -12,13 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ensemble_tools.archive.config_files import check_names
+from ensemble_tools.archive.files import A_POINTER
 from ensemble_tools.archive.model_config import (
     EnsembleStep,
     ModelConfig,
     is_platform,
     likely_backend,
 )
-from ensemble_tools.archive.source_model import WORKFLOW, SourceModel
+from ensemble_tools.archive.source_model import CONFIG_FILE, WORKFLOW, SourceModel
 from ensemble_tools.archive.workflow_files import METADATA, WorkflowFiles
 from ensemble_tools.errors import (
     ConfigIncomplete,
@@ -101,7 +102,7 @@ def check_servable(model: SourceModel, rules: Rules) -> None:
         check_names(model.config_path, config)
         _check_config(model, config, rules)
     elif rules.is_strict:
-        raise ConfigIncomplete(model.config_path, "", _advise_writing(rules))
+        raise ConfigIncomplete(model.config_path, "", _advise_writing(model, rules))
     if not model.is_ensemble:
         _check_payload(model, config)
         _check_packed(model)
@@ -111,7 +112,9 @@ def check_servable(model: SourceModel, rules: Rules) -> None:
             check_label(model)
 
 
-def _advise_writing(rules: Rules) -> str:
+def _advise_writing(model: SourceModel, rules: Rules) -> str:
+    if misnamed := [it for it in model.entries if it.lower().startswith(CONFIG_FILE)]:
+        return f"rename {shortened(misnamed[0])} to it"
     if rules.under_executor:
         return _advise_export(rules.names)
     setting = rules.names.auto_complete
@@ -205,6 +208,9 @@ def _check_payload(model: SourceModel, config: ModelConfig | None) -> None:
         wanted = " or ".join(expected) or "the model's files"
         shown = ", ".join(sorted(found)[:10]) or "nothing"
         raise PayloadMissing(directory, f"expected {wanted} in it, found {shown}")
+    read = found.intersection(expected)
+    if read and read <= model.pointers:
+        raise PayloadBroken(directory / min(read), f"it is {A_POINTER}", "and pack it again")
 
 
 def _lacks_payload(backend: str, found: frozenset[str], expected: tuple[str, ...]) -> bool:

@@ -1,0 +1,109 @@
+"""What somebody new gives by mistake is told in a sentence that names it, and what to do."""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ensemble_tools import __main__ as command
+
+DENSE = Path(__file__).parents[4] / "examples/merlin/dense/repository"
+FOREST = Path(__file__).parents[4] / "examples/merlin/forest_xgboost/repository"
+GRAPH = Path("executor_model/1/ensemble/ensemble.pkl")
+MODEL = Path("1_predictpytorchtriton")
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 5\n"
+PULL = "it is a pointer of Git LFS (`git lfs pull` fetches the file)"
+
+
+def pointed(*places: str) -> Callable[[Path], object]:
+    """Git LFS's pointers in the place of files."""
+    return lambda export: [(export / place).write_bytes(POINTER) for place in places]
+
+
+@pytest.mark.parametrize(
+    ("source", "damage", "said"),
+    [
+        (DENSE, pointed(str(GRAPH)), f"ensemble.pkl: {PULL}"),
+        (DENSE, pointed("0_transformworkflowtriton/1/workflow/workflow.pkl"), f"pkl: {PULL}"),
+        (DENSE, pointed(f"{MODEL}/1/model.pt"), f"model.pt: {PULL}; and pack it again"),
+        (FOREST, pointed("1_filtriton/1/xgboost.json"), f"xgboost.json: {PULL}"),
+        (
+            DENSE,
+            lambda export: (export / GRAPH).unlink(),
+            "(executor_model is an executor by its config, and lacks ensemble/ensemble.pkl)",
+        ),
+        *(
+            (
+                DENSE,
+                lambda export, name=name: (export / MODEL / "config.pbtxt").rename(
+                    export / MODEL / name
+                ),
+                f"config.pbtxt: there is no such file; rename {name} to it",
+            )
+            for name in ("config.pbtxt.txt", "Config.pbtxt", "config.pbtxt~")
+        ),
+    ],
+)
+def test_an_export_with_a_wrong_file(
+    source: Path,
+    damage: Callable[[Path], object],
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Whichever command is given it."""
+    export = Path(shutil.copytree(source, tmp_path / "export"))
+    damage(export)
+    assert command.main(["explain", str(export)]) == command.REFUSED
+    told = capsys.readouterr()
+    assert said in told.out + told.err
+    assert command.main(["pack", str(export), "-o", str(tmp_path / "x.tgz")]) == command.REFUSED
+    assert said in capsys.readouterr().err
+
+
+def test_a_pointer_that_nothing_loads_is_no_matter(tmp_path: Path) -> None:
+    export = Path(shutil.copytree(DENSE, tmp_path / "export"))
+    pointed(f"{MODEL}/1/README.md")(export)
+    assert command.main(["explain", str(export)]) == command.SERVED
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("zip", "it is a zip archive"),
+        ("bz2", "it is packed with bzip2"),
+        ("xz", "it is packed with xz"),
+        ("pointer", PULL),
+        ("text", "it is no archive, or a damaged one"),
+    ],
+)
+def test_an_archive_of_another_kind(
+    kind: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By what is in it: its name may be as expected."""
+    archive = tmp_path / "shop.tar.gz"
+    if kind == "zip":
+        Path(shutil.make_archive(str(tmp_path / "made"), "zip", DENSE)).rename(archive)
+    elif kind in ("bz2", "xz"):
+        with tarfile.open(archive, f"w:{kind}") as writing:  # type: ignore[call-overload]  # kind: two of its words
+            writing.add(DENSE, ".")
+    else:
+        archive.write_bytes(POINTER if kind == "pointer" else b"# Merlin\n" * 100)
+    assert command.main(["explain", str(archive)]) == command.REFUSED
+    told = capsys.readouterr().err
+    assert told.startswith(f"error: {archive}: {said}")
+    assert "expected a directory, or a .tar.gz of one" in told
+
+
+def test_rewrite_makes_a_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An archive's name is misuse, and the next command is one that a shell takes."""
+    with pytest.raises(SystemExit) as misused:
+        command.main(["rewrite", str(DENSE), str(tmp_path / "shop.tar.gz")])
+    assert misused.value.code == command.MISUSED
+    assert "`pack` makes an archive of it" in capsys.readouterr().err
+    assert command.main(["rewrite", str(DENSE), str(tmp_path / "my shop")]) == command.SERVED
+    assert f"pack '{tmp_path}/my shop' -o my_shop.tar.gz" in capsys.readouterr().out
