@@ -31,7 +31,10 @@ if TYPE_CHECKING:
     from ensemble_tools.serving.namespace import Namespace, parse_published
     from ensemble_tools.serving.plan import Form, Rewrite, ServingPlan, plan
     from ensemble_tools.serving.publish import TableWriter, WorkflowCheck, publish, retract
-    from ensemble_tools.serving.requests_at_once import count_requests_at_once
+    from ensemble_tools.serving.requests_at_once import (
+        count_requests_at_once,
+        limit_requests_at_once,
+    )
     from ensemble_tools.serving.setting_names import SettingNames
     from ensemble_tools.serving.warm import warm_plan
     from ensemble_tools.workflows.tables import TableUnusable, write_tables
@@ -60,6 +63,7 @@ __all__ = [
     "compile_plan",
     "count_requests_at_once",
     "join_plan",
+    "limit_requests_at_once",
     "measure_demand",
     "model_directories",
     "parse_published",
@@ -86,7 +90,7 @@ _MODULES = {
         "serving.namespace": "LAYOUT_PREFIX Namespace parse_published",
         "serving.plan": "Form Rewrite ServingPlan plan",
         "serving.publish": "TableWriter WorkflowCheck publish retract",
-        "serving.requests_at_once": "count_requests_at_once",
+        "serving.requests_at_once": "count_requests_at_once limit_requests_at_once",
         "serving.setting_names": "SettingNames",
         "serving.warm": "warm_plan",
         "workflows.tables": "TableUnusable write_tables",

@@ -22,7 +22,7 @@ def is_backend(folder: Path, *, python_based: bool) -> bool:
 
 
 def list_backends(directory: Path, *, python_based: bool) -> Iterator[str]:
-    """The names of all that there are in the directory, sorted."""
-    for folder in sorted(directory.iterdir()):
+    """The names of all that there are in the directory, sorted; none where there is no such one."""
+    for folder in sorted(directory.iterdir()) if directory.is_dir() else ():
         if is_backend(folder, python_based=python_based):
             yield folder.name

@@ -22,7 +22,13 @@ from container.model_environment import seen_by_models
 from container.ports import LOOPBACK, Ports
 from container.settings import Settings
 from container.traces_endpoint import traces_endpoint
-from container.tritonserver.runtime import GRPC_RESTRICTED, HTTP_RESTRICTED, TritonRuntime
+from container.tritonserver.runtime import (
+    CLIENT_SHM,
+    GRPC_RESTRICTED,
+    HISTOGRAMS,
+    HTTP_RESTRICTED,
+    TritonRuntime,
+)
 from serve.triton.access import GRPC_KEY, HTTP_HEADER, TritonAccess
 
 # Of the time from SIGTERM to exit, the share that tritonserver may wait for requests in flight.
@@ -103,6 +109,7 @@ def build_command(
         f"--model-repository={serving_repository}",
         *_control(settings),
         *_listening(settings, ports),
+        *_where_known(settings, runtime, ports),
         *_backends(settings, runtime, shm_prefix),
         *_logging(settings),
         *_gpu_limits(settings.model_load_gpu_limit, gpu_count),
@@ -155,6 +162,18 @@ def _listening(settings: Settings, ports: Ports) -> Iterator[str]:
     yield f"--allow-metrics={str(ports.metrics is not None).lower()}"
     if ports.metrics is not None:
         yield f"--metrics-port={ports.metrics}"
+
+
+def _where_known(settings: Settings, runtime: TritonRuntime, ports: Ports) -> Iterator[str]:
+    """What newer tritonservers alone can be told; left to the additional arguments if they say it.
+
+    Nobody names regions of shared memory: callers may not, and models are to reach no others.
+    """
+    if CLIENT_SHM in runtime.knows and not _names(settings.additional_args, CLIENT_SHM):
+        yield f"--{CLIENT_SHM}=false"
+    said = any(HISTOGRAMS in argument for argument in settings.additional_args)
+    if HISTOGRAMS in runtime.knows and ports.metrics is not None and not said:
+        yield f"--metrics-config={HISTOGRAMS}=true"
 
 
 def _backends(settings: Settings, runtime: TritonRuntime, shm_prefix: str) -> Iterator[str]:

@@ -57,6 +57,12 @@ PYTHON_BASED = re.compile(
 #: gRPC from 2.33 at the latest.
 HTTP_RESTRICTED, GRPC_RESTRICTED = "http-restricted-api", "grpc-restricted-protocol"
 
+#: The flag that lets callers name regions of shared memory, from 26.04 on.
+CLIENT_SHM = "allow-client-shm"
+#: A setting of `--metrics-config`, which tritonserver's library knows from 24.12 on; from 26.01 on
+#: it is about models that are not decoupled, too (core d261b8d).
+HISTOGRAMS = "histogram_latencies"
+
 #: In the program of a tritonserver that reads the header, so that its spans are of its caller's
 #: trace (2.51 does; 2.36 knows the mode and sends nothing).
 TRACEPARENT = re.compile(rb"traceparent")
@@ -128,7 +134,8 @@ class TritonRuntime:
 
     `bin_path` goes first on PATH and `library_path` first on LD_LIBRARY_PATH; `server_bin`, our
     own server's virtual environment, leaves PATH. `stand_ins` are the backends that ours play.
-    `restricts`: the flags that shut APIs, as far as it has them. `traces`: whether its spans join
+    `restricts`: the flags that shut APIs, as far as it has them. `knows`: what else it can be told,
+    of CLIENT_SHM and HISTOGRAMS. `traces`: whether its spans join
     the trace that a request belongs to; False where nobody asks for traces. `version`: as the image
     has it, empty where it says none. `python_based`: whether it runs Python-based backends.
     """
@@ -142,6 +149,7 @@ class TritonRuntime:
     backend_python: BackendPython | None
     stand_ins: tuple[str, ...]
     restricts: frozenset[str] = frozenset()
+    knows: frozenset[str] = frozenset()
     traces: bool = False
     version: str = ""
     python_based: bool = True
@@ -185,6 +193,7 @@ def find_runtime(
         backend_python=python,
         stand_ins=stand_ins,
         restricts=restricting_flags(executable),
+        knows=_known(executable, root),
         traces=traces_endpoint(environment) is not None and _contains(executable, TRACEPARENT),
         version=read_version(root),
         python_based=python_based,
@@ -319,9 +328,12 @@ def supports_python_based_backends(root: Path) -> bool:
 
     It tells its version only when it runs, so its library is searched (about 20 ms).
     """
+    return any(_contains(path, PYTHON_BASED) for path in _libraries(root))
+
+
+def _libraries(root: Path) -> list[Path]:
     wheel, image = root.parent.parent / WHEEL_LIBRARIES, root / "lib"
-    found = [*wheel.glob("libtritonserver*.so*"), *image.glob("libtritonserver*.so*")]
-    return any(_contains(path, PYTHON_BASED) for path in found)
+    return [*wheel.glob("libtritonserver*.so*"), *image.glob("libtritonserver*.so*")]
 
 
 def restricting_flags(executable: Path) -> frozenset[str]:
@@ -332,6 +344,16 @@ def restricting_flags(executable: Path) -> frozenset[str]:
     """
     flags = (HTTP_RESTRICTED, GRPC_RESTRICTED)
     return frozenset(f for f in flags if _contains(executable, re.compile(f.encode())))
+
+
+def _known(executable: Path, root: Path) -> frozenset[str]:
+    """Of CLIENT_SHM and HISTOGRAMS what this tritonserver knows; looked up as restricting_flags."""
+    places = {CLIENT_SHM: [executable], HISTOGRAMS: _libraries(root)}
+    return frozenset(
+        word
+        for word, paths in places.items()
+        if any(_contains(path, re.compile(word.encode())) for path in paths)
+    )
 
 
 def _contains(path: Path, pattern: re.Pattern[bytes]) -> bool:

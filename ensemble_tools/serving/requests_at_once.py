@@ -7,12 +7,17 @@ batches are to be filled while others are computed, and a few that come in betwe
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 from tritonclient.grpc import model_config_pb2 as pb
 
 from ensemble_tools.archive.instance_groups import find_instances
-from ensemble_tools.archive.model_config import most_queued, parse_model_config
+from ensemble_tools.archive.model_config import (
+    most_queued,
+    parse_leniently,
+    parse_model_config,
+)
 from ensemble_tools.serving.serving_plan import PublishedModel, ServingPlan
 
 #: However little the models do at once; and how many more than what they do.
@@ -20,6 +25,8 @@ _LEAST, _SPARE = 4, 2
 #: What is assumed of a model whose config Triton completes: it may add dynamic batching, with
 #: batches of 4 (--default-max-batch-size), and start two instances.
 _COMPLETED = 2 * 2 * 4
+#: The word in a config's text.
+_IN_FLIGHT = "max_inflight_requests"
 
 
 def count_requests_at_once(plan: ServingPlan, gpus: int = 0) -> int | None:
@@ -37,6 +44,27 @@ def count_requests_at_once(plan: ServingPlan, gpus: int = 0) -> int | None:
             return None
         total += number
     return max(_LEAST, total + _SPARE)
+
+
+def limit_requests_at_once(plan: ServingPlan) -> int | None:
+    """How many requests Triton may have at most, by `max_inflight_requests` of its ensembles.
+
+    From 26.04 on one that is too many for a step waits in the thread that brought it (core
+    a02b0c0): in one of the few that read HTTP, for all models. None for any number.
+    """
+    if not any(_IN_FLIGHT in (model.config_text or "") for model in plan.models):
+        return None
+    configs = {it.triton_name: parse_leniently(it.config_text or "") for it in plan.models}
+    graphs = {name: config.ensemble_scheduling for name, config in configs.items()}
+    uses = Counter(step.model_name for graph in graphs.values() for step in graph.step)
+    return min(
+        (
+            max(1, graph.max_inflight_requests // max(1, uses[name]))
+            for name, graph in graphs.items()
+            if graph.max_inflight_requests
+        ),
+        default=None,
+    )
 
 
 def _count_for_model(model: PublishedModel, gpus: int) -> int | None:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import NamedTuple, ParamSpec, TypeVar
 
 from ensemble_tools import (
     Compile,
@@ -27,6 +27,7 @@ from ensemble_tools import (
     compile_plan,
     count_requests_at_once,
     join_plan,
+    limit_requests_at_once,
     plan,
     publish,
     read_executor_graph,
@@ -212,12 +213,16 @@ class Lifecycle:
             with record.stage("tritonserver"):
                 stubs = await self._hosting.load(serving_plan, archive, limit)
 
-            places, fails_in_part = await self._in_thread(
-                _read_configs, serving_plan, settings.gpus
-            )
+            facts = await self._in_thread(_read_configs, serving_plan, settings.gpus)
             self._telemetry.begin_model(record)
             self._registry.finish_load(
-                model, serving_plan, stubs, places, archive, fails_in_part=fails_in_part
+                model,
+                serving_plan,
+                stubs,
+                facts.places,
+                archive,
+                most_places=facts.most_places,
+                fails_in_part=facts.fails_in_part,
             )
             undo.pop_all()  # the load is complete: nothing is undone from here on
             rooms[-1].taken()
@@ -374,13 +379,19 @@ def _namespace(name: str) -> Namespace:
         raise CallerError(str(error)) from error
 
 
-def _read_configs(serving_plan: ServingPlan, gpus: int) -> tuple[int, bool]:
-    """Requests that tritonserver is given at once, and whether it fails at a part of the outputs.
+class _ConfigFacts(NamedTuple):
+    """places, most_places: of the model's room. fails_in_part: at a part of the outputs."""
 
-    Blocking: a config of many steps takes seconds to parse.
-    """
-    places = count_requests_at_once(serving_plan, gpus)
-    return places or UNORDERED, serving_plan.fails_in_part
+    places: int
+    most_places: int | None
+    fails_in_part: bool
+
+
+def _read_configs(serving_plan: ServingPlan, gpus: int) -> _ConfigFacts:
+    """Blocking: a config of many steps takes seconds to parse."""
+    places = count_requests_at_once(serving_plan, gpus) or UNORDERED
+    most_places = limit_requests_at_once(serving_plan)
+    return _ConfigFacts(places, most_places, serving_plan.fails_in_part)
 
 
 def _facts(serving_plan: ServingPlan) -> dict[str, object]:

@@ -193,10 +193,11 @@ class Registry:
         places: int | None = None,
         archive: str = "",
         *,
+        most_places: int | None = None,
         fails_in_part: bool = False,
     ) -> None:
         """The model can be invoked from now on; places: the fewest of its room."""
-        model.room.open(places, _most_waiting(plan))
+        model.room.open(places, _most_waiting(plan), most_places)
         model.plan, model.stubs, model.archive = plan, stubs or {}, archive
         model.fails_in_part = fails_in_part
         self.brought += 1

@@ -150,6 +150,7 @@ class WaitingRoom:
         "_left",
         "_looked",
         "_looked_answered",
+        "_most_places",
         "_most_waiting",
         "_name",
         "_paced",
@@ -167,9 +168,18 @@ class WaitingRoom:
         self._timer: asyncio.TimerHandle | None = None
         self.open(least_places)
 
-    def open(self, least_places: int | None, most_waiting: int | None = None) -> None:
-        """From now on tritonserver is given so many, and so many may wait; None for any number."""
+    def open(
+        self,
+        least_places: int | None,
+        most_waiting: int | None = None,
+        most_places: int | None = None,
+    ) -> None:
+        """From now on tritonserver is given so many, and so many may wait; None for any number.
+
+        most_places: however quick the model is.
+        """
         self._least_places = sys.maxsize if least_places is None else least_places
+        self._most_places = sys.maxsize if most_places is None else most_places
         self._most_waiting = sys.maxsize if most_waiting is None else most_waiting
         self._paced = 0
         self._looked, self._looked_answered = -_STALE_S, 0
@@ -264,7 +274,7 @@ class WaitingRoom:
         if unordered and self._rooms.streams and self._left >= _MOST_LEFT:
             self._places = 0
         else:
-            self._places = max(self._least_places, self._paced)
+            self._places = min(max(self._least_places, self._paced), self._most_places)
 
     def _let_in(self) -> None:
         while self._waiting and self._taken < self._places:

@@ -17,7 +17,9 @@ from container.tritonserver.command import (
     shm_prefix_for,
 )
 from container.tritonserver.runtime import (
+    CLIENT_SHM,
     GRPC_RESTRICTED,
+    HISTOGRAMS,
     HTTP_RESTRICTED,
     BackendPython,
     TritonRuntime,
@@ -221,6 +223,37 @@ def test_shared_memory_names_tell_containers_apart() -> None:
 
 
 ACCESS = TritonAccess("c0ntrol", "inf3rence")
+NEWER = replace(RUNTIME, knows=frozenset({CLIENT_SHM, HISTOGRAMS}))
+PORTS = Ports(21000, 21001, 21002)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "runtime", "ports", "said"),
+    [
+        ("", RUNTIME, PORTS, []),
+        (
+            "",
+            NEWER,
+            PORTS,
+            ["--allow-client-shm=false", "--metrics-config=histogram_latencies=true"],
+        ),
+        ("", NEWER, Ports(21000, 21001, None), ["--allow-client-shm=false"]),
+        (
+            "--allow-client-shm=true --metrics-config histogram_latencies=false",
+            NEWER,
+            PORTS,
+            ["--allow-client-shm=true", "histogram_latencies=false"],
+        ),
+    ],
+)
+def test_what_newer_ones_are_told(
+    arguments: str, runtime: TritonRuntime, ports: Ports, said: list[str]
+) -> None:
+    """Only what it knows, and the operator's own words instead of ours."""
+    words = build({"SAGEMAKER_TRITON_ADDITIONAL_ARGS": arguments}, runtime=runtime, ports=ports)
+    assert [it for it in words.argv if "client-shm" in it or "histogram" in it] == said
+
+
 BOTH = (HTTP_RESTRICTED, GRPC_RESTRICTED)
 STEERING = "model-repository,shared-memory,model-config,statistics,trace,logging"
 

@@ -72,6 +72,18 @@ def test_flags_that_shut_apis(tmp_path: Path) -> None:
     assert not restricting_flags(executable(tmp_path / "empty", ""))
 
 
+def test_what_a_tritonserver_knows(tmp_path: Path) -> None:
+    """Newer flags and settings are looked for in its program and its library, never assumed."""
+    library = NEW_LIBRARY + b"histogram_latencies\0"
+    program = image(tmp_path / "newer", "python", *OUR_BACKENDS, library=library)
+    executable(program, "--allow-client-shm <boolean>")
+    older = image(tmp_path / "older", "python", *OUR_BACKENDS)
+    known = {"allow-client-shm", "histogram_latencies"}
+    for place, expected in ((program, known), (older, set())):
+        settings = read_settings({"SERVE_TRITON_SERVER": str(place)})
+        assert find_runtime(settings, tmp_path / "w", {}).knows == expected
+
+
 def test_the_configured_one_comes_first_and_alone(tmp_path: Path) -> None:
     """Who asks for one by its path does not get another."""
     program = executable(tmp_path / "bin/tritonserver")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ensemble_tools import Form, ServingPlan, count_requests_at_once
+from ensemble_tools import Form, ServingPlan, count_requests_at_once, limit_requests_at_once
 from ensemble_tools.serving.plan import PublishedModel
 
 ENSEMBLE = 'platform: "ensemble"\nensemble_scheduling { step { model_name: "m" } }\n'
@@ -53,3 +53,25 @@ def test_an_ensemble() -> None:
     assert (
         count_requests_at_once(planned(*steps, PYTHON + "sequence_batching {}", ENSEMBLE)) is None
     )
+
+
+@pytest.mark.parametrize(
+    ("configs", "most"),
+    [
+        ((PYTHON, ENSEMBLE), None),
+        ((PYTHON, ENSEMBLE.replace("{ step", "{ max_inflight_requests: 5 step")), 5),
+        ((PYTHON, ENSEMBLE.replace("{ step", "{ max_inflight_requests: 0 step")), None),
+        (("# max_inflight_requests: 3\n" + PYTHON, ENSEMBLE), None),
+        (
+            (
+                "ensemble_scheduling { max_inflight_requests: 9 }",
+                "ensemble_scheduling { max_inflight_requests: 7\n"
+                'step { model_name: "m0" } step { model_name: "m0" } }',
+            ),
+            4,
+        ),
+    ],
+)
+def test_in_flight(configs: tuple[str, ...], most: int | None) -> None:
+    """No ensemble gets more than it takes; an inner one is asked once for each step that it is."""
+    assert limit_requests_at_once(planned(*configs)) == most

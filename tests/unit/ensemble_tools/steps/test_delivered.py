@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import types
 from importlib.machinery import SourceFileLoader
@@ -342,6 +343,27 @@ def test_other_encodings(stub: Stub) -> None:
     """The file is read as Python reads it."""
     source = b"# coding: latin-1\nWORD = '\xe9'\nclass TritonPythonModel: pass\n"
     assert stub.start(source).WORD == "é"
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "    def is_ready(self):\n        return self.made\n",
+        "    async def is_ready(self):\n        return self.made\n",
+        "    is_ready = property(lambda self: lambda: self.made)\n",
+        "    def __getattr__(self, name):\n"
+        "        if name != 'is_ready':\n            raise AttributeError(name)\n"
+        "        return lambda: self.made\n",
+    ],
+)
+def test_readiness(how: str, stub: Stub) -> None:
+    """From 26.03 on tritonserver asks a model that has `is_ready`: it finds the model's own."""
+    made = "    made = False\n    def initialize(self, args):\n        self.made = True\n"
+    model = stub.start(f"class Base:\n{made}{how}class TritonPythonModel(Base):\n    pass\n").model
+    assert hasattr(model, "is_ready")
+    answer = model.is_ready()
+    assert (asyncio.run(answer) if asyncio.iscoroutine(answer) else answer) is True
+    assert not hasattr(stub.start(PLAIN).model, "is_ready")
 
 
 def test_no_class(stub: Stub) -> None:

@@ -240,6 +240,8 @@ async def test_a_bound_of_its_own() -> None:
     await settle()
     with pytest.raises(Overloaded, match=r"1 requests wait .* \(max_queue_size of slow\)"):
         await room.wait(WAIT_S)
+    room.open(UNORDERED, None, 1)
+    assert room.places == 1
     room.open(1)
     callers += [entering(room, number, order) for number in (2, 3)]
     await settle()
