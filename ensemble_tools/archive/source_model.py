@@ -22,7 +22,6 @@ from ensemble_tools.archive.files import (
 from ensemble_tools.archive.model_config import (
     EXECUTOR_PLATFORM,
     ModelConfig,
-    backend_name,
     derive_backend,
     parse_model_config,
 )
@@ -200,17 +199,17 @@ def _read_workflow(model: SourceModel) -> WorkflowFiles | None:
 
 
 def _read_packed(model: SourceModel) -> Iterator[tuple[Path, int, int]]:
-    config = model.config
-    if config is not None and backend_name(config.message) != "pytorch":
+    if model.backend != "pytorch":
         return
+    config = model.config
     name = (config.message.default_model_filename if config else "") or _TORCHSCRIPT
     for version in model.versions:
         path = model.directory / str(version) / name
         if Path(name).is_absolute() or ".." in Path(name).parts or not is_file(path):
             continue
         size, unpacked = size_of(path), unpacked_size(path)
-        if config is not None and config.message.runtime:  # it need not be TorchScript
-            unpacked = unpacked or None
+        if PYTHON_FILE in model.payload[version] or (config and config.message.runtime):
+            unpacked = unpacked or None  # a program of the model's own may read it
         if size is not None and unpacked is not None:
             yield path, size, unpacked
 

@@ -623,6 +623,9 @@ def test_torchscript_that_was_cut(tmp_path: Path, name: str, kept: float) -> Non
     config = root / "m/config.pbtxt"
     config.write_text(f'{config.read_text()}\nruntime: "model.py"')
     planned(root)  # weights that a program of the model's own reads
+    config.write_text(config.read_text().replace('runtime: "model.py"', ""))
+    (root / "m/1/model.py").touch()
+    planned(root)
 
 
 def test_backend_that_is_none_of_tritons(tmp_path: Path) -> None:
