@@ -72,6 +72,7 @@ def _node(node: Node) -> dict[str, Any]:
             "reason": node.workflow.not_compiled or None,
             "kept": list(node.workflow.kept),
             "recognised": node.workflow.recognised or None,
+            "pickle": node.workflow.pickled,
         },
     }
 

@@ -81,7 +81,7 @@ def _node(node: Node) -> str:
 
 def _workflow(workflow: Workflow) -> str:
     reasons = [workflow.not_compiled] if workflow.not_compiled else workflow.kept
-    lines = [] if workflow.not_compiled else [workflow.mark]
+    lines = [] if workflow.not_compiled and workflow.pickled else [workflow.mark]
     return _BREAK.join(
         label(line) for line in (*lines, *(f"not compiled: {reason}" for reason in reasons))
     )

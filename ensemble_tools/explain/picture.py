@@ -59,17 +59,22 @@ class Workflow:
 
     operators: kinds of compiled operators, and how many of each. kept: why NVTabular runs the
     others, a sentence for each; empty where all are compiled. recognised: as which NVTabular's, and
-    by what; empty where it is not compiled.
+    by what; empty where it is not compiled. pickled: whether it was saved as a pickle.
     """
 
     operators: tuple[tuple[str, int], ...] = ()
     not_compiled: str = ""
     kept: tuple[str, ...] = ()
     recognised: str = ""
+    pickled: bool = True
 
     @property
     def mark(self) -> str:
         """A box's line that says which."""
+        return self._how if self.pickled else f"{self._how}, no pickle"
+
+    @property
+    def _how(self) -> str:
         if self.not_compiled:
             return "not compiled"
         return "compiled in part: numpy" if self.kept else "compiled: numpy"

@@ -162,7 +162,11 @@ def _compiled(triton: Side | None) -> Iterator[Reason]:
 def _not_compiled(plan: ServingPlan) -> Iterator[str]:
     for model in plan.models:
         if model.not_compiled:
-            yield f"{model.source_name} is not compiled, NVTabular runs it: {model.not_compiled}"
+            reads = " (one that reads graph.json)" if model.no_pickle else ""
+            yield (
+                f"{model.source_name} is not compiled, NVTabular{reads} runs it: "
+                f"{model.not_compiled}"
+            )
         for kept in model.compiled.program.kept if model.compiled else ():
             yield f"{model.source_name} is compiled in part, NVTabular runs the rest: {kept.reason}"
 

@@ -172,12 +172,16 @@ def _box(box_id: str, model: PublishedModel, config: pb.ModelConfig, kind: str) 
 
 
 def _workflow(model: PublishedModel) -> Workflow | None:
+    pickled = not model.no_pickle
     if model.compiled is not None:
         program = model.compiled.program
         kept = tuple(part.reason for part in program.kept)
         operators = tuple(program.operators.items())
-        return Workflow(operators, kept=kept, recognised=model.compiled.recognised)
-    return Workflow(not_compiled=model.not_compiled) if model.not_compiled else None
+        recognised = model.compiled.recognised
+        return Workflow(operators, kept=kept, recognised=recognised, pickled=pickled)
+    if model.not_compiled:
+        return Workflow(not_compiled=model.not_compiled, pickled=pickled)
+    return None
 
 
 def _entry_kind(plan: ServingPlan) -> str:

@@ -24,6 +24,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
+from ensemble_tools.archive.saved_workflow import GRAPH, PICKLE
 from ensemble_tools.archive.source_model import CONFIG_FILE
 from ensemble_tools.errors import PayloadBroken, shortened
 from ensemble_tools.serving.layout import remove_layout, write_layout, write_own_code
@@ -47,6 +48,7 @@ TableWriter = Callable[[Sequence[Table], Path], list[dict[str, Plain]]]
 WorkflowCheck = Callable[[PublishedModel, Path], str]
 #: What a compiled workflow is published as, beside the file that Triton runs.
 _WHOLE, _PART = "compiled_model.py", "partly_compiled_model.py"
+_READER, _READER_FILE = "graph_json.py", "graph_json_model.py"
 _RUNTIME, _TABLES, _PROGRAM = "compiled_workflow", "tables", "program.json"
 
 
@@ -61,7 +63,7 @@ def publish(
     Answers with the plan as it was published: a workflow whose category files are unusable, or that
     fails the check, is not compiled in it. Blocking. Raises OSError (no space, name taken):
     FileExistsError means that a name is in use. Raises PayloadBroken for a category file that
-    NVTabular cannot read either.
+    NVTabular cannot read either, and for two workflows in one directory, which it would read.
     """
     try:
         return _publish(plan, serving_repository, write, check)
@@ -90,6 +92,8 @@ def _publish(
         for model in models:
             _check_name_free(serving_repository / model.triton_name)
         models = [_check(model, staging / model.triton_name, check, plan.entry) for model in models]
+        for model in models:
+            _check_one_workflow(model)
         archives = [it.own_code.archive for it in models if it.own_code and it.runs_own_code]
         if archives and (staging / plan.entry).is_dir():
             write_layout(archives[0], staging / plan.entry)
@@ -114,6 +118,17 @@ def retract(plan: ServingPlan, serving_repository: Path) -> None:
     remove_layout(serving_repository / plan.entry)
     for model in (*plan.models, *plan.apart):
         shutil.rmtree(serving_repository / model.triton_name, ignore_errors=True)
+
+
+def _check_one_workflow(model: PublishedModel) -> None:
+    """Raise PayloadBroken where it depends on NVTabular which of two workflows it serves."""
+    if not model.no_pickle or model.compiled is not None:
+        return
+    version, _, workflow = model.no_pickle.partition("/")
+    pickle = dict(model.links)[version] / workflow / PICKLE
+    if os.path.lexists(pickle):
+        found = f"it lies beside {GRAPH}, and NVTabular reads the one or the other by its release"
+        raise PayloadBroken(pickle, found, "take out the older one")
 
 
 def _check_name_free(target: Path) -> None:
@@ -198,6 +213,9 @@ def put_compiled(
     for name, text in _read_runtime().items():
         _put(directory / Path(model.compiled.place).parent / _RUNTIME / name, text)
     whole = not model.compiled.program.kept
+    if not whole:
+        reader = directory / Path(model.compiled.place).parent / _RUNTIME / _READER
+        _put(reader, _read_model_file(_READER_FILE))
     _put(directory / model.compiled.place, _read_model_file(_WHOLE if whole else _PART))
     return replace(model, compiled=_without_tables(model.compiled))
 

@@ -95,7 +95,8 @@ class PublishedModel:
     lie in its own (STEPS); tritonserver does not know them. place: of the operator in
     Merlin's graph whose step it is, its number behind those of the Subgraphs around it; empty for a
     model that is no operator's step. own_code: what the archive's own Python in it may see.
-    categories: the files that its workflow was fitted into.
+    categories: the files that its workflow was fitted into. no_pickle: where its workflow lies,
+    such as `1/workflow`, if Merlin's own step reads it and it is saved as graph.json.
     """
 
     triton_name: str
@@ -113,6 +114,7 @@ class PublishedModel:
     place: tuple[int, ...] = ()
     own_code: OwnCode | None = None
     categories: tuple[Path, ...] = ()
+    no_pickle: str = ""
 
     @cached_property
     def triton_config(self) -> str | None:
@@ -217,6 +219,11 @@ class ServingPlan:
             for model in self.everything
             if model.not_compiled
         )
+
+    @property
+    def no_pickle(self) -> int:
+        """How many of its models have a workflow that was saved without a pickle."""
+        return sum(bool(model.no_pickle) for model in self.everything)
 
     @property
     def kept(self) -> tuple[str, ...]:

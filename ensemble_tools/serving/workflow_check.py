@@ -14,6 +14,7 @@ from google.protobuf import json_format
 
 from ensemble_tools.archive.model_config import parse_leniently
 from ensemble_tools.serving.serving_plan import PublishedModel
+from ensemble_tools.steps.sources import SERVED
 
 #: Of a difference, what a log shows, in characters: it names what others chose.
 _LONGEST_DIFFERENCE = 300
@@ -33,13 +34,20 @@ class Verdict:
 
 def find_check_program() -> Path:
     """The program, which the models' Python runs by its path."""
-    return Path(str(files("ensemble_tools.workflows").joinpath("check_model.py")))
+    return _program("check_model.py")
+
+
+def _program(name: str) -> Path:
+    return Path(str(files("ensemble_tools.workflows").joinpath(name)))
 
 
 def describe_check(model: PublishedModel, directory: Path) -> str:
     """What the program reads: the compiled model in its directory, and the delivered one."""
     assert model.compiled is not None
     assert model.config_text is not None
+    compiled = directory.absolute() / model.compiled.place
+    if model.warm and model.compiled.program.kept:  # a child of a warm interpreter runs it
+        compiled = compiled.with_name(SERVED)
     version, file = Path(model.compiled.place).parts[0], Path(*Path(model.compiled.place).parts[1:])
     message = parse_leniently(model.config_text)
     config = json_format.MessageToDict(message, preserving_proto_field_name=True)
@@ -47,8 +55,9 @@ def describe_check(model: PublishedModel, directory: Path) -> str:
     return json.dumps(
         {
             "directory": str(directory.absolute() / version),
-            "compiled": str(directory.absolute() / model.compiled.place),
+            "compiled": str(compiled),
             "original": str(dict(model.links)[version].absolute() / file),
+            "reader": str(_program("graph_json_model.py")) if model.no_pickle else "",
             "config": config,
         }
     )

@@ -556,6 +556,14 @@ def silence_logs():
     logging.disable(logging.CRITICAL)
 
 
+def lend_reader(file):
+    """NVTabular 23.08 knows no graph.json, and is given a reader of it (graph_json_model.py)."""
+    spec = importlib.util.spec_from_file_location("reader_of_graph_json", file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.lend()
+
+
 def main():
     """The job's answer."""
     answer = os.fdopen(os.dup(1), "w")
@@ -563,6 +571,8 @@ def main():
     silence_logs()
     job = json.load(sys.stdin)
     sys.modules["triton_python_backend_utils"] = Backend("triton_python_backend_utils")
+    if job["reader"]:
+        lend_reader(job["reader"])
     original = Model(job["original"], job)
     silence_logs()  # Merlin's modules set filters of their own
     sys.path.insert(0, job["directory"])  # as the Python backend does

@@ -75,7 +75,7 @@ class Original:
     """The workflow itself."""
 
     def __init__(self, directory, args):
-        self._workflow = nvtabular.Workflow.load(str(directory))
+        self._workflow = load_workflow(directory)
         self._runner = WorkflowRunner(
             self._workflow, {}, json.loads(args["model_config"]), args["model_instance_kind"]
         )
@@ -100,6 +100,15 @@ class Original:
     def _column(self, name, tensors):
         arrays = tuple(convert(tensors[tensor]) for tensor in self.columns[name])
         return arrays if len(arrays) == 2 else arrays[0]
+
+
+def load_workflow(directory):
+    """The workflow; the reader of graph.json is ours, since NVTabular 23.08 has none."""
+    if not (directory / "graph.json").exists():
+        return nvtabular.Workflow.load(str(directory))
+    from compiled_workflow.graph_json import load
+
+    return load(directory)
 
 
 def convert(array):

@@ -64,6 +64,8 @@ _LIBRARIES = {
 }
 #: What a stand-in says of its library (container/backends).
 _STAND_IN_LACKS = re.compile(r"needs (?P<name>\w+), which the models' Python does not have")
+#: What NVTabular of before commit 08e0633 says of a workflow that was saved as graph.json.
+_NO_PICKLE = re.compile(r"No such file or directory: '[^']*/workflow\.pkl'")
 _BACKEND_LACKS = re.compile(
     r"unable to find (?:backend library for backend '(?P<new>[^']*)'"
     r"|'libtriton_(?P<old>\w+)\.so'|'(?P<middle>\w+)/model\.py').*",
@@ -155,6 +157,13 @@ def _explain(plan: ServingPlan, failing: str, reason: str, models: ModelsSide) -
             f"it{named}, or export the model for one of these"
         )
     model = next(it for it in plan.everything if it.triton_name == failing)
+    if model.no_pickle and _NO_PICKLE.search(reason):
+        return (
+            f"{model.source_name}/{model.no_pickle}/graph.json: NVTabular must run this workflow "
+            f"({model.not_compiled or 'workflows are not compiled here'}), and the one here knows "
+            "no graph.json, which NVTabular reads from its commit 08e0633 (March 2026) on; install "
+            f"that one into {models.python}"
+        )
     version = next((name for name, _ in model.links if name.partition("/")[0].isdigit()), "1")
     place = f"{model.source_name}/{version.partition('/')[0]}"
     return _SYNTAX.sub(lambda it: f"({place}/{it['file']}, line {it['line']})", reason)

@@ -1,10 +1,12 @@
 """Exports whose workflow is graph.json, and no pickle, answer Merlin's numbers.
 
-Merlin 23.08 wrote graph_json/ with NVTabular at commit 08e0633, which PyPI does not have.
+Merlin 23.08 wrote graph_json/ with NVTabular at commit 08e0633, which PyPI does not have: what
+NVTabular runs here, 23.08 runs.
 """
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,12 +16,33 @@ from tests.support.container import Container, running
 from tests.support.merlins_answers import check_numbers
 
 HERE = Path(__file__).parent / "graph_json"
+STEP = "0_transformworkflowtriton/1"
+DOUBLE = "def double(x):\n    return x * 2\n"
+pytestmark = pytest.mark.xdist_group("golden-graph-json")
 
 
 @pytest.fixture(scope="module")
 def container(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:
-    with running(tmp_path_factory.mktemp("work"), SERVE_MODEL_ROOT=str(HERE)) as container:
+    with running(tmp_path_factory.mktemp("work"), SERVE_MODEL_ROOT="/") as container:
         yield container
+
+
+@pytest.fixture
+def export(tmp_path: Path) -> Path:
+    """A copy of the one whose LambdaOp calls nvt_functions.double."""
+    return Path(shutil.copytree(HERE / "lambda/repository", tmp_path / "repository"))
+
+
+def rename_function(export: Path, module: str, qualname: str) -> None:
+    path = export / STEP / "workflow/graph.json"
+    text = path.read_text().replace('"nvt_functions"', f'"{module}"')
+    path.write_text(text.replace('"double"', f'"{qualname}"'))
+
+
+def write_function(export: Path, module: str) -> None:
+    place = export / STEP / f"{module.replace('.', '/')}.py"
+    place.parent.mkdir(exist_ok=True)
+    place.write_text(DOUBLE)
 
 
 @pytest.mark.parametrize("name", ["dense", "lists"])
@@ -29,4 +52,78 @@ def test_merlins_numbers(name: str, container: Container) -> None:
         answer = container.invoke("model", (HERE / name / "request.json").read_bytes())
     assert answer.status_code == 200, answer.text
     check_numbers(HERE / name, answer.json())
-    assert 'compiled="1 of 1' in container.log
+    assert 'compiled="1 of 1 workflows" no_pickle="1 workflows' in container.log
+
+
+@pytest.mark.parametrize("module", ["nvt_functions", "our_package.inner"])
+def test_a_function_of_a_module_beside_the_step(
+    module: str, container: Container, export: Path
+) -> None:
+    """It is the archive's own, a file or a package, and NVTabular's operators run with it."""
+    rename_function(export, module, "double")
+    write_function(export, module)
+    with container.loaded("model", export):
+        answer = container.invoke("model", (HERE / "lambda/request.json").read_bytes())
+    assert answer.status_code == 200, answer.text
+    check_numbers(HERE / "lambda", answer.json())
+
+
+@pytest.mark.parametrize(
+    ("module", "qualname", "told"),
+    [
+        (
+            "nvt_functions",
+            "double",
+            "LambdaOp of its workflow calls double of the module nvt_functions, which the models' "
+            "Python does not have: put nvt_functions.py, or the package nvt_functions/, into the "
+            "archive beside the step's model.py, or install it into the image",
+        ),
+        ("math", "inner.log2", "calls inner.log2 of the module math, which has no inner.log2"),
+        ("our", "double", "calls double of the module our, which has no double"),
+        ("json", "double", "calls double of the module json, whose name another module has here"),
+        ("lacking", "double", "No module named 'nowhere_to_be_found'; install it into"),
+    ],
+)
+def test_a_function_that_is_not_there(
+    module: str, qualname: str, told: str, container: Container, export: Path
+) -> None:
+    """The load is refused, with the module's name and what to do."""
+    rename_function(export, module, qualname)
+    for name, text in {"our": "", "json": DOUBLE, "lacking": "import nowhere_to_be_found"}.items():
+        (export / STEP / f"{name}.py").write_text(text)
+    refused = container.load("model", export)
+    assert refused.status_code == 400, refused.text
+    assert told in refused.json()["error"]
+
+
+def test_they_pass_the_check(tmp_path: Path, export: Path) -> None:
+    """Compared with NVTabular before they are served, whole and in part: none is another."""
+    write_function(export, "nvt_functions")
+    with running(tmp_path, SERVE_MODEL_ROOT="/", SERVE_COMPILE_CHECK="true") as container:
+        for name, archive in {"a": HERE / "dense/repository", "b": export}.items():
+            loaded = container.load(name, archive)
+            assert loaded.status_code == 200, loaded.text
+    assert container.log.count('compiled="1 of 1 workflows"') == 2
+    assert "not_compiled" not in container.log
+
+
+def test_what_nvtabular_must_run_itself(tmp_path: Path) -> None:
+    """NVTabular 23.08 knows no graph.json, and the load says which one does; a pickle that an
+    earlier export left there is not served in its place.
+    """
+    export = Path(shutil.copytree(HERE / "dense/repository", tmp_path / "repository"))
+    with running(tmp_path, SERVE_MODEL_ROOT="/", SERVE_COMPILE="off") as container:
+        refused = container.load("model", export)
+        shutil.copy(export / "executor_model/1/ensemble/ensemble.pkl", tmp_path / "workflow.pkl")
+        shutil.move(tmp_path / "workflow.pkl", export / STEP / "workflow/workflow.pkl")
+        both = container.load("both", export)
+    assert refused.status_code == both.status_code == 400
+    assert (
+        f"{STEP}/workflow/graph.json: NVTabular must run this workflow (workflows are not compiled "
+        "here), and the one here knows no graph.json, which NVTabular reads from its commit "
+        "08e0633 (March 2026) on; install that one into"
+    ) in refused.json()["error"]
+    assert (
+        f"{STEP}/workflow/workflow.pkl: it lies beside graph.json, and NVTabular reads the one or "
+        "the other by its release; take out the older one"
+    ) in both.json()["error"]

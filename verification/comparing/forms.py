@@ -22,6 +22,7 @@ from ensemble_tools import (
 )
 from ensemble_tools.archive.executor_graph import ExecutorGraph
 from ensemble_tools.archive.model_config import ModelConfig
+from ensemble_tools.serving.lent_readers import lend_readers
 from ensemble_tools.serving.opened_archive import open_repository, try_compilation
 from verification.comparing.comparison import Names
 from verification.comparing.distribution import RANDOM_OPERATORS
@@ -118,11 +119,11 @@ def read_forms(
         ]
     if graph is None:
         delivered = _plan(repository, None, DELIVERED, Rewrite.AUTO)
-        return Forms(repository, delivered, None, (), compiled, tuple(reasons))
+        return Forms(repository, _lend(delivered, compiled), None, (), compiled, tuple(reasons))
     return Forms(
         repository,
-        _plan(repository, graph, EXECUTOR, Rewrite.EXECUTOR),
-        _plan(repository, graph, SERVED, rewrite),
+        _lend(_plan(repository, graph, EXECUTOR, Rewrite.EXECUTOR), compiled),
+        _lend(_plan(repository, graph, SERVED, rewrite), compiled),
         tuple(sorted({*operator_labels(graph, set())} & RANDOM_OPERATORS)),
         compiled,
         tuple(reasons),
@@ -133,6 +134,11 @@ def _plan(
     repository: ModelRepository, graph: ExecutorGraph | None, name: str, rewrite: Rewrite
 ) -> ServingPlan:
     return plan(repository, graph, Namespace(name), rewrite=rewrite, names=SETTING_NAMES)
+
+
+def _lend(reference: ServingPlan, compiled: ServingPlan | None) -> ServingPlan:
+    """What a compiled form is compared with; without one, NVTabular must do without our reader."""
+    return reference if compiled is None else lend_readers(reference)
 
 
 def operator_labels(graph: ExecutorGraph, seen: set[int]) -> Iterator[str]:

@@ -74,10 +74,13 @@ def read_categories(files: tuple[Path, ...], interpreter: Path | None) -> Catego
 
 
 def find_known_values(column: InputColumn, categories: Categories) -> Array | None:
-    """The column's categories as an array of its type; None where none of them fits."""
+    """The column's categories as an array of its type; None where none of them fits.
+
+    merlin-systems reads texts in ASCII alone.
+    """
     found = categories.get(column.name, [])
     if column.is_string:
-        texts = [value.encode() for value in found if isinstance(value, str)]
+        texts = [text.encode() for text in found if isinstance(text, str) and text.isascii()]
         return encode_strings(texts) if texts else None
     if not column.is_integer:
         return None

@@ -1,4 +1,7 @@
-"""PURE. A delivered model -> what is published of it, and sentences about what is not."""
+"""A delivered model -> what is published of it, and sentences about what is not.
+
+PURE, but for a look at the program of a step whose workflow is graph.json.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,10 @@ from pathlib import Path, PurePosixPath
 
 from tritonclient.grpc import model_config_pb2 as pb
 
+from ensemble_tools.archive.executor_template import is_workflow_model
 from ensemble_tools.archive.model_config import describe_backend, print_model_config
 from ensemble_tools.archive.repository import ModelRepository
-from ensemble_tools.archive.source_model import CONFIG_FILE, SourceModel
+from ensemble_tools.archive.source_model import CONFIG_FILE, WORKFLOW, SourceModel
 from ensemble_tools.serving.namespace import LAYOUT_LINK
 from ensemble_tools.serving.serving_plan import OwnCode, PublishedModel
 
@@ -38,6 +42,7 @@ def overlay_model(
         missing,
         own_code=_find_own_code(model, names, repository.path),
         categories=model.workflow.categories if model.workflow else (),
+        no_pickle=_find_unpickled(model),
     )
 
 
@@ -91,6 +96,16 @@ def describe_beside(repository: ModelRepository, names: Iterable[str]) -> tuple[
 
 def _list(names: Sequence[str]) -> str:
     return ", ".join(names[:_MOST]) + (", …" if names[_MOST:] else "")
+
+
+def _find_unpickled(model: SourceModel) -> str:
+    """The directory of a workflow that is no pickle, for Merlin's own step to read."""
+    place = f"{model.served_version}/{model.python_file}"
+    if model.workflow is None or model.workflow.pickled:
+        return ""
+    if not is_workflow_model(model.directory / place):
+        return ""
+    return f"{model.served_version}/{WORKFLOW}"
 
 
 def _find_own_code(model: SourceModel, names: Mapping[str, str], archive: Path) -> OwnCode | None:

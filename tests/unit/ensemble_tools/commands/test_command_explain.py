@@ -34,6 +34,7 @@ ROOT = Path(__file__).parents[4]
 EXPORTS = sorted(path.parent for path in (ROOT / "examples/merlin").glob("*/repository"))
 DENSE = ROOT / "examples/merlin/dense/repository"
 TWO = ROOT / "examples/merlin/two_workflows/repository"
+NO_PICKLE = ROOT / "tests/golden/graph_json/lambda/repository"
 SECOND = "1_transformworkflowtriton"
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -110,6 +111,7 @@ def test_category_file_is_unusable(tmp_path: Path, capsys: pytest.CaptureFixture
         "reason": None,
         "kept": [],
         "recognised": "NVTabular 23.08 by its label (23.08.00) and by what it holds",
+        "pickle": True,
     }
     assert (workflows[1]["compiled"], workflows[1]["operators"]) == (False, {})
     assert reason in workflows[1]["reason"]
@@ -188,6 +190,28 @@ def test_compiled_in_part(form: str, tmp_path: Path) -> None:
         return
     assert written.count("compiled in part") == (2 if form == "svg" else 1)
     assert "LambdaOp of " in written
+
+
+@pytest.mark.parametrize("form", ["text", "json", "mermaid", "svg"])
+def test_a_workflow_without_a_pickle(form: str) -> None:
+    """It is said to have none, compiled in part or not at all."""
+    archive = read_archive(NO_PICKLE, "model", workflows=Compile.AUTO)
+    written = rendered(archive, "model", form).decode()
+    if form == "json":
+        nodes = json.loads(written)["triton"]["nodes"]
+        assert [node["workflow"]["pickle"] for node in nodes if node["workflow"]] == [False]
+        return
+    said = "workflow: graph.json, no pickle\n" if form == "text" else "compiled in part: numpy, no"
+    assert said in written
+    assert archive.plan is not None
+    models = tuple(
+        replace(model, compiled=None, not_compiled="no") if model.no_pickle else model
+        for model in archive.plan.models
+    )
+    archive = replace(archive, plan=replace(archive.plan, models=models))
+    written = rendered(archive, "model", form).decode()
+    said = "; NVTabular reads it from its commit 08e0633 on" if form == "text" else "compiled, no p"
+    assert said in written
 
 
 def test_compile_off(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ from ensemble_tools.archive.graph_reader import read_executor_graph
 from ensemble_tools.archive.inert_pickle import MAX_OPCODES
 from ensemble_tools.archive.model_config import parse_leniently, print_model_config
 from ensemble_tools.archive.repository import ModelRepository, read_repository
-from ensemble_tools.errors import PayloadBroken
+from ensemble_tools.errors import EntryRefused, PayloadBroken, PayloadMissing
 from ensemble_tools.serving.compilation import compile_plan
 from ensemble_tools.serving.namespace import Namespace
 from ensemble_tools.serving.plan import Form, PublishedModel, ServingPlan, plan
@@ -225,3 +225,68 @@ def test_a_name_that_is_taken(repository: Path, tmp_path: Path) -> None:
     model = step_of(publish(planned(repository)[0], serving))
     assert model.compiled is None
     assert "tables/" in model.not_compiled
+
+
+NO_PICKLE = Path(__file__).parents[3] / "golden/graph_json"
+
+
+@pytest.mark.parametrize("name", ["dense", "lists"])
+def test_a_workflow_without_a_pickle(name: str, tmp_path: Path) -> None:
+    """It is compiled whatever release wrote it, and a pickle beside it is not looked at."""
+    export = Path(shutil.copytree(NO_PICKLE / name / "repository", tmp_path / "repository"))
+    (export / STEP / "1/workflow/workflow.pkl").write_bytes(b"no pickle")
+    made, _ = planned(export)
+    assert made.no_pickle == 1
+    assert step_of(made).no_pickle == "1/workflow"
+    assert step_of(made).compiled is not None
+    (tmp_path / "serving").mkdir()
+    assert step_of(publish(made, tmp_path / "serving")).compiled is not None
+
+
+def test_two_workflows_in_one_directory(tmp_path: Path) -> None:
+    """Where NVTabular must read one of them, its release decides which: refused."""
+    export = Path(shutil.copytree(NO_PICKLE / "lambda/repository", tmp_path / "repository"))
+    graph = export / STEP / "1/workflow/graph.json"
+    graph.write_text(graph.read_text().replace("lambdaop.LambdaOp", "filter.Filter"))
+    made, _ = planned(export)
+    assert step_of(made).not_compiled.endswith("a function of yours decides which rows there are")
+    (tmp_path / "serving").mkdir()
+    publish(made, tmp_path / "serving")
+    shutil.rmtree(tmp_path / "serving")
+    (tmp_path / "serving").mkdir()
+    (graph.parent / "workflow.pkl").write_bytes(b"")
+    with pytest.raises(PayloadBroken, match=r"workflow\.pkl: it lies beside graph\.json"):
+        publish(planned(export)[0], tmp_path / "serving")
+    assert not list((tmp_path / "serving").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "told"),
+    [
+        ('"format_version": 1', '"format_version": 2', "graph.json: its format_version is 2"),
+        ("nvtabular.ops.clip.Clip", "nvtabular.ops.groupby.Groupby", "node 3: op_class is"),
+        ("unique.city.parquet", "unique.town.parquet", "unique.town.parquet: there is no such"),
+        ("categories/unique.city", "../../../../x", "which is not in the node's directory"),
+    ],
+)
+def test_a_graph_json_that_nvtabular_cannot_read(
+    found: str, wanted: str, told: str, tmp_path: Path
+) -> None:
+    """The archive is refused, with the file, the node and the field."""
+    export = Path(shutil.copytree(NO_PICKLE / "dense/repository", tmp_path / "repository"))
+    graph = export / STEP / "1/workflow/graph.json"
+    graph.write_text(graph.read_text().replace(found, wanted))
+    with pytest.raises((PayloadBroken, PayloadMissing)) as error:
+        planned(export)
+    assert str(error.value).startswith(str(graph.parent))
+    assert told in str(error.value)
+
+
+def test_an_artifact_behind_a_link_out_of_the_archive(tmp_path: Path) -> None:
+    """It is refused, as any such link is."""
+    export = Path(shutil.copytree(NO_PICKLE / "dense/repository", tmp_path / "repository"))
+    file = export / STEP / "1/workflow/artifacts/node_8/categories/unique.city.parquet"
+    shutil.move(file, tmp_path / "far.parquet")
+    file.symlink_to(tmp_path / "far.parquet")
+    with pytest.raises(EntryRefused, match=r"unique\.city\.parquet"):
+        planned(export)

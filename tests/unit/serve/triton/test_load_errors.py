@@ -29,6 +29,23 @@ def described(reason: str, of: str = "m", plan: ServingPlan = PLAN) -> str:
     return describe_load_error(plan, message, MODELS)
 
 
+def test_a_workflow_that_nvtabular_cannot_read() -> None:
+    """One of before graph.json asks for a pickle: which one is needed is told, and why."""
+    step = PublishedModel("m", "0_step", "", not_compiled="Filter of 'a'", no_pickle="1/workflow")
+    reason = (
+        "Internal: FileNotFoundError: [Errno 2] No such file or directory: "
+        "'/w/serving/m/1/workflow/workflow.pkl'"
+    )
+    said = described(reason, plan=replace(PLAN, models=(step,)))
+    assert (
+        "0_step/1/workflow/graph.json: NVTabular must run this workflow (Filter of 'a'), and the "
+        "one here knows no graph.json, which NVTabular reads from its commit 08e0633 (March 2026) "
+        "on; install that one into the Python /v/bin/python (PYTHON); see"
+    ) in said
+    pickled = replace(step, no_pickle="")
+    assert "graph.json" not in described(reason, plan=replace(PLAN, models=(pickled,)))
+
+
 @pytest.mark.parametrize(
     ("of", "reason", "said"),
     [

@@ -206,6 +206,9 @@ def test_categories_that_do_not_fit(tmp_path: Path) -> None:
     """Values of another type, or of none, are left alone; a broken file is no error."""
     assert find_known_values(InputColumn("a", "INT8"), {"a": [1000]}) is None
     assert find_known_values(InputColumn("a", "INT8"), {"a": ["b"]}) is None
+    texts = find_known_values(InputColumn("a", "BYTES"), {"a": ["Oslo", "Köln"]})
+    assert texts is not None
+    assert texts.tolist() == [b"Oslo"]
     assert find_known_values(InputColumn("a", "FP32"), {"a": [1]}) is None
     (tmp_path / "unique.a.parquet").write_bytes(b"PAR1 and nothing else")
     broken = (tmp_path / "unique.a.parquet",)
