@@ -114,7 +114,7 @@ def _of_model(response: Any, asked: Asked, words: str) -> str:
 
 def _correct(said: str) -> str:
     if _OF_ARCHIVE.match(said):
-        return "correct the archive (`python -m ensemble_tools explain`), and `put` it again"
+        return "correct the archive and `put` it again, or take an image that has what it needs"
     return "correct the request"
 
 

@@ -149,6 +149,8 @@ def _explain(plan: ServingPlan, failing: str, reason: str, models: ModelsSide) -
         there = f"; there are {', '.join(models.backends)}" if models.backends else ""
         wanted = lacking["new"] or lacking["old"] or lacking["middle"]
         likely = likely_backend(wanted)
+        if likely != wanted and likely in models.backends:
+            return f'there is no backend {wanted} here{there}; write `backend: "{likely}"`'
         meant = f" (did you mean {likely}?)" if likely and likely != wanted else ""
         base = _BASES.get(likely or wanted)
         named = f" (BASE_IMAGE={base})" if base else ""

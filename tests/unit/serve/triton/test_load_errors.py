@@ -237,8 +237,17 @@ def test_what_tritonservers_log_says_of_a_config(printed: str, said: str) -> Non
 
 @pytest.mark.parametrize(("wanted", "meant"), [("Python", "python"), ("torch", "pytorch")])
 def test_a_backend_by_another_name(wanted: str, meant: str) -> None:
+    """Where the image has what was meant, no other image is needed."""
     lacking = f"Internal: unable to find backend library for backend '{wanted}', try it"
-    assert f"there is no backend {wanted} here (did you mean {meant}?)" in described(lacking)
+    assert (
+        f"there is no backend {wanted} here; there are python, pytorch; write `backend: "
+        f'"{meant}"`; see the log'
+    ) in described(lacking)
+
+
+def test_a_backend_by_another_name_that_is_not_here() -> None:
+    lacking = "Internal: unable to find backend library for backend 'onnx', try it"
+    assert "no backend onnx here (did you mean onnxruntime?); there are" in described(lacking)
 
 
 @pytest.mark.parametrize("prefix", ["", "/w/serving::"])
