@@ -112,6 +112,21 @@ def test_a_base_that_runs_no_stand_ins(version: str, base: Base) -> None:
     assert "models' Python" not in said
 
 
+def test_awss_container(base: Base) -> None:
+    """It is NVIDIA's with AWS's agent beside tritonserver, which is no backend."""
+    (base.triton / "TRITON_VERSION").write_text("2.67.0\n")
+    for backend in ("pytorch", "onnxruntime", "fil", "dali", "openvino", "tensorrt"):
+        base.backend(backend)
+    (base.triton / "amazon_cloudwatch_agent").mkdir()
+    (base.bin / "serve").write_text("#!/bin/bash\n")
+    assert base.check() == (
+        0,
+        "BASE_IMAGE has tritonserver 2.67.0, Python 3.12 and the backends: "
+        "dali fil onnxruntime openvino python pytorch tensorrt\n"
+        f"BASE_IMAGE has no backend tensorflow, so {LACKING['tensorflow']}\n",
+    )
+
+
 def test_folders_that_are_no_backends(base: Base) -> None:
     """A LICENSE alone, and a link to nowhere, as Merlin's images have them; model.py is one."""
     base.backend("fil", "LICENSE")
