@@ -143,7 +143,7 @@ class Footprints:
     def forecast(self, demand: Demand, gpus: Collection[int] = ()) -> Forecast:
         """What a load of this will take. gpus: those that the machine has.
 
-        Of each GPU that its models may use it has an amount, if only 0.
+        Of each GPU that models in tritonserver may use it has an amount, if only 0.
         """
         expected = self._expected(demand, gpus)
         needed = self._killed.get(demand.identity, 0)
@@ -166,7 +166,8 @@ class Footprints:
         self._archives.move_to_end(demand.identity)
         memory = max(known.load.peak, known.service, _tables(demand)) + known.in_server
         guess = self._guess_on_gpus(demand, gpus)
-        asked = guess if known.gpus is None else {**dict.fromkeys(guess, 0), **known.gpus}
+        kept = guess if self.in_server(demand) else ()  # what it takes may have been there already
+        asked = guess if known.gpus is None else {**dict.fromkeys(kept, 0), **known.gpus}
         amounts = self._amounts(known.load, memory, asked)
         on_gpus = _A_GUESS if known.gpus is None else ""
         return Forecast(amounts, "as it took at its last load", on_gpus=on_gpus)

@@ -14,8 +14,9 @@ from tests.support.container import Container
 from tests.support.protocol import infer, values
 
 MIB = 1024 * 1024
-#: A stub's region.
+#: A stub's region; in so small a /dev/shm it would be less.
 REGION = 16 * MIB
+REGIONS = {"SAGEMAKER_TRITON_SHM_DEFAULT_BYTE_SIZE": str(REGION)}
 
 
 class Caller(threading.Thread):
@@ -42,7 +43,7 @@ class Caller(threading.Thread):
 
 def test_stubs_that_die_fill_dev_shm(tmp_path: Path) -> None:
     """tritonserver 2.51 keeps 16 MB of each: a load gets them back, and neighbours wait at most."""
-    with attacked(tmp_path, Room(shared_memory=5 * REGION)) as server:
+    with attacked(tmp_path, Room(shared_memory=5 * REGION), REGIONS) as server:
         if not server.has_own_file_systems:
             pytest.skip("a /dev/shm of its own needs the right to mount")
         container, there = server.container, server.inside(Path("/dev/shm"))

@@ -6,7 +6,6 @@ It is a real one, in a mount namespace of the container's own.
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,19 +13,15 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.reliability.attacked import Room, attacked
 from tests.support import models
-from tests.support.container import Container, running, until
+from tests.support.container import Container, until
 from tests.support.protocol import complaint, infer, values
 
 MIB = 1024 * 1024
 SIZE_MB = 64
 #: Models that are asked for; each takes a region of 1 MB.
 ASKED = 200
-IN_A_NAMESPACE = (
-    *("unshare", "--mount", "sh", "-c"),
-    f'mount -t tmpfs -o size={SIZE_MB}m tmpfs /dev/shm && exec "$@"',
-    "sh",
-)
 #: Values of a request that a region of 1 MB does not hold.
 LARGE = infer([1.0] * 400_000)
 
@@ -34,11 +29,11 @@ LARGE = infer([1.0] * 400_000)
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:
     """A container that sees no other /dev/shm."""
-    tried = subprocess.run([*IN_A_NAMESPACE, "true"], capture_output=True, text=True)
-    if tried.returncode:
-        pytest.skip(f"no mount namespace can be made here: {tried.stderr.strip()}")
-    with running(tmp_path_factory.mktemp("small"), under=IN_A_NAMESPACE) as container:
-        yield container
+    room = Room(shared_memory=SIZE_MB * MIB)
+    with attacked(tmp_path_factory.mktemp("small"), room) as server:
+        if not server.has_own_file_systems:
+            pytest.skip("a /dev/shm of its own needs the right to mount")
+        yield server.container
 
 
 def write(container: Container, number: int) -> Path:

@@ -28,8 +28,6 @@ DEFAULT_TAG, DEFAULT_SIGNATURE = "serve", "serving_default"
 # Signatures that are no predictions (tensorflow/cc/saved_model/constants.h).
 OWN_SIGNATURES = ("__saved_model_init_op", "__saved_model_train_op")
 
-CPU = "/cpu:0"
-
 # Stands above every error of a graph that runs.
 HEADING = "Graph execution error:"
 
@@ -68,7 +66,7 @@ class TritonPythonModel:
         tensorflow = library(self.name)
         graph = tensorflow.Graph()
         self.session = tensorflow.compat.v1.Session(
-            graph=graph, config=parameters.session_config(tensorflow, device_of(args) == CPU)
+            graph=graph, config=parameters.session_config(tensorflow, args)
         )
         with graph.as_default(), graph.device(device_of(args)):
             loaded = load(tensorflow, self.session, parameters.tag, path, self.name)
@@ -137,15 +135,21 @@ class Parameters:
                 "stand-in for TensorFlow does not serve; use NVIDIA's image"
             )
 
-    def session_config(self, tensorflow, on_cpu):
+    def session_config(self, tensorflow, args):
         """Threads, and operators on another device than asked where they exist only there.
 
         Of a GPU's memory what the model needs, as NVIDIA's backend: TensorFlow would take all that
-        is free, whoever else is to use it. An instance on the CPU takes none.
+        is free, whoever else is to use it; and of no other GPU than the instance's, since a session
+        makes a context on each that it sees.
         """
         return tensorflow.compat.v1.ConfigProto(
-            device_count={"GPU": 0} if on_cpu else {},
-            gpu_options=tensorflow.compat.v1.GPUOptions(allow_growth=True),
+            device_count={"GPU": 0} if kind_of(args) == "CPU" else {},
+            gpu_options=tensorflow.compat.v1.GPUOptions(
+                allow_growth=True,
+                visible_device_list=args["model_instance_device_id"]
+                if kind_of(args) == "GPU"
+                else "",
+            ),
             intra_op_parallelism_threads=self.count("TF_NUM_INTRA_THREADS"),
             inter_op_parallelism_threads=self.count("TF_NUM_INTER_THREADS"),
             allow_soft_placement=True,
@@ -296,12 +300,14 @@ def library(model):
     return tensorflow
 
 
+def kind_of(args):
+    """CPU, GPU or MODEL."""
+    return args["model_instance_kind"].replace("KIND_", "")
+
+
 def device_of(args):
-    """Where the instance runs; None lets TensorFlow decide (KIND_MODEL)."""
-    kind = args["model_instance_kind"].replace("KIND_", "")
-    if kind == "MODEL":
-        return None
-    return f"/gpu:{args['model_instance_device_id']}" if kind == "GPU" else CPU
+    """Where the instance runs: on the GPU that its session sees; None lets TensorFlow decide."""
+    return {"MODEL": None, "GPU": "/gpu:0"}.get(kind_of(args), "/cpu:0")
 
 
 def load(tensorflow, session, tag, path, model):

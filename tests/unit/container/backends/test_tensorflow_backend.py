@@ -206,21 +206,30 @@ def test_what_nvidias_backend_serves_is_not_refused(initialized: dict[str, list[
     assert set(initialized["served"]) == {"it was served"}
 
 
-@pytest.mark.parametrize(("kind", "devices"), [("CPU", {"GPU": 0}), ("GPU", {}), ("MODEL", {})])
-def test_memory_of_gpus(monkeypatch: pytest.MonkeyPatch, kind: str, devices: Any) -> None:
+@pytest.mark.parametrize(
+    ("kind", "devices", "visible", "device"),
+    [
+        ("CPU", {"GPU": 0}, "", "/cpu:0"),
+        ("GPU", {}, "1", "/gpu:0"),
+        ("KIND_GPU", {}, "1", "/gpu:0"),
+        ("MODEL", {}, "", None),
+    ],
+)
+def test_memory_of_gpus(
+    monkeypatch: pytest.MonkeyPatch, kind: str, devices: Any, visible: str, device: str | None
+) -> None:
     """A session takes of a GPU what the model needs, as with NVIDIA's backend (allow_gpu_growth),
-    and nothing where the instance is on the CPU. (TensorFlow itself takes the same two arguments
-    in every test with a server.)"""
+    and nothing of another one than the instance's. (TensorFlow itself takes the same arguments in
+    every test with a server.)"""
     monkeypatch.setitem(sys.modules, fake_backend.MODULE, ModuleType(fake_backend.MODULE))
     backend = runpy.run_path(str(STAND_INS / "tensorflow/saved_model.py"))
     v1 = SimpleNamespace(ConfigProto=dict, GPUOptions=dict)
     tensorflow = SimpleNamespace(compat=SimpleNamespace(v1=v1))
-    args = {"model_instance_kind": kind, "model_instance_device_id": "0"}
-    made = backend["Parameters"]({}, "m").session_config(
-        tensorflow, backend["device_of"](args) == backend["CPU"]
-    )
-    assert made["gpu_options"] == {"allow_growth": True}
+    args = {"model_instance_kind": kind, "model_instance_device_id": "1"}
+    made = backend["Parameters"]({}, "m").session_config(tensorflow, args)
+    assert made["gpu_options"] == {"allow_growth": True, "visible_device_list": visible}
     assert made["device_count"] == devices
+    assert backend["device_of"](args) == device
 
 
 def test_a_missing_tensorflow_is_named(models: Path) -> None:

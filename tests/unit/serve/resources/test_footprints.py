@@ -202,6 +202,14 @@ def test_gpus_while_other_loads_ran_beside(footprints: Footprints) -> None:
     assert footprints.forecast(model, [0]).amounts[gpu_memory(0)] == 700
 
 
+def test_a_python_program_that_takes_nothing_of_a_gpu(footprints: Footprints) -> None:
+    """Once that is known it is asked of no GPU, whose config names no kind: one that others have
+    filled refuses it no load."""
+    model = demand(on_gpus={0: 1})
+    footprints.learn(model, Taken({"m": held(50 * MIB)}, 0, {}))
+    assert gpu_memory(0) not in footprints.forecast(model, [0]).amounts
+
+
 def test_who_lives_in_tritonserver(footprints: Footprints) -> None:
     """Python programs do not; for backends that may be ours a load tells."""
     native = demand(kind="pytorch", on_gpus={0: 1})
