@@ -45,7 +45,7 @@ _CLASSES: tuple[tuple[type[BaseException], str], ...] = (
 )
 #: What a lack's sentence says, ours or a library's; the first that stands in it decides.
 _WORDS = (
-    (re.compile(r"\bgpu\b|cuda|cublas|cudnn|cnmem"), "gpu"),
+    (re.compile(r"\bgpu\b|cuda|cnmem|\bcu(?:blas|dnn|solver|sparse|fft)|\bblas\b"), "gpu"),
     (re.compile(r"shared memory|/dev/shm"), "shared_memory"),
     (re.compile(r"descriptor|too many open files"), "descriptors"),
     (re.compile(r"processes|thread|fork"), "processes"),
