@@ -5,12 +5,13 @@ from __future__ import annotations
 import codecs
 import stat
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tritonclient.grpc import model_config_pb2 as pb
 
 from ensemble_tools.archive.files import (
+    A_POINTER,
     is_directory,
     is_file,
     is_pointer,
@@ -58,7 +59,7 @@ class SourceModel:
     model is Merlin's executor: its config says so, and the graph is there. artifacts are the names
     of the files beside that graph. workflow is what the served version's NVTabular workflow says of
     itself, if there is one. packed: TorchScript files, their bytes, and those that they unpack to.
-    pointers: what Git LFS left in the place of files of the served version.
+    hollow: files of the served version that hold nothing that could be loaded, and why.
     """
 
     name: str
@@ -71,7 +72,7 @@ class SourceModel:
     workflow: WorkflowFiles | None = None
     artifacts: frozenset[str] = frozenset()
     packed: tuple[tuple[Path, int, int], ...] = ()
-    pointers: frozenset[str] = frozenset()
+    hollow: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def config_path(self) -> Path:
@@ -138,7 +139,7 @@ def read_source_model(directory: Path, *, own_name: bool) -> SourceModel:
         workflow=_read_workflow(model),
         artifacts=_list_artifacts(model),
         packed=tuple(_read_packed(model)),
-        pointers=_find_pointers(model),
+        hollow=dict(_find_hollow(model)),
     )
 
 
@@ -214,11 +215,15 @@ def _read_packed(model: SourceModel) -> Iterator[tuple[Path, int, int]]:
             yield path, size, unpacked
 
 
-def _find_pointers(model: SourceModel) -> frozenset[str]:
+def _find_hollow(model: SourceModel) -> Iterator[tuple[str, str]]:
+    """A module may be empty; what else is loaded may not."""
     version = model.served_version
-    found = model.payload.get(version, ()) if version is not None else ()
-    files = (name for name in found if not name.endswith("/"))
-    return frozenset(it for it in files if is_pointer(model.directory / str(version) / it))
+    for name in model.payload.get(version, ()) if version is not None else ():
+        path = model.directory / str(version) / name
+        if is_pointer(path):
+            yield name, f"it is {A_POINTER}"
+        elif size_of(path) == 0 and not name.endswith(".py"):
+            yield name, "it is empty"
 
 
 def _find_graph(

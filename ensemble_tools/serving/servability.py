@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ensemble_tools.archive.config_files import check_names
-from ensemble_tools.archive.files import A_POINTER
 from ensemble_tools.archive.model_config import (
     EnsembleStep,
     ModelConfig,
@@ -209,8 +208,11 @@ def _check_payload(model: SourceModel, config: ModelConfig | None) -> None:
         shown = ", ".join(sorted(found)[:10]) or "nothing"
         raise PayloadMissing(directory, f"expected {wanted} in it, found {shown}")
     read = found.intersection(expected)
-    if read and read <= model.pointers:
-        raise PayloadBroken(directory / min(read), f"it is {A_POINTER}", "and pack it again")
+    known = model.backend in _PAYLOADS or model.backend == "pytorch"
+    if known and read and read <= model.hollow.keys():
+        name = min(read)
+        remedy = "put the model's file there, and pack it again"
+        raise PayloadBroken(directory / name, model.hollow[name], remedy)
 
 
 def _lacks_payload(backend: str, found: frozenset[str], expected: tuple[str, ...]) -> bool:

@@ -29,8 +29,17 @@ def pointed(*places: str) -> Callable[[Path], object]:
     [
         (DENSE, pointed(str(GRAPH)), f"ensemble.pkl: {PULL}"),
         (DENSE, pointed("0_transformworkflowtriton/1/workflow/workflow.pkl"), f"pkl: {PULL}"),
-        (DENSE, pointed(f"{MODEL}/1/model.pt"), f"model.pt: {PULL}; and pack it again"),
+        (
+            DENSE,
+            pointed(f"{MODEL}/1/model.pt"),
+            f"model.pt: {PULL}; put the model's file",
+        ),
         (FOREST, pointed("1_filtriton/1/xgboost.json"), f"xgboost.json: {PULL}"),
+        (
+            FOREST,
+            lambda export: (export / "1_filtriton/1/xgboost.json").write_bytes(b""),
+            "xgboost.json: it is empty; put the model's file there",
+        ),
         (
             DENSE,
             lambda export: (export / GRAPH).unlink(),
@@ -65,9 +74,11 @@ def test_an_export_with_a_wrong_file(
     assert said in capsys.readouterr().err
 
 
-def test_a_pointer_that_nothing_loads_is_no_matter(tmp_path: Path) -> None:
+def test_what_nothing_loads_is_no_matter(tmp_path: Path) -> None:
+    """A pointer, or an empty file, beside the model's."""
     export = Path(shutil.copytree(DENSE, tmp_path / "export"))
     pointed(f"{MODEL}/1/README.md")(export)
+    (export / MODEL / "1/.keep").touch()
     assert command.main(["explain", str(export)]) == command.SERVED
 
 

@@ -475,7 +475,7 @@ def test_what_lies_beside_is_told(archive: Path) -> None:
         'args["model_repository"]/../common/',
     )
     (archive / "m/config.pbtxt").write_text(f'platform: "onnxruntime_onnx" {TENSORS}')
-    (archive / "m/1/model.onnx").touch()
+    (archive / "m/1/model.onnx").write_bytes(b"a graph")
     (note,) = planned(archive).notes
     assert note.endswith("no Python model of the archive's own is served that could read it")
 
@@ -617,14 +617,39 @@ def test_torchscript_that_was_cut(tmp_path: Path, name: str, kept: float) -> Non
         archive.writestr("model/data.pkl", bytes(1000))
     planned(root)
     path.write_bytes(path.read_bytes()[: int(kept * path.stat().st_size)])
-    found = "no whole zip archive" if kept else "is empty"
-    with pytest.raises(PayloadBroken, match=rf"{name}: .*{found}.*torch\.jit\.save"):
+    found = r"no whole zip archive; .*torch\.jit\.save" if kept else "it is empty"
+    with pytest.raises(PayloadBroken, match=f"{name}: .*{found}"):
         planned(root)
     config = root / "m/config.pbtxt"
     config.write_text(f'{config.read_text()}\nruntime: "model.py"')
     planned(root)  # weights that a program of the model's own reads
     config.write_text(config.read_text().replace('runtime: "model.py"', ""))
     (root / "m/1/model.py").touch()
+    planned(root)
+
+
+@pytest.mark.parametrize(
+    ("config", "payload", "refused"),
+    [
+        ('platform: "onnxruntime_onnx"', "1/model.onnx", True),
+        ('backend: "onnxruntime" default_model_filename: "m.onnx"', "1/m.onnx", True),
+        ('platform: "tensorrt_plan"', "1/model.plan", True),
+        ('backend: "fil"', "1/checkpoint.tl", True),
+        ('backend: "python"', "1/model.py", False),
+        ('backend: "ours" default_model_filename: "any"', "1/any", False),
+    ],
+)
+def test_a_file_that_is_empty(tmp_path: Path, config: str, payload: str, refused: bool) -> None:
+    """Triton's backends load nothing from it; a program may be without text, and a backend of the
+    image's own knows what it reads.
+    """
+    root = add(tmp_path, "m", f"{config} {TENSORS}", payload)
+    if not refused:
+        planned(root)
+        return
+    with pytest.raises(PayloadBroken, match="it is empty; put the model's file there"):
+        planned(root)
+    (root / "m" / payload).write_bytes(b"\0")
     planned(root)
 
 
