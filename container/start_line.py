@@ -49,7 +49,7 @@ def describe_start(
 def _describe_shared_memory(hardware: Hardware, region: int) -> str:
     """Which is what Python models are made of; no document says how much SageMaker gives."""
     size = hardware.shared_memory
-    found = "unlimited" if size is None else f"{size >> 20} MB"
+    found = "no limit known" if size is None else f"{size >> 20} MB"
     return f"{found}, {region >> 20} MB for each instance of a Python model"
 
 

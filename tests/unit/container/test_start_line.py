@@ -39,7 +39,7 @@ def test_defaults(tmp_path: Path) -> None:
         "packages": "",
         "backends": "onnxruntime, python, pytorch (stand-in)",
         "gpus": 0,
-        "shared_memory": "unlimited, 16 MB for each instance of a Python model",
+        "shared_memory": "no limit known, 16 MB for each instance of a Python model",
         "settings": "defaults",
     }
 
