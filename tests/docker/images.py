@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from tests.docker.base_image import ROOT, base_image
 from tests.docker.engine import NoEngine, running_engine
@@ -63,17 +64,19 @@ def build_images(host: str) -> Built:
         # cache, too.
         packages = ("--target", "cpu-packages", str(ROOT))
         seconds[PACKAGES] = _build(host, PACKAGES, arguments, *packages)
-        seconds[MERLIN] = _stand_in(host, MERLIN, {"PACKAGES": PACKAGES})
+        parts = {"PACKAGES": PACKAGES, "BASE": base, **pip}
+        merlin = {**parts, "PYTHON": python_image(host, "3.10")}
+        seconds[MERLIN] = _stand_in(host, MERLIN, merlin, STAND_INS)
         seconds[GPU] = _build(host, GPU, {**arguments, "BASE_IMAGE": MERLIN}, str(ROOT))
-        parts = {"PACKAGES": PACKAGES, "BASE": base, "PYTHON": python_image(host)}
-        seconds[TRITON] = _stand_in(host, TRITON, {**parts, **pip})
+        triton = {**parts, "PYTHON": python_image(host, "3.12")}
+        seconds[TRITON] = _stand_in(host, TRITON, triton, ROOT)
         seconds[PLAIN] = _build(host, PLAIN, {**arguments, "BASE_IMAGE": TRITON}, str(ROOT))
     return Built(CPU, SIMULATOR, GPU, PLAIN, base, MERLIN, TRITON, seconds)
 
 
-def _stand_in(host: str, name: str, arguments: Mapping[str, str]) -> float:
+def _stand_in(host: str, name: str, arguments: Mapping[str, str], context: Path) -> float:
     file = STAND_INS / f"{name.rpartition(':')[2]}.Dockerfile"
-    return _build(host, name, arguments, "--file", str(file), str(ROOT))
+    return _build(host, name, arguments, "--file", str(file), str(context))
 
 
 def build_on(host: str, base: str) -> subprocess.CompletedProcess[str]:

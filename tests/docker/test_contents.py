@@ -46,10 +46,10 @@ class Kind:
 
 
 #: By their names in Built, with the name of what each stands on. Bases are the SBOM's affair, not
-#: that of these tests; Merlin's stand-in has Python 3.11, where Merlin's own image has 3.10.
+#: that of these tests.
 KINDS = {
     ("cpu", "base"): Kind(cpu_image("base", "torch")),
-    ("gpu", "merlin"): Kind(gpu_image("base", "3.11")),
+    ("gpu", "merlin"): Kind(gpu_image("base", "3.10")),
     ("plain", "triton"): Kind(gpu_image("base", "3.12")),
     ("simulator", "base"): Kind(simulator_image("base"), "/opt/simulator", SIMULATING),
 }
