@@ -1,4 +1,5 @@
-"""How many rows a parquet file says that it has: its footer's first fields, without pyarrow.
+"""How many rows a parquet file says that it has, of texts or not: its footer's first fields,
+without pyarrow.
 
 The footer is a struct of Thrift's compact protocol: the version, the schema, the number of rows.
 A server that has no other use for a library of 50 MB reads these itself.
@@ -9,6 +10,7 @@ from __future__ import annotations
 import io
 import os
 import struct
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -17,40 +19,71 @@ from ensemble_tools.archive.files import read_with
 _MAGIC = b"PAR1"
 #: Of the footer, where the rows stand behind the schema; a category file has a few columns.
 _MOST_BYTES, _DEEPEST = 64 * 1024, 8
-_ROWS = 3
+_SCHEMA, _ROWS = 2, 3
+#: Of a column: its type is the first field; this one is that of texts.
+_TYPE, _BYTE_ARRAY = 1, 6
 _BOOLEANS, _BYTE, _INTEGERS, _DOUBLE = (1, 2), 3, (4, 5, 6), 7
 _TEXT, _LISTS, _STRUCT = 8, (9, 10), 12
 
 
-def count_rows(path: Path) -> int:
-    """What the footer says; 0 for what is no such file. Raises as read_with does."""
-    return read_with(path, _read) or 0
+@dataclass(frozen=True)
+class Rows:
+    """count: 0 for what is no such file. texts: whether a column holds some."""
+
+    count: int = 0
+    texts: bool = False
 
 
-def _read(file: BinaryIO) -> int:
+def count_rows(path: Path) -> Rows:
+    """What the footer says. Raises as read_with does."""
+    return read_with(path, _read) or Rows()
+
+
+def _read(file: BinaryIO) -> Rows:
     length = file.seek(0, os.SEEK_END)
     file.seek(max(0, length - 8))
     end = file.read(8)
     if len(end) < 8 or not end.endswith(_MAGIC):
-        return 0
+        return Rows()
     size = struct.unpack("<I", end[:4])[0]
     file.seek(max(0, length - 8 - size))
     try:
         return _find_rows(io.BytesIO(file.read(min(size, _MOST_BYTES))))
     except (ValueError, IndexError):
-        return 0
+        return Rows()
 
 
-def _find_rows(data: io.BytesIO) -> int:
-    field = 0
+def _find_rows(data: io.BytesIO) -> Rows:
+    field, texts = 0, False
     while True:
         delta, kind = divmod(data.read(1)[0], 16)
         field = field + delta if delta else _integer(data)
         if field == _ROWS and kind in _INTEGERS:
-            return max(0, _integer(data))
+            return Rows(max(0, _integer(data)), texts)
         if field >= _ROWS:
-            return 0
-        _skip(data, kind, _DEEPEST)
+            return Rows()
+        if field == _SCHEMA and kind in _LISTS:
+            texts = _has_texts(data)
+        else:
+            _skip(data, kind, _DEEPEST)
+
+
+def _has_texts(data: io.BytesIO) -> bool:
+    """Whether one of the schema's columns is of texts."""
+    count, of = divmod(data.read(1)[0], 16)
+    if of != _STRUCT:
+        raise ValueError("no schema is a list of anything else")
+    texts = False
+    for _ in range(_varint(data) if count == 15 else count):
+        field = 0
+        while inside := data.read(1)[0]:
+            delta, kind = divmod(inside, 16)
+            field = field + delta if delta else _integer(data)
+            if field == _TYPE and kind in _INTEGERS:
+                texts |= _integer(data) == _BYTE_ARRAY
+            else:
+                _skip(data, kind, _DEEPEST)
+    return texts
 
 
 def _varint(data: io.BytesIO) -> int:

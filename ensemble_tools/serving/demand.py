@@ -35,9 +35,12 @@ from ensemble_tools.serving.serving_plan import PublishedModel, ServingPlan
 MAX_ENTRIES = 10_000
 #: Directories in one another; links may lead back.
 MAX_DEPTH = 20
-#: Of a category's row, measured with five million numbers: in NVTabular at the first request, and
-#: in the process that writes a compiled workflow's tables.
-_ROW_BYTES, _WRITTEN_ROW_BYTES = 170, 75
+#: Of a category's row, measured with millions of them: in NVTabular at the first request, and in
+#: the process that writes a compiled workflow's tables; numbers, and texts of 36 letters.
+_ROW_BYTES, _WRITTEN_ROW_BYTES = 170, 90
+_TEXT_ROW_BYTES, _WRITTEN_TEXT_ROW_BYTES = 350, 430
+#: In that process, for each byte of a table that the workflow's pickle holds.
+_PICKLED_TABLE_RATIO = 6
 #: So many rows count, or one for each byte of the file: what has more is refused.
 _MOST_ROWS = 4_000_000
 #: A backend that is a Python program may be named otherwise; an ensemble has no backend.
@@ -56,8 +59,9 @@ class ModelDemand:
 
     kind: one of the names above, or the backend. instances: how many of it tritonserver makes.
     payload_bytes: of the files in its largest version. on_gpus: how many of its instances may be on
-    a GPU, by its number. table_bytes: of category files' rows, while a table is written of them,
-    and in NVTabular from the first request on.
+    a GPU, by its number. table_bytes: of category files' rows, and of tables in a workflow's
+    pickle, while lookups are written of them, and of the files in NVTabular from the first request
+    on.
     """
 
     triton_name: str
@@ -128,10 +132,13 @@ def _sum_versions(
 
 
 def _sum_tables(model: PublishedModel, budget: Iterator[int]) -> int:
-    is_compiled = model.compiled is not None and not model.compiled.program.kept
+    program = model.compiled.program if model.compiled is not None else None
+    given = [values for table in program.tables for values in table.given] if program else []
+    pickled = _PICKLED_TABLE_RATIO * sum(len(values.data) * 3 // 4 for values in given)  # base64
+    is_written = program is not None and not program.kept
     try:
-        return (_WRITTEN_ROW_BYTES if is_compiled else _ROW_BYTES) * sum(
-            min(count_rows(part), max(_MOST_ROWS, size_of(part) or 0))
+        return pickled + sum(
+            _weigh(part, is_written)
             for path in model.categories
             for part in ([path / it for it in names_in(path)] if is_directory(path) else [path])
             if next(budget, None) is not None
@@ -139,7 +146,19 @@ def _sum_tables(model: PublishedModel, budget: Iterator[int]) -> int:
     except ResourceLacking as error:
         raise OSError(errno.EAGAIN, str(error)) from error
     except EnsembleToolsError:  # a load tells what is wrong with it
-        return 0
+        return pickled
+
+
+def _weigh(file: Path, is_written: bool) -> int:
+    """Bytes that a category file's rows become."""
+    rows = count_rows(file)
+    numbers, texts = (
+        (_WRITTEN_ROW_BYTES, _WRITTEN_TEXT_ROW_BYTES)
+        if is_written
+        else (_ROW_BYTES, _TEXT_ROW_BYTES)
+    )
+    most = max(_MOST_ROWS, size_of(file) or 0)
+    return (texts if rows.texts else numbers) * min(rows.count, most)
 
 
 def _parse_config(text: str | None) -> pb.ModelConfig:

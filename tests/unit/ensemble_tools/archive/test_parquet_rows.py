@@ -22,15 +22,22 @@ def test_rows(tmp_path: Path, rows: int) -> None:
         "time": np.zeros(rows, "datetime64[ns]"),
         "lists": [[1.5]] * rows,
     }
-    assert count_rows(parquet(tmp_path / "f", span(0, rows), **columns)) == rows
+    found = count_rows(parquet(tmp_path / "f", span(0, rows), **columns))
+    assert (found.count, found.texts) == (rows, True)
+
+
+@pytest.mark.parametrize("columns", [{"a": [1]}, {"a": [True], "b": [0.5]}, {"a": [[1]]}])
+def test_numbers_alone(tmp_path: Path, columns: dict[str, list[object]]) -> None:
+    found = count_rows(parquet(tmp_path / "f", [7], **columns))
+    assert (found.count, found.texts) == (1, False)
 
 
 def test_no_parquet(tmp_path: Path) -> None:
     path = tmp_path / "f"
-    assert count_rows(path) == 0
+    assert count_rows(path).count == 0
     for content in (b"", b"PAR1", b"\xff\xff\xff\xffPAR1", b"\x19\xf3" + b"\xff" * 9 + b"PAR1"):
         path.write_bytes(content)
-        assert count_rows(path) == 0
+        assert count_rows(path).count == 0
 
 
 def test_a_list_that_claims_to_be_endless(tmp_path: Path) -> None:
@@ -38,7 +45,7 @@ def test_a_list_that_claims_to_be_endless(tmp_path: Path) -> None:
     footer = b"\x29\xf1" + b"\xff" * 8 + b"\x01"
     content = footer + len(footer).to_bytes(4, "little") + b"PAR1"
     (tmp_path / "f").write_bytes(content)
-    assert count_rows(tmp_path / "f") == 0
+    assert count_rows(tmp_path / "f").count == 0
 
 
 def test_damaged_footers(tmp_path: Path) -> None:
@@ -50,4 +57,4 @@ def test_damaged_footers(tmp_path: Path) -> None:
         for _ in range(chance.randrange(1, 9)):
             damaged[chance.randrange(len(content) - 600, len(content) - 8)] = chance.randrange(256)
         path.write_bytes(damaged)
-        assert count_rows(path) >= 0
+        assert count_rows(path).count >= 0
