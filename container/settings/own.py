@@ -213,9 +213,8 @@ class OwnSettings:
         default="64",
         meaning="MB that an invocation's body may have, also once it is inflated; more is 413. The"
         " least of this, `SERVE_MAX_WAITING_MB` and `SERVE_MAX_WAITING_TOTAL_MB` counts; JSON"
-        " that is not turned into binary tensors may have 16 (Payloads, above). tritonserver"
-        " up to 2.51 has no limit of its own; to one that has, give a larger"
-        " `--http-max-input-size` in `SAGEMAKER_TRITON_ADDITIONAL_ARGS`",
+        " that is not turned into binary tensors may have 16 (Payloads, above). tritonserver's own"
+        " limit, which it has from 25.06 on, is lifted",
         parser=whole(1),
     )
     max_waiting: int = variable(

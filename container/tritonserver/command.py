@@ -27,6 +27,7 @@ from container.tritonserver.runtime import (
     GRPC_RESTRICTED,
     HISTOGRAMS,
     HTTP_RESTRICTED,
+    MAX_INPUT,
     TritonRuntime,
 )
 from serve.triton.access import GRPC_KEY, HTTP_HEADER, TritonAccess
@@ -66,6 +67,8 @@ THREADS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"
 _TRACES = "--trace-config=opentelemetry,"
 #: Of one export, as tritonserver reads it: its stop waits for those that are left, a few at most.
 _EXPORT_TIMEOUT = "500ms"
+#: More bytes than any request has.
+_ANY_SIZE = 2**40
 _FORWARDED = "--http-header"  # --http-header-forward-pattern
 
 
@@ -167,10 +170,12 @@ def _listening(settings: Settings, ports: Ports) -> Iterator[str]:
 def _where_known(settings: Settings, runtime: TritonRuntime, ports: Ports) -> Iterator[str]:
     """What newer tritonservers alone can be told; left to the additional arguments if they say it.
 
-    Nobody names regions of shared memory: callers may not, and models are to reach no others.
+    Nobody names regions of shared memory: callers may not, and models are to reach no others. How
+    large a request may be the container says, by SERVE_MAX_REQUEST_MB.
     """
-    if CLIENT_SHM in runtime.knows and not _names(settings.additional_args, CLIENT_SHM):
-        yield f"--{CLIENT_SHM}=false"
+    for flag, value in ((CLIENT_SHM, "false"), (MAX_INPUT, _ANY_SIZE)):
+        if flag in runtime.knows and not _names(settings.additional_args, flag):
+            yield f"--{flag}={value}"
     said = any(HISTOGRAMS in argument for argument in settings.additional_args)
     if HISTOGRAMS in runtime.knows and ports.metrics is not None and not said:
         yield f"--metrics-config={HISTOGRAMS}=true"

@@ -59,6 +59,8 @@ HTTP_RESTRICTED, GRPC_RESTRICTED = "http-restricted-api", "grpc-restricted-proto
 
 #: The flag that lets callers name regions of shared memory, from 26.04 on.
 CLIENT_SHM = "allow-client-shm"
+#: The flag that says how large a request may be; from 25.06 on, which has a limit of 64 MB.
+MAX_INPUT = "http-max-input-size"
 #: A setting of `--metrics-config`, which tritonserver's library knows from 24.12 on; from 26.01 on
 #: it is about models that are not decoupled, too (core d261b8d).
 HISTOGRAMS = "histogram_latencies"
@@ -135,7 +137,7 @@ class TritonRuntime:
     `bin_path` goes first on PATH and `library_path` first on LD_LIBRARY_PATH; `server_bin`, our
     own server's virtual environment, leaves PATH. `stand_ins` are the backends that ours play.
     `restricts`: the flags that shut APIs, as far as it has them. `knows`: what else it can be told,
-    of CLIENT_SHM and HISTOGRAMS. `traces`: whether its spans join
+    of CLIENT_SHM, MAX_INPUT and HISTOGRAMS. `traces`: whether its spans join
     the trace that a request belongs to; False where nobody asks for traces. `version`: as the image
     has it, empty where it says none. `python_based`: whether it runs Python-based backends.
     """
@@ -347,8 +349,9 @@ def restricting_flags(executable: Path) -> frozenset[str]:
 
 
 def _known(executable: Path, root: Path) -> frozenset[str]:
-    """Of CLIENT_SHM and HISTOGRAMS what this tritonserver knows; looked up as restricting_flags."""
-    places = {CLIENT_SHM: [executable], HISTOGRAMS: _libraries(root)}
+    """What else this tritonserver knows, looked up as restricting_flags."""
+    flags, library = [executable], _libraries(root)
+    places = {CLIENT_SHM: flags, MAX_INPUT: flags, HISTOGRAMS: library}
     return frozenset(
         word
         for word, paths in places.items()

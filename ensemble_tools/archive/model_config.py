@@ -214,6 +214,7 @@ class ModelConfig:
 #: The parser's messages quote the line, which may be all of the file.
 _LONGEST_REASON = 300
 _PARAMETER = ("parameters", "value", "string_value")
+_LABELS = "label_filename"
 _BATCHING, _SIZE = "dynamic_batching", "max_queue_size"
 _MOST_QUEUED = {
     (_BATCHING, "default_queue_policy", _SIZE),
@@ -315,6 +316,14 @@ def served_versions(message: pb.ModelConfig, there: Collection[int]) -> int:
         return len(there)
     wanted = policy.latest.num_versions if policy.HasField("latest") else 1
     return min(len(there), int(wanted))
+
+
+def label_files(text: str) -> tuple[str, ...]:
+    """The files that a config's outputs name for their labels, as it names them."""
+    if _LABELS not in text:
+        return ()
+    outputs = parse_leniently(text).output
+    return tuple(dict.fromkeys(it.label_filename for it in outputs if it.label_filename))
 
 
 def most_queued(message: pb.ModelConfig) -> int:

@@ -1,14 +1,14 @@
 """ServingPlan -> directories in the serving repository, by rename; retract takes them away.
 
-Each published model is an overlay: its config.pbtxt is ours, every other file is a symbolic link to
-what SageMaker delivered, which is never changed. Directories are made anew: Triton's python stubs
-write `__pycache__` beside what they import, whatever PYTHONDONTWRITEBYTECODE says (seen with 2.36
-and 2.51). A model is made whole under a hidden name and then renamed, so tritonserver never sees
-half of one. A compiled workflow's tables are written where they will lie; if its category files
-turn out to be unusable, or a check finds that it is not NVTabular's equal, the workflow is
-published as it was delivered, and so are the models of a plan that had it as a step of another. A
-check runs the archive's own code, so it comes when nothing else is
-left that could refuse the archive.
+Each published model is an overlay: its config.pbtxt is ours, files of labels are copies, every
+other file is a symbolic link to what SageMaker delivered, which is never changed. Directories are
+made anew: Triton's python stubs write `__pycache__` beside what they import, whatever
+PYTHONDONTWRITEBYTECODE says (seen with 2.36 and 2.51). A model is made whole under a hidden name
+and then renamed, so tritonserver never sees half of one. A compiled workflow's tables are written
+where they will lie; if its category files turn out to be unusable, or a check finds that it is not
+NVTabular's equal, the workflow is published as it was delivered, and so are the models of a plan
+that had it as a step of another. A check runs the archive's own code, so it comes when nothing else
+is left that could refuse the archive.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
+from ensemble_tools.archive.model_config import label_files
 from ensemble_tools.archive.saved_workflow import GRAPH, PICKLE
 from ensemble_tools.archive.source_model import CONFIG_FILE
 from ensemble_tools.errors import PayloadBroken, shortened
@@ -263,6 +264,7 @@ def _write_overlay(model: PublishedModel, directory: Path, entry: str) -> None:
     _write_config(model, directory)
     if model.own_code is not None and model.runs_own_code:
         write_own_code(model, model.own_code, directory, entry)
+        _copy_labels(model, directory)
         return
     for name, target in model.links:
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
@@ -271,6 +273,37 @@ def _write_overlay(model: PublishedModel, directory: Path, entry: str) -> None:
         (directory / str(version)).mkdir()
     for name, text in model.files:
         _put(directory / name, text)
+    _copy_labels(model, directory)
+
+
+def _copy_labels(model: PublishedModel, directory: Path) -> None:
+    """Files of labels as files, not as links.
+
+    tritonserver from 26.02 on follows links, and loads no model whose labels lie outside of its
+    directory (core f2226c0). Of a model of the archive's own Python a directory may be a link.
+    """
+    delivered = dict(model.links)
+    for label in label_files(model.config_text or ""):
+        top, *below = PurePosixPath(label).parts or (label,)
+        if top not in delivered or not delivered[top].joinpath(*below).is_file():
+            continue  # tritonserver says that there is none
+        source, place = delivered[top], directory / top
+        for name in below:
+            _make_own(place, source)
+            source, place = source / name, place / name
+        if place.is_symlink() or not place.exists():
+            place.unlink(missing_ok=True)
+            shutil.copyfile(source, place)
+
+
+def _make_own(folder: Path, source: Path) -> None:
+    """In the place of a link to a directory a directory of links."""
+    if folder.is_symlink():
+        target = os.readlink(folder)
+        folder.unlink()
+        folder.mkdir()
+        for name in os.listdir(source):
+            (folder / name).symlink_to(os.path.join("..", target, name))
 
 
 def _write_config(model: PublishedModel, directory: Path) -> None:

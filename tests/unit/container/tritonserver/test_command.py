@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from container.tritonserver.runtime import (
     GRPC_RESTRICTED,
     HISTOGRAMS,
     HTTP_RESTRICTED,
+    MAX_INPUT,
     BackendPython,
     TritonRuntime,
 )
@@ -223,8 +225,9 @@ def test_shared_memory_names_tell_containers_apart() -> None:
 
 
 ACCESS = TritonAccess("c0ntrol", "inf3rence")
-NEWER = replace(RUNTIME, knows=frozenset({CLIENT_SHM, HISTOGRAMS}))
+NEWER = replace(RUNTIME, knows=frozenset({CLIENT_SHM, MAX_INPUT, HISTOGRAMS}))
 PORTS = Ports(21000, 21001, 21002)
+SIZE = f"--http-max-input-size={2**40}"
 
 
 @pytest.mark.parametrize(
@@ -235,14 +238,14 @@ PORTS = Ports(21000, 21001, 21002)
             "",
             NEWER,
             PORTS,
-            ["--allow-client-shm=false", "--metrics-config=histogram_latencies=true"],
+            ["--allow-client-shm=false", SIZE, "--metrics-config=histogram_latencies=true"],
         ),
-        ("", NEWER, Ports(21000, 21001, None), ["--allow-client-shm=false"]),
+        ("", NEWER, Ports(21000, 21001, None), ["--allow-client-shm=false", SIZE]),
         (
-            "--allow-client-shm=true --metrics-config histogram_latencies=false",
+            f"--allow-client-shm=true --{MAX_INPUT}=9 --metrics-config {HISTOGRAMS}=false",
             NEWER,
             PORTS,
-            ["--allow-client-shm=true", "histogram_latencies=false"],
+            ["--allow-client-shm=true", "--http-max-input-size=9", "histogram_latencies=false"],
         ),
     ],
 )
@@ -251,7 +254,7 @@ def test_what_newer_ones_are_told(
 ) -> None:
     """Only what it knows, and the operator's own words instead of ours."""
     words = build({"SAGEMAKER_TRITON_ADDITIONAL_ARGS": arguments}, runtime=runtime, ports=ports)
-    assert [it for it in words.argv if "client-shm" in it or "histogram" in it] == said
+    assert [it for it in words.argv if re.search("client-shm|input-size|histogram", it)] == said
 
 
 BOTH = (HTTP_RESTRICTED, GRPC_RESTRICTED)

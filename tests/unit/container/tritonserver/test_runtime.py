@@ -76,9 +76,9 @@ def test_what_a_tritonserver_knows(tmp_path: Path) -> None:
     """Newer flags and settings are looked for in its program and its library, never assumed."""
     library = NEW_LIBRARY + b"histogram_latencies\0"
     program = image(tmp_path / "newer", "python", *OUR_BACKENDS, library=library)
-    executable(program, "--allow-client-shm <boolean>")
+    executable(program, "--allow-client-shm <boolean> --http-max-input-size <integer>")
     older = image(tmp_path / "older", "python", *OUR_BACKENDS)
-    known = {"allow-client-shm", "histogram_latencies"}
+    known = {"allow-client-shm", "http-max-input-size", "histogram_latencies"}
     for place, expected in ((program, known), (older, set())):
         settings = read_settings({"SERVE_TRITON_SERVER": str(place)})
         assert find_runtime(settings, tmp_path / "w", {}).knows == expected

@@ -405,6 +405,39 @@ def test_publish(archive: Path, serving: Path) -> None:
     assert files(archive) == before
 
 
+@pytest.mark.parametrize("label", ["labels.txt", "text/deep/labels.txt"])
+@pytest.mark.parametrize("backend", ["python", "onnxruntime"])
+def test_labels(label: str, backend: str, tmp_path: Path, serving: Path) -> None:
+    """tritonserver from 26.02 on follows links, and takes no labels outside of the directory."""
+    written = PYTHON.replace("output {", f'output {{ label_filename: "{label}"').replace(
+        "python", backend
+    )
+    payload = {"python": "1/model.py", "onnxruntime": "1/model.onnx"}[backend]
+    model = add(tmp_path / "archive", "m", written, payload) / "m"
+    (model / label).parent.mkdir(parents=True, exist_ok=True)
+    (model / label).write_text("no\nyes\n")
+    (model / label).with_name("beside.txt").write_text("as it is")
+    before = files(tmp_path / "archive")
+    plan = planned(tmp_path / "archive")
+    publish(plan, serving)
+    published = serving / plan.entry
+    place = published / label
+    assert place.resolve().is_relative_to(published.resolve())
+    assert place.read_text() == "no\nyes\n"
+    assert place.with_name("beside.txt").read_text() == "as it is"
+    retract(plan, serving)
+    assert files(tmp_path / "archive") == before
+
+
+@pytest.mark.parametrize("label", [".", "./", "none.txt", "1", "1/none.txt"])
+def test_labels_that_are_none(label: str, tmp_path: Path, serving: Path) -> None:
+    """tritonserver says what is wrong with them."""
+    written = PYTHON.replace("output {", f'output {{ label_filename: "{label}"')
+    plan = planned(add(tmp_path / "archive", "m", written))
+    publish(plan, serving)
+    assert (serving / plan.entry / "1/model.py").is_file()
+
+
 def test_retract(archive: Path, serving: Path) -> None:
     """Retracting takes away what was published, twice if need be, and nothing of the archive."""
     before = files(archive)
