@@ -23,7 +23,7 @@ def test_rows(tmp_path: Path, rows: int) -> None:
         "lists": [[1.5]] * rows,
     }
     found = count_rows(parquet(tmp_path / "f", span(0, rows), **columns))
-    assert (found.count, found.texts) == (rows, True)
+    assert (found.count, found.texts) == (rows, rows > 0)  # without rows pyarrow knows no type
 
 
 @pytest.mark.parametrize("columns", [{"a": [1]}, {"a": [True], "b": [0.5]}, {"a": [[1]]}])
