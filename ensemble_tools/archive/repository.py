@@ -114,7 +114,8 @@ def _find_models_directory(path: Path) -> Path:
         raise RepositoryUnusable(
             path,
             f"no model directory in it, but another archive ({packed})",
-            "expected its content: pack the model directories, not an archive of them",
+            f"expected {packed} itself, or its content: pack the model directories, not an archive "
+            "of them",
         )
     found = ", ".join(child.name for child in entries[:10]) or "nothing"
     raise RepositoryUnusable(

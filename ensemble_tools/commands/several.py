@@ -11,8 +11,8 @@ from typing import Any
 from ensemble_tools.errors import printable, sentence_of
 
 _HEAD = ("ARCHIVE", "RESULT", "WHY")
-#: Of a reason in the table; the whole stands above it.
-_LONGEST_WHY = 160
+#: Of a reason in the table, the remedy at its end included; the whole stands above it.
+_LONGEST_WHY = 400
 
 
 @dataclass(frozen=True)

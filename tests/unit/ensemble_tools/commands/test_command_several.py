@@ -197,4 +197,4 @@ def test_a_reason_takes_one_line_of_the_table() -> None:
     rows = [Row("a", 1, "failed", "one\ntwo \x1b[2J" + "w" * 1000)]
     *_, line = summary_lines(rows)
     assert line.startswith("a        failed  one two \\x1b[2Jwww")
-    assert len(line) < 200
+    assert len(line) < 440
