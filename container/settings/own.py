@@ -213,8 +213,9 @@ class OwnSettings:
         default="64",
         meaning="MB that an invocation's body may have, also once it is inflated; more is 413. The"
         " least of this, `SERVE_MAX_WAITING_MB` and `SERVE_MAX_WAITING_TOTAL_MB` counts; JSON"
-        " that is not turned into binary tensors may have 16 (Payloads, above). tritonserver's own"
-        " limit, which it has from 25.06 on, is lifted",
+        " that is not turned into binary tensors may have 16 (Payloads, above). tritonserver"
+        " up to 2.51 has no limit of its own; that of a later one (`--http-max-input-size`, 25.06)"
+        " is lifted",
         parser=whole(1),
     )
     max_waiting: int = variable(
