@@ -161,6 +161,7 @@ class Container:
             rewrite=Rewrite(settings.rewrite),
             nvtabular=lambda: models().nvtabular,
             compile=Compile(settings.compile),
+            pickles=settings.pickles,
             write_tables=self._tables.write,
             check=self._checks.begin if settings.compile_check else None,
             warm=warm,

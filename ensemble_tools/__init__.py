@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         limit_requests_at_once,
     )
     from ensemble_tools.serving.setting_names import SettingNames
+    from ensemble_tools.serving.unpickling import check_published, check_unpickled
     from ensemble_tools.serving.warm import warm_plan
     from ensemble_tools.workflows.tables import TableUnusable, write_tables
 
@@ -60,6 +61,8 @@ __all__ = [
     "TableWriter",
     "WorkflowCheck",
     "answer_parts",
+    "check_published",
+    "check_unpickled",
     "compile_plan",
     "count_requests_at_once",
     "join_plan",
@@ -92,6 +95,7 @@ _MODULES = {
         "serving.publish": "TableWriter WorkflowCheck publish retract",
         "serving.requests_at_once": "count_requests_at_once limit_requests_at_once",
         "serving.setting_names": "SettingNames",
+        "serving.unpickling": "check_published check_unpickled",
         "serving.warm": "warm_plan",
         "workflows.tables": "TableUnusable write_tables",
     }.items()

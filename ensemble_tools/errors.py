@@ -14,6 +14,7 @@ EnsembleToolsError
     ├── NamesOutside         a config.pbtxt that names a file outside of its model
     ├── PayloadMissing       a model directory without what its backend loads
     ├── PayloadBroken        a file that would fail each request
+    ├── PicklesRefused       a file that somebody would unpickle, where that is not allowed
     ├── ReleaseUnfit         written by a release that the models' Python cannot run
     ├── EnsembleInvalid      an ensemble with a cycle, a missing step or a tensor from nowhere
     ├── GraphUnreadable      an ensemble.pkl that is truncated, foreign or hostile
@@ -178,6 +179,17 @@ class PayloadBroken(ArchiveError):
     def __init__(self, path: Path, found: str, remedy: str) -> None:
         self.path = path
         super().__init__(f"{path}: {found}; {remedy}")
+
+
+class PicklesRefused(ArchiveError):
+    """A file that somebody would unpickle, which the setting does not allow."""
+
+    def __init__(self, path: Path, reader: str, why: str, remedy: str, setting: str) -> None:
+        self.path, self.reader, self.why = path, reader, why
+        super().__init__(
+            f"{path}: {reader} would unpickle it ({why}), and {setting}=off allows nobody to; "
+            f"{remedy}, or serve it where {setting} is on"
+        )
 
 
 class ReleaseUnfit(ArchiveError):

@@ -98,6 +98,13 @@ class OwnSettings:
         " (some seconds), and serves NVTabular where they differ",
         parser=boolean,
     )
+    pickles: bool = variable(
+        "SERVE_PICKLES",
+        default="on",
+        meaning="`on`, or `off`: a load is refused where anybody would unpickle a file of the"
+        " archive ([what that is](security.md#pickles)). It does not stop an archive's own Python",
+        parser=boolean,
+    )
     warm: str = variable(
         "SERVE_WARM",
         default="auto",

@@ -65,6 +65,9 @@ def read_settings(environment: Mapping[str, str], hardware: Hardware = PLAIN) ->
     values = _complete(read, hardware)
     mistakes += _find_unpublishable(values, environment)
     mistakes += _find_port_conflicts(values)
+    if values["compile_check"] and values["pickles"] is False:
+        expected = "false, since NVTabular unpickles what is compared, and SERVE_PICKLES is off"
+        mistakes.append(Mistake("SERVE_COMPILE_CHECK", "true", expected))
     if mistakes:
         raise SettingsError(mistakes)
     return Settings(**values, unknown=_find_unknown(environment))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -29,12 +30,34 @@ def unpacked_size(path: Path) -> int | None:
     return read_with(path, _read)
 
 
+def holds_entry(path: Path, name: str) -> bool:
+    """Whether an entry has that name, in whatever folder; False for what is no such archive."""
+    wanted = name.encode()
+
+    def read(file: BinaryIO) -> bool:
+        try:
+            names = _names(_read_directory(file) or b"")
+        except (struct.error, ValueError, OverflowError):
+            return False
+        return any(entry.rpartition(b"/")[2] == wanted for entry in names)
+
+    return read_with(path, read) or False
+
+
 def _read(file: BinaryIO) -> int | None:
     try:
         directory = _read_directory(file)
         return None if directory is None else _sum_entries(directory)
     except (struct.error, ValueError, OverflowError):
         return 0
+
+
+def _names(directory: bytes) -> Iterator[bytes]:
+    place = 0
+    while directory[place : place + 4] == _ENTRY and len(directory) >= place + 46:
+        name, extra, comment = struct.unpack_from("<HHH", directory, place + 28)
+        yield directory[place + 46 : place + 46 + name]
+        place += 46 + name + extra + comment
 
 
 def _read_directory(file: BinaryIO) -> bytes | None:

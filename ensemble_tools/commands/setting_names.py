@@ -8,4 +8,5 @@ CONTAINERS_NAMES = SettingNames(
     rewrite="SERVE_REWRITE",
     auto_complete="SERVE_AUTO_COMPLETE",
     max_instances="SERVE_MAX_INSTANCES",
+    pickles="SERVE_PICKLES",
 )

@@ -17,6 +17,7 @@ from ensemble_tools.serving.plan import plan
 from ensemble_tools.serving.publish import publish
 from ensemble_tools.serving.serving_plan import PublishedModel, Rewrite, ServingPlan
 from ensemble_tools.serving.setting_names import SettingNames
+from ensemble_tools.serving.unpickling import describe_unpickled
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,8 @@ def read_archive(
             serving = try_compilation(serving, repository)
         else:
             _try_publishing(serving)
+        unpickled = describe_unpickled(serving, repository, names or SettingNames())
+        serving = replace(serving, notes=(*serving.notes, *unpickled))
     except ArchiveError as error:
         return Archive(repository, graph, refusal=error)
     return Archive(repository, graph, plan=serving)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple, ParamSpec, TypeVar
 
 from ensemble_tools import (
+    ArchiveError,
     Compile,
     EnsembleToolsError,
     Limits,
@@ -24,6 +25,8 @@ from ensemble_tools import (
     TableWriter,
     WorkflowCheck,
     answer_parts,
+    check_published,
+    check_unpickled,
     compile_plan,
     count_requests_at_once,
     join_plan,
@@ -79,12 +82,13 @@ class LifecycleSettings:
 
     strict: tritonserver runs without auto-completion of configs. rewrite: the forms that executor
     models may take. nvtabular: tells the version that the models' Python has, empty for none.
-    compile: what becomes of workflows. write_tables: how a compiled one's tables are written.
-    check: begins the check of a load's compiled workflows, None for one that cannot be made; it is
-    asked when tritonserver is live. warm: whether there are warm interpreters. predictors: what
-    their children run for a backend. limits: what configs may ask for. gpus: how many the machine
-    has. root_setting: what sets the model root, as a message names it. names: what messages about
-    archives call the settings. thread_s: how long a thread whose load is given up is waited for.
+    compile: what becomes of workflows. pickles: whether anybody may unpickle. write_tables: how
+    a compiled one's tables are written. check: begins the check of a load's compiled workflows,
+    None for one that cannot be made; it is asked when tritonserver is live. warm: whether there
+    are warm interpreters. predictors: what their children run for a backend. limits: what
+    configs may ask for. gpus: how many the machine has. root_setting: what sets the model root,
+    as a message names it. names: what messages about archives call the settings. thread_s: how
+    long a thread whose load is given up is waited for.
     """
 
     model_root: Path
@@ -96,6 +100,7 @@ class LifecycleSettings:
     rewrite: Rewrite = Rewrite.AUTO
     nvtabular: Callable[[], str] = str
     compile: Compile = Compile.OFF
+    pickles: bool = True
     write_tables: TableWriter = write_tables
     check: Callable[[], WorkflowCheck | None] | None = None
     warm: bool = False
@@ -313,6 +318,8 @@ class Lifecycle:
                 serving_plan = warm_plan(serving_plan, repository)
                 if settings.strict and settings.rewrite is Rewrite.AUTO:
                     serving_plan = join_plan(serving_plan, settings.predictors())
+            if not settings.pickles:
+                check_unpickled(serving_plan, repository, settings.names)
             return answer_parts(serving_plan)
 
     def _publish(self, serving_plan: ServingPlan, record: LoadRecord) -> ServingPlan:
@@ -324,9 +331,16 @@ class Lifecycle:
                 serving_plan, settings.serving_repository
             )  # what a lack has left of another
             write_tables = record.timed("tables", settings.write_tables)
-            return settings.tools.publish(
+            published = settings.tools.publish(
                 serving_plan, settings.serving_repository, write_tables, check
             )
+            if not settings.pickles:
+                try:
+                    check_published(serving_plan, published, settings.names)
+                except ArchiveError:
+                    settings.tools.retract(published, settings.serving_repository)
+                    raise
+            return published
 
     async def _retract(self, serving_plan: ServingPlan) -> None:
         repository, retract = self._settings.serving_repository, self._settings.tools.retract

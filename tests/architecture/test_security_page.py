@@ -34,6 +34,21 @@ def test_each_vulnerability_has_a_row_and_a_test() -> None:
         assert stops, name
 
 
+def test_merlins_vulnerabilities_have_rows() -> None:
+    """Of each library in the order of their numbers, none twice, with what stops it."""
+    rows = re.findall(r"^\| ([\w]+) \| (CVE-\d{4}-\d{4,}) \|(.*)\|$", PAGE, re.MULTILINE)
+    ids = [name for _, name, _ in rows]
+    assert len(set(ids)) == len(ids) >= 9
+    for library in {name for name, _, _ in rows}:
+        of_one = [name for found, name, _ in rows if found == library]
+        assert of_one == sorted(of_one)
+    for _, name, row in rows:
+        what, reaches, stops = row.strip().split(" | ")
+        assert what, name
+        assert stops, name
+        assert reaches == "no" or NAMED.search(stops) or re.search(r"as CVE-", stops), name
+
+
 def test_links_lead_somewhere() -> None:
     """Each relative link of the page leads to a file of the checkout."""
     for page in (ROOT / "docs/security.md", ROOT / "SECURITY.md"):

@@ -115,3 +115,23 @@ def test_file_outside_of_the_archive(served: Container, made: Path) -> None:
     was.parent.mkdir(parents=True)
     shutil.copytree(made / "vocabs_elsewhere/files", was)
     check(served, made, "vocabs_elsewhere")
+
+
+@pytest.fixture(scope="module")
+def careful(tmp_path_factory: pytest.TempPathFactory, made: Path) -> Iterator[Container]:
+    settings = {"SERVE_MODEL_ROOT": str(made), "SERVE_PICKLES": "off"}
+    with running(tmp_path_factory.mktemp("careful"), **settings) as container:
+        yield container
+
+
+@pytest.mark.parametrize("name", ["join_frame", "join_words", "vocabs", *filter(KEPT.get, KEPT)])
+def test_nothing_is_unpickled(name: str, made: Path, careful: Container) -> None:
+    """With SERVE_PICKLES=off a workflow is compiled whole, or refused with its operator."""
+    answer = careful.load("model", made / name / "export")
+    if not KEPT[name]:
+        assert answer.status_code == 200, answer.text
+        assert careful.unload("model").status_code == 200
+        return
+    assert answer.status_code == 400
+    assert "workflow.pkl: NVTabular would unpickle it (" in answer.text
+    assert KEPT[name] in answer.text

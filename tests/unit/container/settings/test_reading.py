@@ -285,6 +285,17 @@ def test_metric_dimensions_that_cloudwatch_would_refuse(words: str, expected: st
     assert mistakes_of({name: words}) == {name: f"Name=value,Name=value with {expected}"}
 
 
+def test_a_check_unpickles_what_it_compares() -> None:
+    """It cannot be asked for where nobody may unpickle."""
+    both = {"SERVE_PICKLES": "off", "SERVE_COMPILE_CHECK": "true"}
+    assert mistakes_of(both) == {
+        "SERVE_COMPILE_CHECK": "false, since NVTabular unpickles what is compared, and "
+        "SERVE_PICKLES is off"
+    }
+    for name in both:
+        read_settings({name: both[name]})
+
+
 def test_each_mistake_in_metric_dimensions_is_told() -> None:
     """One failed start is enough."""
     (expected,) = mistakes_of({"SERVE_METRIC_DIMENSIONS": "code=1,b"}).values()

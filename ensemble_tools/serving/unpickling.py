@@ -1,0 +1,232 @@
+"""What somebody unpickles when an archive is served: its file, who does it, and why.
+
+Unpickling runs what the file says. Nothing here does that: this package reads pickles as data
+(archive/inert_pickle.py). These do it, in models' processes:
+
+1. NVTabular its workflow, where that is not compiled, or kept in part; and types that a category
+   file names, with a pyarrow from before 14.0.1 (CVE-2023-47248);
+2. Merlin's executor, or a step that runs Merlin's operators, the graph: ensemble.pkl;
+3. Feast the functions that its registry holds (dill), whatever the archive's own is like: the
+   registry is read again and again, and may lie elsewhere;
+4. torch a `.pt` that is no TorchScript. What torch.jit.load reads of one that is, libtorch reads,
+   and it makes tensors and TorchScript's own classes alone;
+5. an archive's own Python whatever it likes. A file of its that is a pickle by its name or by its
+   first bytes is taken for one that it reads; nobody knows what it hides.
+
+FAISS, implicit (numpy without objects), XGBoost, LightGBM, TensorFlow and ONNX read formats of
+their own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from ensemble_tools.archive.files import is_directory, is_file, names_in, read_with
+from ensemble_tools.archive.repository import ModelRepository
+from ensemble_tools.archive.saved_workflow import PICKLE
+from ensemble_tools.archive.source_model import GRAPH_FILE, WORKFLOW, SourceModel
+from ensemble_tools.archive.zip_sizes import holds_entry
+from ensemble_tools.errors import PicklesRefused, printable, shown
+from ensemble_tools.serving.serving_plan import PublishedModel, ServingPlan
+from ensemble_tools.serving.setting_names import SettingNames
+
+#: What the pytorch backend loads, unless default_model_filename says otherwise.
+_TORCHSCRIPT = "model.pt"
+#: torch itself tells TorchScript from what torch.save wrote by this entry.
+_TORCHSCRIPT_ENTRY, _SAVED_ENTRY = "constants.pkl", "data.pkl"
+#: How the files are called that torch compiled to native code.
+_COMPILED_BY_TORCH = ".pt2"
+_PICKLES = (".pkl", ".pickle", ".joblib", ".dill", ".cloudpickle")
+#: PROTO and the protocols that Python writes; and STOP.
+_BEGINNINGS, _END = tuple(bytes((0x80, protocol)) for protocol in range(2, 6)), b"."
+#: Entries of a model's directory that are looked at.
+_MOST_ENTRIES = 10_000
+
+
+@dataclass(frozen=True)
+class Unpickled:
+    """path: the file. reader: who unpickles it. why: the operator, and the reason. remedy: what
+    makes it needless."""
+
+    path: Path
+    reader: str
+    why: str
+    remedy: str
+
+
+def find_unpickled(plan: ServingPlan, repository: ModelRepository) -> tuple[Unpickled, ...]:
+    """All of what is unpickled when the plan is served. Blocking; raises as names_in does."""
+    found = [
+        each
+        for model in (*plan.models, *(step for model in plan.models for step in model.steps))
+        for each in _find_in_model(model, plan, repository)
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def check_unpickled(plan: ServingPlan, repository: ModelRepository, names: SettingNames) -> None:
+    """Raise PicklesRefused for the first of what would be unpickled."""
+    for each in find_unpickled(plan, repository):
+        raise PicklesRefused(each.path, each.reader, each.why, each.remedy, names.pickles)
+
+
+def check_published(plan: ServingPlan, published: ServingPlan, names: SettingNames) -> None:
+    """Raise PicklesRefused where a workflow that was to be compiled was published as delivered."""
+    planned = {model.triton_name: model for model in _with_steps(plan)}
+    for model in _with_steps(published):
+        before = planned.get(model.triton_name)
+        if before is None or before.compiled is None or model.compiled is not None:
+            continue
+        version = before.compiled.place.partition("/")[0]
+        directory = dict(model.links).get(version)
+        if directory is not None:
+            for each in _find_in_workflow(directory, model.not_compiled, bool(model.categories)):
+                raise PicklesRefused(each.path, each.reader, each.why, each.remedy, names.pickles)
+
+
+def describe_unpickled(
+    plan: ServingPlan, repository: ModelRepository, names: SettingNames
+) -> Iterator[str]:
+    """Sentences for people, with places in the archive."""
+    for each in find_unpickled(plan, repository):
+        place = each.path
+        if place.is_relative_to(repository.path):
+            place = place.relative_to(repository.path)
+        yield (
+            f"{shown(place)}: {each.reader} unpickles it, which runs what it says ({each.why}); "
+            f"{names.pickles}=off refuses that"
+        )
+
+
+def _with_steps(plan: ServingPlan) -> Iterator[PublishedModel]:
+    for model in (*plan.models, *plan.apart):
+        yield model
+        yield from model.steps
+
+
+def _find_in_model(
+    model: PublishedModel, plan: ServingPlan, repository: ModelRepository
+) -> Iterator[Unpickled]:
+    if model.generated:
+        yield from _find_in_generated(model, plan, repository)
+        return
+    source = repository.models.get(model.source_name)
+    if source is None:
+        return
+    why = _why_not_whole(model)
+    for version in source.versions:
+        directory = source.directory / str(version)
+        if why is not None:
+            yield from _find_in_workflow(directory, why, bool(model.categories))
+        graph = directory / GRAPH_FILE
+        if is_file(graph):
+            yield _by_executor(graph, plan)
+    yield from _find_torch(source)
+    if model.runs_own_code:
+        yield from _find_beside_own_code(source)
+
+
+def _why_not_whole(model: PublishedModel) -> str | None:
+    """Why NVTabular reads the model's workflow, if it has one; None where it does not."""
+    if model.compiled is None:
+        return model.not_compiled or "it is served as delivered"
+    kept = model.compiled.program.kept
+    return f"compiled in part: {kept[0].reason}" if kept else None
+
+
+def _find_in_workflow(directory: Path, why: str, has_categories: bool) -> Iterator[Unpickled]:
+    workflow = directory / WORKFLOW
+    remedy = "export a workflow that is compiled whole (docs/workflows.md lists the operators)"
+    if is_file(workflow / PICKLE):
+        yield Unpickled(workflow / PICKLE, "NVTabular", why, remedy)
+    elif has_categories and is_directory(workflow):
+        yield Unpickled(
+            workflow, "NVTabular's pyarrow", f"a type that a parquet file may name; {why}", remedy
+        )
+
+
+def _by_executor(graph: Path, plan: ServingPlan) -> Unpickled:
+    return Unpickled(
+        graph,
+        "Merlin's executor",
+        plan.reasons[0] if plan.reasons else "it is served as delivered",
+        "export a graph that needs no executor (explain says why this one does)",
+    )
+
+
+def _find_in_generated(
+    model: PublishedModel, plan: ServingPlan, repository: ModelRepository
+) -> Iterator[Unpickled]:
+    graph = repository.graph_path
+    linked = dict(model.links)
+    if graph is not None and f"1/{graph.parent.name}" in linked:
+        yield Unpickled(
+            graph,
+            "a step that runs Merlin's own operators",
+            plan.reasons[0] if plan.reasons else "its operators are code of the archive's",
+            "export a graph without these operators",
+        )
+    elif model.interpreter == "feast":
+        yield Unpickled(
+            next(iter(linked.values()), repository.path),
+            "Feast",
+            f"{model.source_name}: functions that the registry of a feature repository may hold",
+            "look features up before the request",
+        )
+
+
+def _find_torch(source: SourceModel) -> Iterator[Unpickled]:
+    if source.backend != "pytorch":
+        return
+    config = source.config
+    name = (config.message.default_model_filename if config else "") or _TORCHSCRIPT
+    if name.endswith(_COMPILED_BY_TORCH):
+        return
+    for version in source.versions:
+        path = source.directory / str(version) / name
+        if is_file(path) and not holds_entry(path, _TORCHSCRIPT_ENTRY):
+            yield Unpickled(path, "torch", "it is no TorchScript", "save it with torch.jit.save")
+
+
+def _find_beside_own_code(source: SourceModel) -> Iterator[Unpickled]:
+    known = {PICKLE, Path(GRAPH_FILE).name}
+    for path in _walk(source.directory):
+        if path.name not in known and _is_pickle(path):
+            yield Unpickled(
+                path,
+                f"the archive's own Python ({source.python_file or 'model.py'})",
+                f"it lies in {printable(source.name)}",
+                "use a format without code, such as JSON, numpy's or safetensors",
+            )
+
+
+def _walk(top: Path) -> Iterator[Path]:
+    waiting, left = [top], _MOST_ENTRIES
+    while waiting and left > 0:
+        directory = waiting.pop()
+        for name in names_in(directory)[:left]:
+            left -= 1
+            path = directory / name
+            if is_file(path):
+                yield path
+            elif is_directory(path) and not path.is_symlink():
+                waiting.append(path)
+
+
+def _is_pickle(path: Path) -> bool:
+    """By its name, by its ends, or as torch.save writes one."""
+    if path.suffix.lower() in _PICKLES or read_with(path, _has_ends):
+        return True
+    return holds_entry(path, _SAVED_ENTRY) and not holds_entry(path, _TORCHSCRIPT_ENTRY)
+
+
+def _has_ends(file: BinaryIO) -> bool:
+    beginning = file.read(2)
+    if beginning not in _BEGINNINGS:
+        return False
+    file.seek(-1, os.SEEK_END)
+    return file.read(1) == _END
