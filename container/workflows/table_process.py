@@ -50,7 +50,7 @@ class TableProcesses:
         if not wanted:
             return []
         process = subprocess.Popen(
-            [*die_with_parent(), sys.executable, "-m", "workflows.tables"],
+            [*die_with_parent(), sys.executable, *_options(), "-m", "workflows.tables"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -98,3 +98,10 @@ class TableProcesses:
 def _kill(process: subprocess.Popen[str]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
+
+
+def _options() -> tuple[str, ...]:
+    """Python's own. Where our interpreter heeds no PYTHONPATH, this one does not either: Merlin's
+    images name a pyarrow there from before CVE-2023-47248 was mended. (-I would hide its code.)
+    """
+    return ("-E", "-s") if sys.flags.ignore_environment else ()

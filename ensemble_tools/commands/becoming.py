@@ -18,6 +18,7 @@ def enter_another_room(words: Sequence[str]) -> None:
 
 
 def become(module: str, arguments: Sequence[str]) -> None:
-    """Become `python -m module`; does not return."""
+    """Become `python -m module`, isolated if we are, as in images; does not return."""
     hold()
-    os.execv(sys.executable, [sys.executable, "-m", module, *arguments])
+    isolated = ["-I"] if sys.flags.isolated else []
+    os.execv(sys.executable, [sys.executable, *isolated, "-m", module, *arguments])

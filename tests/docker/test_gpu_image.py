@@ -87,6 +87,13 @@ def test_the_server_does_not_see_the_images_packages(gpu: Served) -> None:
         assert f"\n{package}=={version} " in locked
 
 
+def test_commands_that_become_another_program(gpu: Served) -> None:
+    """`request` and `verify` see the image's packages no more than what they were started by."""
+    python = ("/opt/serve/.venv/bin/python", "-I", "-m", "ensemble_tools")
+    gpu.run(*python, "request", "/opt/ml/models/dense/model", "--output", "/tmp/request.json")
+    assert gpu.run("head", "--bytes", "1", "/tmp/request.json") == "{"
+
+
 def test_it_stops(gpu: Served) -> None:
     """SIGTERM ends it with 0."""
     assert gpu.stop() == 0

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import os
+import subprocess
 import sys
 import threading
 import time
@@ -20,6 +22,8 @@ from ensemble_tools import TableUnusable
 from ensemble_tools.workflows.program import Table
 from ensemble_tools.workflows.tables import TableBroken
 
+ROOT = Path(__file__).parents[4]
+
 
 def write_tables(wanted: Sequence[Table], directory: Path) -> list[dict[str, Any]]:
     return TableProcesses().write(wanted, directory)
@@ -36,6 +40,35 @@ def test_written(table: Table, tmp_path: Path) -> None:
     (row,) = write_tables([table], tmp_path)
     assert row["first"] == {"label": 3}
     assert np.load(tmp_path / "0.0.keys.npy").tolist() == [10, 20]
+
+
+#: Of a Python that heeds no variables, as the images start ours; arguments: our folder, the table's
+#: file, where to write to.
+ISOLATED = """
+import os, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from container.workflows.table_process import TableProcesses
+from ensemble_tools.workflows.program import Table
+table = Table(Path(sys.argv[2]), ("a",), ("int",), shift=3)
+print(TableProcesses(dict(os.environ)).write([table], Path(sys.argv[3])))
+"""
+
+
+def test_the_images_packages_are_not_its_own(table: Table, tmp_path: Path) -> None:
+    """PYTHONPATH of Merlin's images names old ones, which our own process does not heed either."""
+    images = tmp_path / "packages"
+    images.mkdir()
+    for name in ("numpy", "pyarrow"):
+        (images / f"{name}.py").write_text("raise ImportError('the one of the image')\n")
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", ISOLATED, ROOT, table.path, tmp_path],
+        env={**os.environ, "PYTHONPATH": str(images)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert "'label': 3" in done.stdout, done.stderr
 
 
 def test_nothing_to_write(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
