@@ -32,7 +32,7 @@ _PLATFORM_BACKENDS = {
 }
 #: The files by which it tells the backend where a config names neither, in its order. A name that
 #: ends in `/` is a directory's.
-_FILE_BACKENDS = {
+FILE_BACKENDS = {
     "model.savedmodel/": "tensorflow",
     "model.graphdef": "tensorflow",
     "model.plan": "tensorrt",
@@ -282,7 +282,7 @@ def derive_backend(message: pb.ModelConfig, found: Collection[str]) -> str:
         return named
     file = str(message.default_model_filename)
     names = {file, f"{file}/"} if file else found
-    return next((backend for name, backend in _FILE_BACKENDS.items() if name in names), "")
+    return next((backend for name, backend in FILE_BACKENDS.items() if name in names), "")
 
 
 def is_platform(name: str) -> bool:

@@ -13,6 +13,7 @@ from ensemble_tools.archive.python_files import PythonFiles, read_python_files
 from ensemble_tools.archive.source_model import (
     MAX_CONFIG_BYTES,
     SourceModel,
+    is_bare_model,
     is_model_directory,
     read_source_model,
 )
@@ -61,9 +62,9 @@ def read_repository(path: Path, entry_name: str | None = None) -> ModelRepositor
     """Read an extracted archive, after it was walked; nothing in it is changed or run.
 
     Layouts: model directories at the top; a single model's config.pbtxt and version directories at
-    the top; either of them inside one extra directory. entry_name overrides the choice of the entry
-    model. Raises EntryRefused, RepositoryUnusable or ConfigUnreadable; ResourceLacking and
-    SourceUnreadable, which say nothing of the archive.
+    the top; a model's file alone; each of them inside one extra directory, too. entry_name
+    overrides the choice of the entry model. Raises EntryRefused, RepositoryUnusable or
+    ConfigUnreadable; ResourceLacking and SourceUnreadable, which say nothing of the archive.
     """
     walk_archive(path)
     top = _find_models_directory(path)
@@ -84,7 +85,7 @@ def model_directories(path: Path) -> tuple[str, ...]:
 
 
 def _list_beside(top: Path, models: Collection[str]) -> tuple[str, ...]:
-    if is_model_directory(top):
+    if is_model_directory(top) or not model_directories(top):
         return ()
     beside = [it for it in _visible_entries(top) if it.name not in models]
     return tuple(f"{it.name}/" if is_directory(it) else it.name for it in beside)
@@ -101,6 +102,8 @@ def _find_models_directory(path: Path) -> Path:
     if (top := _find_top(path, inner)) is not None:
         return top
     _refuse_folder_of_archives(path, entries)
+    if (bare := _find_bare(path, inner)) is not None:
+        return bare
     deeper = _find_deeper(inner, _DEEPEST)
     if deeper is not None:
         raise RepositoryUnusable(
@@ -121,7 +124,8 @@ def _find_models_directory(path: Path) -> Path:
     raise RepositoryUnusable(
         path,
         f"no model directory in it (found {found})",
-        "expected directories that hold a config.pbtxt and a version directory such as 1/",
+        "expected directories that hold a config.pbtxt and a version directory such as 1/, or a "
+        "model's file alone",
     )
 
 
@@ -129,6 +133,12 @@ def _find_top(path: Path, inner: Sequence[Path]) -> Path | None:
     """Where the models lie in what is one archive. inner: the directories in it."""
     tops = (path, *inner) if len(inner) == 1 else (path,)
     return next((it for it in tops if is_model_directory(it) or model_directories(it)), None)
+
+
+def _find_bare(path: Path, inner: Sequence[Path]) -> Path | None:
+    """Where a model's file lies alone, in what is one archive. inner: the directories in it."""
+    tops = (path, *inner) if len(inner) == 1 else (path,)
+    return next((it for it in tops if is_bare_model(it)), None)
 
 
 def _refuse_folder_of_archives(path: Path, entries: Iterable[Path]) -> None:
@@ -147,7 +157,8 @@ def _refuse_folder_of_archives(path: Path, entries: Iterable[Path]) -> None:
 def _is_archive(path: Path) -> bool:
     if not is_directory(path):
         return path.name.endswith(PACKED)
-    return _find_top(path, [it for it in _visible_entries(path) if is_directory(it)]) is not None
+    inner = [it for it in _visible_entries(path) if is_directory(it)]
+    return _find_top(path, inner) is not None or _find_bare(path, inner) is not None
 
 
 def _find_deeper(directories: Iterable[Path], levels: int) -> Path | None:
@@ -162,7 +173,7 @@ def _find_deeper(directories: Iterable[Path], levels: int) -> Path | None:
 
 
 def _read_models(top: Path) -> list[SourceModel]:
-    if is_model_directory(top):
+    if is_model_directory(top) or not model_directories(top):
         return [read_source_model(top, own_name=False)]
     directories = [child for child in _visible_entries(top) if is_model_directory(child)]
     if len(directories) > MAX_MODELS:
@@ -195,7 +206,7 @@ def _read_traces(model: SourceModel) -> Traces:
     version = model.served_version
     if model.python_file is None or version is None or model.graph_path is not None:
         return Traces(model.config, None)
-    own = read_python_files(model.directory / str(version))
+    own = read_python_files(model.version_directory(version))
     around = [model.directory / name for name in model.entries if not name.isdecimal()]
     modules = read_python_files(*around, with_requests_only=True)
     python = PythonFiles(

@@ -6,10 +6,12 @@ import codecs
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 
 from tritonclient.grpc import model_config_pb2 as pb
 
+from ensemble_tools.archive.completion import SAVED_MODEL, Advice, complete_config
 from ensemble_tools.archive.files import (
     A_POINTER,
     is_directory,
@@ -26,6 +28,7 @@ from ensemble_tools.archive.model_config import (
     derive_backend,
     parse_model_config,
 )
+from ensemble_tools.archive.model_file import find_model_file, named_file
 from ensemble_tools.archive.workflow_files import WorkflowFiles, read_workflow_files
 from ensemble_tools.archive.zip_sizes import unpacked_size
 from ensemble_tools.errors import ConfigUnreadable
@@ -37,8 +40,10 @@ GRAPH_FILE = "ensemble/ensemble.pkl"
 WORKFLOW = "workflow"
 #: What the python backend runs, unless default_model_filename says otherwise.
 PYTHON_FILE = "model.py"
-#: What the pytorch backend loads, unless default_model_filename says otherwise.
-_TORCHSCRIPT = "model.pt"
+#: What the pytorch backend loads, unless default_model_filename says otherwise; both are zip files.
+_TORCHSCRIPT, _AOT_INDUCTOR = "model.pt", "model.pt2"
+#: Where the files of a model without version directories belong: any file, and a SavedModel's own.
+_IN_VERSION, _IN_SAVED_MODEL = "1/", "1/model.savedmodel/"
 #: The name of a single model whose directory is the archive's top and whose config has no name.
 UNNAMED_MODEL = "model"
 #: A config.pbtxt is some KB; an ensemble of 10,000 steps has a MiB, which takes up to 4 s to parse.
@@ -60,6 +65,9 @@ class SourceModel:
     of the files beside that graph. workflow is what the served version's NVTabular workflow says of
     itself, if there is one. packed: TorchScript files, their bytes, and those that they unpack to.
     hollow: files of the served version that hold nothing that could be loaded, and why.
+    bare: what stands in front of each of its files in a whole directory, such as `1/`; empty where
+    the directory is whole. completed_by: the file that says what its config lacks, empty where it
+    lacks nothing or no file says it; advice: what to write then.
     """
 
     name: str
@@ -73,6 +81,19 @@ class SourceModel:
     artifacts: frozenset[str] = frozenset()
     packed: tuple[tuple[Path, int, int], ...] = ()
     hollow: Mapping[str, str] = field(default_factory=dict)
+    bare: str = ""
+    completed_by: str = ""
+    advice: Advice | None = None
+
+    @property
+    def misnamed_config(self) -> str:
+        """What is most likely meant for a config.pbtxt that is not there; empty for nothing."""
+        names = (name for name in self.entries if name.lower().startswith(CONFIG_FILE))
+        return "" if self.config is not None else next(names, "")
+
+    def version_directory(self, version: int) -> Path:
+        """Where a version's files lie."""
+        return self.directory if self.bare else self.directory / str(version)
 
     @property
     def config_path(self) -> Path:
@@ -114,6 +135,11 @@ def is_model_directory(directory: Path) -> bool:
     )
 
 
+def is_bare_model(directory: Path) -> bool:
+    """Whether a model's file lies in it, without config and version; raises as read_with does."""
+    return bool(_read_bare(directory, None)[0])
+
+
 def read_source_model(directory: Path, *, own_name: bool) -> SourceModel:
     """Read a model directory; nothing in it is changed or run.
 
@@ -125,21 +151,56 @@ def read_source_model(directory: Path, *, own_name: bool) -> SourceModel:
     versions = _drop_hollow(directory, config, numbers)
     declared = config.name if config else ""
     kept, numbered = {*map(str, versions)}, {*map(str, numbers)}
+    payload = {version: _read_payload(directory / str(version)) for version in versions}
+    bare, found = _read_bare(directory, config) if not numbers else ("", frozenset())
     model = SourceModel(
         name=directory.name if own_name else declared or UNNAMED_MODEL,
         directory=directory,
         config=config,
         entries=tuple(name for name in names_in(directory) if name in kept or name not in numbered),
-        versions=versions,
-        payload={version: _read_payload(directory / str(version)) for version in versions},
+        versions=(1,) if bare else versions,
+        payload={1: found} if bare else payload,
         graph_path=_find_graph(directory, config, versions),
+        bare=bare,
     )
+    model = _complete(model)
     return replace(
         model,
         workflow=_read_workflow(model),
         artifacts=_list_artifacts(model),
         packed=tuple(_read_packed(model)),
         hollow=dict(_find_hollow(model)),
+    )
+
+
+def _read_bare(directory: Path, config: ModelConfig | None) -> tuple[str, frozenset[str]]:
+    """Of a directory without versions where its files belong, and what its version then holds.
+
+    Empty where no file in it is a model.
+    """
+    found = _read_payload(directory) - {CONFIG_FILE}
+    if SAVED_MODEL in found:
+        return _IN_SAVED_MODEL, frozenset({"model.savedmodel/"})
+    if config is not None and config.is_ensemble:
+        return "", frozenset()
+    named = named_file(config.message, directory, found) if config else None
+    file = named or find_model_file(directory, found)
+    return (_IN_VERSION, found) if file else ("", frozenset())
+
+
+def _complete(model: SourceModel) -> SourceModel:
+    """With what its file says of what its config lacks."""
+    version = model.served_version
+    is_program = model.is_ensemble or model.backend == "python"
+    if version is None or is_program or model.misnamed_config:
+        return model
+    place = model.version_directory(version)
+    completion = complete_config(model.config, model.config_path, place, model.payload[version])
+    return replace(
+        model,
+        config=completion.config,
+        completed_by=completion.file,
+        advice=completion.advice,
     )
 
 
@@ -195,7 +256,7 @@ def _served_version(config: ModelConfig | None, versions: Iterable[int]) -> int 
 def _read_workflow(model: SourceModel) -> WorkflowFiles | None:
     if model.served_version is None:
         return None
-    version, file = model.directory / str(model.served_version), model.python_file
+    version, file = model.version_directory(model.served_version), model.python_file
     return read_workflow_files(version / WORKFLOW, version / file if file else None)
 
 
@@ -203,9 +264,10 @@ def _read_packed(model: SourceModel) -> Iterator[tuple[Path, int, int]]:
     if model.backend != "pytorch":
         return
     config = model.config
-    name = (config.message.default_model_filename if config else "") or _TORCHSCRIPT
-    for version in model.versions:
-        path = model.directory / str(version) / name
+    named = config.message.default_model_filename if config else ""
+    names = (named,) if named else (_TORCHSCRIPT, _AOT_INDUCTOR)
+    for version, name in product(model.versions, names):
+        path = model.version_directory(version) / name
         if Path(name).is_absolute() or ".." in Path(name).parts or not is_file(path):
             continue
         size, unpacked = size_of(path), unpacked_size(path)
@@ -218,8 +280,10 @@ def _read_packed(model: SourceModel) -> Iterator[tuple[Path, int, int]]:
 def _find_hollow(model: SourceModel) -> Iterator[tuple[str, str]]:
     """A module may be empty; what else is loaded may not."""
     version = model.served_version
-    for name in model.payload.get(version, ()) if version is not None else ():
-        path = model.directory / str(version) / name
+    if version is None:
+        return
+    for name in model.payload.get(version, ()):
+        path = model.version_directory(version) / name
         if is_pointer(path):
             yield name, f"it is {A_POINTER}"
         elif size_of(path) == 0 and not name.endswith(".py"):

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ensemble_tools.archive.completion import SAVED_MODEL
 from ensemble_tools.archive.config_files import check_names
 from ensemble_tools.archive.model_config import (
     EnsembleStep,
@@ -18,7 +19,7 @@ from ensemble_tools.archive.model_config import (
     is_platform,
     likely_backend,
 )
-from ensemble_tools.archive.source_model import CONFIG_FILE, WORKFLOW, SourceModel
+from ensemble_tools.archive.source_model import WORKFLOW, SourceModel
 from ensemble_tools.archive.workflow_files import METADATA, WorkflowFiles
 from ensemble_tools.errors import (
     ConfigIncomplete,
@@ -100,7 +101,11 @@ def check_servable(model: SourceModel, rules: Rules) -> None:
     if config is not None:
         check_names(model.config_path, config)
         _check_config(model, config, rules)
-    elif rules.is_strict:
+    elif rules.is_strict or not _may_be_completed(model):
+        _check_saved_model(model)
+        if model.advice is not None:
+            _check_payload(model, config)
+            _check_packed(model)
         raise ConfigIncomplete(model.config_path, "", _advise_writing(model, rules))
     if not model.is_ensemble:
         _check_payload(model, config)
@@ -111,13 +116,38 @@ def check_servable(model: SourceModel, rules: Rules) -> None:
             check_label(model)
 
 
+def _may_be_completed(model: SourceModel) -> bool:
+    """Whether the backend may know what the config lacks, where configs are not strict."""
+    return model.advice is None or model.advice.completes
+
+
 def _advise_writing(model: SourceModel, rules: Rules) -> str:
-    if misnamed := [it for it in model.entries if it.lower().startswith(CONFIG_FILE)]:
-        return f"rename {shortened(misnamed[0])} to it"
+    if model.misnamed_config:
+        return f"rename {shortened(model.misnamed_config)} to it"
     if rules.under_executor:
         return _advise_export(rules.names)
-    setting = rules.names.auto_complete
-    return f"write a config.pbtxt, or set {setting}=true to let Triton make one"
+    what = f"write a config.pbtxt{_describe_advice(model)}"
+    if not _may_be_completed(model):
+        return what
+    return f"{what}, or set {rules.names.auto_complete}=true to let Triton make one"
+
+
+def _describe_advice(model: SourceModel) -> str:
+    if model.advice is None:
+        return ""
+    return f": `{model.advice.text}`, {model.advice.unknown}"
+
+
+def _check_saved_model(model: SourceModel) -> None:
+    """Raise PayloadMissing for a version that is a SavedModel itself, as TF Serving has it."""
+    version = model.served_version
+    if version is not None and SAVED_MODEL in model.payload[version]:
+        directory = model.version_directory(version)
+        raise PayloadMissing(
+            directory,
+            f"it is a SavedModel itself ({SAVED_MODEL}); expected it one directory deeper: put "
+            f"what is in {version}/ into {version}/model.savedmodel/",
+        )
 
 
 def _advise(model: SourceModel, rules: Rules) -> str:
@@ -126,8 +156,10 @@ def _advise(model: SourceModel, rules: Rules) -> str:
         return _advise_export(rules.names)
     if model.is_ensemble:  # an ensemble is never completed
         return _DECLARE
-    setting = rules.names.auto_complete
-    return f"add it, or set {setting}=true to let Triton ask the backend for it"
+    add = f"add{_describe_advice(model) or ' it'}"
+    if not _may_be_completed(model):
+        return add
+    return f"{add}, or set {rules.names.auto_complete}=true to let Triton ask the backend for it"
 
 
 def _advise_export(names: SettingNames) -> str:
@@ -145,7 +177,7 @@ def _check_config(model: SourceModel, config: ModelConfig, rules: Rules) -> None
             raise ConfigIncomplete(
                 model.config_path, "ensemble_scheduling.step", "name at least one step"
             )
-    elif not rules.is_strict:
+    elif not rules.is_strict and _may_be_completed(model):
         return
     remedy = _advise(model, rules)
     if config.unknown_field:
@@ -195,7 +227,7 @@ def _check_payload(model: SourceModel, config: ModelConfig | None) -> None:
         )
     version = _find_served_version(model, config)
     found = model.payload[version]
-    directory = model.directory / str(version)
+    directory = model.version_directory(version)
     expected = _find_expected_payload(model, config)
     if "model.pt/" in found and "model.pt" in expected and "model.pt2" not in found:
         raise PayloadMissing(

@@ -7,6 +7,7 @@ from ensemble_tools.serving.children import find_called_by_name, find_reachable
 from ensemble_tools.serving.forms.overlay import (
     describe_backends,
     describe_beside,
+    describe_completed,
     describe_doubts,
     describe_left_out,
     overlay_model,
@@ -34,6 +35,7 @@ def plan_as_delivered(
         tuple(overlay_model(model, names, repository) for model in models),
         called=tuple(names[name] for name in called),
         notes=(
+            *describe_completed(models),
             *describe_backends(repository, names),
             *describe_beside(repository, names),
             *describe_left_out(repository, names),

@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from tritonclient.grpc import model_config_pb2 as pb
 
 from ensemble_tools.archive.executor_template import is_workflow_model
+from ensemble_tools.archive.files import kind
 from ensemble_tools.archive.model_config import describe_backend, print_model_config
 from ensemble_tools.archive.repository import ModelRepository
 from ensemble_tools.archive.source_model import CONFIG_FILE, WORKFLOW, SourceModel
@@ -29,7 +30,12 @@ def overlay_model(
     versions = (model.config.specific_versions if model.config else None) or (1,)
     missing = versions if model.is_ensemble and not model.versions else ()
     ours = {CONFIG_FILE, LAYOUT_LINK}
-    links = tuple((name, model.directory / name) for name in model.entries if name not in ours)
+    links = tuple(
+        (f"{model.bare}{name}", model.directory / name)
+        for name in model.entries
+        if name not in ours
+    )
+    links += tuple((name, model.directory / name) for name in _labels_of(model))
     beside = model.config.environment_beside if model.config else ""
     environment = PurePosixPath(beside).name
     while environment in model.entries:
@@ -44,6 +50,12 @@ def overlay_model(
         categories=model.workflow.categories if model.workflow else (),
         no_pickle=_find_unpickled(model),
     )
+
+
+def _labels_of(model: SourceModel) -> list[str]:
+    """Files of a bare model that its config names beside the version, not in it."""
+    outputs = model.config.message.output if model.bare and model.config else ()
+    return sorted({str(it.label_filename) for it in outputs} & {*model.entries})
 
 
 def add_input(model: PublishedModel, after: pb.ModelInput | None) -> PublishedModel:
@@ -71,6 +83,23 @@ def describe_backends(repository: ModelRepository, names: Iterable[str]) -> tupl
     models = [repository.models[name] for name in names if name in repository.models]
     found = [(it.name, describe_backend(it.config.message)) for it in models if it.config]
     return tuple(f"{name}/{CONFIG_FILE}: {words}" for name, words in found if words)
+
+
+def describe_completed(models: Iterable[SourceModel]) -> tuple[str, ...]:
+    """A sentence for each model whose config says what its file says."""
+    return tuple(
+        f"{model.name}: its inputs and outputs are those that {model.completed_by} says, "
+        f"{_describe_config(model)}"
+        for model in models
+        if model.completed_by and model.config
+    )
+
+
+def _describe_config(model: SourceModel) -> str:
+    if kind(model.config_path) is not None:
+        return f"which {CONFIG_FILE} leaves out"
+    assert model.config is not None
+    return f"and its backend is {model.config.backend}: there is no {CONFIG_FILE}"
 
 
 def describe_left_out(repository: ModelRepository, names: Mapping[str, str]) -> tuple[str, ...]:

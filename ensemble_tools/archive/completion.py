@@ -1,0 +1,188 @@
+"""What a config leaves out, told by the model's file: its backend, its inputs and its outputs.
+
+As far as ONNX Runtime's and TensorFlow's backends complete a config, it is completed here from the
+same file: configs are strict, and so everybody knows its tensors. max_batch_size stays what it is;
+where a config says none, a request may have any number of rows, and none waits for another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import text_format
+from tritonclient.grpc import model_config_pb2 as pb
+
+from ensemble_tools.archive.files import is_file
+from ensemble_tools.archive.forest_config import describe_forest
+from ensemble_tools.archive.model_config import (
+    ModelConfig,
+    data_type_number,
+    parse_model_config,
+    print_model_config,
+)
+from ensemble_tools.archive.model_file import ModelFile, find_model_file, named_file
+from ensemble_tools.archive.signatures import (
+    Forest,
+    Signature,
+    Tensor,
+    read_arguments,
+    read_forest,
+    read_onnx,
+    read_saved_model,
+)
+
+#: What is in a SavedModel's directory.
+SAVED_MODEL = "saved_model.pb"
+#: Backends that tell what a config lacks, unless configs are strict.
+_COMPLETING = frozenset({"onnxruntime", "tensorflow", "tensorrt", "openvino", "dali", "vllm"})
+#: A graph of TensorFlow's without signatures.
+_GRAPH = "tensorflow_graphdef"
+#: Tensors of one direction that a sentence names.
+_MOST = 16
+_UNKNOWN_TENSORS = "with the model's own types and shapes in the place of TYPE_FP32 and -1"
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What a config needs, on one line. unknown: what of it nothing tells, in words.
+
+    completes: whether the backend tells it by itself where configs are not strict.
+    """
+
+    text: str
+    unknown: str
+    completes: bool
+
+
+@dataclass(frozen=True)
+class Completion:
+    """A config as it is served, and the file by which it was completed; or else what to write."""
+
+    config: ModelConfig | None
+    file: str = ""
+    advice: Advice | None = None
+
+
+@dataclass(frozen=True)
+class _Described:
+    """extras: what a config needs beside its tensors. unknown: empty where all is known."""
+
+    extras: pb.ModelConfig
+    signature: Signature | None
+    unknown: str = ""
+
+
+def complete_config(
+    config: ModelConfig | None, path: Path, version: Path, found: Collection[str]
+) -> Completion:
+    """The config with what its model's file says, where it lacks inputs or outputs; blocking.
+
+    path: the config's own. version: the directory that is served, and what lies in it. Raises as
+    read_with does.
+    """
+    if config is not None and config.inputs and config.outputs:
+        return Completion(config)
+    given = config.message if config is not None else None
+    file = find_model_file(version, found) if given is None else named_file(given, version, found)
+    described = _describe(file, version / file.name, given) if file is not None else None
+    if file is None or described is None:
+        return Completion(config)
+    message = described.extras
+    if given is None:
+        _name_backend(message, file)
+    if described.signature is not None:
+        _declare(message, described.signature, given)
+    if described.unknown:
+        is_told = given is not None or not file.needs_naming
+        completes = file.backend in _COMPLETING and file.platform != _GRAPH and is_told
+        return Completion(config, advice=Advice(_on_a_line(message), described.unknown, completes))
+    text = print_model_config(message)
+    if config is not None:
+        text = f"{config.text.rstrip()}\n{text}"
+    return Completion(parse_model_config(text, path), file.name)
+
+
+def _on_a_line(message: pb.ModelConfig) -> str:
+    """The backend first, as people write it."""
+    rest = pb.ModelConfig()
+    rest.CopyFrom(message)
+    rest.ClearField("backend")
+    text = text_format.MessageToString(rest, as_one_line=True, use_short_repeated_primitives=True)
+    named = f'backend: "{message.backend}" ' if message.backend else ""
+    return f"{named}{text.strip()}".strip()
+
+
+def _describe(file: ModelFile, path: Path, given: pb.ModelConfig | None) -> _Described | None:
+    is_directory = file.name.endswith("/")
+    if file.backend == "fil" and not is_directory:
+        return _Described(*describe_forest(read_forest(path) or Forest("xgboost"), given))
+    signature: Signature | None = None
+    if file.backend == "onnxruntime":
+        signature = read_onnx(path / "model.onnx" if is_directory else path)
+    elif file.backend == "tensorflow" and is_directory:
+        inside = path / SAVED_MODEL  # a bare one has no directory of its own
+        signature = read_saved_model(inside if is_file(inside) else path.parent / SAVED_MODEL)
+    if signature is not None and given is not None and given.max_batch_size > 0:
+        signature = _without_batch(signature)
+    if signature is not None:
+        return _Described(pb.ModelConfig(), signature)
+    return _guess(file, path) if file.backend != "python" else None
+
+
+def _without_batch(signature: Signature) -> Signature | None:
+    """The tensors without their first dimension; None where that is no batch's."""
+    tensors = (*signature.inputs, *signature.outputs)
+    if any(tensor.dims[0] != -1 for tensor in tensors):
+        return None
+    inputs, outputs = (
+        tuple(Tensor(it.name, it.data_type, it.dims[1:]) for it in some)
+        for some in (signature.inputs, signature.outputs)
+    )
+    return Signature(inputs, outputs)
+
+
+def _guess(file: ModelFile, path: Path) -> _Described:
+    """What the config of a file needs that says little of itself."""
+    if file.backend == "vllm":
+        group = pb.ModelInstanceGroup(count=1, kind=pb.ModelInstanceGroup.KIND_MODEL)
+        unknown = "and the inputs and outputs of vLLM's backend"
+        return _Described(pb.ModelConfig(instance_group=[group]), None, unknown)
+    if file.backend != "pytorch":
+        unknown = _UNKNOWN_TENSORS.replace("own", "own names,")
+        return _Described(pb.ModelConfig(), _unknown_tensors(("INPUT",), ("OUTPUT",)), unknown)
+    known = read_arguments(path) if file.platform != "torch_aoti" and is_file(path) else None
+    inputs = known.inputs[:_MOST] if known else ("INPUT__0",)
+    outputs = tuple(f"OUTPUT__{it}" for it in range(min(known.outputs, _MOST) if known else 1))
+    return _Described(pb.ModelConfig(), _unknown_tensors(inputs, outputs), _UNKNOWN_TENSORS)
+
+
+def _unknown_tensors(inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Signature:
+    some = (
+        tuple(Tensor(name, "TYPE_FP32", (-1,)) for name in names) for names in (inputs, outputs)
+    )
+    return Signature(*some)
+
+
+def _name_backend(message: pb.ModelConfig, file: ModelFile) -> None:
+    message.backend, message.platform = file.backend, file.platform
+    if file.needs_naming:
+        message.default_model_filename = file.name.rstrip("/")
+
+
+def _declare(message: pb.ModelConfig, signature: Signature, given: pb.ModelConfig | None) -> None:
+    """Add the tensors that the config lacks."""
+    if given is None or not given.input:
+        _add(message.input, signature.inputs)
+    if given is None or not given.output:
+        _add(message.output, signature.outputs)
+
+
+def _add(declared: Any, tensors: tuple[Tensor, ...]) -> None:
+    for tensor in tensors:
+        data_type = data_type_number(tensor.data_type)
+        added = declared.add(name=tensor.name, data_type=data_type, dims=tensor.dims or (1,))
+        if not tensor.dims:
+            added.reshape.SetInParent()

@@ -1,0 +1,369 @@
+"""Which tensors a model's file takes and gives, as far as the file itself says so.
+
+ONNX and TensorFlow write names, types and shapes into their files, as their backends read them to
+complete a config. Forests say how many features and classes they have, and TorchScript how the
+arguments of `forward` are called; the backends of these two complete nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import pickletools
+import re
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from ensemble_tools.archive.files import read_with
+from ensemble_tools.archive.wire_format import Message, NotReadable, Span, open_message
+from ensemble_tools.archive.zip_sizes import unpacked_size
+
+#: Tensors in one direction; models have some ten.
+_MAX_TENSORS = 1_000
+#: How far from the end of XGBoost's file its parameters are looked for.
+_MAX_TAIL = 1024 * 1024
+#: Of a forest's file, what tells its format; LightGBM writes its parameters there.
+_HEAD = 64 * 1024
+#: Of TorchScript's code and of its data.
+_MAX_CODE = 1024 * 1024
+_MAX_FEATURES = 2**31
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """dims: the whole shape, -1 for any size."""
+
+    name: str
+    data_type: str
+    dims: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The tensors of a model, the batch dimension included, in the file's order."""
+
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class Forest:
+    """A forest by its file. model_type: in fil's words. features: None where it does not say.
+
+    classes: 1 for two classes, as fil counts, and for a regressor. is_classifier: None for an
+    objective of one's own, and where the file does not say.
+    """
+
+    model_type: str
+    features: int | None = None
+    classes: int = 1
+    is_classifier: bool | None = None
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What TorchScript's `forward` takes, by name, and how many tensors it gives.
+
+    Of a dictionary the keys that `forward` itself reads.
+    """
+
+    inputs: tuple[str, ...]
+    outputs: int
+
+
+def read_onnx(path: Path) -> Signature | None:
+    """Of an ONNX file, None where it does not say all of it; blocking. Raises as read_with does."""
+    return read_with(path, partial(_read, _read_onnx))
+
+
+def read_saved_model(path: Path) -> Signature | None:
+    """Of a SavedModel's saved_model.pb, as read_onnx."""
+    return read_with(path, partial(_read, _read_saved_model))
+
+
+def read_forest(path: Path) -> Forest | None:
+    """Of a file of XGBoost, LightGBM or treelite; None for any other. Raises as read_with does."""
+    return read_with(path, partial(_read_forest, path.suffix))
+
+
+def read_arguments(path: Path) -> Arguments | None:
+    """Of a TorchScript file; None where it does not say so. Raises as read_with does."""
+    return read_with(path, _read_arguments) if unpacked_size(path) else None
+
+
+_Tensors = Iterable[Tensor | None]
+
+
+def _read(
+    read: Callable[[Message], tuple[_Tensors, _Tensors] | None], file: BinaryIO
+) -> Signature | None:
+    try:
+        found = read(open_message(file))
+        inputs, outputs = (_all(it) for it in found) if found else ((), ())
+    except NotReadable:
+        return None
+    return Signature(inputs, outputs) if inputs and outputs else None
+
+
+def _all(tensors: _Tensors) -> tuple[Tensor, ...]:
+    """The tensors; none where one of them is not known."""
+    known: dict[str, Tensor] = {}
+    for tensor in tensors:
+        if tensor is None or tensor.name in known or len(known) == _MAX_TENSORS:
+            return ()
+        known[tensor.name] = tensor
+    return tuple(known.values())
+
+
+# --- ONNX (onnx/onnx.proto) -----------------------------------------------------------------------
+
+_ONNX_TYPES = {
+    1: "TYPE_FP32",
+    2: "TYPE_UINT8",
+    3: "TYPE_INT8",
+    4: "TYPE_UINT16",
+    5: "TYPE_INT16",
+    6: "TYPE_INT32",
+    7: "TYPE_INT64",
+    8: "TYPE_STRING",
+    9: "TYPE_BOOL",
+    10: "TYPE_FP16",
+    11: "TYPE_FP64",
+    12: "TYPE_UINT32",
+    13: "TYPE_UINT64",
+    16: "TYPE_BF16",
+}
+
+
+def _read_onnx(model: Message) -> tuple[_Tensors, _Tensors] | None:
+    graph = model.first(7)
+    if graph is None:
+        return None
+    parts: dict[int, list[Message]] = {5: [], 11: [], 12: []}
+    for number, value in graph.fields():
+        if number in parts and isinstance(value, Span):
+            parts[number].append(graph.at(value))
+    # Up to IR version 3 the weights stand among the inputs, too.
+    weights = {it.text(8) for it in parts[5]}
+    inputs = [it for it in parts[11] if it.text(1) not in weights]
+    return map(_onnx_tensor, inputs), map(_onnx_tensor, parts[12])
+
+
+def _onnx_tensor(value: Message) -> Tensor | None:
+    name, kind = value.text(1), value.first(2)
+    tensor = kind.first(1) if kind else None
+    shape = tensor.first(2) if tensor else None
+    data_type = _ONNX_TYPES.get(tensor.integer(1) or 0) if tensor else None
+    if not name or shape is None or data_type is None:
+        return None
+    dims = tuple(_size(it.integer(1)) for it in shape.messages(1))
+    return Tensor(name, data_type, dims or (1,))  # a scalar, as ONNX Runtime's backend has it
+
+
+def _size(size: int | None) -> int:
+    return -1 if size is None or size < 0 else size
+
+
+# --- SavedModel (tensorflow/core/protobuf/saved_model.proto, meta_graph.proto) --------------------
+
+_TF_TYPES = {
+    1: "TYPE_FP32",
+    2: "TYPE_FP64",
+    3: "TYPE_INT32",
+    4: "TYPE_UINT8",
+    5: "TYPE_INT16",
+    6: "TYPE_INT8",
+    7: "TYPE_STRING",
+    9: "TYPE_INT64",
+    10: "TYPE_BOOL",
+    17: "TYPE_UINT16",
+    19: "TYPE_FP16",
+    22: "TYPE_UINT32",
+    23: "TYPE_UINT64",
+}
+_TAG, _SIGNATURE = "serve", "serving_default"
+
+
+def _read_saved_model(saved: Message) -> tuple[_Tensors, _Tensors] | None:
+    for graph in saved.messages(2):
+        info = graph.first(1)
+        if info is None or _TAG not in info.texts(4):
+            continue
+        for entry in graph.messages(5):
+            signature = entry.first(2)
+            if entry.text(1) == _SIGNATURE and signature is not None:
+                inputs, outputs = signature.messages(1), signature.messages(2)
+                return map(_tf_tensor, inputs), map(_tf_tensor, outputs)
+    return None
+
+
+def _tf_tensor(entry: Message) -> Tensor | None:
+    name, info = entry.text(1), entry.first(2)
+    shape = info.first(3) if info else None
+    data_type = _TF_TYPES.get(info.integer(2) or 0) if info else None
+    if not name or shape is None or data_type is None or shape.integer(3):
+        return None
+    dims = tuple(_size(it.integer(1) or 0) for it in shape.messages(2))
+    return Tensor(name, data_type, dims) if dims else None  # no config can declare a scalar
+
+
+# --- forests --------------------------------------------------------------------------------------
+
+_REGRESSORS = ("reg:", "rank:", "count:", "survival:")
+_CLASSIFIERS = ("binary:", "multi:")
+_LIGHTGBM_REGRESSORS = {
+    *("regression", "regression_l1", "huber", "fair", "poisson", "quantile", "mape", "gamma"),
+    *("tweedie", "lambdarank", "rank_xendcg"),
+}
+_LIGHTGBM_CLASSIFIERS = {"binary", "multiclass", "multiclassova"}
+_UBJ_TEXT = rb"SL\0\0\0\0\0\0\0(.)"
+_UBJ_PARAMETERS, _UBJ_OBJECTIVE = b"learner_model_param{", b"objective{"
+
+
+def _read_forest(suffix: str, file: BinaryIO) -> Forest | None:
+    length = file.seek(0, 2)
+    file.seek(0)
+    head = file.read(_HEAD)
+    if head.startswith(b"tree\n"):
+        return _read_lightgbm(head)
+    file.seek(max(0, length - _MAX_TAIL))
+    tail = file.read(_MAX_TAIL)
+    if re.match(rb'\s*\{\s*"', head):
+        return _read_xgboost_json(head, tail)
+    if head.startswith(b"{L") and b"learner" in head[:64]:
+        return _read_xgboost_ubj(tail)
+    if suffix == ".tl":
+        return Forest("treelite_checkpoint")
+    return Forest("xgboost") if head.startswith(b"binf") or suffix in (".model", ".xgb") else None
+
+
+def _read_lightgbm(head: bytes) -> Forest:
+    lines = head.decode("utf-8", "replace").splitlines()
+    words = dict(line.split("=", 1) for line in lines[1:] if "=" in line)
+    objective = words.get("objective", "").partition(" ")[0]
+    last = _count(words.get("max_feature_idx"))
+    features = None if last is None else last + 1
+    kinds = {True: _LIGHTGBM_CLASSIFIERS, False: _LIGHTGBM_REGRESSORS}
+    kind = next((is_one for is_one, names in kinds.items() if objective in names), None)
+    classes = _count(words.get("num_tree_per_iteration")) or 1
+    return Forest("lightgbm", features, classes, kind if features else None)
+
+
+def _read_xgboost_json(head: bytes, tail: bytes) -> Forest | None:
+    """The parameters stand behind the trees, in keys that are sorted: what follows them is read.
+
+    Names of features may hold anything, but a part that begins inside of a text does not close the
+    two objects around it.
+    """
+    if not re.match(rb'\s*\{\s*"(learner|version|Config)"', head):
+        return None
+    forest = Forest("xgboost_json")
+    start = tail.rfind(b'"learner_model_param"')
+    try:
+        read = json.loads(b'{"learner":{' + tail[start:]) if start >= 0 else {}
+        learner = read["learner"]
+        parameters, objective = learner["learner_model_param"], learner["objective"]["name"]
+        return _xgboost(forest.model_type, parameters, objective)
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return forest
+
+
+def _read_xgboost_ubj(tail: bytes) -> Forest:
+    part = tail[max(0, tail.rfind(_UBJ_PARAMETERS)) :]
+    words = {}
+    for key in (b"num_class", b"num_feature", b"num_target"):
+        if found := re.search(key + _UBJ_TEXT, part, re.DOTALL):
+            words[key.decode()] = _text_behind(found, part)
+    behind = part[max(0, part.rfind(_UBJ_OBJECTIVE)) :][:_HEAD]
+    objective = re.search(rb"name" + _UBJ_TEXT, behind, re.DOTALL)
+    if objective is None or _UBJ_OBJECTIVE not in behind or _UBJ_PARAMETERS not in part:
+        return Forest("xgboost_ubj")
+    return _xgboost("xgboost_ubj", words, _text_behind(objective, behind))
+
+
+def _text_behind(found: re.Match[bytes], part: bytes) -> str:
+    """The text of which the match holds the length."""
+    return part[found.end() : found.end() + found[1][0]].decode("ascii", "replace")
+
+
+def _xgboost(model_type: str, parameters: Any, objective: Any) -> Forest:
+    features = _count(parameters.get("num_feature"))
+    classes, targets = (
+        _count(parameters.get("num_class")),
+        _count(parameters.get("num_target", "1")),
+    )
+    name = str(objective)
+    kind = True if name.startswith(_CLASSIFIERS) else None
+    kind = False if name.startswith(_REGRESSORS) else kind
+    known = features is not None and targets is not None and targets <= 1
+    return Forest(model_type, features or None, classes or 1, kind if known else None)
+
+
+def _count(text: Any) -> int | None:
+    """A number as forests write it; None for what is none, or far too large."""
+    if not isinstance(text, str) or not re.fullmatch(r"[0-9]{1,10}", text):
+        return None
+    return number if (number := int(text)) < _MAX_FEATURES else None
+
+
+# --- TorchScript (torch/csrc/jit/serialization) ---------------------------------------------------
+
+_ARGUMENT = re.compile(r"(\w+): Tensor")
+_TABLE = re.compile(r"(\w+): Dict\[str, Tensor\]")
+_RETURNED = re.compile(r"Tensor|Tuple\[(Tensor(?:, Tensor)*)\]")
+
+
+def _read_arguments(file: BinaryIO) -> Arguments | None:
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return _parse_forward(archive)
+    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, LookupError):
+        return None
+    except (NotImplementedError, RuntimeError, OverflowError):  # encrypted, or of another method
+        return None
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # an entry that begins in front of the file
+            raise
+        return None
+
+
+def _parse_forward(archive: zipfile.ZipFile) -> Arguments | None:
+    """The argument list of the class that data.pkl makes, from its code in the archive."""
+    data = (name for name in archive.namelist() if re.fullmatch(r"[^/]+/data\.pkl", name))
+    top = next(data, "").partition("/")[0]
+    module, _, name = _first_class(_read_part(archive, f"{top}/data.pkl")).rpartition(" ")
+    code = _read_part(archive, f"{top}/code/{module.replace('.', '/')}.py").decode()
+    start = f"\n{code}".index(f"\nclass {name}(Module):\n")
+    body = code[start:].partition("\nclass ")[0]
+    declared, _, answer = (
+        body[body.index("\n  def forward(") :].partition(":\n")[0].partition(") -> ")
+    )
+    given = declared.partition(",")[2].strip()  # behind the object itself
+    returned = _RETURNED.fullmatch(answer)
+    if returned is None:
+        return None
+    outputs = returned[1].count("Tensor") if returned[1] else 1
+    if table := _TABLE.fullmatch(given):
+        keys = re.findall(rf'\b{table[1]}\["([^"\\]+)"\]', body)
+        return Arguments(tuple(dict.fromkeys(keys)), outputs) if keys else None
+    arguments = [_ARGUMENT.fullmatch(it.strip()) for it in given.split(",")]
+    names = tuple(it[1] for it in arguments if it)
+    return Arguments(names, outputs) if len(names) == len(arguments) else None
+
+
+def _first_class(data: bytes) -> str:
+    """`module name` of the first class in a pickle; nothing of it is run."""
+    for opcode, value, _ in pickletools.genops(data):
+        if opcode.name == "GLOBAL":
+            return str(value)
+    raise LookupError
+
+
+def _read_part(archive: zipfile.ZipFile, name: str) -> bytes:
+    with archive.open(name) as part:
+        return part.read(_MAX_CODE)
