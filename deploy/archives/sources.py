@@ -10,7 +10,7 @@ from deploy.config.values import archive_name
 from deploy.errors import Refused
 from ensemble_tools import model_directories
 from ensemble_tools.archive.files import names_in
-from ensemble_tools.archive.source_model import is_model_directory
+from ensemble_tools.archive.source_model import is_bare_model, is_model_directory
 from ensemble_tools.errors import EnsembleToolsError, sentence_of
 from ensemble_tools.packing.source_tree import is_litter
 
@@ -84,11 +84,11 @@ def _expand(given: Path, say: Callable[[str], None]) -> Iterator[Path]:
         return
     if not given.is_dir():
         raise ValueError(f"{given}: there is no such file or folder")
-    if is_model_directory(given) or model_directories(given):
-        yield given
-        return
     names = (name for name in names_in(given) if not (name.startswith(".") or is_litter(name)))
     inner = [given / name for name in names]
+    if _holds_models(given) or (is_bare_model(given) and not any(map(_is_archive, inner))):
+        yield given
+        return
     archives = [one for one in inner if one.is_dir() or one.name.endswith(_ENDS)]
     others = _list([one.name for one in inner if one not in archives])
     if not archives:
@@ -99,6 +99,14 @@ def _expand(given: Path, say: Callable[[str], None]) -> Iterator[Path]:
     if others:
         say(f"{given}: left out, as names of archives end in .tar.gz: {others}")
     yield from archives
+
+
+def _holds_models(path: Path) -> bool:
+    return is_model_directory(path) or bool(model_directories(path))
+
+
+def _is_archive(path: Path) -> bool:
+    return path.name.endswith(_ENDS) or (path.is_dir() and _holds_models(path))
 
 
 def _list(names: Sequence[str]) -> str:

@@ -259,7 +259,9 @@ def _report_lines(
     for note in notes:
         yield f"note: {note}"
     configs = sum(entry.place.endswith(f"/{CONFIG_FILE}") for entry in tree.files)
-    contents = f"{configs} models, {len(tree.files)} files, {human_size(tree.size)} unpacked"
+    contents = (
+        f"{max(1, configs)} models, {len(tree.files)} files, {human_size(tree.size)} unpacked"
+    )
     if len(outputs) == 1:
         yield f"{outputs[0]}  {human_size(size)}  ({contents})"
         return

@@ -45,6 +45,16 @@ def test_any_other_folder_is_what_lies_in_it(tmp_path: Path) -> None:
     assert [one.is_folder for one in found] == [True, True, True, False, False]
 
 
+def test_a_bare_model_is_one_archive(tmp_path: Path) -> None:
+    """A folder of a model's file alone, or of a SavedModel's; not where archives lie beside it."""
+    (tmp_path / "ranker/variables").mkdir(parents=True)
+    (tmp_path / "ranker/saved_model.pb").touch()
+    assert names(tmp_path / "ranker") == ["ranker"]
+    (tmp_path / "model.onnx").touch()
+    (tmp_path / "shop-a.tar.gz").touch()
+    assert names(tmp_path) == ["ranker", "shop-a"]
+
+
 @pytest.mark.parametrize("name", ["b.tar", "x.zip", "y.tar.bz2", "z.7z"])
 def test_an_archive_of_another_kind_is_told(
     tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]

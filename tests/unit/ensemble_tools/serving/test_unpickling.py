@@ -169,6 +169,15 @@ def test_torch_may_unpickle_what_is_no_torchscript(content: str, tmp_path: Path)
     assert [each.reader for each in find_unpickled(*made)] == ["torch"]
 
 
+@pytest.mark.parametrize("place", ["", "m"])
+def test_torch_may_unpickle_a_bare_file(place: str, tmp_path: Path) -> None:
+    """A file without a version directory is looked at where it lies."""
+    (tmp_path / place).mkdir(exist_ok=True)
+    (tmp_path / place / "config.pbtxt").write_text(PYTORCH)
+    write_torch(tmp_path / place / "model.pt", *SAVED)
+    assert found(tmp_path) == {f"{place}/model.pt".lstrip("/"): "torch"}
+
+
 def plan_of_one(path: Path) -> tuple[ServingPlan, ModelRepository]:
     """The plan of a model that is refused for other reasons as well."""
     repository = read_repository(path)
