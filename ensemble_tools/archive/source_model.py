@@ -29,6 +29,7 @@ from ensemble_tools.archive.model_config import (
     parse_model_config,
 )
 from ensemble_tools.archive.model_file import find_model_file, named_file
+from ensemble_tools.archive.saved_model import SAVED_GRAPH, constants_size
 from ensemble_tools.archive.workflow_files import WorkflowFiles, read_workflow_files
 from ensemble_tools.archive.zip_sizes import unpacked_size
 from ensemble_tools.errors import ConfigUnreadable
@@ -44,6 +45,8 @@ PYTHON_FILE = "model.py"
 _TORCHSCRIPT, _AOT_INDUCTOR = "model.pt", "model.pt2"
 #: Where the files of a model without version directories belong: any file, and a SavedModel's own.
 _IN_VERSION, _IN_SAVED_MODEL = "1/", "1/model.savedmodel/"
+#: What the tensorflow backend loads, likewise.
+_SAVED_MODEL = "model.savedmodel"
 #: The name of a single model whose directory is the archive's top and whose config has no name.
 UNNAMED_MODEL = "model"
 #: A config.pbtxt is some KB; an ensemble of 10,000 steps has a MiB, which takes up to 4 s to parse.
@@ -64,6 +67,8 @@ class SourceModel:
     model is Merlin's executor: its config says so, and the graph is there. artifacts are the names
     of the files beside that graph. workflow is what the served version's NVTabular workflow says of
     itself, if there is one. packed: TorchScript files, their bytes, and those that they unpack to.
+    constants: graphs of SavedModels, the bytes of each with its variables, and those of its
+    constants as TensorFlow makes them.
     hollow: files of the served version that hold nothing that could be loaded, and why.
     bare: what stands in front of each of its files in a whole directory, such as `1/`; empty where
     the directory is whole. completed_by: the file that says what its config lacks, empty where it
@@ -80,6 +85,7 @@ class SourceModel:
     workflow: WorkflowFiles | None = None
     artifacts: frozenset[str] = frozenset()
     packed: tuple[tuple[Path, int, int], ...] = ()
+    constants: tuple[tuple[Path, int, int], ...] = ()
     hollow: Mapping[str, str] = field(default_factory=dict)
     bare: str = ""
     completed_by: str = ""
@@ -169,6 +175,7 @@ def read_source_model(directory: Path, *, own_name: bool) -> SourceModel:
         workflow=_read_workflow(model),
         artifacts=_list_artifacts(model),
         packed=tuple(_read_packed(model)),
+        constants=tuple(_read_constants(model)),
         hollow=dict(_find_hollow(model)),
     )
 
@@ -288,6 +295,20 @@ def _find_hollow(model: SourceModel) -> Iterator[tuple[str, str]]:
             yield name, f"it is {A_POINTER}"
         elif size_of(path) == 0 and not name.endswith(".py"):
             yield name, "it is empty"
+
+
+def _read_constants(model: SourceModel) -> Iterator[tuple[Path, int, int]]:
+    config = model.config
+    if model.backend != "tensorflow":
+        return
+    name = (config.message.default_model_filename if config else "") or _SAVED_MODEL
+    if Path(name).is_absolute() or ".." in Path(name).parts:
+        return
+    for version in model.versions:
+        is_bare = model.bare == _IN_SAVED_MODEL
+        directory = model.directory if is_bare else model.version_directory(version) / name
+        if is_directory(directory) and (sizes := constants_size(directory)) is not None:
+            yield directory / SAVED_GRAPH, *sizes
 
 
 def _find_graph(

@@ -110,6 +110,7 @@ def check_servable(model: SourceModel, rules: Rules) -> None:
     if not model.is_ensemble:
         _check_payload(model, config)
         _check_packed(model)
+        _check_constants(model)
     if model.workflow is not None:
         _check_workflow(model, model.workflow, rules.nvtabular)
         if not rules.compiles:
@@ -273,6 +274,19 @@ def _check_packed(model: SourceModel) -> None:
             found = f"has {size} bytes that unpack to {unpacked}"
             raise PayloadBroken(
                 path, found, "save it with torch.jit.save, which compresses nothing"
+            )
+
+
+def _check_constants(model: SourceModel) -> None:
+    """Raise PayloadBroken for a graph whose constants are many times what is stored: TensorFlow
+    makes them at a request.
+    """
+    for path, size, made in model.constants:
+        if made > max(_UNPACKED_BYTES, size * _UNPACKED_RATIO):
+            raise PayloadBroken(
+                path,
+                f"has constants of {made} bytes, and {size} bytes are stored with it",
+                "expected what a model of that size has; save it again",
             )
 
 
