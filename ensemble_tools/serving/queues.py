@@ -38,9 +38,9 @@ def open_queues(plan: ServingPlan) -> ServingPlan:
         return plan
     least = min(bounds)
     note = (
-        f"{least.step} lets {least.most} requests wait (max_queue_size): they wait in front of "
-        f"{plan.model_name}, since tritonserver before 26.02 never answers an ensemble's request "
-        "that is refused by the queue of a step"
+        f"{least.step} lets {least.most} requests wait (max_queue_size): as many wait in front of "
+        "the ensemble instead, since tritonserver before 26.02 never answers one whose step "
+        "refuses a request"
     )
     return replace(plan, models=tuple(models), queue=least, notes=(*plan.notes, note))
 

@@ -22,6 +22,8 @@ from ensemble_tools.serving.serving_plan import PublishedModel, ServingPlan
 
 #: However little the models do at once; and how many more than what they do.
 _LEAST, _SPARE = 4, 2
+#: Where batches are filled: one that is computed, and one that is filled meanwhile.
+_BATCHES = 2
 #: What is assumed of a model whose config Triton completes: it may add dynamic batching, with
 #: batches of 4 (--default-max-batch-size), and start two instances.
 _COMPLETED = 2 * 2 * 4
@@ -37,9 +39,10 @@ def count_requests_at_once(plan: ServingPlan, gpus: int = 0) -> int | None:
     of its own orders and refuses only what it has; and of a decoupled model nobody knows how many
     requests an instance works on.
     """
+    batches = 1 if plan.queue else _BATCHES  # no more are to wait in Triton than its author says
     total = 0
     for model in plan.models:
-        number = _count_for_model(model, gpus)
+        number = _count_for_model(model, gpus, batches)
         if number is None:
             return None
         total += number
@@ -67,7 +70,7 @@ def limit_requests_at_once(plan: ServingPlan) -> int | None:
     )
 
 
-def _count_for_model(model: PublishedModel, gpus: int) -> int | None:
+def _count_for_model(model: PublishedModel, gpus: int, batches: int) -> int | None:
     if model.triton_config is None:
         return _COMPLETED
     config = parse_model_config(model.triton_config, Path(model.triton_name))
@@ -81,7 +84,7 @@ def _count_for_model(model: PublishedModel, gpus: int) -> int | None:
         return count
     if _orders_its_queue(message):
         return None
-    return 2 * count * max(1, config.max_batch_size)
+    return batches * count * max(1, config.max_batch_size)
 
 
 def _orders_its_queue(message: pb.ModelConfig) -> bool:

@@ -80,8 +80,8 @@ def test_no_step_has_a_bound(configs: dict[str, str]) -> None:
 
 
 def test_who_waits_where() -> None:
-    """tritonserver is given what fills the batches, and the rest waits where it can leave."""
+    """tritonserver is given what fills a batch, and the rest waits where it can leave."""
     batches = "max_batch_size: 4 " + BOUND % 3
     plan = planned(a=batches, m=ENSEMBLE % (STEP % "a"))
     assert count_requests_at_once(plan) is None
-    assert count_requests_at_once(open_queues(plan)) == 10
+    assert count_requests_at_once(open_queues(plan)) == 6
