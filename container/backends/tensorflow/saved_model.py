@@ -292,8 +292,9 @@ def library(model):
     except ImportError as cause:
         raise Refused(
             f"model '{model}' needs tensorflow, which the models' Python does not have ({cause}): "
-            "this tritonserver has no backend tensorflow of its own (NVIDIA's have none from 25.03 "
-            "on), and the container's runs such models there; install it there or set "
+            "this tritonserver has no backend tensorflow of its own (as Triton's images from 25.03 "
+            "on, and Merlin's for PyTorch), and the container's runs such models there; install it "
+            "there or set "
             "SERVE_BACKEND_PYTHON to an interpreter that has it"
         ) from cause
     tensorflow.get_logger().setLevel("ERROR")
