@@ -23,8 +23,14 @@ from ensemble_tools.archive.model_config import (
     parse_model_config,
     print_model_config,
 )
-from ensemble_tools.archive.model_file import ModelFile, find_model_file, named_file
+from ensemble_tools.archive.model_file import (
+    AOT_INDUCTOR,
+    ModelFile,
+    find_model_file,
+    named_file,
+)
 from ensemble_tools.archive.signatures import (
+    TORCHSCRIPT_ENTRY,
     Forest,
     Signature,
     Tensor,
@@ -33,6 +39,7 @@ from ensemble_tools.archive.signatures import (
     read_onnx,
     read_saved_model,
 )
+from ensemble_tools.archive.zip_sizes import holds_entry
 
 #: What is in a SavedModel's directory.
 SAVED_MODEL = "saved_model.pb"
@@ -42,6 +49,10 @@ _COMPLETING = frozenset({"onnxruntime", "tensorflow", "tensorrt", "openvino", "d
 _GRAPH = "tensorflow_graphdef"
 #: Tensors of one direction that a sentence names.
 _MOST = 16
+_WEIGHTS = (
+    "and its tensors; but its file is no TorchScript, which pytorch loads: save the model with "
+    "torch.jit.save"
+)
 _UNKNOWN_TENSORS = "with the model's own types and shapes in the place of TYPE_FP32 and -1"
 
 
@@ -83,9 +94,9 @@ def complete_config(
     path: the config's own. version: the directory that is served, and what lies in it. Raises as
     read_with does.
     """
-    if config is not None and config.inputs and config.outputs:
-        return Completion(config)
     given = config.message if config is not None else None
+    if given is not None and (_is_whole(given) or _has_inputs_elsewhere(given)):
+        return Completion(config)
     file = find_model_file(version, found) if given is None else named_file(given, version, found)
     described = _describe(file, version / file.name, given) if file is not None else None
     if file is None or described is None:
@@ -103,6 +114,22 @@ def complete_config(
     if config is not None:
         text = f"{config.text.rstrip()}\n{text}"
     return Completion(parse_model_config(text, path), file.name)
+
+
+def _is_whole(given: pb.ModelConfig) -> bool:
+    return bool(given.input) and bool(given.output)
+
+
+def _has_inputs_elsewhere(given: pb.ModelConfig) -> bool:
+    """Whether inputs of the model may be none of a request: controls, states, sizes of batches.
+
+    A program beside the file, which a `runtime` names, knows its inputs itself.
+    """
+    return (
+        bool(given.runtime)
+        or given.HasField("sequence_batching")
+        or bool(given.batch_input or given.batch_output)
+    )
 
 
 def _on_a_line(message: pb.ModelConfig) -> str:
@@ -150,10 +177,17 @@ def _guess(file: ModelFile, path: Path) -> _Described:
         group = pb.ModelInstanceGroup(count=1, kind=pb.ModelInstanceGroup.KIND_MODEL)
         unknown = "and the inputs and outputs of vLLM's backend"
         return _Described(pb.ModelConfig(instance_group=[group]), None, unknown)
-    if file.backend != "pytorch":
-        unknown = _UNKNOWN_TENSORS.replace("own", "own names,")
-        return _Described(pb.ModelConfig(), _unknown_tensors(("INPUT",), ("OUTPUT",)), unknown)
-    known = read_arguments(path) if file.platform != "torch_aoti" and is_file(path) else None
+    if file.backend == "pytorch":
+        return _guess_torch(file, path)
+    unknown = _UNKNOWN_TENSORS.replace("own", "own names,")
+    return _Described(pb.ModelConfig(), _unknown_tensors(("INPUT",), ("OUTPUT",)), unknown)
+
+
+def _guess_torch(file: ModelFile, path: Path) -> _Described:
+    is_script = file.platform != AOT_INDUCTOR and is_file(path)
+    if is_script and not holds_entry(path, TORCHSCRIPT_ENTRY):
+        return _Described(pb.ModelConfig(), None, _WEIGHTS)
+    known = read_arguments(path) if is_script else None
     inputs = known.inputs[:_MOST] if known else ("INPUT__0",)
     outputs = tuple(f"OUTPUT__{it}" for it in range(min(known.outputs, _MOST) if known else 1))
     return _Described(pb.ModelConfig(), _unknown_tensors(inputs, outputs), _UNKNOWN_TENSORS)

@@ -23,6 +23,8 @@ FOREST_FILES = {
 }
 #: Backend -> others that load without being named.
 _OTHER_FILES = {"dali": ("model.dali",), "vllm": ("model.json",), "fil": (*FOREST_FILES.values(),)}
+#: The platform of what torch has compiled ahead of time.
+AOT_INDUCTOR = "torch_aoti"
 #: Ends of names -> backend and platform.
 _ENDS = {
     ".onnx": ("onnxruntime", ""),
@@ -33,11 +35,11 @@ _ENDS = {
     ".engine": ("tensorrt", ""),
     ".xml": ("openvino", ""),
     ".pt": ("pytorch", ""),
-    ".pt2": ("pytorch", "torch_aoti"),
+    ".pt2": ("pytorch", AOT_INDUCTOR),
     ".dali": ("dali", ""),
 }
-#: Ends of forests; many a file that is none ends so.
-_FORESTS = (".json", ".ubj", ".model", ".xgb", ".bst", ".txt", ".tl")
+#: Ends of forests; many a file that is none ends so. SageMaker's XGBoost writes the last one.
+_FORESTS = (".json", ".ubj", ".model", ".xgb", ".bst", ".txt", ".tl", "xgboost-model")
 #: vLLM's arguments.
 _MAX_ARGUMENTS = 1024 * 1024
 
@@ -90,7 +92,7 @@ def _judge(version: Path, name: str) -> ModelFile | None:
         return ModelFile(name, *_ENDS[end])
     if name == "model.json" and _is_vllm(version / name):
         return ModelFile(name, "vllm")
-    if end in _FORESTS and read_forest(version / name) is not None:
+    if name.lower().endswith(_FORESTS) and read_forest(version / name) is not None:
         return ModelFile(name, "fil")
     return None
 

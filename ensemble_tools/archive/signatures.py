@@ -29,6 +29,8 @@ _MAX_TENSORS = 1_000
 _MAX_TAIL = 1024 * 1024
 #: Of a forest's file, what tells its format; LightGBM writes its parameters there.
 _HEAD = 64 * 1024
+#: What every TorchScript file holds, and what torch.save writes does not.
+TORCHSCRIPT_ENTRY = "constants.pkl"
 #: Of TorchScript's code and of its data.
 _MAX_CODE = 1024 * 1024
 _MAX_FEATURES = 2**31
@@ -162,6 +164,8 @@ def _onnx_tensor(value: Message) -> Tensor | None:
     if not name or shape is None or data_type is None:
         return None
     dims = tuple(_size(it.integer(1)) for it in shape.messages(1))
+    if 0 in dims:  # no config can declare that
+        return None
     return Tensor(name, data_type, dims or (1,))  # a scalar, as ONNX Runtime's backend has it
 
 

@@ -28,6 +28,7 @@ from typing import BinaryIO
 from ensemble_tools.archive.files import is_directory, is_file, names_in, read_with
 from ensemble_tools.archive.repository import ModelRepository
 from ensemble_tools.archive.saved_workflow import PICKLE
+from ensemble_tools.archive.signatures import TORCHSCRIPT_ENTRY
 from ensemble_tools.archive.source_model import GRAPH_FILE, WORKFLOW, SourceModel
 from ensemble_tools.archive.zip_sizes import holds_entry
 from ensemble_tools.errors import PicklesRefused, printable, shown
@@ -37,7 +38,7 @@ from ensemble_tools.serving.setting_names import SettingNames
 #: What the pytorch backend loads, unless default_model_filename says otherwise.
 _TORCHSCRIPT = "model.pt"
 #: torch itself tells TorchScript from what torch.save wrote by this entry.
-_TORCHSCRIPT_ENTRY, _SAVED_ENTRY = "constants.pkl", "data.pkl"
+_SAVED_ENTRY = "data.pkl"
 #: How the files are called that torch compiled to native code.
 _COMPILED_BY_TORCH = ".pt2"
 _PICKLES = (".pkl", ".pickle", ".joblib", ".dill", ".cloudpickle")
@@ -188,7 +189,7 @@ def _find_torch(source: SourceModel) -> Iterator[Unpickled]:
         return
     for version in source.versions:
         path = source.version_directory(version) / name
-        if is_file(path) and not holds_entry(path, _TORCHSCRIPT_ENTRY):
+        if is_file(path) and not holds_entry(path, TORCHSCRIPT_ENTRY):
             yield Unpickled(path, "torch", "it is no TorchScript", "save it with torch.jit.save")
 
 
@@ -221,7 +222,7 @@ def _is_pickle(path: Path) -> bool:
     """By its name, by its ends, or as torch.save writes one."""
     if path.suffix.lower() in _PICKLES or read_with(path, _has_ends):
         return True
-    return holds_entry(path, _SAVED_ENTRY) and not holds_entry(path, _TORCHSCRIPT_ENTRY)
+    return holds_entry(path, _SAVED_ENTRY) and not holds_entry(path, TORCHSCRIPT_ENTRY)
 
 
 def _has_ends(file: BinaryIO) -> bool:

@@ -369,6 +369,7 @@ def test_forests_files(name: str, content: bytes, found: int | str, tmp_path: Pa
     "content",
     [
         onnx_model([("x", 1, (-1, 4))], []),
+        onnx_model([("x", 1, (0, 4))], [("y", 1, (1,))]),
         onnx_model([("x", 9999, (4,))], [("y", 1, (2,))]),
         onnx_model([("x", 1, (4,)), ("x", 1, (4,))], [("y", 1, (2,))]),
         ONNX[:-40],
@@ -379,6 +380,29 @@ def test_onnx_that_does_not_say(content: bytes, tmp_path: Path) -> None:
     """An ONNX file that is cut or says only a part is not completed from the part."""
     with pytest.raises(ConfigIncomplete, match=r'write a config\.pbtxt: `backend: "onnxruntime"'):
         planned(put(tmp_path, "model.onnx", content))
+
+
+def test_weights_alone(tmp_path: Path) -> None:
+    """What torch.save writes is said to be no TorchScript: no config would help."""
+    with zipfile.ZipFile(tmp_path / "model.pt", "w") as archive:
+        archive.writestr("archive/data.pkl", b"\x80\2}q\0.")
+    with pytest.raises(ConfigIncomplete, match=r"is no TorchScript.* with torch\.jit\.save$"):
+        planned(tmp_path)
+
+
+@pytest.mark.parametrize("field", ["sequence_batching {}", 'runtime: "model.py"'])
+def test_inputs_that_no_request_has(field: str, tmp_path: Path) -> None:
+    """Where an input of the file may be a control or a state, none is declared for requests."""
+    put(tmp_path, "m/1/model.onnx", ONNX)
+    put(tmp_path, "m/config.pbtxt", f'backend: "onnxruntime" {field}'.encode())
+    with pytest.raises(ConfigIncomplete, match="`input` is missing; add it, or set SERVE_AUTO"):
+        planned(tmp_path)
+
+
+def test_sagemakers_xgboost(tmp_path: Path) -> None:
+    """What SageMaker's XGBoost leaves has no ending, and is known by its content."""
+    put(tmp_path, "xgboost-model", xgboost_json("rank:ndcg"))
+    assert served_config(tmp_path).default_model_filename == "xgboost-model"
 
 
 @pytest.mark.parametrize(
@@ -426,6 +450,7 @@ def test_weights_are_not_read(tmp_path: Path) -> None:
 def test_torchscripts_arguments(code: str, named: list[str], tmp_path: Path) -> None:
     """The config to paste names the arguments of forward, where all are tensors."""
     with zipfile.ZipFile(tmp_path / "model.pt", "w") as archive:
+        archive.writestr("net/constants.pkl", b"")
         archive.writestr("net/data.pkl", b"\x80\2c__torch__\nNet\nq\0)\x81}b.")
         archive.writestr("net/code/__torch__.py", f"class Net(Module):\n  def {code}:\n    pass\n")
     with pytest.raises(ConfigIncomplete) as error:
