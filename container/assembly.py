@@ -273,8 +273,15 @@ class Container:
         return self._registry.brought + self._invocation.answered
 
     async def _model_is_ready(self) -> bool:
-        models = self._registry.all_loaded()
-        return bool(models) and await self.triton.is_model_ready(models[0].serving.entry)
+        """As tritonserver says, which from 26.01 on says no while a stub is dead (core 9686007).
+
+        The platform then sends no request that would find that out, so it is looked for here.
+        """
+        for model in self._registry.all_loaded():
+            if await self.triton.is_model_ready(model.serving.entry):
+                return True
+            self.revival.look_at(model)
+        return False
 
     async def _load_single_model(self, name: str) -> None:
         try:

@@ -60,6 +60,7 @@ class Revival:
         self._serving_repository = serving_repository
         self._unload_timeout_s = unload_timeout_s
         self._tasks: set[asyncio.Future[None]] = set()
+        self._looked_at: set[str] = set()
         #: Set unless a new tritonserver is being given those that nobody suspects.
         self._others_back = asyncio.Event()
         self._others_back.set()
@@ -82,6 +83,24 @@ class Revival:
         raise ModelNotLoaded(
             model.name, "was lost and could not be loaded again; see the log, then load it anew"
         )
+
+    def look_at(self, model: Model) -> None:
+        """Begin to find out whether a stub of the model has died, and then to load it again."""
+        if model.state is State.READY and model.name not in self._looked_at:
+            self._looked_at.add(model.name)
+            self._begin(self._revive_if_dead(model))
+
+    async def _revive_if_dead(self, model: Model) -> None:
+        generation = model.generation
+        try:
+            for name in await self.dead_stubs(model):
+                self._registry.note_lost(model, generation, name)
+            if model.lost:
+                await self.revive(model, generation)
+        except (OSError, NoThread, ServeError) as error:
+            _log.warning("the model will be looked at later: %s", error, extra=_facts(model))
+        finally:
+            self._looked_at.discard(model.name)
 
     async def dead_stubs(self, model: Model) -> frozenset[str]:
         """Those of its Triton models that have fewer stubs now than after they were loaded."""

@@ -235,7 +235,9 @@ async def _answer(
     if path == "/v2/health/live":
         return await _send(writer, 200, b"")
     if model and model[2] == "ready":
-        return await _send(writer, 200 if fake.is_ready(model[1]) else 400, b"")
+        is_dead = model[1] in fake.knobs.get("dead_stubs", ())
+        ready = fake.is_ready(model[1]) and not is_dead
+        return await _send(writer, 200 if ready else 400, b"")
     if not model or method != "POST":
         return await _send(writer, 404, _error(f"no such path: {method} {path}"))
     fake.record("infer", model=model[1], verb=model[2], headers=dict(headers), size=len(body))

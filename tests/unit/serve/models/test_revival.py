@@ -95,6 +95,26 @@ async def test_a_model_that_dies_at_every_request(tmp_path: Path) -> None:
         assert on.registry.loaded("m").state is State.READY
 
 
+async def test_a_model_that_is_looked_at(tmp_path: Path) -> None:
+    """Nobody asks for it: a stub of it that has died is found, and one that lives is left alone."""
+    async with joined(tmp_path) as on:
+        with contextlib.ExitStack() as running:
+            old = running.enter_context(stub(on.repository, "m.step", WAIT_S))
+            await on.load()
+            model = on.registry.loaded("m")
+            model.stubs = {"m.step": 1}
+            for _ in range(2):
+                on.revival.look_at(model)
+            await asyncio.sleep(0.3)
+            assert on.events("load", "unload") == ["load"]
+            old.kill()
+            old.wait()
+            for _ in range(2):
+                on.revival.look_at(model)
+            await until(lambda: model.generation == 1)
+            assert on.events("load", "unload") == ["load", "unload", "load"]
+
+
 async def test_other_failures_cause_no_reload(tmp_path: Path) -> None:
     """A model that raises, quoting what a dead one says, is not loaded again."""
     message = f"Failed to process the request(s) for model 'm_0_0', message: E: {DEAD['message']}"
