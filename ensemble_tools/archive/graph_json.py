@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -29,10 +30,13 @@ from ensemble_tools.errors import quoted, shortened
 FORMAT_VERSION = 1
 #: A thousand columns through thirty operators are 40 MB, as NVTabular indents them.
 MAX_BYTES = 64 * 1024 * 1024
-#: Commas and opening brackets: what parsing takes, in time and memory, is by them.
-MAX_ITEMS = 2_000_000
+#: Commas, and objects and lists: what parsing takes, in time and memory, is by them. Other threads
+#: wait meanwhile, half a second at most. Those 40 MB have 840,000 and 400,000 of them.
+MAX_ITEMS, MAX_CONTAINERS = 1_000_000, 500_000
 #: Subgraphs within each other.
 MAX_DEPTH = 20
+#: Nodes of a circle that a message names.
+_SHOWN = 10
 #: A name, or a path of an artifact.
 MAX_TEXT = 4096
 
@@ -88,8 +92,10 @@ def read_graph_json(path: Path) -> Inert | None:
 def _parse(data: bytes) -> Any:
     if len(data) > MAX_BYTES:
         raise NotAWorkflow(f"it has more than {MAX_BYTES} bytes")
-    if data.count(b",") + data.count(b"[") + data.count(b"{") > MAX_ITEMS:
+    if data.count(b",") > MAX_ITEMS:
         raise NotAWorkflow(f"it has more than {MAX_ITEMS} values")
+    if data.count(b"[") + data.count(b"{") > MAX_CONTAINERS:
+        raise NotAWorkflow(f"it has more than {MAX_CONTAINERS} objects and lists")
     try:
         return json.loads(data.decode(), object_pairs_hook=_object)
     except UnicodeDecodeError as error:
@@ -222,15 +228,35 @@ def _read_graph(graph: _Fields, workflow: Path, directory: Path, depth: int) -> 
         number = record.field("id", int)
         if number in records:
             raise record.refuse("id", f"is {number}, as another node's is")
+        record.where = f"node {number}"
         records[number] = record
     nodes: dict[int, Inert] = {}
-    # NVTabular makes the nodes in the order of their ids, and finds those that are made.
-    for number in sorted(records):
+    for number in _in_order(records):
         nodes[number] = _read_node(number, records[number], nodes, workflow, directory, depth)
     output = graph.field("output_node_id", int)
     if output not in nodes:
         raise graph.refuse("output_node_id", f"is {output}, and there is no such node")
     return _make("merlin.dag.graph.Graph", output_node=nodes[output])
+
+
+def _in_order(records: dict[int, _Fields]) -> list[int]:
+    """Each node after those that it needs.
+
+    NVTabular reads them in the order of their ids, and fails on a graph in which a node is needed
+    at two depths: it numbers such a node after one that needs it. What is meant is certain.
+    """
+    needed: dict[int, list[int]] = {}
+    for number, record in records.items():
+        needed[number] = [*record.ids("parent_ids"), *record.ids("dependency_ids")]
+        for name in ("parent_ids", "dependency_ids"):
+            for other in record.ids(name):
+                if other not in records:
+                    raise record.refuse(name, f"has {other}, and there is no such node")
+    try:
+        return list(TopologicalSorter(needed).static_order())
+    except CycleError as error:
+        circle = ", ".join(map(str, error.args[1][:_SHOWN]))
+        raise NotAWorkflow(f"its nodes go in a circle ({circle})") from error
 
 
 def _read_node(
@@ -241,7 +267,6 @@ def _read_node(
     directory: Path,
     depth: int,
 ) -> Inert:
-    record.where = f"node {number}"
     path = record.field("op_class", str)
     if path not in _FORMS:
         raise record.refuse("op_class", f"is {quoted(path)}, which has no form in it")
@@ -259,20 +284,12 @@ def _read_node(
     return _make(
         _NODE,
         op=operator,
-        parents=_nodes(record, "parent_ids", nodes),
-        dependencies=_nodes(record, "dependency_ids", nodes),
+        parents=[nodes[other] for other in record.ids("parent_ids")],
+        dependencies=[nodes[other] for other in record.ids("dependency_ids")],
         _selector=selector,
         input_schema=_schema(record, "input_schema"),
         output_schema=_schema(record, "output_schema"),
     )
-
-
-def _nodes(record: _Fields, name: str, nodes: dict[int, Inert]) -> list[Inert]:
-    """Nodes that have been read: NVTabular numbers each after those that it needs."""
-    for number in record.ids(name):
-        if number not in nodes:
-            raise record.refuse(name, f"has {number}, and no node with a lesser id has that one")
-    return [nodes[number] for number in record.ids(name)]
 
 
 def _selector(fields: _Fields, name: str) -> Inert | None:

@@ -10,6 +10,7 @@ import importlib.util
 import json
 import re
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import merlin.dtypes as md
@@ -50,8 +51,12 @@ def load(directory):
 
 def read_graph(saved, directory, beside):
     """directory: of the artifacts. beside: where the archive has its own modules."""
-    nodes = {}
-    for record in sorted(saved["nodes"], key=lambda record: record["id"]):
+    nodes, records = {}, {record["id"]: record for record in saved["nodes"]}
+    needed = {
+        number: [*record.get("parent_ids", []), *record.get("dependency_ids", [])]
+        for number, record in records.items()
+    }
+    for record in map(records.get, TopologicalSorter(needed).static_order()):
         artifacts = directory / "artifacts" / f"node_{record['id']}"
         node = nodes[record["id"]] = Node()
         node.op = read_operator(record, artifacts, beside)

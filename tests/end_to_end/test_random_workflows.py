@@ -30,6 +30,23 @@ OPERATOR_LISTS = (
     "HashBucket,HashedCross,DifferenceLag",
     "Dropna,Clip,FillMedian",
 )
+#: Those that graph.json has a form for.
+WITH_A_FORM = (
+    "Categorify,Categorify joint",
+    "Categorify,Categorify buckets",
+    "Categorify,Categorify single table",
+    "Categorify,Categorify of lists,ListSlice",
+    "TargetEncoding,TargetEncoding with folds",
+    "JoinGroupby",
+    "FillMissing,FillMedian",
+    "Clip",
+    "Bucketize,AddMetadata",
+    "LogOp,Normalize,NormalizeMinMax",
+    "HashBucket,Rename",
+    "Dropna",
+    "LambdaOp,Clip",
+)
+SAVED_TWICE = (8000, 8000 + 3 * len(WITH_A_FORM))
 SEED = 30
 COUNT = 5 * len(OPERATOR_LISTS)
 #: Seeds of cases with JoinExternal, of whose random tables few are such that they are compiled.
@@ -47,6 +64,44 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> list[Result]:
     parts = results(seeds, OPERATOR_LISTS, directory, cases_at_once=COUNT)  # one import for all
     joined = results(range(*JOINED), ("JoinExternal",), directory, cases_at_once=COUNT)
     return [one for part in (*parts, *joined) for one in part if isinstance(one, Result)]
+
+
+@pytest.fixture(scope="module")
+def without_pickles(tmp_path_factory: pytest.TempPathFactory) -> list[Result]:
+    """Workflows that are saved in both formats, with --graph-json: those of graph.json."""
+    directory = tmp_path_factory.mktemp("without-pickles")
+    seeds, count = range(*SAVED_TWICE), SAVED_TWICE[1] - SAVED_TWICE[0]
+    parts = results(seeds, WITH_A_FORM, directory, cases_at_once=count, graph_json=True)
+    return [one for part in parts for one in part if isinstance(one, Result)]
+
+
+def test_both_formats_are_one_workflow(without_pickles: list[Result]) -> None:
+    """What is compiled as a pickle is compiled as graph.json, and answers as NVTabular's operators.
+
+    Some are compiled as graph.json alone: NVTabular saves `cat_cache=None` as its default.
+    """
+    assert not [f"{one.directory}: {line}" for one in without_pickles for line in one.bad]
+    by_seed: dict[int, list[Result]] = {}
+    for one in without_pickles:
+        by_seed.setdefault(one.seed, []).append(one)
+    assert len(by_seed) >= len(WITH_A_FORM)
+    for pickled, other in by_seed.values():
+        assert other.directory.name.startswith("json_")
+        if pickled.compiled:
+            assert pickled.outcome.operators == other.outcome.operators, other.directory
+
+
+def test_every_operator_with_a_form_is_compared(without_pickles: list[Result]) -> None:
+    """From graph.json; selections, concatenations and Subgraphs are around them."""
+    compared: Counter[str] = Counter()
+    for one in without_pickles:
+        if one.compared and one.directory.name.startswith("json_"):
+            compared.update(one.outcome.operators)
+    assert {
+        *("AddMetadata", "Bucketize", "Categorify", "Clip", "Dropna", "FillMedian", "FillMissing"),
+        *("HashBucket", "JoinGroupby", "ListSlice", "LogOp", "Normalize", "NormalizeMinMax"),
+        *("Rename", "TargetEncoding"),
+    } <= {*compared}
 
 
 def test_answers_are_nvtabulars(cases: list[Result]) -> None:

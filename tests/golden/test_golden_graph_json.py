@@ -16,6 +16,7 @@ from tests.support.container import Container, running
 from tests.support.merlins_answers import check_numbers
 
 HERE = Path(__file__).parent / "graph_json"
+TWO = Path(__file__).parents[2] / "examples/merlin/two_workflows"
 STEP = "0_transformworkflowtriton/1"
 DOUBLE = "def double(x):\n    return x * 2\n"
 pytestmark = pytest.mark.xdist_group("golden-graph-json")
@@ -53,6 +54,18 @@ def test_merlins_numbers(name: str, container: Container) -> None:
     assert answer.status_code == 200, answer.text
     check_numbers(HERE / name, answer.json())
     assert 'compiled="1 of 1 workflows" no_pickle="1 workflows' in container.log
+
+
+def test_both_formats_in_one_graph(container: Container, tmp_path: Path) -> None:
+    """One of two workflows is a pickle, as exports with Groupby are: all of it is compiled."""
+    export = Path(shutil.copytree(TWO / "repository", tmp_path / "repository"))
+    shutil.rmtree(export / STEP / "workflow")
+    shutil.copytree(HERE / "mixed/workflow", export / STEP / "workflow")
+    with container.loaded("mixed", export):
+        answer = container.invoke("mixed", (TWO / "request.json").read_bytes())
+    assert answer.status_code == 200, answer.text
+    check_numbers(TWO, answer.json())
+    assert 'compiled="2 of 2 workflows" no_pickle="1 workflows' in container.log
 
 
 @pytest.mark.parametrize("module", ["nvt_functions", "our_package.inner"])

@@ -1,6 +1,7 @@
 """Random NVTabular workflows, compiled: their answers against NVTabular's own, bit for bit.
 
-    .venv/bin/python -m tests.workflows --cases N --seed S [--operators A,B]... [--keep DIR]
+    .venv/bin/python -m tests.workflows --cases N --seed S [--operators A,B]... [--graph-json]
+        [--keep DIR]
     .venv/bin/python -m tests.workflows --again CASE...
 
 Every case that is answered otherwise is kept in DIR, and can be compiled and compared again; made
@@ -90,6 +91,9 @@ def main(argv: list[str]) -> int:
         default=[],
         help="only these, with commas between them; several lists are taken in turn",
     )
+    parser.add_argument(
+        "--graph-json", action="store_true", help="each workflow as a pickle and as graph.json"
+    )
     parser.add_argument("--keep", type=Path, default=Path(tempfile.gettempdir()) / "fuzz-workflows")
     parser.add_argument("--again", type=Path, nargs="+", help="directories of cases, not changed")
     arguments = parser.parse_args(argv)
@@ -104,7 +108,8 @@ def main(argv: list[str]) -> int:
     seeds = range(arguments.seed, arguments.seed + arguments.cases)
     with tempfile.TemporaryDirectory(prefix="fuzz-workflows-") as made:
         try:
-            for part in results(seeds, arguments.operators, Path(made)):
+            parts = results(seeds, arguments.operators, Path(made), graph_json=arguments.graph_json)
+            for part in parts:
                 _count(part, totals, arguments.keep.resolve())
                 done = totals.cases + totals.not_made
                 elapsed = time.monotonic() - started

@@ -2,7 +2,7 @@
 
 A case is a directory:
 
-    workflow/         what Workflow.save wrote
+    workflow/         what Workflow.save wrote; or graph.json, as later NVTabulars write it
     config.pbtxt      what merlin-systems' exporter wrote for it
     inputs.json       of each tensor that Triton would take: name, data_type (TYPE_...), dims
     description.txt   the graph in words
@@ -32,6 +32,8 @@ Answer = dict[str, Any] | str
 WORKFLOW, CONFIG, INPUTS = "workflow", "config.pbtxt", "inputs.json"
 DESCRIPTION, REQUESTS, ANSWERS = "description.txt", "requests.bin", "answers.bin"
 COMPILED = "compiled"
+#: Where the generator keeps the workflow as graph.json, until that is a case of its own.
+NO_PICKLE = "no_pickle"
 
 #: Ways of operators that differ from the others.
 VARIANTS = (

@@ -3,9 +3,11 @@
 Run it with the models' environment:
     .venv-merlin/bin/python -m tests.workflows.generator --seeds A:B --out DIR [--operators A,B]...
 It writes DIR/case_<seed>/ for each seed from A up to B, B not among them (exchange.py says what is
-in it), and prints its path. What NVTabular cannot fit, save or describe is thrown away, and another
-is drawn from the same seed. With several lists of operators, each seed has the next one; what is no
-operator in a list is one of VARIANTS or HOSTILE_NAMES, and all of its cases have it.
+in it), and prints its path. With --graph-json it writes DIR/json_<seed>/ as well, the same but for
+the workflow, which is saved as graph.json, without a pickle. What NVTabular cannot fit, save or
+describe is thrown away, and another is drawn from the same seed. With several lists of operators,
+each seed has the next one; what is no operator in a list is one of VARIANTS or HOSTILE_NAMES, and
+all of its cases have it.
 """
 
 from __future__ import annotations
@@ -54,14 +56,17 @@ from tests.workflows.exchange import (
     DESCRIPTION,
     HOSTILE_NAMES,
     INPUTS,
+    NO_PICKLE,
     REQUESTS,
     VARIANTS,
     WORKFLOW,
     Answer,
     Tensors,
+    read_requests,
     write_answers,
     write_requests,
 )
+from tests.workflows.graph_json import write_graph_json
 from tests.workflows.names import ORDINARY, hostile_names
 from tests.workflows.operators import OPERATORS, Branch, Context, Kind, applied
 
@@ -82,9 +87,16 @@ class Case:
 
 
 def random_case(
-    seed: int, directory: Path, operators: Sequence[str] = (), rejected: Counter[str] | None = None
+    seed: int,
+    directory: Path,
+    operators: Sequence[str] = (),
+    rejected: Counter[str] | None = None,
+    graph_json: bool = False,
 ) -> Case:
-    """Writes the seed's case into the directory. rejected: counts why drafts were thrown away."""
+    """Writes the seed's case into the directory. rejected: counts why drafts were thrown away.
+
+    graph_json: only workflows that can be saved so; NO_PICKLE has what is saved then.
+    """
     for attempt in range(MOST_TRIES):
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir(parents=True)
@@ -93,7 +105,7 @@ def random_case(
         staging = directory / "staging"
         staging.mkdir()
         try:
-            features, answers = _draft(directory, staging, random, operators)
+            features, answers = _draft(directory, staging, random, operators, graph_json)
         except Exception as failed:
             if rejected is not None:
                 rejected[f"{type(failed).__name__}: {failed}"[:100]] += 1
@@ -109,7 +121,7 @@ def random_case(
 
 
 def _draft(
-    directory: Path, staging: Path, random: Random, operators: Sequence[str]
+    directory: Path, staging: Path, random: Random, operators: Sequence[str], graph_json: bool
 ) -> tuple[Counter[str], list[Answer]]:
     os.chdir(staging)  # some operators write where they are
     asked = [name for name in operators if name in OPERATORS]
@@ -119,7 +131,8 @@ def _draft(
     hostile = asked_for or random.random() < 0.25
     columns = _columns(random, hostile, alike=asked_for)
     by_name = {column.name: column for column in columns}
-    context = Context(random, staging, by_name, directory / "outside", hostile, asked_for)
+    outside = directory / "outside"
+    context = Context(random, staging, by_name, outside, hostile, asked_for, graph_json)
     context.features[HOSTILE_NAMES] += hostile
     branch = _graph(columns, weights, context, alone=bool(OTHER_ROWS & {*operators}))
     if asked and not any(context.features[name] for name in asked):
@@ -145,6 +158,9 @@ def _draft(
         context.features["remove_inputs"] += 1
         notes.append(f"remove_inputs({removed})")
     workflow.save(str(directory / WORKFLOW))
+    if graph_json:
+        (directory / NO_PICKLE).mkdir()
+        write_graph_json(workflow, directory / NO_PICKLE)
     os.chdir("/")  # where tritonserver is, nothing of that is found
     _generate_nvtabular_config(workflow, "workflow", str(directory), max_batch_size=0)
     inputs = _inputs(directory / CONFIG)
@@ -162,6 +178,21 @@ def _draft(
     text = "\n".join(lines).replace(str(directory), "CASE")
     (directory / DESCRIPTION).write_text(text)
     return context.features, answers
+
+
+def _without_pickle(case: Path) -> Path:
+    """The same case with the workflow as graph.json; the other one is left without that.
+
+    Its answers are those of NVTabular's operators made of graph.json, whose numbers are Python's
+    floats: where NormalizeMinMax was fitted to narrow integers, a pickle's overflow as those do.
+    """
+    other = case.parent / f"json_{case.name.rpartition('_')[2]}"
+    shutil.rmtree(other, ignore_errors=True)
+    shutil.copytree(case, other, ignore=lambda *_: [WORKFLOW, NO_PICKLE])
+    (case / NO_PICKLE).rename(other / WORKFLOW)
+    requests = read_requests(other / REQUESTS)
+    write_answers(other / ANSWERS, answer(other / WORKFLOW, requests))
+    return other
 
 
 def _columns(random: Random, hostile: bool, alike: bool) -> list[Column]:
@@ -400,6 +431,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--operators", action="append", default=[], help="only these, with commas between them"
     )
+    parser.add_argument("--graph-json", action="store_true", help="in both formats")
     parser.add_argument("--statistics", action="store_true", help="at the end, on stderr")
     options = parser.parse_args(arguments)
     lists = [[name for name in one.split(",") if name] for one in options.operators] or [[]]
@@ -415,7 +447,8 @@ def main(arguments: Sequence[str]) -> int:
     out = options.out.resolve()
     for seed in range(int(first), int(end or int(first) + 1)):
         try:
-            case = random_case(seed, out / f"case_{seed}", lists[seed % len(lists)], rejected)
+            place, operators = out / f"case_{seed}", lists[seed % len(lists)]
+            case = random_case(seed, place, operators, rejected, options.graph_json)
         except RuntimeError as failed:
             print(failed, file=sys.stderr)
             continue
@@ -423,6 +456,8 @@ def main(arguments: Sequence[str]) -> int:
         made, tries, asked = made + 1, tries + case.tries, asked + len(case.answers)
         served += sum(not isinstance(one, str) for one in case.answers)
         print(case.directory, flush=True)
+        if options.graph_json:
+            print(_without_pickle(case.directory), flush=True)
     if options.statistics:
         elapsed = time.monotonic() - started
         print(

@@ -15,6 +15,7 @@ import scipy.sparse
 from merlin.schema import Tags
 from nvtabular import ops
 
+from tests.workflows import functions
 from tests.workflows.columns import BOOL, FLOATS, FOREIGN_WORDS, INTEGERS, STRING, WORDS, Column
 from tests.workflows.names import RESERVED, made_of
 
@@ -62,7 +63,7 @@ class Context:
     """What the operators of one case share.
 
     hostile: columns bear names that NVTabular uses. pairs: chains often begin with a column and one
-    whose name is made of its own.
+    whose name is made of its own. named: functions are those of a module, which graph.json names.
     """
 
     random: Random
@@ -71,6 +72,7 @@ class Context:
     outside: Path
     hostile: bool = False
     pairs: bool = False
+    named: bool = False
     tables: set[str] = field(default_factory=set)
     features: Counter[str] = field(default_factory=Counter)
     numbers: int = 0
@@ -672,12 +674,15 @@ def filter_rows(branch: Branch, context: Context) -> Branch:
 
 def lambda_op(branch: Branch, context: Context) -> Branch:
     if branch.all(lambda kind: kind.dtype == STRING and not kind.ragged):
-        made = ops.LambdaOp(lambda column: column.str.len(), dtype=np.int64)
+        length = functions.text_length if context.named else lambda column: column.str.len()
+        made = ops.LambdaOp(length, dtype=np.int64)
         return branch.then(made, "LambdaOp(column.str.len(), dtype=np.int64)", _as(branch, "int64"))
     _check(branch.all(_scalar_number))
     if context.chance(0.5):
-        return branch.then(ops.LambdaOp(lambda column: column + 1), "LambdaOp(column + 1)")
-    made = ops.LambdaOp(lambda column: (column > 2).astype("int8"), dtype=np.int8)
+        add = functions.plus_one if context.named else lambda column: column + 1
+        return branch.then(ops.LambdaOp(add), "LambdaOp(column + 1)")
+    above = functions.above_two if context.named else lambda it: (it > 2).astype("int8")
+    made = ops.LambdaOp(above, dtype=np.int8)
     return branch.then(made, "LambdaOp((column > 2).astype('int8'))", _as(branch, "int8"))
 
 
@@ -692,7 +697,8 @@ def rename(branch: Branch, context: Context) -> Branch:
             options["name"] = context.hostile_name()
         new = [options["name"]]
     elif style < 0.4:
-        made = context.random.choice([str.upper, str.title])
+        own = functions if context.named else str
+        made = context.random.choice([own.upper, own.title])
         new = [made(name) for name in branch.names]
         _check(len(set(new)) == len(new))
         kinds = dict(zip(new, branch.kinds.values(), strict=True))

@@ -12,6 +12,7 @@ request after the other. It unpickles the workflow: for workflows of one's own o
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import sys
@@ -68,7 +69,10 @@ class Original:
 
     def __init__(self, directory: Path) -> None:
         clean_worker_cache()  # tables are cached by path, for the process
-        self.workflow = nvtabular.Workflow.load(str(directory))
+        load = nvtabular.Workflow.load
+        if (directory / "graph.json").exists():  # which this NVTabular cannot read itself
+            load = importlib.import_module("ensemble_tools.workflows.graph_json_model").load
+        self.workflow = load(str(directory))
         schema = self.workflow.input_schema
         self.plain: list[str] = []
         self.ragged: list[str] = []

@@ -68,5 +68,7 @@ def _model_file() -> Any:
     for name in ("columns", "program"):
         module = importlib.import_module(f"{_RUNTIME}.{name}")
         sys.modules.setdefault(f"compiled_workflow.{name}", module)
+    reader = importlib.import_module("ensemble_tools.workflows.graph_json_model")
+    sys.modules.setdefault("compiled_workflow.graph_json", reader)
     sys.modules.setdefault("compiled_workflow", importlib.import_module(_RUNTIME))
     return importlib.import_module("ensemble_tools.workflows.partly_compiled_model")

@@ -73,14 +73,16 @@ def results(
     directory: Path,
     processes: int = PROCESSES,
     cases_at_once: int = CASES_AT_ONCE,
+    graph_json: bool = False,
 ) -> Iterator[list[Result | int]]:
     """What became of the seeds, part by part, as soon as it is known; a bare seed made no case.
 
     operators: lists with commas, in turn. Cases are written into the directory, and left there.
+    graph_json: each seed's workflow is saved in both formats, which are two cases.
     """
     parts = [seeds[place : place + cases_at_once] for place in range(0, len(seeds), cases_at_once)]
     with ThreadPoolExecutor(processes) as pool:
-        waiting = [pool.submit(_part, part, operators, directory) for part in parts]
+        waiting = [pool.submit(_part, part, operators, directory, graph_json) for part in parts]
         try:
             for done in as_completed(waiting):
                 yield done.result()
@@ -89,8 +91,10 @@ def results(
                 one.cancel()
 
 
-def _part(seeds: range, operators: Sequence[str], directory: Path) -> list[Result | int]:
-    made = _generated(seeds, operators, directory)
+def _part(
+    seeds: range, operators: Sequence[str], directory: Path, graph_json: bool
+) -> list[Result | int]:
+    made = _generated(seeds, operators, directory, graph_json)
     numbers = {_seed(case) for case in made}
     return [*(seed for seed in seeds if seed not in numbers), *again(made)]
 
@@ -115,7 +119,9 @@ def _seed(case: Path) -> int:
     return int(case.name.rpartition("_")[2])
 
 
-def _generated(seeds: range, operators: Sequence[str], directory: Path) -> list[Path]:
+def _generated(
+    seeds: range, operators: Sequence[str], directory: Path, graph_json: bool
+) -> list[Path]:
     """The cases; where NVTabular ends its process, the seed is left out."""
     made: list[Path] = []
     first, end = seeds.start, seeds.stop
@@ -127,6 +133,7 @@ def _generated(seeds: range, operators: Sequence[str], directory: Path) -> list[
             f"--seeds={first}:{end}",
             f"--out={directory}",
             *(f"--operators={one}" for one in operators),
+            *(["--graph-json"] if graph_json else []),
         ]
         done = _run(command, "", PYTHONHASHSEED="0")  # else it starts itself again
         found = [Path(line) for line in done.stdout.splitlines()]
