@@ -42,6 +42,8 @@ FILES = {
     "lightgbm": "model.txt",
     TREELITE: "checkpoint.tl",
 }
+# What C++ says where it gets no memory. A forest takes less than this, and so many times its file.
+NO_MEMORY, MOST_TAKEN, MOST_TAKEN_RATIO = "bad_alloc", 2**30, 64
 # XGBoost's boosters that are forests, and the one objective that treelite has no transform for.
 TREE_BOOSTERS = ("gbtree", "dart")
 HINGE = "binary:hinge"
@@ -291,8 +293,25 @@ def load(settings, args, config):
     except Exception as cause:
         raise Refused(
             f"failed to load model '{settings.model}': '{path}' is not a forest of model_type "
-            f"{settings.model_type}: {first_line(cause)}"
+            f"{settings.model_type}: {reason_of(cause, path)}"
         ) from cause
+
+
+def reason_of(cause, path):
+    """The error's line. A file may claim to hold anything: that is no lack of the machine's, which
+    the platform would meet by unloading the models of others.
+    """
+    size = os.path.getsize(path)
+    if NO_MEMORY in str(cause) and free_memory() > MOST_TAKEN + size * MOST_TAKEN_RATIO:
+        return f"it has {size} bytes, and says that it holds more than there is memory for"
+    return first_line(cause)
+
+
+def free_memory():
+    """Bytes, as the kernel says."""
+    with open("/proc/meminfo", encoding="ascii") as file:
+        words = dict(line.split(":") for line in file)
+    return int(words["MemAvailable"].split()[0]) * 1024
 
 
 def library_of(name, settings):

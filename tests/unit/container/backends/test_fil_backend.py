@@ -42,7 +42,10 @@ FILES = {
 @pytest.fixture(scope="module")
 def forests(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The files of make_forests.py."""
-    return make(MAKER, tmp_path_factory.mktemp("forests"))
+    directory = make(MAKER, tmp_path_factory.mktemp("forests"))
+    claims_a_terabyte = b"{L" + (2**40).to_bytes(8, "big") + b"learner"
+    (directory / "claim.ubj").write_bytes(claims_a_terabyte)
+    return directory
 
 
 @pytest.fixture(scope="module")
@@ -209,6 +212,7 @@ REFUSED: list[tuple[str, str, list[int], list[int], dict[str, str], str]] = [
     ("hinge.json", "xgboost_json", THREE, ONE, PLAIN, "binary:hinge"),
     ("targets.json", "xgboost_json", THREE, TWO, PLAIN, "2 targets"),
     ("absent.json", "xgboost_json", THREE, ONE, PLAIN, "unable to find"),
+    ("claim.ubj", "xgboost_ubj", THREE, ONE, PLAIN, "has 17 bytes, and says that it holds more"),
 ]
 
 
