@@ -31,6 +31,7 @@ from tests.support.bare_models import onnx_graph, onnx_model, saved_model, varin
 EXAMPLES = Path(__file__).parents[4] / "examples/merlin"
 LIGHTGBM = EXAMPLES / "forest_lightgbm/repository/1_filtriton/1/model.txt"
 XGBOOST = EXAMPLES / "forest_xgboost/repository/1_filtriton/1/xgboost.json"
+TORCHS_ONNX = Path(__file__).parents[3] / "golden/bare/torch_2_13.onnx"
 TORCHSCRIPT = EXAMPLES / "dense/repository/1_predictpytorchtriton/1/model.pt"
 ONNX = onnx_model(
     [("x", 1, ("batch", 4)), ("ids", 7, ("batch",))], [("y", 1, ("batch", 2))], ["weight"]
@@ -81,6 +82,12 @@ def test_onnx_file(place: str, tmp_path: Path) -> None:
     assert tensors(config) == ONNX_TENSORS
     (note,) = planned(tmp_path).notes
     assert "those that model.onnx says, and its backend is onnxruntime" in note
+
+
+def test_onnx_that_torch_wrote(tmp_path: Path) -> None:
+    """What torch.onnx.export (torch 2.13) writes of a network with an embedding is read right."""
+    config = served_config(put(tmp_path, "model.onnx", TORCHS_ONNX.read_bytes()))
+    assert tensors(config) == [*ONNX_TENSORS, ("same", "TYPE_INT64", [-1])]
 
 
 def test_onnx_under_another_name(tmp_path: Path) -> None:
