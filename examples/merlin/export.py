@@ -66,6 +66,7 @@ DATATYPES = {
     "int64": "INT64",
     "float32": "FP32",
     "float64": "FP64",
+    "bool": "BOOL",
     "object": "BYTES",
 }
 

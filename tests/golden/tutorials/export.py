@@ -1,0 +1,203 @@
+"""Rebuilds the tutorials' notebooks on small made-up data and exports them with Merlin 23.08.
+
+    .venv-merlin/bin/python -m tests.golden.tutorials.export DEST [NAME ...]
+
+DEST/<name>/repository      what merlin.systems' Ensemble.export wrote, untouched
+DEST/<name>/request.json    rows as a v2 inference request, unseen categories among them
+DEST/<name>/expected.json   the answer of the fitted workflow and the model, without tritonserver
+
+A notebook is a file of notebooks/, run as `__main__`, as Jupyter does: what it defines is pickled
+by value, with the file's name and no path. It has
+
+    events(), rows()    what the workflow is fitted on, and what is asked
+    graph()             the notebook's operators
+    MODEL               what is put behind it: "xlnet" (of Transformers4Rec, as in the notebook, but
+                        narrower), "click" (a network of torch in the place of Merlin Models' DLRM),
+                        or "" where the notebook ends with the workflow
+    TARGET              the column that only training has; it is removed before the export
+    MODEL_COLUMNS       those of the workflow that the model reads
+    TOP_K               how many items the model answers with, where the notebook says so
+    MODULE              a file of modules/ that lies beside the workflow's model.py, since the
+                        workflow's functions are its own
+"""
+
+# ruff: noqa: I001  # the examples' module sets what Merlin reads when it is imported
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from examples.merlin import export as examples
+
+import numpy as np
+import nvtabular as nvt
+import pandas as pd
+import torch
+from merlin.schema import ColumnSchema, Schema
+from merlin.systems.dag import Ensemble
+from merlin.systems.dag.ops.pytorch import PredictPyTorch
+from merlin.systems.dag.ops.workflow import TransformWorkflow
+from merlin.systems.triton.conversions import match_representations
+from merlin.table import TensorTable
+from transformers4rec import torch as tr
+
+HERE = Path(__file__).parent
+NOTEBOOKS, MODULES = HERE / "notebooks", HERE / "modules"
+NAMES = sorted(path.stem for path in NOTEBOOKS.glob("*.py"))
+WIDTH = 8
+LONGEST_SESSION = 20
+
+
+@dataclass(frozen=True)
+class Notebook:
+    """What a file of notebooks/ defines."""
+
+    cells: dict[str, Any]
+
+    @classmethod
+    def run(cls, name: str) -> Notebook:
+        path = NOTEBOOKS / f"{name}.py"
+        cells: dict[str, Any] = {"__name__": "__main__"}
+        exec(compile(path.read_text("utf-8"), path.name, "exec"), cells)
+        return cls(cells)
+
+    def __getattr__(self, name: str) -> Any:
+        return self.cells[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self.cells.get(name, default)
+
+
+def xlnet(notebook: Notebook, workflow: nvt.Workflow) -> PredictPyTorch:
+    """A traced Transformers4Rec model, trained on the next items of the events' sessions."""
+    schema = workflow.output_schema.select_by_name(notebook.MODEL_COLUMNS)
+    inputs = tr.TabularSequenceFeatures.from_schema(
+        schema,
+        max_sequence_length=LONGEST_SESSION,
+        continuous_projection=WIDTH,
+        aggregation="concat",
+        # One width all through, as tying the weights asks for.
+        embedding_dim_default=WIDTH,
+        d_output=WIDTH,
+        masking="mlm",
+    )
+    transformer = tr.XLNetConfig.build(
+        d_model=WIDTH, n_head=2, n_layer=1, total_seq_length=LONGEST_SESSION
+    )
+    task = tr.NextItemPredictionTask(weight_tying=True)
+    model = transformer.to_torch_model(inputs, task)
+    given = examples.predictor_inputs([workflow], schema, notebook.events())
+    batch = examples.as_torch(given)
+    examples.train(model, lambda: model(dict(batch), training=True)["loss"])
+    if notebook.get("TOP_K"):
+        model.top_k = notebook.TOP_K
+    model.eval()
+    traced = torch.jit.trace(model, batch, strict=False)
+    return PredictPyTorch(traced, model.input_schema, model.output_schema)
+
+
+def click(notebook: Notebook, workflow: nvt.Workflow) -> PredictPyTorch:
+    """A traced network that is trained on what the notebook's target column says."""
+    schema, events = workflow.output_schema, notebook.events()
+    sizes = {
+        column.name: int(column.properties["embedding_sizes"]["cardinality"])
+        for column in schema
+        if "embedding_sizes" in column.properties
+    }
+    model = examples.ClickModel(
+        categorical={name: size for name, size in sizes.items() if not schema[name].is_list},
+        continuous=[column.name for column in schema if column.name not in sizes],
+        ragged={name: size for name, size in sizes.items() if schema[name].is_list},
+    )
+    batch = examples.as_torch(examples.predictor_inputs([workflow], schema, events))
+    target = events[notebook.TARGET]
+    clicked = torch.from_numpy((target > target.mean()).to_numpy().astype("float32"))
+    examples.train(model, lambda: torch.nn.functional.binary_cross_entropy(model(batch), clicked))
+    traced = torch.jit.trace(model, (batch,), strict=False)
+    click_schema = Schema([ColumnSchema("click", dtype=np.float32, dims=(None,))])
+    return PredictPyTorch(traced, schema, click_schema)
+
+
+MODELS = {"xlnet": xlnet, "click": click}
+
+
+def answer(workflow: nvt.Workflow, predictor: PredictPyTorch | None, rows: pd.DataFrame) -> Any:
+    """What the workflow makes of the rows, or what the predictor says about that."""
+    if predictor is None:
+        return examples.predictor_inputs([workflow], workflow.output_schema, rows)
+    tensors = examples.predictor_inputs([workflow], predictor.input_schema, rows)
+    with torch.inference_mode():
+        output = predictor.model(examples.as_torch(tensors))
+    outputs = output if isinstance(output, tuple) else (output,)
+    names = predictor.output_schema.column_names
+    return {name: array.numpy() for name, array in zip(names, outputs, strict=True)}
+
+
+def request(ensemble: Ensemble, rows: pd.DataFrame) -> examples.Tensors:
+    columns = rows[ensemble.input_schema.column_names]
+    return dict(
+        match_representations(ensemble.input_schema, TensorTable.from_df(columns).to_dict())
+    )
+
+
+def export(name: str, destination: Path) -> None:
+    """Makes DEST/<name> anew."""
+    random.seed(examples.SEED)
+    np.random.seed(examples.SEED)
+    torch.manual_seed(examples.SEED)
+    target = destination.resolve() / name
+    home = Path.cwd()
+    with tempfile.TemporaryDirectory(prefix="merlin-exports-", dir="/tmp") as made_in:
+        # Categorify writes beside the notebook.
+        os.chdir(made_in)
+        notebook = Notebook.run(name)
+        workflow = examples.fitted(notebook.graph(), notebook.events())
+        if notebook.get("TARGET"):
+            workflow.remove_inputs([notebook.TARGET])
+        predictor = MODELS[notebook.MODEL](notebook, workflow) if notebook.MODEL else None
+        # Before the export, which puts Triton's operators into the graph.
+        expected = answer(workflow, predictor, notebook.rows())
+        node = workflow.input_schema.column_names >> TransformWorkflow(workflow, max_batch_size=0)
+        if predictor is not None:
+            without_paths = examples.without_debug_records(
+                predictor.model, Path(made_in, "model.pt")
+            )
+            predictor.path = str(without_paths)
+            node = node >> predictor
+        ensemble = Ensemble(node, workflow.input_schema)
+        ensemble.export(str(Path(made_in, "exported")))
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(Path(made_in, "exported"), target / "repository")
+        os.chdir(home)
+    if notebook.get("MODULE"):
+        for beside in (target / "repository").glob("*/1/workflow"):
+            shutil.copy(MODULES / notebook.MODULE, beside.parent)
+    examples.write_tensors(target / "request.json", "inputs", request(ensemble, notebook.rows()))
+    examples.write_tensors(target / "expected.json", "outputs", expected)
+
+
+def main(argv: list[str]) -> int:
+    """Export those that are named, or all."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("destination", metavar="DEST", type=Path)
+    parser.add_argument("names", metavar="NAME", nargs="*", help=", ".join(NAMES))
+    arguments = parser.parse_args(argv)
+    sys.path.insert(0, str(MODULES))
+    for name in arguments.names or NAMES:
+        print(name, flush=True)
+        export(name, arguments.destination)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
