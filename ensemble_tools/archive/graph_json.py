@@ -356,6 +356,10 @@ def _function(fields: _Fields, name: str) -> Inert | None:
     if fields.field(name, dict, _NONE, default=None) is None:
         return None
     found = fields.inner(name)
+    for part in ("module", "qualname"):
+        text = found.field(part, str)
+        if not all(word.isidentifier() for word in text.split(".")):
+            raise found.refuse(part, f"is {quoted(text)}, expected names with dots between them")
     return _make(
         "types.FunctionType",
         __module__=found.field("module", str),

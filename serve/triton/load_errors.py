@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from ensemble_tools import LAYOUT_PREFIX, ServingPlan
 from ensemble_tools.archive.model_config import likely_backend, name_unknown_field
 from ensemble_tools.archive.source_model import CONFIG_FILE
+from ensemble_tools.serving.plan import PublishedModel
 from serve.triton.messages import load_failure_reason
 
 
@@ -142,6 +143,8 @@ def _explain(plan: ServingPlan, failing: str, reason: str, models: ModelsSide) -
     if lacked := _MODULE_LACKS.search(reason):
         packages = _INSTALLED_AS.get(lacked["name"], "it")
         other = _MERLIN if lacked["name"] in {"merlin", "nvtabular"} else _base_with(lacked["name"])
+        if lacked["name"] not in _INSTALLED_AS and _find_model(plan, failing).no_pickle:
+            other += ", or put it into the archive beside the step's model.py"  # a function's
         return f"{reason}; install {packages} into {models.python}{other}"
     if lacked := _STAND_IN_LACKS.search(reason):
         return f"{reason}{_base_with(lacked['name'])}"
@@ -158,7 +161,7 @@ def _explain(plan: ServingPlan, failing: str, reason: str, models: ModelsSide) -
             f"there is no backend {wanted} here{meant}{there}; use an image of NVIDIA's that has "
             f"it{named}, or export the model for one of these"
         )
-    model = next(it for it in plan.everything if it.triton_name == failing)
+    model = _find_model(plan, failing)
     if model.no_pickle and _NO_PICKLE.search(reason):
         return (
             f"{model.source_name}/{model.no_pickle}/graph.json: NVTabular must run this workflow "
@@ -236,6 +239,10 @@ def _find_failing(plan: ServingPlan, message: str) -> str:
         if triton_name != plan.entry and named:
             return triton_name
     return plan.entry
+
+
+def _find_model(plan: ServingPlan, triton_name: str) -> PublishedModel:
+    return next(it for it in plan.everything if it.triton_name == triton_name)
 
 
 def _name(plan: ServingPlan, failing: str) -> str:

@@ -81,6 +81,18 @@ def test_a_function_of_a_module_beside_the_step(
     check_numbers(HERE / "lambda", answer.json())
 
 
+def test_modules_of_one_name(container: Container, export: Path, tmp_path: Path) -> None:
+    """Each archive has its own, beside another archive's that is loaded."""
+    other = Path(shutil.copytree(export, tmp_path / "other"))
+    write_function(export, "nvt_functions")
+    (other / STEP / "nvt_functions.py").write_text(DOUBLE.replace("* 2", "* -2"))
+    request = (HERE / "lambda/request.json").read_bytes()
+    with container.loaded("one", export), container.loaded("other", other):
+        answers = [container.invoke(name, request).json() for name in ("one", "other", "one")]
+    twice, turned, again = (answer["outputs"][0]["data"] for answer in answers)
+    assert twice == again == [-value for value in turned]
+
+
 @pytest.mark.parametrize(
     ("module", "qualname", "told"),
     [
@@ -90,6 +102,11 @@ def test_a_function_of_a_module_beside_the_step(
             "LambdaOp of its workflow calls double of the module nvt_functions, which the models' "
             "Python does not have: put nvt_functions.py, or the package nvt_functions/, into the "
             "archive beside the step's model.py, or install it into the image",
+        ),
+        (
+            "os",
+            "system.<locals>.x",
+            "op_params: f: qualname is 'system.<locals>.x', expected names",
         ),
         ("math", "inner.log2", "calls inner.log2 of the module math, which has no inner.log2"),
         ("our", "double", "calls double of the module our, which has no double"),

@@ -54,6 +54,17 @@ def put(place: str, value: object) -> Change:
     return change
 
 
+def calling(module: object, qualname: object) -> Change:
+    """A LambdaOp in the place of Clip."""
+
+    def change(graph: dict[str, Any]) -> None:
+        node = graph["nodes"][3]
+        node["op_class"] = "nvtabular.ops.lambdaop.LambdaOp"
+        node["op_params"] = {"f": {"module": module, "qualname": qualname}, "dependency": []}
+
+    return change
+
+
 def nested(depth: int) -> Change:
     """Subgraphs within each other, around the whole graph."""
 
@@ -159,6 +170,13 @@ def test_of_two_files_graph_json_is_the_workflow(tmp_path: Path) -> None:
             "categories has nothing for 'user_id': columns that are combined are saved as columns",
         ),
         (put("nodes/8/op_state/storage_name/city", 1), "storage_name has a whole number for 'city"),
+        (calling("our-module", "double"), "module is 'our-module', expected names with dots bet"),
+        (calling("", "double"), "node 3 (LambdaOp): op_params: f: module is '', expected names"),
+        (
+            calling("ours", "made.<locals>.double"),
+            "qualname is 'made.<locals>.double', expected",
+        ),
+        (calling("ours", 3), "qualname is a whole number, expected a text"),
         (nested(MAX_DEPTH + 1), f"it has more than {MAX_DEPTH} Subgraphs within each other"),
     ],
 )

@@ -42,6 +42,12 @@ def test_a_workflow_that_nvtabular_cannot_read() -> None:
         "one here knows no graph.json, which NVTabular reads from its commit 08e0633 (March 2026) "
         "on; install that one into the Python /v/bin/python (PYTHON); see"
     ) in said
+    lacking = "Internal: ModuleNotFoundError: No module named 'ours'"
+    said = described(lacking, plan=replace(PLAN, models=(step,)))
+    assert (
+        "install it into the Python /v/bin/python (PYTHON), or put it into the archive beside"
+        in said
+    )
     pickled = replace(step, no_pickle="")
     assert "graph.json" not in described(reason, plan=replace(PLAN, models=(pickled,)))
 
