@@ -53,6 +53,12 @@ PYTHON_BASED = re.compile(
     rb"requires python backend to operate|PythonBasedBackend|Python backend based backend"
 )
 
+#: In the Python backend's library where each region in /dev/shm has a name of its own (2.45,
+#: python_backend r24.04). Before, the Python backend and each Python-based one count theirs from 0
+#: under the same prefix: one model takes another's region, and tritonserver aborts (tried on 2.39,
+#: 2.41, 2.42 and 2.44).
+OWN_REGIONS = re.compile(rb"boost5uuids|GenerateUUID")
+
 #: Flags that shut APIs: over HTTP from 2.40 on (server r23.11, src/command_line_parser.cc), over
 #: gRPC from 2.33 at the latest.
 HTTP_RESTRICTED, GRPC_RESTRICTED = "http-restricted-api", "grpc-restricted-protocol"
@@ -312,13 +318,13 @@ def _last_words(error: Exception) -> str:
 
 
 def _stand_ins(root: Path, python_based: bool) -> tuple[str, ...]:
-    """Our backends that this runtime has none of its own for, if it can run Python-based ones."""
+    """Our backends that this runtime has none of its own for, if it can run them."""
     own = set(list_backends(root / "backends", python_based=python_based))
     missing = tuple(sorted({path.parent.name for path in STAND_INS.glob("*/model.py")} - own))
-    if missing and not python_based:
+    if missing and not (python_based and _names_regions_apart(root)):
         log.warning(
-            "this tritonserver is too old for Python-based backends; models of these backends"
-            " will be refused",
+            "this tritonserver is too old for Python-based backends beside Python models (2.45 is "
+            "the first that runs both); models of these backends will be refused",
             extra={"backends": ",".join(missing)},
         )
         return ()
@@ -336,6 +342,11 @@ def supports_python_based_backends(root: Path) -> bool:
 def _libraries(root: Path) -> list[Path]:
     wheel, image = root.parent.parent / WHEEL_LIBRARIES, root / "lib"
     return [*wheel.glob("libtritonserver*.so*"), *image.glob("libtritonserver*.so*")]
+
+
+def _names_regions_apart(root: Path) -> bool:
+    library = root / "backends/python/libtriton_python.so"
+    return library.is_file() and _contains(library, OWN_REGIONS)
 
 
 def restricting_flags(executable: Path) -> frozenset[str]:

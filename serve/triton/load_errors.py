@@ -53,7 +53,8 @@ _TRITON = "nvcr.io/nvidia/tritonserver:25.02-py3"
 _BASES = {
     "pytorch": _PYTORCH,
     "tensorflow": _TENSORFLOW,
-    **dict.fromkeys(("fil", "hps"), f"{_PYTORCH} or {_TENSORFLOW}"),
+    "fil": f"{_PYTORCH} or {_TENSORFLOW} on x86_64",
+    "hps": f"{_PYTORCH} or {_TENSORFLOW}",
     **dict.fromkeys(("onnxruntime", "openvino", "dali", "tensorrt"), _TRITON),
     "vllm": "nvcr.io/nvidia/tritonserver:25.02-vllm-python-py3",
     "tensorrtllm": "nvcr.io/nvidia/tritonserver:25.02-trtllm-python-py3",

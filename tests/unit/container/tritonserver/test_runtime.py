@@ -27,6 +27,8 @@ NEW_LIBRARY = b"... unable to find Python backend based backend library ' ..."
 MIDDLE_LIBRARY = b"unable to find '\0/python', '\0' requires python backend to operate.\0"
 #: What pybind11 leaves in a stub: up to 2.11, and since.
 OLD, NEW = "numpy.core.multiarray", "numpy.core\0numpy._core\0multiarray"
+#: In the Python backend from 2.45 on: of the names that it makes for regions in /dev/shm.
+OWN_REGIONS = "\0N5boost5uuids13entropy_errorE\0"
 OUR_BACKENDS = ("fil", "pytorch", "tensorflow")
 OUR_VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
@@ -39,11 +41,20 @@ def executable(path: Path, content: str = "#!/bin/sh\n") -> Path:
 
 
 def image(
-    root: Path, *backends: str, library: bytes = NEW_LIBRARY, python: str = "", knows: str = ""
+    root: Path,
+    *backends: str,
+    library: bytes = NEW_LIBRARY,
+    python: str = "",
+    knows: str = "",
+    regions: str = OWN_REGIONS,
 ) -> Path:
-    """The layout of NVIDIA's image; its program. knows: what its stub has of numpy's names."""
+    """The layout of NVIDIA's image; its program. knows: what its stub has of numpy's names.
+
+    regions: what its Python backend has of names for them.
+    """
     for name in backends:
-        executable(root / "backends" / name / f"libtriton_{name}.so", "")
+        words = regions if name == "python" else ""
+        executable(root / "backends" / name / f"libtriton_{name}.so", words)
     (root / "lib").mkdir(parents=True, exist_ok=True)
     (root / "lib/libtritonserver.so").write_bytes(library)
     if python:
@@ -209,6 +220,19 @@ def test_an_old_image_gets_no_stand_in(tmp_path: Path, caplog: pytest.LogCapture
     settings = read_settings({"SERVE_TRITON_SERVER": str(program)})
     assert find_runtime(settings, tmp_path / "work", {}).stand_ins == ()
     assert "too old for Python-based backends" in caplog.text
+
+
+@pytest.mark.parametrize("library", [MIDDLE_LIBRARY, NEW_LIBRARY])
+def test_one_whose_backends_would_share_regions_gets_no_stand_in(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, library: bytes
+) -> None:
+    """2.39 to 2.44 abort when a Python-based backend has a model beside Python models."""
+    program = image(tmp_path, "python", library=library, python=OUR_VERSION, regions="by number")
+    executable(tmp_path / "backends/vllm/model.py", "")
+    settings = read_settings({"SERVE_TRITON_SERVER": str(program)})
+    runtime = find_runtime(settings, tmp_path / "work", {})
+    assert (runtime.stand_ins, runtime.backends) == ((), ("python", "vllm"))
+    assert "2.45 is the first that runs both" in caplog.text
 
 
 def test_a_python_that_the_images_stub_cannot_run_is_refused(tmp_path: Path) -> None:
