@@ -24,6 +24,7 @@ from typing import Any
 
 from ensemble_tools.archive.files import read_bounded
 from ensemble_tools.archive.inert_pickle import Inert, Unpicklable, stand_in
+from ensemble_tools.archive.nvtabular_release import attributes_of
 from ensemble_tools.errors import quoted, shortened
 
 #: NVTabular writes and reads this one (graph_serializer.deserialize_graph).
@@ -49,6 +50,8 @@ _OPEN_END = 2**63 - 1
 _CODED = re.compile(r"[<|]?([iuf])([1248])")
 _CLASS = re.compile(r"<class '(?:numpy\.)?(\w+)'>")
 _FAMILIES = {"i": "int", "u": "uint", "f": "float"}
+#: Parameters of a function's operator that are about schemas, which are saved themselves.
+_OF_SCHEMAS = {"dtype", "tags", "properties"}
 #: What a field may hold, in words.
 _WORDS = {
     str: "a text",
@@ -121,9 +124,11 @@ class _Fields:
         if not isinstance(value, dict):
             raise NotAWorkflow(f"{where} is {_kind(value)}, expected an object")
         self._values, self.where = value, where
+        self._asked: set[str] = set()
 
     def field(self, name: str, *types: type, default: Any = _REQUIRED) -> Any:
         """The field, of one of the types; a default for one that is absent."""
+        self._asked.add(name)
         if name not in self._values:
             if default is _REQUIRED:
                 raise self.refuse(name, "is missing")
@@ -170,6 +175,11 @@ class _Fields:
             raise self.refuse(name, f"has {error} among its numbers") from error
         except OverflowError as error:
             raise self.refuse(name, "has a number of more than 64 bits") from error
+
+    @property
+    def rest(self) -> set[str]:
+        """The names of the fields that nobody has asked for."""
+        return self._values.keys() - self._asked
 
     def refuse(self, name: str, why: str) -> NotAWorkflow:
         """The error that says what is wrong with a field."""
@@ -281,6 +291,7 @@ def _read_node(
         depth,
     )
     operator = _make(path, **_FORMS[path](saved))
+    operator.state |= dict.fromkeys(_find_unknown(path, saved))
     return _make(
         _NODE,
         op=operator,
@@ -290,6 +301,14 @@ def _read_node(
         input_schema=_schema(record, "input_schema"),
         output_schema=_schema(record, "output_schema"),
     )
+
+
+def _find_unknown(path: str, saved: _Saved) -> set[str]:
+    """Parameters that the operator of 23.08 has not: another one wrote them, for what they do."""
+    known = attributes_of(path)
+    if known is None:
+        return set()
+    return (saved.params.rest | saved.state.rest) - known - _OF_SCHEMAS
 
 
 def _selector(fields: _Fields, name: str) -> Inert | None:

@@ -187,6 +187,27 @@ def judge_content(workflow: Any, objects: Iterable[Inert]) -> Content:
     return Content(unlike)
 
 
+def judge_saved(objects: Iterable[Inert]) -> Content:
+    """The same of a workflow that was saved as graph.json, which leaves attributes out.
+
+    Each NVTabular that writes it computes as 23.08 does, unless it has parameters of another one.
+    """
+    for inert in objects:
+        name = class_name(inert)
+        for attribute in inert.state:
+            if attribute not in _ATTRIBUTES.get(name, {attribute: None}):
+                label = name.rpartition(".")[2]
+                return Content(
+                    f"its {label} has {_shown(attribute)}, which that of {RELEASE} has not"
+                )
+    return Content()
+
+
+def attributes_of(name: str) -> frozenset[str] | None:
+    """What an instance of that class has in 23.08; None for a class that is not known."""
+    return frozenset(_ATTRIBUTES[name]) if name in _ATTRIBUTES else None
+
+
 def refuse_label(label: str) -> str:
     """Why a workflow with that label is not taken for 23.08's; empty where it may be.
 

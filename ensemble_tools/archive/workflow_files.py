@@ -25,7 +25,7 @@ from ensemble_tools.archive.inert_pickle import (
     Unpicklable,
     class_name,
 )
-from ensemble_tools.archive.nvtabular_release import Content, judge_content
+from ensemble_tools.archive.nvtabular_release import Content, judge_content, judge_saved
 from ensemble_tools.archive.saved_workflow import GRAPH, read_objects, workflow_file
 from ensemble_tools.errors import EnsembleToolsError
 
@@ -54,7 +54,7 @@ class WorkflowFiles:
     neither in the archive nor on this machine. categories: the files that are there. content: which
     release wrote it, by what it holds. unlabelled: why NVTabular fails on its label, which
     compiling does not need; empty where it does not.
-    pickled: whether it is a pickle, and not graph.json; of the latter nothing is said in content.
+    pickled: whether it is a pickle, and not graph.json.
     """
 
     nvtabular: str = ""
@@ -111,8 +111,8 @@ def read_workflow_files(directory: Path, program: Path | None = None) -> Workflo
     version = unlabelled = ""
     try:
         root = _read_root(saved)
-        # Each NVTabular that writes graph.json computes as 23.08 does.
-        content = judge_content(root, _objects(root)) if pickled else Content()
+        objects = _objects(root)
+        content = judge_content(root, objects) if pickled else judge_saved(objects)
         files = list(_operators_files(root))
     except _Broken as error:
         broken.append((saved, str(error)))

@@ -22,7 +22,6 @@ from ensemble_tools.archive.nvtabular_release import (
 from ensemble_tools.archive.repository import ModelRepository
 from ensemble_tools.archive.saved_workflow import workflow_file
 from ensemble_tools.archive.source_model import WORKFLOW, SourceModel
-from ensemble_tools.archive.workflow_files import WorkflowFiles
 from ensemble_tools.errors import (
     GraphNotInert,
     GraphUnreadable,
@@ -81,8 +80,7 @@ def _compile(model: PublishedModel, source: SourceModel) -> PublishedModel:
         reason = shortened(f"{type(error).__name__}: {error}")
         return _leave(model, source, f"it cannot be compiled ({reason})")
     assert source.workflow is not None
-    label = source.workflow.nvtabular
-    recognised = describe_recognition(label) if source.workflow.pickled else "graph.json"
+    recognised = describe_recognition(source.workflow.nvtabular)
     return replace(model, compiled=Compiled(program, place, recognised))
 
 
@@ -105,7 +103,11 @@ def _compile_source(source: SourceModel) -> tuple[Program, str]:
     place = f"{version}/{file}"
     for path, found in source.workflow.broken:
         raise NotCompiled("", (), f"{path.name}: {found}")
-    _check_release(source.workflow)
+    missing = source.workflow.missing
+    _check_release(f"{missing[0].name} is not there" if missing else "")
+    _check_release(refuse_label(source.workflow.nvtabular))
+    if source.workflow.pickled:
+        _check_release(source.workflow.content.unlike)
     if not is_workflow_model(source.directory / place):
         raise NotCompiled("", (), f"{place} is not the one that merlin-systems exports")
     if config.message.max_batch_size:
@@ -115,16 +117,14 @@ def _compile_source(source: SourceModel) -> tuple[Program, str]:
     directory = source.directory / str(version) / WORKFLOW
     graph = read_graph_file(workflow_file(directory))
     program = compile_workflow(graph, _read_inputs(config), directory)
+    # Where an operator has no rule at all, that is the better reason.
+    _check_release(source.workflow.content.unlike)
     _check_outputs(config, program)
     return program, place
 
 
-def _check_release(workflow: WorkflowFiles) -> None:
-    why = ""
-    if workflow.pickled:
-        why = refuse_label(workflow.nvtabular) or workflow.content.unlike
-    if workflow.missing:
-        why = f"{workflow.missing[0].name} is not there"
+def _check_release(why: str) -> None:
+    """Raise NotCompiled with the reason why another NVTabular may have written it; none: empty."""
     if why:
         raise NotCompiled(
             "",

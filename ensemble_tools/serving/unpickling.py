@@ -3,8 +3,8 @@
 Unpickling runs what the file says. Nothing here does that: this package reads pickles as data
 (archive/inert_pickle.py). These do it, in models' processes:
 
-1. NVTabular its workflow, where that is not compiled, or kept in part; and types that a category
-   file names, with a pyarrow from before 14.0.1 (CVE-2023-47248);
+1. NVTabular its workflow, where that is not compiled, or kept in part; and a type that a category
+   file may name, with a pyarrow from before 14.0.1 (CVE-2023-47248);
 2. Merlin's executor, or a step that runs Merlin's operators, the graph: ensemble.pkl;
 3. Feast the functions that its registry holds (dill), whatever the archive's own is like: the
    registry is read again and again, and may lie elsewhere;
@@ -20,12 +20,13 @@ their own.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from ensemble_tools.archive.files import is_directory, is_file, names_in, read_with
+from ensemble_tools.archive.parquet_types import names_pickle
 from ensemble_tools.archive.repository import ModelRepository
 from ensemble_tools.archive.saved_workflow import PICKLE
 from ensemble_tools.archive.signatures import TORCHSCRIPT_ENTRY
@@ -85,7 +86,7 @@ def check_published(plan: ServingPlan, published: ServingPlan, names: SettingNam
         version = before.compiled.place.partition("/")[0]
         directory = dict(model.links).get(version)
         if directory is not None:
-            for each in _find_in_workflow(directory, model.not_compiled, bool(model.categories)):
+            for each in _find_in_workflow(directory, model.not_compiled, model.categories):
                 raise PicklesRefused(each.path, each.reader, each.why, each.remedy, names.pickles)
 
 
@@ -122,7 +123,7 @@ def _find_in_model(
     for version in source.versions:
         directory = source.version_directory(version)
         if why is not None:
-            yield from _find_in_workflow(directory, why, bool(model.categories))
+            yield from _find_in_workflow(directory, why, model.categories)
         graph = directory / GRAPH_FILE
         if is_file(graph):
             yield _by_executor(graph, plan)
@@ -139,15 +140,16 @@ def _why_not_whole(model: PublishedModel) -> str | None:
     return f"compiled in part: {kept[0].reason}" if kept else None
 
 
-def _find_in_workflow(directory: Path, why: str, has_categories: bool) -> Iterator[Unpickled]:
+def _find_in_workflow(directory: Path, why: str, categories: Iterable[Path]) -> Iterator[Unpickled]:
     workflow = directory / WORKFLOW
     remedy = "export a workflow that is compiled whole (docs/workflows.md lists the operators)"
     if is_file(workflow / PICKLE):
         yield Unpickled(workflow / PICKLE, "NVTabular", why, remedy)
-    elif has_categories and is_directory(workflow):
-        yield Unpickled(
-            workflow, "NVTabular's pyarrow", f"a type that a parquet file may name; {why}", remedy
-        )
+    for path in categories:
+        parts = _walk(path) if is_directory(path) else [path]
+        if any(map(names_pickle, parts)):
+            reason = f"its schema names a type that is a pickle; {why}"
+            yield Unpickled(path, "NVTabular's pyarrow", reason, remedy)
 
 
 def _by_executor(graph: Path, plan: ServingPlan) -> Unpickled:

@@ -8,6 +8,9 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import pyarrow
+import pyarrow.parquet
+
 
 class Touches:
     """Unpickled, it makes a file."""
@@ -29,6 +32,16 @@ def write_torch(path: Path, *entries: str, content: bytes = b"some") -> None:
     with zipfile.ZipFile(path, "w") as archive:
         for entry in entries:
             archive.writestr(f"{path.stem}/{entry}", content)
+
+
+def write_parquet(path: Path, marker: Path) -> None:
+    """Numbers of a type that pyarrow before 14.0.1 unpickles, which makes the file."""
+    described = {
+        "ARROW:extension:name": "arrow.py_extension_type",
+        "ARROW:extension:metadata": hostile(marker),
+    }
+    schema = pyarrow.schema([pyarrow.field("a", pyarrow.int64(), metadata=described)])
+    pyarrow.parquet.write_table(pyarrow.table([pyarrow.array([10, 20])], schema=schema), path)
 
 
 #: Entries of what torch.save and torch.jit.save write.

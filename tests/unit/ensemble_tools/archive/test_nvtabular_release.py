@@ -284,3 +284,35 @@ def test_merlin_cores_executor_tells_23_08_from_23_06(tmp_path: Path) -> None:
     assert unlike(made, tmp_path) == (
         "its LocalExecutor has no _target_format, as that of 23.08 has"
     )
+
+
+def saved_as_json(tmp_path: Path) -> Path:
+    """A copy of an export whose workflow is graph.json."""
+    return Path(
+        shutil.copytree(ROOT / "tests/golden/graph_json/dense/repository", tmp_path / "json")
+    )
+
+
+@pytest.mark.parametrize("place", ["op_params", "op_state"])
+def test_a_parameter_of_a_later_nvtabular(place: str, tmp_path: Path) -> None:
+    """graph.json with what 23.08's operator has not may mean another computation."""
+    export = saved_as_json(tmp_path)
+    path = export / STEP / "1/workflow/graph.json"
+    graph = json.loads(path.read_text())
+    (clip,) = (node for node in graph["nodes"] if node["op_class"].endswith(".Clip"))
+    clip[place]["mode"] = "soft"
+    path.write_text(json.dumps(graph))
+    archive = opened(export)
+    assert archive.plan is not None, archive.refusal
+    (why,) = archive.plan.not_compiled
+    assert "its Clip has 'mode', which that of 23.08 has not" in why
+
+
+def test_graph_json_of_an_unknown_release(tmp_path: Path) -> None:
+    """Its label refuses, as that of a pickle does; what names no release does not."""
+    export = saved_as_json(tmp_path)
+    assert opened(export).plan is not None
+    put_label(export, "26.10.0")
+    archive = opened(export)
+    assert archive.plan is not None
+    assert "later than the releases that are known" in archive.plan.not_compiled[0]

@@ -21,7 +21,7 @@ from ensemble_tools.serving.setting_names import SettingNames
 from ensemble_tools.serving.unpickling import check_published, check_unpickled, find_unpickled
 from ensemble_tools.workflows.program import Kept
 from tests.support import models
-from tests.support.pickled_files import SAVED, SCRIPTED, hostile, write_torch
+from tests.support.pickled_files import SAVED, SCRIPTED, hostile, write_parquet, write_torch
 
 ROOT = Path(__file__).parents[4]
 STEP = "0_transformworkflowtriton"
@@ -108,13 +108,26 @@ def test_a_workflow_of_another_program(export: Path) -> None:
 
 
 def test_parquet_files_that_nvtabular_reads(export: Path) -> None:
-    """pyarrow before 14.0.1 unpickles a type that they may name: without any other pickle."""
+    """pyarrow before 14.0.1 unpickles a type that one may name: without any other pickle."""
     (export / STEP / "1/model.py").write_text("class TritonPythonModel: pass\n")
     made, repository = planned(export)
     (export / STEP / "1/workflow/workflow.pkl").unlink()
+    assert find_unpickled(made, repository) == ()
+    path = export / STEP / "1/workflow/categories/unique.item_id.parquet"
+    write_parquet(path, export / "ran")
     (unpickled,) = find_unpickled(made, repository)
-    assert unpickled.reader == "NVTabular's pyarrow"
-    assert unpickled.path == export / STEP / "1/workflow"
+    assert (unpickled.reader, unpickled.path) == ("NVTabular's pyarrow", path)
+    path.unlink()
+    path.mkdir()
+    write_parquet(path / "part.0.parquet", export / "ran")
+    (unpickled,) = find_unpickled(made, repository)
+    assert unpickled.path == path
+
+
+@pytest.mark.parametrize("name", ["dense", "lambda", "lists"])
+def test_a_workflow_without_a_pickle(name: str) -> None:
+    """NVTabular that writes graph.json leaves nothing to unpickle, also where it runs a part."""
+    assert found(ROOT / f"tests/golden/graph_json/{name}/repository") == {}
 
 
 def test_what_was_to_be_compiled_and_is_not(export: Path) -> None:

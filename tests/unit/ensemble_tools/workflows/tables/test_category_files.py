@@ -24,7 +24,7 @@ from tests.support.category_files import (
     with_metadata,
     write_broken,
 )
-from tests.support.pickled_files import hostile
+from tests.support.pickled_files import write_parquet
 
 
 def test_a_file_of_one_part_in_a_directory(tmp_path: Path) -> None:
@@ -286,13 +286,7 @@ def test_texts_from_nothing_with_an_untrue_footer(tmp_path: Path) -> None:
 def test_a_type_that_older_pyarrow_unpickles(tmp_path: Path) -> None:
     """Before 14.0.1 it runs what the file says (CVE-2023-47248); here the numbers are read."""
     marker = tmp_path / "ran"
-    described = {
-        "ARROW:extension:name": "arrow.py_extension_type",
-        "ARROW:extension:metadata": hostile(marker),
-    }
-    schema = pyarrow.schema([pyarrow.field("a", pyarrow.int64(), metadata=described)])
-    table = pyarrow.table([pyarrow.array([10, 20])], schema=schema)
-    pyarrow.parquet.write_table(table, tmp_path / "f")
+    write_parquet(tmp_path / "f", marker)
     CategoryFiles().check([tmp_path / "f"])
     assert labels(looked_up(tmp_path, Table(tmp_path / "f", ("a",), ("int",), 3)), [20]) == [4]
     assert not marker.exists()
