@@ -13,13 +13,14 @@ node and the field.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from ensemble_tools.archive.files import read_bounded
@@ -393,12 +394,14 @@ def _files(saved: _Saved, name: str) -> dict[Any, str]:
         key = record.names("key")
         if not key:
             raise record.refuse("key", "is empty")
-        place = PurePosixPath(record.field("path", str))
-        if place.is_absolute() or ".." in place.parts or not str(place).isprintable():
+        path = record.field("path", str)
+        # Categorify's vocabs lie beside the node's directory: `../node_3categories/` (see place_of)
+        place = os.path.normpath(saved.artifacts.relative_to(saved.workflow) / path)
+        if not place.startswith("artifacts/") or not place.isprintable():
             raise record.refuse(
-                "path", f"is {quoted(str(place))}, which is not in the node's directory"
+                "path", f"is {quoted(path)}, which is not among the workflow's artifacts"
             )
-        files[tuple(key) if len(key) > 1 else key[0]] = str(saved.artifacts / place)
+        files[tuple(key) if len(key) > 1 else key[0]] = str(saved.workflow / place)
     return files
 
 

@@ -8,6 +8,7 @@ beside the model's file, or from what the models' Python has.
 import importlib
 import importlib.util
 import json
+import os
 import re
 import sys
 from graphlib import TopologicalSorter
@@ -101,7 +102,7 @@ def read_operator(record, artifacts, beside):
 def read_files(records, artifacts):
     """Where the files lie that an operator was fitted into, by the columns that they are of."""
     return {
-        tuple(record["key"]) if len(record["key"]) > 1 else record["key"][0]: str(
+        tuple(record["key"]) if len(record["key"]) > 1 else record["key"][0]: os.path.normpath(
             artifacts / record["path"]
         )
         for record in records

@@ -162,7 +162,11 @@ def test_of_two_files_graph_json_is_the_workflow(tmp_path: Path) -> None:
         (
             put("nodes/8/op_state/categories/0/path", "a/../../../x"),
             "node 8 (Categorify): op_state: categories at place 0: path is 'a/../../../x', which "
-            "is not in the node's directory",
+            "is not among the workflow's artifacts",
+        ),
+        (
+            put("nodes/8/op_state/categories/0/path", "../../artifacts_/x"),
+            "path is '../../artifacts_/x', which is not among the workflow's artifacts",
         ),
         (put("nodes/8/op_state/categories/0/key", []), "key is empty"),
         (
@@ -202,6 +206,16 @@ def test_ids_in_any_order(dense: str, tmp_path: Path) -> None:
     (tmp_path / "graph.json").write_text(json.dumps(graph))
     found = read_graph_file(tmp_path / "graph.json")
     assert found == read_graph_file(EXPORTS / "dense" / WORKFLOW / "graph.json")
+
+
+def test_a_file_beside_its_node(dense: str, tmp_path: Path) -> None:
+    """NVTabular puts Categorify's vocabs there, and names them from the node's directory."""
+    graph = json.loads(dense)
+    put("nodes/8/op_state/categories/0/path", "../node_8categories/unique.x.parquet")(graph)
+    (tmp_path / "graph.json").write_text(json.dumps(graph))
+    found = read_workflow_files(tmp_path)
+    assert found is not None
+    assert tmp_path / "artifacts/node_8categories/unique.x.parquet" in found.missing
 
 
 def test_subgraphs_within_each_other(dense: str, tmp_path: Path) -> None:

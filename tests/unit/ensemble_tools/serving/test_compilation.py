@@ -266,7 +266,7 @@ def test_two_workflows_in_one_directory(tmp_path: Path) -> None:
         ('"format_version": 1', '"format_version": 2', "graph.json: its format_version is 2"),
         ("nvtabular.ops.clip.Clip", "nvtabular.ops.groupby.Groupby", "node 3: op_class is"),
         ("unique.city.parquet", "unique.town.parquet", "unique.town.parquet: there is no such"),
-        ("categories/unique.city", "../../../../x", "which is not in the node's directory"),
+        ("categories/unique.city", "../../../../x", "which is not among the workflow's artifacts"),
     ],
 )
 def test_a_graph_json_that_nvtabular_cannot_read(
