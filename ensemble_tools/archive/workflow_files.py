@@ -86,10 +86,10 @@ def place_of(path: Any, out_path: Any, directory: Path) -> Path | None:
     if max(len(path), len(out_path)) > _LONGEST_PATH or not path.isprintable():
         return None
     text = path.replace(out_path, str(directory))
-    place = Path(text)
-    if len(text) > _LONGEST_PATH or ".." in place.parts or not text.startswith(str(directory)):
+    below = text.removeprefix(str(directory))
+    if len(text) > _LONGEST_PATH or below == text or ".." in Path(below).parts:
         return None
-    return place
+    return Path(text)
 
 
 def read_workflow_files(directory: Path, program: Path | None = None) -> WorkflowFiles | None:

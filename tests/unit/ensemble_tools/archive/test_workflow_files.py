@@ -383,3 +383,12 @@ def test_lists_that_are_filled_up(export: Path, pad: bool, elements: int, is_ref
             planned(export)
     else:
         planned(export)
+
+
+def test_an_archive_behind_two_dots(tmp_path: Path) -> None:
+    """How the archive's own directory is named makes no difference to what lies in it."""
+    (tmp_path / "other").mkdir()
+    directory = tmp_path / "other" / ".." / "workflow"
+    found = place_of("/exported/categories/a", "/exported", directory)
+    assert found == directory / "categories/a"
+    assert place_of("/exported/../a", "/exported", directory) is None
