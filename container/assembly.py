@@ -99,6 +99,7 @@ class Container:
             access,
             trials,
             models_side=lambda: _models_side(models(), unread),
+            memory=machine_limits(settings.max_instances).memory_bytes,
         )
         self.observability = Observability(
             settings,

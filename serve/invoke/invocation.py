@@ -404,7 +404,7 @@ class Invocation:
         if body is not None:
             answer.body.extend([piece async for piece in body])
         plan = model.serving
-        refused = refusal(answer, plan, said)
+        refused = refusal(answer, plan, said, self._triton.memory)
         if answer.status == 400 and not refused.message and not self._infers:
             return Refusal(Verdict.ENDPOINT, _describe_unknown(self._suffix[1:].decode()))
         if refused.verdict is Verdict.STUB_DIED:

@@ -8,6 +8,7 @@ which stand still for as long as the load takes (docs/decisions/0002).
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
@@ -63,7 +64,8 @@ class TritonClient(ModelControl):
     access: what opens its APIs; none for one that has them open. trials: what requests that are
     suspected of having killed it have to pass. http: the connections for inference, own ones where
     there are none. connect: makes the client of model control at a host and port. models_side: what
-    messages about loads that failed say of what models run with.
+    messages about loads that failed say of what models run with. memory: bytes that the machine
+    has.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class TritonClient(ModelControl):
         connect: Callable[[str], triton_grpc.InferenceServerClient] = connect_to_control,
         in_thread: InThread = in_daemon_thread,
         models_side: Callable[[], ModelsSide] = ModelsSide,
+        memory: float = math.inf,
     ) -> None:
         own_lines = access.http_line if access else b""
         self._http = http or TritonHttp(host, http_port, own_lines=own_lines)
@@ -87,7 +90,9 @@ class TritonClient(ModelControl):
         self._suspects.hash_later = self._hash_later
         self._hashing: asyncio.Task[None] | None = None
         headers = access.grpc_headers if access else {}
-        super().__init__(f"{host}:{grpc_port}", headers, self._is_gone, connect, models_side)
+        super().__init__(
+            f"{host}:{grpc_port}", headers, self._is_gone, connect, models_side, memory
+        )
 
     async def close(self) -> None:
         """Close every connection."""

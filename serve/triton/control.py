@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import re
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -66,7 +67,7 @@ class ModelControl:
     """One tritonserver's models. All waits are bounded by the caller's.
 
     address: its host and gRPC port. access: the headers that open its API. is_gone: whether nobody
-    listens there. connect: makes the client.
+    listens there. connect: makes the client. memory: bytes that the machine has.
     """
 
     def __init__(
@@ -76,8 +77,9 @@ class ModelControl:
         is_gone: Callable[[], Awaitable[bool]],
         connect: Callable[[str], triton_grpc.InferenceServerClient] = connect_to_control,
         models_side: Callable[[], ModelsSide] = ModelsSide,
+        memory: float = math.inf,
     ) -> None:
-        self._models_side = models_side
+        self._models_side, self.memory = models_side, memory
         self._address, self._access = address, access
         self._nobody_listens, self._connect = is_gone, connect
         self._grpc: triton_grpc.InferenceServerClient | None = None
@@ -280,7 +282,7 @@ class ModelControl:
         if error.status() == _LATE:
             return deadline.missed(f"loading the model {plan.model_name}")
         names = [f"{ours} {theirs}".encode() for ours, theirs in plan.source_names.items()]
-        if means_exhaustion(message, names):
+        if means_exhaustion(message, names, self.memory):
             reason = load_failure_reason(message)
             return ResourceExhausted(f"no resources to load the model {plan.model_name}: {reason}")
         return ModelUnusable(describe_load_error(plan, message, self._models_side()))

@@ -7,6 +7,7 @@ in the source that is named beside it.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 
@@ -50,20 +51,29 @@ _PATTERNS = (
     re.compile(r"\b(?:failed to|could not) create cu(?:blas|dnn|solver|sparse)\w* handle\b"),
     re.compile(r"\bblas \w*(?:gemm|gemv)\w* launch failed\b"),
 )
+#: How much was asked for, as numpy, torch, TensorFlow, arrow and ONNX Runtime write it.
+_ASKED = re.compile(r"\b(?:allocate|of size) ([0-9][0-9,]*\.?[0-9]*)(?: ?([kmgtpe])i?b\b)?")
+_UNITS = {unit: 1024**power for power, unit in enumerate("kmgtpe", 1)}
 #: A longer text, in bytes, that writes letters so may say anything: it is not looked through.
 _LONGEST_ESCAPED = 256 * 1024
 #: A character that JSON writes by its number.
 _ESCAPED = re.compile(rb"\\u([0-9a-fA-F]{4})")
 
 
-def means_exhaustion(message: str, said: Sequence[bytes] = ()) -> bool:
+def means_exhaustion(message: str, said: Sequence[bytes] = (), memory: float = math.inf) -> bool:
     """Whether the message of a failed load or invocation speaks of a lacking resource.
+
+    memory: bytes that the machine has. Who asks for more at once would not get them of an empty
+    machine: to unload other tenants' models for that would help nobody.
 
     said: what the caller wrote, in pieces, or the names of what was loaded. A phrase that stands
     there as well counts for nothing: messages quote both, and nobody may have other tenants' models
     unloaded by his words.
     """
-    phrases = list(_phrases(message.casefold()))
+    folded = message.casefold()
+    phrases = list(_phrases(folded))
+    if phrases and _most_asked(folded) > memory:
+        return False
     if not phrases or not said:
         return bool(phrases)
     wrote = b"".join(said).lower()
@@ -77,6 +87,17 @@ def means_exhaustion(message: str, said: Sequence[bytes] = ()) -> bool:
 def _phrases(folded: str) -> Iterator[str]:
     yield from (phrase for phrase in _PHRASES if phrase in folded)
     yield from (found[0] for pattern in _PATTERNS if (found := pattern.search(folded)))
+
+
+def _most_asked(folded: str) -> float:
+    """Bytes; none where the message has no such number."""
+    return max(
+        (
+            float(number.replace(",", "")) * _UNITS.get(unit, 1)
+            for number, unit in _ASKED.findall(folded)
+        ),
+        default=0.0,
+    )
 
 
 def _unescaped(text: bytes) -> bytes:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Sequence
 from enum import Enum
@@ -72,12 +73,16 @@ _UNFIT = re.compile(
 
 
 def judge(
-    status: int, message: str, triton_names: Collection[str], said: Sequence[bytes] = ()
+    status: int,
+    message: str,
+    triton_names: Collection[str],
+    said: Sequence[bytes] = (),
+    memory: float = math.inf,
 ) -> Verdict:
     """Whose fault it is that an inference was answered with this status and message.
 
     said: what the caller wrote, in pieces. A message may repeat it, and a model, too: what stands
-    there is no word of tritonserver's.
+    there is no word of tritonserver's. memory: bytes that the machine has.
 
     triton_names: the models that the inference goes through. A model that calls others may pass on
     that one of those is unknown; loading its own again would not help.
@@ -94,7 +99,7 @@ def judge(
         return Verdict.ENDPOINT
     if _UNREADABLE.match(message) or (status < 500 and _UNFIT.match(message)):
         return Verdict.CALLER
-    if means_exhaustion(message, said):
+    if means_exhaustion(message, said, memory):
         return Verdict.EXHAUSTED
     if _MODEL_RAISED.match(message) or status >= 500:
         return Verdict.MODEL

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -31,13 +32,17 @@ class Refusal:
     logged: str = ""
 
 
-def refusal(answer: Answer, plan: ServingPlan, said: Sequence[bytes] = ()) -> Refusal:
+def refusal(
+    answer: Answer, plan: ServingPlan, said: Sequence[bytes] = (), memory: float = math.inf
+) -> Refusal:
     """What an answer of the plan's entry model that is no 200 means.
 
-    said: what the caller wrote, in pieces; words of his prove no lack of memory.
+    said: what the caller wrote, in pieces; words of his prove no lack of memory. memory: bytes that
+    the machine has.
     """
     message = read_message(answer)
-    return Refusal(judge(answer.status, message, plan.triton_names, said), message, answer.cut)
+    verdict = judge(answer.status, message, plan.triton_names, said, memory)
+    return Refusal(verdict, message, answer.cut)
 
 
 def read_message(answer: Answer) -> str:

@@ -54,6 +54,10 @@ LACKS = {
     "cupy": "cupy.cuda.memory.OutOfMemoryError: 512 bytes, so far allocated 4,294,967,296 bytes",
 }
 FAULTS = {
+    # No instance has so much, and no model that is unloaded makes room for it.
+    "tebibytes": "MemoryError: Unable to allocate 512. TiB for an array",
+    "torch-bytes": "RuntimeError: DefaultCPUAllocator: can't allocate memory: you tried to "
+    "allocate 562949953421312 bytes. Error code 12 (Cannot allocate memory)",
     "oom": "ValueError: the model's name is quoted beside this",
     "wrong": "ValueError: the weights are from another model",
     "room": "KeyError: 'room'",

@@ -335,6 +335,43 @@ def test_tensorflows_sentence_beside_a_callers_room() -> None:
     assert not means_exhaustion("the worker ended: OOM", said)
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        "MemoryError: Unable to allocate 512. TiB for an array with shape (70368744177664,)",
+        "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 16.1 GiB for an array",
+        "DefaultCPUAllocator: can't allocate memory: you tried to allocate 562949953421312 bytes."
+        " Error code 12 (Cannot allocate memory)",
+        "CUDA out of memory. Tried to allocate 37252.90 GiB (GPU 0; 15.78 GiB total capacity;"
+        " 1.10 GiB already allocated)",
+        "ran out of memory trying to allocate 3725.29GiB (rounded to 4000000000000)",
+        "ArrowMemoryError: malloc of size 1125899906842624 failed",
+        "Failed to allocate memory for requested buffer of size 17179869185",
+    ],
+)
+def test_more_than_the_machine_has(message: str) -> None:
+    """Is no lack: to unload others makes no room for it. A larger machine may have it."""
+    assert not means_exhaustion(message, memory=16 * 2**30)
+    assert means_exhaustion(message, memory=2**60)
+    assert means_exhaustion(message)
+    raised = f"{RAISED_51}{message}\n\nAt:\n  /m.py(1): execute"
+    assert judge(500, raised, ["m"], memory=16 * 2**30) is Verdict.MODEL
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Unable to allocate 7.45 GiB for an array with shape (1000000000,)",
+        "CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 79.15 GiB total capacity)",
+        "Failed to increase the shared memory pool size for key '/x' to 67108864 bytes",
+        "MemoryError: std::bad_alloc",
+    ],
+)
+def test_what_an_emptier_machine_would_give(message: str) -> None:
+    """Is a lack; of numbers the one counts that was asked for."""
+    assert means_exhaustion(message, memory=16 * 2**30)
+
+
 PATH = "/tmp/r"
 STATE = "version 1 is at UNAVAILABLE state: "
 LOADS = [
