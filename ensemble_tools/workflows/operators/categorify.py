@@ -15,6 +15,9 @@ from ensemble_tools.workflows.runtime.operations.categorify import Categorify
 
 #: Labels that Categorify keeps for itself: 0 padding, 1 nulls, 2 what was not seen.
 _NULL, _UNSEEN = 1, 2
+#: NVTabular turns labels from floats to integers, and what int32 has no room for into its least
+#: number; a category file has fewer rows than are missing here to 2^31.
+_NARROW, _MOST_BUCKETS = ("int8", "int16", "int32", "uint8", "uint16", "uint32"), 2**30
 #: `_encode` numbers the rows in the first and sorts by it; the second is read from the index.
 _OWN = ("order", "labels")
 
@@ -114,6 +117,8 @@ def _encode(
     dtype: str,
 ) -> ColumnType:
     # In a single table a column's labels begin where another's end, and its null is the first.
+    if dtype in _NARROW and (buckets or 0) > _MOST_BUCKETS:
+        raise call.refuse(encoding.columns, f"{dtype} has no room for num_buckets, {buckets}")
     is_alone = not read.flag(call.parameter("single_table"), "single_table")
     path = call.category_file(files.get(encoding.stored))
     kinds = tuple(column.kind.value for column in columns)

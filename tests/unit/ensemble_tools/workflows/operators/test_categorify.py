@@ -55,6 +55,8 @@ def test_category_files_elsewhere_are_not_read(path: Any) -> None:
         {"num_buckets": {"age": 0}},
         {"num_buckets": {"age": "5"}},
         {"num_buckets": {"age": 2**63}},
+        {"num_buckets": 2**31 - 200, "dtype": "int32"},
+        {"num_buckets": {"age": 2**40}, "dtype": "uint8"},
         {"num_buckets": -1},
         {"out_path": ""},
         {"out_path": None},
@@ -63,6 +65,12 @@ def test_category_files_elsewhere_are_not_read(path: Any) -> None:
 def test_categorify_with_other_parameters(changed: dict[str, Any]) -> None:
     with pytest.raises(NotCompiled, match=r"^Categorify of 'age': "):
         compiled(categorify(**changed))
+
+
+def test_more_buckets_than_32_bits() -> None:
+    """The labels of columns with 64 bits are as they are without buckets."""
+    assert compiled(categorify(num_buckets=2**40, dtype="int64")).tables[0].shift == 2 + 2**40
+    assert compiled(categorify(num_buckets=2**30, dtype="int32")).tables[0].shift == 2 + 2**30
 
 
 @pytest.mark.parametrize("missing", CATEGORIES)
