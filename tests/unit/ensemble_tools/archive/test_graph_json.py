@@ -260,6 +260,30 @@ def test_numbers_without_bounds_are_read(kind: str, dense: str, tmp_path: Path) 
     read_text(tmp_path, dense.replace("2.825137125651042", value))
 
 
+@pytest.mark.parametrize(
+    ("saved", "read"),
+    [
+        (None, None),
+        ({"name": "float32", "element_type": "float"}, "float32"),
+        ({"name": "<class 'numpy.float32'>"}, "float32"),
+        ({"name": "<class 'float'>"}, "float"),
+        ({"name": "<f4"}, "float32"),
+        ({"name": "|i1"}, "int8"),
+        ({"name": "<u8"}, "uint64"),
+        ({"name": ">f4"}, ">f4"),
+        ({"name": "<class 'mine.float32'>"}, "<class 'mine.float32'>"),
+    ],
+)
+def test_types_by_every_name(saved: object, read: str | None, dense: str, tmp_path: Path) -> None:
+    """numpy's codes, its names, and the classes that NVTabular cannot read again; others stay."""
+    graph = json.loads(dense)
+    put("nodes/7/op_params/out_dtype", saved)(graph)
+    (tmp_path / "graph.json").write_text(json.dumps(graph))
+    nodes = read_graph_file(tmp_path / "graph.json").nodes
+    (normalize,) = [node.operator for node in nodes if node.operator.label == "Normalize"]
+    assert normalize.state["out_dtype"] == read
+
+
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     """graph.json may be anything that bears the name."""
     os.mkfifo(tmp_path / "graph.json")
