@@ -62,6 +62,7 @@ SESSION_LENGTH = 8
 NEUTRAL_DIRECTORY = "/tmp"
 
 DATATYPES = {
+    "int8": "INT8",
     "int32": "INT32",
     "int64": "INT64",
     "float32": "FP32",

@@ -26,6 +26,7 @@ from container.telemetry.outside import OutsideCounts
 from serve.telemetry.exposition import FAMILIES
 from serve.telemetry.metrics import Metrics
 from tests.architecture.aws_calls import aws_calls
+from tests.architecture.tutorials import tutorials
 
 ROOT = Path(__file__).parents[2]
 #: The packages that are read first, in this order; the others follow.
@@ -82,6 +83,7 @@ LISTINGS = {
     ROOT / "docs/metrics.md": metrics,
     ROOT / "docs/decisions/README.md": decisions,
     ROOT / "docs/aws-calls.md": aws_calls,
+    ROOT / "docs/workflows.md": tutorials,
 }
 
 

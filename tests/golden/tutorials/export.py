@@ -13,12 +13,13 @@ by value, with the file's name and no path. It has
     graph()             the notebook's operators
     MODEL               what is put behind it: "xlnet" (of Transformers4Rec, as in the notebook, but
                         narrower), "click" (a network of torch in the place of Merlin Models' DLRM),
-                        or "" where the notebook ends with the workflow
+                        "multistage" (that, and a tower of torch, each behind a subworkflow), or
+                        "" where the notebook ends with the workflow
     TARGET              the column that only training has; it is removed before the export
     MODEL_COLUMNS       those of the workflow that the model reads
     TOP_K               how many items the model answers with, where the notebook says so
-    MODULE              a file of modules/ that lies beside the workflow's model.py, since the
-                        workflow's functions are its own
+    MODULE              a file of modules/ that lies beside each model.py, since the workflow's
+                        functions are its own
 """
 
 # ruff: noqa: I001  # the examples' module sets what Merlin reads when it is imported
@@ -44,6 +45,7 @@ import torch
 from merlin.schema import ColumnSchema, Schema
 from merlin.systems.dag import Ensemble
 from merlin.systems.dag.ops.pytorch import PredictPyTorch
+from merlin.systems.dag.ops.unroll_features import UnrollFeatures
 from merlin.systems.dag.ops.workflow import TransformWorkflow
 from merlin.systems.triton.conversions import match_representations
 from merlin.table import TensorTable
@@ -76,7 +78,23 @@ class Notebook:
         return self.cells.get(name, default)
 
 
-def xlnet(notebook: Notebook, workflow: nvt.Workflow) -> PredictPyTorch:
+@dataclass(frozen=True)
+class Built:
+    """A graph for Ensemble, what it is asked, and the answer to that."""
+
+    node: Any
+    schema: Schema
+    request: examples.Tensors
+    expected: examples.Tensors
+
+
+def alone(notebook: Notebook, workflow: nvt.Workflow) -> Built:
+    expected = examples.predictor_inputs([workflow], workflow.output_schema, notebook.rows())
+    request = as_request(workflow.input_schema, notebook.rows())
+    return Built(transform(workflow), workflow.input_schema, request, expected)
+
+
+def xlnet(notebook: Notebook, workflow: nvt.Workflow) -> Built:
     """A traced Transformers4Rec model, trained on the next items of the events' sessions."""
     schema = workflow.output_schema.select_by_name(notebook.MODEL_COLUMNS)
     inputs = tr.TabularSequenceFeatures.from_schema(
@@ -100,13 +118,58 @@ def xlnet(notebook: Notebook, workflow: nvt.Workflow) -> PredictPyTorch:
     if notebook.get("TOP_K"):
         model.top_k = notebook.TOP_K
     model.eval()
-    traced = torch.jit.trace(model, batch, strict=False)
-    return PredictPyTorch(traced, model.input_schema, model.output_schema)
+    behind = traced("xlnet", model, batch, model.input_schema, model.output_schema)
+    return in_front_of(behind, workflow, notebook.rows())
 
 
-def click(notebook: Notebook, workflow: nvt.Workflow) -> PredictPyTorch:
-    """A traced network that is trained on what the notebook's target column says."""
-    schema, events = workflow.output_schema, notebook.events()
+def click(notebook: Notebook, workflow: nvt.Workflow) -> Built:
+    """A network that is trained on what the notebook's target column says."""
+    behind = ranker([workflow], notebook.events(), notebook.TARGET)
+    return in_front_of(behind, workflow, notebook.rows())
+
+
+def multistage(notebook: Notebook, workflow: nvt.Workflow) -> Built:
+    """The user's vector, and of each item how likely the user is to click on it."""
+    rows = notebook.rows()
+    user, item = (workflow.get_subworkflow(name) for name in ("user", "item"))
+    one = rows[user.input_schema.column_names].head(1)
+    events = notebook.events()
+    given = examples.predictor_inputs([user], user.output_schema, events)
+    vector = Schema([ColumnSchema("query", dtype=np.float32, dims=(None, WIDTH))])
+    tower = Tower({name: int(column.max()) + 1 for name, column in given.items()}).eval()
+    query = traced("tower", tower, examples.as_torch(given), user.output_schema, vector)
+    scores = ranker([item, user], events, notebook.TARGET)
+    asked = examples.predictor_inputs([user], user.output_schema, one)
+    items = examples.predictor_inputs([item], item.output_schema, rows)
+    both = {**items, **{name: column.repeat(len(rows)) for name, column in asked.items()}}
+    expected = {**predicted(query, asked), **predicted(scores, both)}
+    request = {**as_request(item.input_schema, rows), **as_request(user.input_schema, one)}
+    schema = item.input_schema + user.input_schema
+    features = transform(user)
+    names = user.output_schema.column_names
+    unrolled = transform(item) >> UnrollFeatures("item_id", features[names])
+    return Built((features >> query) + (unrolled >> scores), schema, request, expected)
+
+
+MODELS = {"": alone, "xlnet": xlnet, "click": click, "multistage": multistage}
+
+
+class Tower(torch.nn.Module):  # type: ignore[misc]  # torch has no types in the checker's environment
+    """A vector for each row of categories."""
+
+    def __init__(self, sizes: dict[str, int]) -> None:
+        super().__init__()
+        self.tables = torch.nn.ModuleDict(
+            {name: torch.nn.Embedding(size, WIDTH) for name, size in sizes.items()}
+        )
+
+    def forward(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        return sum(table(batch[name]) for name, table in self.tables.items())
+
+
+def ranker(workflows: list[nvt.Workflow], events: pd.DataFrame, target: str) -> PredictPyTorch:
+    """One probability for each row of what the workflows make."""
+    schema = sum((workflow.output_schema for workflow in workflows), Schema())
     sizes = {
         column.name: int(column.properties["embedding_sizes"]["cardinality"])
         for column in schema
@@ -117,23 +180,38 @@ def click(notebook: Notebook, workflow: nvt.Workflow) -> PredictPyTorch:
         continuous=[column.name for column in schema if column.name not in sizes],
         ragged={name: size for name, size in sizes.items() if schema[name].is_list},
     )
-    batch = examples.as_torch(examples.predictor_inputs([workflow], schema, events))
-    target = events[notebook.TARGET]
-    clicked = torch.from_numpy((target > target.mean()).to_numpy().astype("float32"))
+    batch = examples.as_torch(examples.predictor_inputs(workflows, schema, events))
+    often = (events[target] > events[target].mean()).to_numpy().astype("float32")
+    clicked = torch.from_numpy(often)
     examples.train(model, lambda: torch.nn.functional.binary_cross_entropy(model(batch), clicked))
-    traced = torch.jit.trace(model, (batch,), strict=False)
-    click_schema = Schema([ColumnSchema("click", dtype=np.float32, dims=(None,))])
-    return PredictPyTorch(traced, schema, click_schema)
+    answer = Schema([ColumnSchema("click", dtype=np.float32, dims=(None,))])
+    return traced("ranker", model, batch, schema, answer)
 
 
-MODELS = {"xlnet": xlnet, "click": click}
+def traced(
+    name: str, model: torch.nn.Module, batch: Any, given: Schema, answer: Schema
+) -> PredictPyTorch:
+    """PredictPyTorch copies the file at its path."""
+    made = PredictPyTorch(torch.jit.trace(model, (batch,), strict=False), given, answer)
+    made.path = str(examples.without_debug_records(made.model, Path.cwd() / f"{name}.pt"))
+    return made
 
 
-def answer(workflow: nvt.Workflow, predictor: PredictPyTorch | None, rows: pd.DataFrame) -> Any:
-    """What the workflow makes of the rows, or what the predictor says about that."""
-    if predictor is None:
-        return examples.predictor_inputs([workflow], workflow.output_schema, rows)
-    tensors = examples.predictor_inputs([workflow], predictor.input_schema, rows)
+def transform(workflow: nvt.Workflow) -> Any:
+    names = workflow.input_schema.column_names
+    return names >> TransformWorkflow(workflow, max_batch_size=0)
+
+
+def in_front_of(predictor: PredictPyTorch, workflow: nvt.Workflow, rows: pd.DataFrame) -> Built:
+    """The workflow, with the predictor behind it."""
+    # Before `transform`, which puts Triton's operators into the graph.
+    given = examples.predictor_inputs([workflow], predictor.input_schema, rows)
+    expected = predicted(predictor, given)
+    request = as_request(workflow.input_schema, rows)
+    return Built(transform(workflow) >> predictor, workflow.input_schema, request, expected)
+
+
+def predicted(predictor: PredictPyTorch, tensors: examples.Tensors) -> examples.Tensors:
     with torch.inference_mode():
         output = predictor.model(examples.as_torch(tensors))
     outputs = output if isinstance(output, tuple) else (output,)
@@ -141,11 +219,9 @@ def answer(workflow: nvt.Workflow, predictor: PredictPyTorch | None, rows: pd.Da
     return {name: array.numpy() for name, array in zip(names, outputs, strict=True)}
 
 
-def request(ensemble: Ensemble, rows: pd.DataFrame) -> examples.Tensors:
-    columns = rows[ensemble.input_schema.column_names]
-    return dict(
-        match_representations(ensemble.input_schema, TensorTable.from_df(columns).to_dict())
-    )
+def as_request(schema: Schema, rows: pd.DataFrame) -> examples.Tensors:
+    table = TensorTable.from_df(rows[schema.column_names])
+    return dict(match_representations(schema, table.to_dict()))
 
 
 def export(name: str, destination: Path) -> None:
@@ -162,26 +238,17 @@ def export(name: str, destination: Path) -> None:
         workflow = examples.fitted(notebook.graph(), notebook.events())
         if notebook.get("TARGET"):
             workflow.remove_inputs([notebook.TARGET])
-        predictor = MODELS[notebook.MODEL](notebook, workflow) if notebook.MODEL else None
-        # Before the export, which puts Triton's operators into the graph.
-        expected = answer(workflow, predictor, notebook.rows())
-        node = workflow.input_schema.column_names >> TransformWorkflow(workflow, max_batch_size=0)
-        if predictor is not None:
-            without_paths = examples.without_debug_records(
-                predictor.model, Path(made_in, "model.pt")
-            )
-            predictor.path = str(without_paths)
-            node = node >> predictor
-        ensemble = Ensemble(node, workflow.input_schema)
-        ensemble.export(str(Path(made_in, "exported")))
+        built = MODELS[notebook.MODEL](notebook, workflow)
+        Ensemble(built.node, built.schema).export(str(Path(made_in, "exported")))
         shutil.rmtree(target, ignore_errors=True)
         shutil.copytree(Path(made_in, "exported"), target / "repository")
         os.chdir(home)
     if notebook.get("MODULE"):
-        for beside in (target / "repository").glob("*/1/workflow"):
-            shutil.copy(MODULES / notebook.MODULE, beside.parent)
-    examples.write_tensors(target / "request.json", "inputs", request(ensemble, notebook.rows()))
-    examples.write_tensors(target / "expected.json", "outputs", expected)
+        # The executor's pickle names the functions, too.
+        for model in (target / "repository").glob("*/1"):
+            shutil.copy(MODULES / notebook.MODULE, model)
+    examples.write_tensors(target / "request.json", "inputs", built.request)
+    examples.write_tensors(target / "expected.json", "outputs", built.expected)
 
 
 def main(argv: list[str]) -> int:
