@@ -34,12 +34,14 @@ from ensemble_tools.archive.signatures import (
     Forest,
     Signature,
     Tensor,
+    find_no_tensor,
     read_arguments,
     read_forest,
     read_onnx,
     read_saved_model,
 )
 from ensemble_tools.archive.zip_sizes import holds_entry
+from ensemble_tools.errors import quoted
 
 #: What is in a SavedModel's directory.
 SAVED_MODEL = "saved_model.pb"
@@ -52,6 +54,10 @@ _MOST = 16
 _WEIGHTS = (
     "and its tensors; but its file is no TorchScript, which pytorch loads: save the model with "
     "torch.jit.save"
+)
+_NO_TENSOR = (
+    "and its tensors; but {} of its file is none, and ONNX Runtime's backend takes tensors alone: "
+    "export it again (with skl2onnx: options={{'zipmap': False}})"
 )
 _UNKNOWN_TENSORS = "with the model's own types and shapes in the place of TYPE_FP32 and -1"
 
@@ -79,11 +85,15 @@ class Completion:
 
 @dataclass(frozen=True)
 class _Described:
-    """extras: what a config needs beside its tensors. unknown: empty where all is known."""
+    """extras: what a config needs beside its tensors. unknown: empty where all is known.
+
+    is_served: False where the backend does not take the file, whatever a config says.
+    """
 
     extras: pb.ModelConfig
     signature: Signature | None
     unknown: str = ""
+    is_served: bool = True
 
 
 def complete_config(
@@ -109,6 +119,7 @@ def complete_config(
     if described.unknown:
         is_told = given is not None or not file.needs_naming
         completes = file.backend in _COMPLETING and file.platform != _GRAPH and is_told
+        completes = completes and described.is_served
         return Completion(config, advice=Advice(_on_a_line(message), described.unknown, completes))
     text = print_model_config(message)
     if config is not None:
@@ -148,7 +159,10 @@ def _describe(file: ModelFile, path: Path, given: pb.ModelConfig | None) -> _Des
         return _Described(*describe_forest(read_forest(path) or Forest("xgboost"), given))
     signature: Signature | None = None
     if file.backend == "onnxruntime":
-        signature = read_onnx(path / "model.onnx" if is_directory else path)
+        onnx = path / "model.onnx" if is_directory else path
+        signature = read_onnx(onnx)
+        if signature is None and (name := find_no_tensor(onnx)):
+            return _Described(pb.ModelConfig(), None, _NO_TENSOR.format(quoted(name)), False)
     elif file.backend == "tensorflow" and is_directory:
         inside = path / SAVED_MODEL  # a bare one has no directory of its own
         signature = read_saved_model(inside if is_file(inside) else path.parent / SAVED_MODEL)

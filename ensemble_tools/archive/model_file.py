@@ -38,8 +38,11 @@ _ENDS = {
     ".pt2": ("pytorch", AOT_INDUCTOR),
     ".dali": ("dali", ""),
 }
-#: Ends of forests; many a file that is none ends so. SageMaker's XGBoost writes the last one.
-_FORESTS = (".json", ".ubj", ".model", ".xgb", ".bst", ".txt", ".tl", "xgboost-model")
+#: Ends of forests; many a file that is none ends so, and some forests' names have no end at all.
+_FORESTS = {
+    *(".json", ".ubj", ".model", ".xgb", ".xgboost", ".bst", ".bin", ".txt", ".lgb", ".lgbm"),
+    *(".lightgbm", ".tl", ""),
+}
 #: vLLM's arguments.
 _MAX_ARGUMENTS = 1024 * 1024
 
@@ -62,15 +65,24 @@ class ModelFile:
 def find_model_file(version: Path, found: Collection[str]) -> ModelFile | None:
     """What in a version is the model: the file that has Triton's name, or the only likely one.
 
-    Looks into files whose name tells nothing. Raises as read_with does.
+    Raises as likely_files does.
     """
-    likely = [_judge(version, name) for name in sorted(found)]
+    files = likely_files(version, found)
+    return files[0] if len(files) == 1 else None
+
+
+def likely_files(version: Path, found: Collection[str]) -> list[ModelFile]:
+    """The files that may be the model, those of a standard name alone where there are such.
+
+    Looks into files whose name tells nothing. Hidden files are none: macOS's tar writes a
+    `._model.onnx` beside model.onnx. Raises as read_with does.
+    """
+    likely = [_judge(version, name) for name in sorted(found) if not name.startswith(".")]
     files = [file for file in likely if file is not None]
     named = next((name for name in FILE_BACKENDS if name in found), None)
     if named is not None:
-        return next((file for file in files if file.name == named), None)
-    standard = [file for file in files if not file.needs_naming]
-    return (standard or files)[0] if len(standard or files) == 1 else None
+        return [file for file in files if file.name == named]
+    return [file for file in files if not file.needs_naming] or files
 
 
 def named_file(message: pb.ModelConfig, version: Path, found: Collection[str]) -> ModelFile | None:
@@ -92,7 +104,7 @@ def _judge(version: Path, name: str) -> ModelFile | None:
         return ModelFile(name, *_ENDS[end])
     if name == "model.json" and _is_vllm(version / name):
         return ModelFile(name, "vllm")
-    if name.lower().endswith(_FORESTS) and read_forest(version / name) is not None:
+    if end in _FORESTS and not name.endswith("/") and read_forest(version / name) is not None:
         return ModelFile(name, "fil")
     return None
 

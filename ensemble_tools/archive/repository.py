@@ -15,6 +15,7 @@ from ensemble_tools.archive.source_model import (
     SourceModel,
     is_bare_model,
     is_model_directory,
+    likely_models,
     read_source_model,
 )
 from ensemble_tools.archive.walk import walk_archive
@@ -120,25 +121,45 @@ def _find_models_directory(path: Path) -> Path:
             f"expected {packed} itself, or its content: pack the model directories, not an archive "
             "of them",
         )
+    _refuse_several_files(path, inner)
     found = ", ".join(child.name for child in entries[:10]) or "nothing"
     raise RepositoryUnusable(
         path,
         f"no model directory in it (found {found})",
-        "expected directories that hold a config.pbtxt and a version directory such as 1/, or a "
-        "model's file alone",
+        "expected directories that hold a config.pbtxt and a version directory such as 1/, or the "
+        "file alone of a model that Triton has a backend for: ONNX, TorchScript, XGBoost, "
+        "LightGBM, a SavedModel",
     )
 
 
+def _tops(path: Path, inner: Sequence[Path]) -> Sequence[Path]:
+    """Where the models of one archive may lie. inner: the directories in it."""
+    return (path, *inner) if len(inner) == 1 else (path,)
+
+
 def _find_top(path: Path, inner: Sequence[Path]) -> Path | None:
-    """Where the models lie in what is one archive. inner: the directories in it."""
-    tops = (path, *inner) if len(inner) == 1 else (path,)
+    """Where the models lie in what is one archive."""
+    tops = _tops(path, inner)
     return next((it for it in tops if is_model_directory(it) or model_directories(it)), None)
 
 
 def _find_bare(path: Path, inner: Sequence[Path]) -> Path | None:
-    """Where a model's file lies alone, in what is one archive. inner: the directories in it."""
-    tops = (path, *inner) if len(inner) == 1 else (path,)
-    return next((it for it in tops if is_bare_model(it)), None)
+    """Where a model's file lies alone, in what is one archive."""
+    return next((it for it in _tops(path, inner) if is_bare_model(it)), None)
+
+
+def _refuse_several_files(path: Path, inner: Sequence[Path]) -> None:
+    """Raise RepositoryUnusable where several files may be the model."""
+    for top in _tops(path, inner):
+        if (files := likely_models(top))[1:]:
+            more = ", …" if files[_MOST:] else ""
+            raise RepositoryUnusable(
+                path,
+                f"each of {len(files)} files in it may be the model "
+                f"({', '.join(files[:_MOST])}{more})",
+                "expected one: pack each alone, or add a config.pbtxt whose default_model_filename "
+                "names it",
+            )
 
 
 def _refuse_folder_of_archives(path: Path, entries: Iterable[Path]) -> None:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import pickletools
 import re
+import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -83,6 +85,13 @@ def read_onnx(path: Path) -> Signature | None:
     return read_with(path, partial(_read, _read_onnx))
 
 
+def find_no_tensor(path: Path) -> str:
+    """The first input or output of an ONNX file that is a sequence, a map or the like; empty
+    where all are tensors. Raises as read_with does.
+    """
+    return read_with(path, _find_no_tensor) or ""
+
+
 def read_saved_model(path: Path) -> Signature | None:
     """Of a SavedModel's saved_model.pb, as read_onnx."""
     return read_with(path, partial(_read, _read_saved_model))
@@ -90,7 +99,7 @@ def read_saved_model(path: Path) -> Signature | None:
 
 def read_forest(path: Path) -> Forest | None:
     """Of a file of XGBoost, LightGBM or treelite; None for any other. Raises as read_with does."""
-    return read_with(path, partial(_read_forest, path.suffix))
+    return read_with(path, partial(_read_forest, path.name))
 
 
 def read_arguments(path: Path) -> Arguments | None:
@@ -141,6 +150,9 @@ _ONNX_TYPES = {
     16: "TYPE_BF16",
 }
 
+#: Fields of a type: sequence, map, sparse tensor, optional.
+_NO_TENSORS = (4, 5, 8, 9)
+
 
 def _read_onnx(model: Message) -> tuple[_Tensors, _Tensors] | None:
     graph = model.first(7)
@@ -167,6 +179,21 @@ def _onnx_tensor(value: Message) -> Tensor | None:
     if 0 in dims:  # no config can declare that
         return None
     return Tensor(name, data_type, dims or (1,))  # a scalar, as ONNX Runtime's backend has it
+
+
+def _find_no_tensor(file: BinaryIO) -> str:
+    try:
+        graph = open_message(file).first(7)
+        values = [it for number in (11, 12) for it in graph.messages(number)] if graph else []
+        kinds = {it.text(1): it.first(2) for it in values}
+        names = (it for it, kind in kinds.items() if kind and _holds(kind, _NO_TENSORS))
+        return next(names, "")
+    except NotReadable:
+        return ""
+
+
+def _holds(message: Message, numbers: Collection[int]) -> bool:
+    return any(number in numbers for number, _ in message.fields())
 
 
 def _size(size: int | None) -> int:
@@ -225,15 +252,21 @@ _LIGHTGBM_REGRESSORS = {
     *("tweedie", "lambdarank", "rank_xendcg"),
 }
 _LIGHTGBM_CLASSIFIERS = {"binary", "multiclass", "multiclassova"}
+#: Tokenizers, too, begin with a version, which is no list there.
+_XGBOOST_STARTS = rb'\s*\{\s*"(learner"\s*:\s*\{|version"\s*:\s*\[|Config"\s*:)'
+#: The learner's parameters in XGBoost's binary format, and what is in front of them in older files.
+_OLD_PARAMETERS, _OLD_MARK = struct.Struct("<fIi2i"), b"binf"
+#: What fil calls such a file.
+_OLD_NAME = "xgboost.model"
 _UBJ_TEXT = rb"SL\0\0\0\0\0\0\0(.)"
 _UBJ_PARAMETERS, _UBJ_OBJECTIVE = b"learner_model_param{", b"objective{"
 
 
-def _read_forest(suffix: str, file: BinaryIO) -> Forest | None:
+def _read_forest(name: str, file: BinaryIO) -> Forest | None:
     length = file.seek(0, 2)
     file.seek(0)
     head = file.read(_HEAD)
-    if head.startswith(b"tree\n"):
+    if re.match(rb"tree\r?\n", head):
         return _read_lightgbm(head)
     file.seek(max(0, length - _MAX_TAIL))
     tail = file.read(_MAX_TAIL)
@@ -241,9 +274,22 @@ def _read_forest(suffix: str, file: BinaryIO) -> Forest | None:
         return _read_xgboost_json(head, tail)
     if head.startswith(b"{L") and b"learner" in head[:64]:
         return _read_xgboost_ubj(tail)
-    if suffix == ".tl":
+    if name.endswith(".tl"):
         return Forest("treelite_checkpoint")
-    return Forest("xgboost") if head.startswith(b"binf") or suffix in (".model", ".xgb") else None
+    is_named = name == _OLD_NAME or name.endswith(".xgb")
+    return Forest("xgboost") if is_named or _is_old_xgboost(head) else None
+
+
+def _is_old_xgboost(head: bytes) -> bool:
+    """Whether it is XGBoost's binary format; other libraries, too, call a file `….model`.
+
+    Up to XGBoost 1.7 it is a base score, the numbers of features and classes, and two flags.
+    """
+    start = len(_OLD_MARK) if head.startswith(_OLD_MARK) else 0
+    if len(head) < start + _OLD_PARAMETERS.size:
+        return False
+    score, features, _, *flags = _OLD_PARAMETERS.unpack_from(head, start)
+    return math.isfinite(score) and 0 < features < _MAX_FEATURES and all(it < 2 for it in flags)
 
 
 def _read_lightgbm(head: bytes) -> Forest:
@@ -264,7 +310,7 @@ def _read_xgboost_json(head: bytes, tail: bytes) -> Forest | None:
     Names of features may hold anything, but a part that begins inside of a text does not close the
     two objects around it.
     """
-    if not re.match(rb'\s*\{\s*"(learner|version|Config)"', head):
+    if not re.match(_XGBOOST_STARTS, head):
         return None
     forest = Forest("xgboost_json")
     start = tail.rfind(b'"learner_model_param"')

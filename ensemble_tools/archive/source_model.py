@@ -28,7 +28,7 @@ from ensemble_tools.archive.model_config import (
     derive_backend,
     parse_model_config,
 )
-from ensemble_tools.archive.model_file import find_model_file, named_file
+from ensemble_tools.archive.model_file import find_model_file, likely_files, named_file
 from ensemble_tools.archive.saved_model import SAVED_GRAPH, constants_size
 from ensemble_tools.archive.workflow_files import WorkflowFiles, read_workflow_files
 from ensemble_tools.archive.zip_sizes import unpacked_size
@@ -144,6 +144,11 @@ def is_model_directory(directory: Path) -> bool:
 def is_bare_model(directory: Path) -> bool:
     """Whether a model's file lies in it, without config and version; raises as read_with does."""
     return bool(_read_bare(directory, None)[0])
+
+
+def likely_models(directory: Path) -> list[str]:
+    """Names of the files in it that may be a model; raises as read_with does."""
+    return [file.name for file in likely_files(directory, _read_payload(directory))]
 
 
 def read_source_model(directory: Path, *, own_name: bool) -> SourceModel:

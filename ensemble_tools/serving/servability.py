@@ -103,9 +103,8 @@ def check_servable(model: SourceModel, rules: Rules) -> None:
         _check_config(model, config, rules)
     elif rules.is_strict or not _may_be_completed(model):
         _check_saved_model(model)
-        if model.advice is not None:
-            _check_payload(model, config)
-            _check_packed(model)
+        _check_payload(model, config)
+        _check_packed(model)
         raise ConfigIncomplete(model.config_path, "", _advise_writing(model, rules))
     if not model.is_ensemble:
         _check_payload(model, config)

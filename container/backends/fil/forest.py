@@ -210,7 +210,9 @@ class LightGBM:
 
     def __init__(self, path, settings):
         library = library_of("lightgbm", settings)
-        self.booster = library.Booster(model_str=read(path).decode("utf-8"))
+        content = read(path).replace(b"\r\n", b"\n")  # of a file that passed through Windows
+        check_trees(content, path, settings.model)
+        self.booster = library.Booster(model_str=content.decode("utf-8"))
         self.threads = settings.threads
         self.features = self.booster.num_feature()
         self.classes = self.width = self.booster.num_model_per_iteration()
@@ -337,6 +339,23 @@ def xgboost_format(content):
     if re.match(rb'\s*\{\s*"', content):
         return "xgboost_json"
     return "xgboost_ubj" if content.startswith(b"{") else LEGACY
+
+
+def check_trees(content, path, model):
+    """Refuses LightGBM's text where a tree is not where its header says.
+
+    LightGBM reads trees in several threads, and ends the process where one of them fails.
+    """
+    sizes = re.search(rb"\ntree_sizes=([0-9 ]*)\n", content)
+    place = content.find(b"\nTree=0\n") + 1
+    for number, size in enumerate(sizes[1].split() if sizes else ()):
+        end = place + int(size)
+        if not content.startswith(b"Tree=%d\n" % number, place) or end > len(content):
+            raise Refused(
+                f"'{path}' of model '{model}' is cut or changed: its tree {number} is not where "
+                "tree_sizes says; expected the file as LightGBM's save_model wrote it"
+            )
+        place = end
 
 
 def first_line(cause):

@@ -45,6 +45,9 @@ def forests(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = make(MAKER, tmp_path_factory.mktemp("forests"))
     claims_a_terabyte = b"{L" + (2**40).to_bytes(8, "big") + b"learner"
     (directory / "claim.ubj").write_bytes(claims_a_terabyte)
+    text = (directory / "leaves.txt").read_bytes()
+    (directory / "windows.txt").write_bytes(text.replace(b"\n", b"\r\n"))
+    (directory / "cut.txt").write_bytes(text[: text.index(b"shrinkage=")])
     return directory
 
 
@@ -98,6 +101,7 @@ def ask(
         ("binary", "xgboost_ubj", "binary"),
         ("binary", "xgboost", "binary"),
         ("leaves", "lightgbm", "leaves"),
+        ("windows", "lightgbm", "leaves"),
         ("binary_leaves", "lightgbm", "binary_leaves"),
     ],
 )
@@ -212,6 +216,7 @@ REFUSED: list[tuple[str, str, list[int], list[int], dict[str, str], str]] = [
     ("hinge.json", "xgboost_json", THREE, ONE, PLAIN, "binary:hinge"),
     ("targets.json", "xgboost_json", THREE, TWO, PLAIN, "2 targets"),
     ("absent.json", "xgboost_json", THREE, ONE, PLAIN, "unable to find"),
+    ("cut.txt", "lightgbm", THREE, ONE, PLAIN, "its tree 0 is not where tree_sizes says"),
     ("claim.ubj", "xgboost_ubj", THREE, ONE, PLAIN, "has 17 bytes, and says that it holds more"),
 ]
 

@@ -26,7 +26,7 @@ from ensemble_tools.serving.namespace import Namespace
 from ensemble_tools.serving.plan import ServingPlan, plan
 from ensemble_tools.serving.publish import publish
 from ensemble_tools.serving.setting_names import SettingNames
-from tests.support.bare_models import onnx_graph, onnx_model, saved_model, varint
+from tests.support.bare_models import field, onnx_graph, onnx_model, saved_model, varint
 
 EXAMPLES = Path(__file__).parents[4] / "examples/merlin"
 LIGHTGBM = EXAMPLES / "forest_lightgbm/repository/1_filtriton/1/model.txt"
@@ -256,7 +256,7 @@ def test_several_files(tmp_path: Path) -> None:
     """Of two files that may be the model none is taken; Triton's own name decides."""
     put(tmp_path, "a.onnx", ONNX)
     put(tmp_path, "b.onnx", ONNX)
-    with pytest.raises(RepositoryUnusable, match="a model's file alone"):
+    with pytest.raises(RepositoryUnusable, match=r"2 files in it.*\(a\.onnx, b\.onnx\)"):
         planned(tmp_path)
     put(tmp_path, "model.onnx", ONNX)
     assert served_config(tmp_path).default_model_filename == ""
@@ -270,6 +270,10 @@ def test_several_files(tmp_path: Path) -> None:
         ("model.json", b'["model"]'),
         ("model.py", b""),
         ("weights.bin", b"x"),
+        ("stats.json", b'{"learner": 3}'),
+        ("tokenizer.json", b'{"version": "1.0", "truncation": null}'),
+        ("spiece.model", b"\n\x0e\n\x05<unk>\x15\0\0\0\0\x18\2" * 9),
+        ("._model.onnx", ONNX),
     ],
 )
 def test_files_that_are_no_models(name: str, content: bytes, tmp_path: Path) -> None:
@@ -309,6 +313,52 @@ def test_packed_bare_model(tmp_path: Path) -> None:
     """A bare model is packed below a name, and is the same model there."""
     put(tmp_path, "model.onnx", ONNX)
     assert [it.place for it in packed_tree(tmp_path).entries] == ["model", "model/model.onnx"]
+
+
+@pytest.mark.parametrize("place", ["", "1/"])
+@pytest.mark.parametrize("beside", ["._resnet.onnx", ".backup.onnx", "spiece.model", "stats.json"])
+def test_files_beside_the_model(beside: str, place: str, tmp_path: Path) -> None:
+    """What macOS's tar, an editor or a tokenizer leaves beside a model is no second model."""
+    put(tmp_path, f"{place}resnet.onnx", ONNX)
+    put(tmp_path, f"{place}{beside}", b'{"learner": 3}' * 30)
+    assert served_config(tmp_path).default_model_filename == "resnet.onnx"
+
+
+@pytest.mark.parametrize("name", ["model.lgb", "model.lgbm", "m.bin", "lightgbm", "m.txt"])
+def test_forests_names(name: str, tmp_path: Path) -> None:
+    """LightGBM's text is known by how it begins, however people call it, and on Windows, too."""
+    content = LIGHTGBM.read_bytes()
+    put(tmp_path, name, content.replace(b"\n", b"\r\n") if name == "m.txt" else content)
+    config = served_config(tmp_path)
+    assert tensors(config) == FIL
+    assert config.default_model_filename == name
+
+
+@pytest.mark.parametrize("mark", [b"binf", b""])
+def test_xgboosts_binary_format(mark: bytes, tmp_path: Path) -> None:
+    """XGBoost's old format is known by its numbers, with the mark of older releases or without."""
+    content = mark + struct.pack("<fIi2i", 0.5, 3, 0, 1, 0) + bytes(112)
+    with pytest.raises(ConfigIncomplete, match='string_value: "xgboost" '):
+        planned(put(tmp_path, "m.model", content))
+
+
+def test_onnx_that_answers_no_tensor(tmp_path: Path) -> None:
+    """What skl2onnx makes of a classifier puts out maps: no config and no setting would help."""
+    maps = field(2, field(4, field(1, field(5, field(1, 7)))))
+    graph = onnx_graph([("x", 1, (-1, 4))], [("output_label", 7, (-1,))])
+    graph += field(12, field(1, "output_probability") + maps)
+    put(tmp_path, "model.onnx", field(1, 8) + field(7, graph))
+    for strict in (True, False):
+        with pytest.raises(ConfigIncomplete, match=r"'output_probability'.*zipmap") as error:
+            planned(tmp_path, strict=strict)
+        assert "SERVE_AUTO_COMPLETE" not in str(error.value)
+
+
+def test_file_beside_an_empty_version(tmp_path: Path) -> None:
+    """An empty version is told before any config is asked for."""
+    (tmp_path / "1").mkdir()
+    with pytest.raises(PayloadMissing, match="found nothing"):
+        planned(put(tmp_path, "model.onnx", ONNX))
 
 
 def test_several_bare_models(tmp_path: Path) -> None:
