@@ -1,8 +1,9 @@
-"""How many rows a parquet file says that it has, of texts or not: its footer's first fields,
-without pyarrow.
+"""How many rows a parquet file says that it has, and how long its texts are: its footer's first
+fields, without pyarrow.
 
-The footer is a struct of Thrift's compact protocol: the version, the schema, the number of rows.
-A server that has no other use for a library of 50 MB reads these itself.
+The footer is a struct of Thrift's compact protocol: the version, the schema, the number of rows,
+the groups of rows with their bytes. A server that has no other use for a library of 50 MB reads
+these itself.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import io
 import os
 import struct
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -17,9 +20,11 @@ from typing import BinaryIO
 from ensemble_tools.archive.files import read_with
 
 _MAGIC = b"PAR1"
-#: Of the footer, where the rows stand behind the schema; a category file has a few columns.
+#: Of the footer; a category file has a few columns, and a group for a million rows.
 _MOST_BYTES, _DEEPEST = 64 * 1024, 8
-_SCHEMA, _ROWS = 2, 3
+_SCHEMA, _ROWS, _GROUPS = 2, 3, 4
+#: Of a group: its bytes before they are compressed.
+_GROUP_BYTES = 2
 #: Of a column: its type is the first field; this one is that of texts.
 _TYPE, _BYTE_ARRAY = 1, 6
 _BOOLEANS, _BYTE, _INTEGERS, _DOUBLE = (1, 2), 3, (4, 5, 6), 7
@@ -28,10 +33,10 @@ _TEXT, _LISTS, _STRUCT = 8, (9, 10), 12
 
 @dataclass(frozen=True)
 class Rows:
-    """count: 0 for what is no such file. texts: whether a column holds some."""
+    """count: 0 for what is no such file. text_bytes: of all columns, where one holds texts."""
 
     count: int = 0
-    texts: bool = False
+    text_bytes: int = 0
 
 
 def count_rows(path: Path) -> Rows:
@@ -59,31 +64,40 @@ def _find_rows(data: io.BytesIO) -> Rows:
         delta, kind = divmod(data.read(1)[0], 16)
         field = field + delta if delta else _integer(data)
         if field == _ROWS and kind in _INTEGERS:
-            return Rows(max(0, _integer(data)), texts)
+            return Rows(max(0, _integer(data)), _sum_groups(data) if texts else 0)
         if field >= _ROWS:
             return Rows()
         if field == _SCHEMA and kind in _LISTS:
-            texts = _has_texts(data)
+            texts = _BYTE_ARRAY in [*_integers(data, _TYPE)]
         else:
             _skip(data, kind, _DEEPEST)
 
 
-def _has_texts(data: io.BytesIO) -> bool:
-    """Whether one of the schema's columns is of texts."""
+def _sum_groups(data: io.BytesIO) -> int:
+    """Bytes of the groups, which stand behind the number of rows; of those that were read."""
+    delta, kind = divmod(data.read(1)[0], 16)
+    size = 0
+    if delta == _GROUPS - _ROWS and kind in _LISTS:
+        with suppress(ValueError, IndexError):
+            for group in _integers(data, _GROUP_BYTES):
+                size += max(0, group)
+    return size
+
+
+def _integers(data: io.BytesIO, wanted: int) -> Iterator[int]:
+    """The integer in the field of this number, of each struct in a list that has it."""
     count, of = divmod(data.read(1)[0], 16)
     if of != _STRUCT:
-        raise ValueError("no schema is a list of anything else")
-    texts = False
+        raise ValueError("neither columns nor groups are a list of anything else")
     for _ in range(_varint(data) if count == 15 else count):
         field = 0
         while inside := data.read(1)[0]:
             delta, kind = divmod(inside, 16)
             field = field + delta if delta else _integer(data)
-            if field == _TYPE and kind in _INTEGERS:
-                texts |= _integer(data) == _BYTE_ARRAY
+            if field == wanted and kind in _INTEGERS:
+                yield _integer(data)
             else:
                 _skip(data, kind, _DEEPEST)
-    return texts
 
 
 def _varint(data: io.BytesIO) -> int:

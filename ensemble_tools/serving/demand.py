@@ -36,9 +36,11 @@ MAX_ENTRIES = 10_000
 #: Directories in one another; links may lead back.
 MAX_DEPTH = 20
 #: Of a category's row, measured with millions of them: in NVTabular at the first request, and in
-#: the process that writes a compiled workflow's tables; numbers, and texts of 36 letters.
+#: the process that writes a compiled workflow's tables. Texts, of 7 to 2000 letters, take as much
+#: again for each of their bytes; of a file's bytes texts may come to so many times as much.
 _ROW_BYTES, _WRITTEN_ROW_BYTES = 170, 90
-_TEXT_ROW_BYTES, _WRITTEN_TEXT_ROW_BYTES = 350, 430
+_TEXT_RATIO, _WRITTEN_TEXT_RATIO = 6, 10
+_MOST_TEXTS = 64
 #: In that process, for each byte of a table that the workflow's pickle holds.
 _PICKLED_TABLE_RATIO = 6
 #: So many rows count, or one for each byte of the file: what has more is refused.
@@ -151,14 +153,12 @@ def _sum_tables(model: PublishedModel, budget: Iterator[int]) -> int:
 
 def _weigh(file: Path, is_written: bool) -> int:
     """Bytes that a category file's rows become."""
-    rows = count_rows(file)
-    numbers, texts = (
-        (_WRITTEN_ROW_BYTES, _WRITTEN_TEXT_ROW_BYTES)
-        if is_written
-        else (_ROW_BYTES, _TEXT_ROW_BYTES)
+    rows, size = count_rows(file), size_of(file) or 0
+    row, ratio = (
+        (_WRITTEN_ROW_BYTES, _WRITTEN_TEXT_RATIO) if is_written else (_ROW_BYTES, _TEXT_RATIO)
     )
-    most = max(_MOST_ROWS, size_of(file) or 0)
-    return (texts if rows.texts else numbers) * min(rows.count, most)
+    texts = min(rows.text_bytes, size * _MOST_TEXTS)
+    return row * min(rows.count, max(_MOST_ROWS, size)) + ratio * texts
 
 
 def _parse_config(text: str | None) -> pb.ModelConfig:

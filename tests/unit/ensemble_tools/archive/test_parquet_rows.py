@@ -6,6 +6,8 @@ import random
 from pathlib import Path
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from ensemble_tools.archive.parquet_rows import count_rows
@@ -23,13 +25,23 @@ def test_rows(tmp_path: Path, rows: int) -> None:
         "lists": [[1.5]] * rows,
     }
     found = count_rows(parquet(tmp_path / "f", span(0, rows), **columns))
-    assert (found.count, found.texts) == (rows, rows > 0)  # without rows pyarrow knows no type
+    assert found.count == rows
+    assert (found.text_bytes > 0) == (rows > 0)  # without rows pyarrow knows no type
 
 
 @pytest.mark.parametrize("columns", [{"a": [1]}, {"a": [True], "b": [0.5]}, {"a": [[1]]}])
 def test_numbers_alone(tmp_path: Path, columns: dict[str, list[object]]) -> None:
     found = count_rows(parquet(tmp_path / "f", [7], **columns))
-    assert (found.count, found.texts) == (1, False)
+    assert (found.count, found.text_bytes) == (1, 0)
+
+
+@pytest.mark.parametrize("letters", [4, 36, 2000])
+def test_bytes_of_texts(tmp_path: Path, letters: int) -> None:
+    """As they are before they are compressed; each has its length in front."""
+    texts = [f"{number:0{letters}}" for number in range(5000)]
+    found = count_rows(parquet(tmp_path / "f", text=texts))
+    assert found.count == 5000
+    assert found.text_bytes == pytest.approx(5000 * (4 + letters), rel=0.3)
 
 
 def test_no_parquet(tmp_path: Path) -> None:
@@ -58,3 +70,12 @@ def test_damaged_footers(tmp_path: Path) -> None:
             damaged[chance.randrange(len(content) - 600, len(content) - 8)] = chance.randrange(256)
         path.write_bytes(damaged)
         assert count_rows(path).count >= 0
+
+
+def test_more_groups_than_are_read(tmp_path: Path) -> None:
+    """The rows are known nonetheless, and the bytes of the first groups."""
+    table = pyarrow.table({"text": [f"{number:036}" for number in range(3000)]})
+    pyarrow.parquet.write_table(table, tmp_path / "f", row_group_size=4)
+    found = count_rows(tmp_path / "f")
+    assert found.count == 3000
+    assert 10_000 < found.text_bytes < 300_000
