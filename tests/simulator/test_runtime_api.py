@@ -537,9 +537,7 @@ _PATHS = st.one_of(
 )
 
 
-@settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.sampled_from(["POST", "POST", "POST", "GET", "HEAD", "PATCH"]),
     _PATHS,

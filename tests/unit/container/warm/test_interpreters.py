@@ -412,6 +412,13 @@ async def test_what_cannot_be_imported_is_told(
     assert 0 < facts["seconds"] < WAIT_S
 
 
+def is_connected(pid: int) -> bool:
+    """Whether the process has a Unix socket that is connected (proc(5): /proc/net/unix, 03)."""
+    sockets = {os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir()}
+    lines = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
+    return any(line[5] == "03" and f"socket:[{line[6]}]" in sockets for line in lines)
+
+
 async def test_an_interpreter_that_ends_at_once(tmp_path: Path) -> None:
     """The stub runs the model itself, and says why."""
     warm = WarmInterpreters(tmp_path / "warm")
@@ -420,7 +427,7 @@ async def test_an_interpreter_that_ends_at_once(tmp_path: Path) -> None:
     try:
         with stub(warm.folder) as one:
             said = asyncio.ensure_future(one.says())
-            await asyncio.sleep(0.5)
+            await asyncio.to_thread(until, lambda: is_connected(one.process.pid), "connected")
             warm.end()
             assert await said == [
                 "log_warn",

@@ -309,7 +309,7 @@ def test_unreadable_files(tmp_path: Path) -> None:
             read_graph_file(path)
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 @given(flips=st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), max_size=4))
 def test_flipped_bytes_of_a_graph(
     flips: list[tuple[int, int]], tmp_path_factory: pytest.TempPathFactory

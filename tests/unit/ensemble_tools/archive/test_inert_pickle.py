@@ -576,7 +576,7 @@ def test_truncated_anywhere(export: Path) -> None:
             read_pickle(data[:length])
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 @given(
     flips=st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), min_size=1, max_size=8)
 )
@@ -591,7 +591,7 @@ def test_flipped_bytes(flips: list[tuple[int, int]]) -> None:
     assert set(sys.modules) == before
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 @given(data=st.binary(max_size=200))
 def test_any_bytes(data: bytes) -> None:
     """Any bytes are read or refused."""

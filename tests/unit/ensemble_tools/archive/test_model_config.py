@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from google.protobuf import text_format
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tritonclient.grpc import model_config_pb2 as pb
 
@@ -135,7 +135,6 @@ messages = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(message=messages, one_line=st.booleans(), utf8=st.booleans(), angles=st.booleans())
 def test_renamed_property(
     message: pb.ModelConfig, one_line: bool, utf8: bool, angles: bool
@@ -148,7 +147,6 @@ def test_renamed_property(
     assert after == before
 
 
-@settings(deadline=None)
 @given(message=messages)
 def test_what_is_read(message: pb.ModelConfig) -> None:
     """Inputs, outputs and steps are read as they are declared."""

@@ -373,7 +373,7 @@ def pictures(chosen: st.DrawFn) -> Picture:
     )
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(40))
 @given(pictures())
 def test_svg_of_any_names(picture: Picture) -> None:
     """Whatever the names are, the SVG is well-formed and has elements of ours alone."""
@@ -384,7 +384,7 @@ def test_svg_of_any_names(picture: Picture) -> None:
         assert all(char.isprintable() for char in element.text or "")
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(pictures())
 def test_mermaid_of_any_names(picture: Picture) -> None:
     """Whatever the names are, each line is one of the statements that we write."""
@@ -392,7 +392,7 @@ def test_mermaid_of_any_names(picture: Picture) -> None:
         assert _MERMAID.fullmatch(line), line
 
 
-@settings(max_examples=examples(30), deadline=None)
+@settings(max_examples=examples(30))
 @given(pictures())
 def test_json_of_any_names(picture: Picture) -> None:
     """Whatever the names are, they come back unchanged."""
@@ -404,7 +404,7 @@ def test_json_of_any_names(picture: Picture) -> None:
     ]
 
 
-@settings(max_examples=examples(6), deadline=None)
+@settings(max_examples=examples(6))
 @given(pictures())
 def test_png_of_any_names(picture: Picture) -> None:
     """Whatever the names are, the PNG is whole, and as large as its drawing says."""

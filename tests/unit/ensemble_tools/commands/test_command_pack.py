@@ -88,7 +88,7 @@ contents = st.dictionaries(
 )
 
 
-@settings(max_examples=examples(30), deadline=None)
+@settings(max_examples=examples(30))
 @given(contents)
 def test_equal_input_gives_equal_bytes(
     tmp_path_factory: pytest.TempPathFactory, found: dict[str, bytes]

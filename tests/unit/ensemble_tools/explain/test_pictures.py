@@ -205,7 +205,7 @@ def sides(chosen: st.DrawFn, most: int = 90) -> Side:
     return Side("Merlin's graph", nodes, tuple(edges))
 
 
-@settings(max_examples=examples(50), deadline=None)
+@settings(max_examples=examples(50))
 @given(sides())
 def test_folding_loses_nothing(side: Side) -> None:
     """Every operator is in one box, no edge leads up, small pictures stay as they are."""
@@ -249,7 +249,7 @@ def test_folded_workflows(reasons: list[str | None], mark: str | None) -> None:
     assert [shown and shown.mark for shown in workflows] == [mark]
 
 
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(40))
 @given(sides(most=40))
 def test_layout(side: Side) -> None:
     """Boxes of one row never overlap, every edge leads down, long ones have a point a row."""

@@ -414,6 +414,7 @@ def test_labels(label: str, backend: str, tmp_path: Path, serving: Path) -> None
     )
     payload = {"python": "1/model.py", "onnxruntime": "1/model.onnx"}[backend]
     model = add(tmp_path / "archive", "m", written, payload) / "m"
+    (model / payload).write_text("not read")
     (model / label).parent.mkdir(parents=True, exist_ok=True)
     (model / label).write_text("no\nyes\n")
     (model / label).with_name("beside.txt").write_text("as it is")

@@ -326,7 +326,7 @@ def test_bytes_are_counted_once(pieces: list[int]) -> None:
     assert rooms.held_bytes == 0
 
 
-@settings(deadline=None, max_examples=examples(60))
+@settings(max_examples=examples(60))
 @given(st.integers(0, 2**32), st.integers(1, 5))
 @example(4, 4)
 def test_whatever_happens(seed: int, places: int) -> None:

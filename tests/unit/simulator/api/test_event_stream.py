@@ -28,7 +28,6 @@ def _pieces(data: bytes, cuts: Sequence[int]) -> Iterator[bytes]:
         yield data[start:end]
 
 
-@settings(deadline=None)
 @given(st.lists(st.binary(max_size=300)), st.lists(st.integers(0, 3000)))
 def test_any_parts_arrive_whole_however_they_are_cut(parts: list[bytes], cuts: list[int]) -> None:
     """Any bytes, in any pieces: the same bytes, as PayloadPart events, one per part with bytes."""
@@ -45,7 +44,7 @@ _PART = {
 }
 
 
-@settings(max_examples=examples(10), deadline=None)
+@settings(max_examples=examples(10))
 @given(st.integers(0, 3), st.integers(-2, 2))
 def test_a_large_part_is_split(parts: int, beside: int) -> None:
     """No event holds more than PART_BYTES, and nothing is lost at the seams."""
@@ -62,7 +61,6 @@ def test_no_data_is_no_event() -> None:
     assert list(payload_parts(b"")) == []
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(["Message", "ErrorCode"]), st.text(max_size=2048)))
 def test_an_exception_carries_its_members(body: dict[str, str]) -> None:
     """An exception message has the exception's name and its members as JSON."""

@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from simulator import errors
@@ -139,7 +139,6 @@ _TEXTS = st.builds(lambda text, times: text * times, st.text(max_size=60), st.in
 @example("x" * 2048, 400)
 @example("x" * 2049, 400)
 @example("x" * 5000, 500)
-@settings(deadline=None)
 @given(_TEXTS, st.integers(0, 599))
 def test_messages_keep_the_models_limit_and_their_end(original: str, status: int) -> None:
     """However long the container talks: at most 2048 characters, with where to look at the end."""

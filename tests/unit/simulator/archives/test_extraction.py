@@ -403,7 +403,6 @@ MEMBERS = st.builds(
 )
 FUZZ = settings(
     max_examples=examples(300),
-    deadline=None,
     suppress_health_check=list(HealthCheck),
     database=None,
 )

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.replay import arithmetic
@@ -25,7 +25,6 @@ def sample(error: str | None = None, message: str = "") -> Sample:
     return Sample(0, 0, 1.0, 1.5, 3.0, 200, error, message)
 
 
-@settings(deadline=None)  # machines that others use too
 @given(_VALUES, st.sampled_from([0, 50, 90, 99, 100]))
 def test_percentiles_are_numpys(values: list[float], percent: float) -> None:
     """The same definition: between neighbours in proportion."""
@@ -120,7 +119,6 @@ def test_memory_that_cannot_be_seen_is_left_out() -> None:
     assert arithmetic.collect_memory(looks) == {"a": ([1.0, 2.0], [5, 7])}
 
 
-@settings(deadline=None)  # machines that others use too
 @given(st.lists(st.floats(-1, 200), max_size=50), st.floats(0.5, 150))
 def test_bins_lose_nothing(times: list[float], seconds: float) -> None:
     """Each time is in one bin, the early and late ones too."""

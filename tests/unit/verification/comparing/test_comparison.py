@@ -152,7 +152,7 @@ def rankings(seed: int, weights: list[float], times: int = 100) -> list[Answer]:
 RISING = [float(2**place) for place in range(10)]
 
 
-@settings(max_examples=examples(20), deadline=None)  # a busy machine is no fault
+@settings(max_examples=examples(20))
 @given(st.integers(0, 1000), st.integers(1001, 2000))
 def test_one_distribution(first: int, second: int) -> None:
     """Draws from one distribution are taken for that."""
@@ -160,7 +160,7 @@ def test_one_distribution(first: int, second: int) -> None:
     assert found.verdict is Verdict.SAME_DISTRIBUTION
 
 
-@settings(max_examples=examples(20), deadline=None)  # a busy machine is no fault
+@settings(max_examples=examples(20))
 @given(st.integers(0, 1000))
 def test_another_distribution(seed: int) -> None:
     """The opposite weights are seen, at whatever seed."""

@@ -77,7 +77,7 @@ def check_fits(column: InputColumn, request: Request) -> None:
     assert tensor.array.dtype == NUMPY_TYPES[column.data_type]
 
 
-@settings(max_examples=examples(30), deadline=None)  # a request of long strings takes some ms
+@settings(max_examples=examples(30))
 @given(COLUMNS, st.integers(0, 9))
 def test_every_request_fits_the_columns(columns: tuple[InputColumn, ...], seed: int) -> None:
     """Whatever the columns: names, data types, shapes and offsets are what Triton will take."""
@@ -87,7 +87,7 @@ def test_every_request_fits_the_columns(columns: tuple[InputColumn, ...], seed: 
         assert len(request.tensors) == sum(2 if column.ragged else 1 for column in columns)
 
 
-@settings(max_examples=examples(30), deadline=None)  # a request of long strings takes some ms
+@settings(max_examples=examples(30))
 @given(COLUMNS)
 def test_seed_decides_everything(columns: tuple[InputColumn, ...]) -> None:
     """The same seed, the same bytes."""
@@ -101,7 +101,7 @@ def test_seeds_differ() -> None:
     assert encode(made(column, 1)[1].tensors) != encode(made(column, 2)[1].tensors)
 
 
-@settings(max_examples=examples(30), deadline=None)  # a request of long strings takes some ms
+@settings(max_examples=examples(30))
 @given(COLUMNS)
 def test_requests_survive_the_wire(columns: tuple[InputColumn, ...]) -> None:
     """What is encoded as a request reads back as it was: no NaN, string or shape is lost."""

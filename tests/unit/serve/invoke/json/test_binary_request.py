@@ -288,7 +288,7 @@ _MEMBERS = st.sampled_from(["name", "datatype", "shape", "data", "parameters", "
 _TOP_MEMBERS = st.sampled_from(["inputs", "outputs", "parameters", "id", "x"])
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 @given(
     of_tensor=st.dictionaries(_MEMBERS, _ANY, max_size=2),
     of_request=st.dictionaries(_TOP_MEMBERS, _ANY, max_size=2),
@@ -300,7 +300,7 @@ def test_any_members(of_tensor: dict[str, Any], of_request: dict[str, Any], long
     taken({**body, **of_request})
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 @given(
     place=st.integers(0, len(_BODY) - 1),
     gone=st.integers(0, 2),

@@ -159,7 +159,7 @@ def _lists(draw: st.DrawFn) -> tuple[str, str]:
     return datatype, text
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 @given(described=_lists())
 def test_only_json_is_taken(described: tuple[str, str]) -> None:
     """Wherever a list is cut: no JSON is not taken; what is taken has the values Python reads."""

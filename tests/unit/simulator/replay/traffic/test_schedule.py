@@ -7,7 +7,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.replay.traffic.schedule import plan, zipf_shares
@@ -16,7 +16,6 @@ from simulator.replay.traffic.schedule import plan, zipf_shares
 MANY, SIGMAS = 200_000, 5
 
 
-@settings(deadline=None)  # machines that others use too
 @given(models=st.integers(1, 500), exponent=st.floats(0, 4))
 def test_shares_sum_to_one_and_fall(models: int, exponent: float) -> None:
     """Shares are a distribution, and no model is more popular than one of a lower rank."""
