@@ -51,6 +51,15 @@ _PATTERNS = (
     re.compile(r"\b(?:failed to|could not) create cu(?:blas|dnn|solver|sparse)\w* handle\b"),
     re.compile(r"\bblas \w*(?:gemm|gemv)\w* launch failed\b"),
 )
+#: What speaks of no lack, in whichever words: an exception that a name or a key of the model's own
+#: raised, a module that is not there or is another one, and a library that came too late for its
+#: thread-local variables. Of a shared object that is not loaded the kernel says why.
+_NO_LACK = re.compile(
+    r"\b(?:attribute|filenotfound|index|key|modulenotfound|name|syntax|unboundlocal)error"
+    r"(?:: |'> - ).*"
+    r"|\bimporterror: (?!.{0,500}shared object).*"
+    r"|cannot allocate memory in static tls block"
+)
 #: How much was asked for, as numpy, torch, TensorFlow, arrow and ONNX Runtime write it.
 _ASKED = re.compile(r"\b(?:allocate|of size) ([0-9][0-9,]*\.?[0-9]*)(?: ?([kmgtpe])i?b\b)?")
 _UNITS = {unit: 1024**power for power, unit in enumerate("kmgtpe", 1)}
@@ -70,7 +79,7 @@ def means_exhaustion(message: str, said: Sequence[bytes] = (), memory: float = m
     there as well counts for nothing: messages quote both, and nobody may have other tenants' models
     unloaded by his words.
     """
-    folded = message.casefold()
+    folded = _NO_LACK.sub("", message.casefold())
     phrases = list(_phrases(folded))
     if phrases and _most_asked(folded) > memory:
         return False

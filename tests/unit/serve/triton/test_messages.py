@@ -338,6 +338,46 @@ def test_tensorflows_sentence_beside_a_callers_room() -> None:
 @pytest.mark.parametrize(
     "message",
     [
+        "AttributeError: module 'torch.cuda' has no attribute 'OutOfMemoryError'",
+        "ImportError: cannot import name 'OutOfMemoryError' from 'torch'",
+        "ImportError: /lib/libgomp.so.1: cannot allocate memory in static TLS block",
+        "OSError: libgomp-d22c30c5.so: cannot allocate memory in static TLS block",
+        "ImportError: scipy was built without BLAS support",
+        "ModuleNotFoundError: No module named 'bad_alloc'",
+        "NameError: name 'OutOfMemoryError' is not defined",
+        "FileNotFoundError: [Errno 2] No such file or directory: '/out of memory.txt'",
+        "KeyError: 'oom'",
+        "KeyError: 'Out of Memory (2019)'",
+        "Error: <class 'KeyError'> - 'oom', Traceback: ['  File x']",
+        "IndexError: the word OOM has no row",
+    ],
+)
+def test_faults_of_the_model_itself(message: str) -> None:
+    """Whatever names and words they are about."""
+    assert not means_exhaustion(message)
+    assert not means_exhaustion(f"load failed for model 'm': {STATE}Internal: {message}\n\nAt:\n x")
+    assert not means_exhaustion(f"{RAISED_51}{message}\n\nAt:\n  /m.py(1): execute")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "ImportError: libtorch.so: cannot open shared object file: Too many open files",
+        "ImportError: libtorch_cpu.so: failed to map segment from shared object: Cannot allocate"
+        " memory",
+        "KeyError: 'x'\n\nDuring handling of the above exception, another exception occurred:\n\n"
+        "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB",
+        "RuntimeError: CUDA out of memory; after KeyError: 'x'",
+    ],
+)
+def test_lacks_beside_such_faults(message: str) -> None:
+    """They stay lacks."""
+    assert means_exhaustion(message)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
         "MemoryError: Unable to allocate 512. TiB for an array with shape (70368744177664,)",
         "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 16.1 GiB for an array",
         "DefaultCPUAllocator: can't allocate memory: you tried to allocate 562949953421312 bytes."
