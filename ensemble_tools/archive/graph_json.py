@@ -66,6 +66,8 @@ _WORDS = {
 _NUMBER = (int, float)
 _NONE = type(None)
 _SCALAR = (str, int, float, bool, _NONE)
+#: What operators ask for its truth alone.
+_FLAG = (bool, int, _NONE)
 _REQUIRED = object()
 
 
@@ -430,14 +432,14 @@ def _nothing(_: _Saved) -> dict[str, Any]:
 
 def _fill_missing(saved: _Saved) -> dict[str, Any]:
     return {
-        "fill_val": saved.params.field("fill_val", *_SCALAR, default=0),
-        "add_binary_cols": saved.params.field("add_binary_cols", bool, default=False),
+        "fill_val": saved.params.field("fill_val", *_SCALAR, dict, default=0),
+        "add_binary_cols": saved.params.field("add_binary_cols", *_FLAG, default=False),
     }
 
 
 def _fill_median(saved: _Saved) -> dict[str, Any]:
     return {
-        "add_binary_cols": saved.params.field("add_binary_cols", bool, default=False),
+        "add_binary_cols": saved.params.field("add_binary_cols", *_FLAG, default=False),
         "medians": saved.state.floats("medians"),
     }
 
@@ -460,7 +462,7 @@ def _normalize_min_max(saved: _Saved) -> dict[str, Any]:
 
 def _clip(saved: _Saved) -> dict[str, Any]:
     bounds = {
-        name: saved.params.field(name, int, float, _NONE, default=None)
+        name: saved.params.field(name, *_SCALAR, default=None)
         for name in ("min_value", "max_value")
     }
     if set(bounds.values()) == {None}:
@@ -496,7 +498,7 @@ def _list_slice(saved: _Saved) -> dict[str, Any]:
         "start": start,
         "end": end,
         "max_elements": length,
-        "pad": saved.params.field("pad", bool, default=False),
+        "pad": saved.params.field("pad", *_FLAG, default=False),
         "pad_value": saved.params.field("pad_value", *_SCALAR, default=0.0),
     }
 
@@ -530,9 +532,9 @@ def _categorify(saved: _Saved) -> dict[str, Any]:
         "dtype": _type_name(params, "dtype"),
         "cat_cache": params.field("cat_cache", str, default="host"),
         "name_sep": params.field("name_sep", str, default="_"),
-        "search_sorted": params.field("search_sorted", bool, default=False),
+        "search_sorted": params.field("search_sorted", *_FLAG, default=False),
         "num_buckets": params.field("num_buckets", int, dict, _NONE, default=None),
-        "single_table": params.field("single_table", bool, default=False),
+        "single_table": params.field("single_table", *_FLAG, default=False),
         "split_out": params.field("split_out", int, dict, _NONE, default=1),
     }
 
@@ -561,16 +563,16 @@ def _target_encoding(saved: _Saved) -> dict[str, Any]:
         "out_col": [out_col] if isinstance(out_col, str) else out_col,
         "out_dtype": _type_name(params, "out_dtype"),
         "name_sep": params.field("name_sep", str, default="_"),
-        "drop_folds": params.field("drop_folds", bool, default=True),
+        "drop_folds": params.field("drop_folds", *_FLAG, default=True),
     }
 
 
 def _join_groupby(saved: _Saved) -> dict[str, Any]:
-    files, storage = _files(saved, "categories"), _storage_names(saved)
-    _check_groups(saved, "categories", [storage.get(it, it) for it in saved.columns], files)
+    files = _files(saved, "categories")
+    _check_groups(saved, "categories", saved.columns, files)  # whatever their storage_name is
     return {
         "categories": files,
-        "storage_name": storage,
+        "storage_name": _storage_names(saved),
         "out_path": str(saved.workflow),
         "stats": tuple(saved.params.names("stats")),
         "name_sep": saved.params.field("name_sep", str, default="_"),
