@@ -92,6 +92,14 @@ def find_no_tensor(path: Path) -> str:
     return read_with(path, _find_no_tensor) or ""
 
 
+def read_external_files(path: Path) -> frozenset[str]:
+    """Of an ONNX file the names of those that hold its weights, as it has them; as read_onnx.
+
+    Empty for one without such, and for what cannot be read.
+    """
+    return read_with(path, _read_external_files) or frozenset()
+
+
 def read_saved_model(path: Path) -> Signature | None:
     """Of a SavedModel's saved_model.pb, as read_onnx."""
     return read_with(path, partial(_read, _read_saved_model))
@@ -166,6 +174,37 @@ def _read_onnx(model: Message) -> tuple[_Tensors, _Tensors] | None:
     weights = {it.text(8) for it in parts[5]}
     inputs = [it for it in parts[11] if it.text(1) not in weights]
     return map(_onnx_tensor, inputs), map(_onnx_tensor, parts[12])
+
+
+#: Message -> in which of its fields messages lead to weights in other files, and which they are.
+_ONNX_WAYS: dict[str, dict[int, str]] = {
+    "model": {7: "graph", 25: "function"},
+    "graph": {1: "node", 5: "tensor", 15: "sparse"},
+    "function": {7: "node"},
+    "node": {5: "attribute"},
+    "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse", 23: "sparse"},
+    "sparse": {1: "tensor", 2: "tensor"},
+    "tensor": {13: "entry"},
+}
+
+
+def _read_external_files(file: BinaryIO) -> frozenset[str]:
+    found = set()
+    waiting = [("model", open_message(file))]
+    try:
+        while waiting:
+            kind, message = waiting.pop()
+            if kind == "entry":
+                if message.text(1) == "location":
+                    found.add(message.text(2))
+                continue
+            ways = _ONNX_WAYS[kind]
+            for number, value in message.fields():
+                if number in ways and isinstance(value, Span):
+                    waiting.append((ways[number], message.at(value)))
+    except NotReadable:
+        pass
+    return frozenset(found)
 
 
 def _onnx_tensor(value: Message) -> Tensor | None:

@@ -30,9 +30,10 @@ from ensemble_tools.archive.model_config import (
 )
 from ensemble_tools.archive.model_file import find_model_file, likely_files, named_file
 from ensemble_tools.archive.saved_model import SAVED_GRAPH, constants_size
+from ensemble_tools.archive.signatures import read_external_files
 from ensemble_tools.archive.workflow_files import WorkflowFiles, read_workflow_files
 from ensemble_tools.archive.zip_sizes import unpacked_size
-from ensemble_tools.errors import ConfigUnreadable
+from ensemble_tools.errors import ConfigUnreadable, quoted
 
 CONFIG_FILE = "config.pbtxt"
 #: Where the graph of Merlin's executor lies in a version.
@@ -43,6 +44,10 @@ WORKFLOW = "workflow"
 PYTHON_FILE = "model.py"
 #: What the pytorch backend loads, unless default_model_filename says otherwise; both are zip files.
 _TORCHSCRIPT, _AOT_INDUCTOR = "model.pt", "model.pt2"
+#: What the onnxruntime backend loads, also in a directory of that name.
+_ONNX = "model.onnx"
+#: By a place with this in it ONNX Runtime means an address in its own memory.
+_IN_MEMORY = "_ORT_MEM_ADDR_"
 #: Where the files of a model without version directories belong: any file, and a SavedModel's own.
 _IN_VERSION, _IN_SAVED_MODEL = "1/", "1/model.savedmodel/"
 #: What the tensorflow backend loads, likewise.
@@ -294,12 +299,29 @@ def _find_hollow(model: SourceModel) -> Iterator[tuple[str, str]]:
     version = model.served_version
     if version is None:
         return
+    named = model.config.message.default_model_filename if model.config else ""
+    graph = (named or _ONNX) if model.backend == "onnxruntime" else None
     for name in model.payload.get(version, ()):
         path = model.version_directory(version) / name
         if is_pointer(path):
             yield name, f"it is {A_POINTER}"
         elif size_of(path) == 0 and not name.endswith(".py"):
             yield name, "it is empty"
+        elif name.rstrip("/") == graph and (lacking := _find_lacking_weights(path)):
+            yield name, lacking
+
+
+def _find_lacking_weights(path: Path) -> str:
+    """Why the files of an ONNX model's weights are not to be had; empty where they are there."""
+    file = path / _ONNX if is_directory(path) else path
+    for name in sorted(read_external_files(file)) if is_file(file) else ():
+        weights = f"it has its weights in {quoted(name)}"
+        parts = Path(name).parts
+        if Path(name).is_absolute() or not {"..", _IN_MEMORY}.isdisjoint(parts):
+            return f"{weights}, which is not below its directory"
+        if "\0" in name or not is_file(file.parent / name):
+            return f"{weights}, which is not there"
+    return ""
 
 
 def _read_constants(model: SourceModel) -> Iterator[tuple[Path, int, int]]:

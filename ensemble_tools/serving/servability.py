@@ -243,7 +243,7 @@ def _check_payload(model: SourceModel, config: ModelConfig | None) -> None:
     known = model.backend in _PAYLOADS or model.backend == "pytorch"
     if known and read and read <= model.hollow.keys():
         name = min(read)
-        remedy = "put the model's file there, and pack it again"
+        remedy = "put the model's file there, with all that belongs to it, and pack it again"
         raise PayloadBroken(directory / name, model.hollow[name], remedy)
 
 

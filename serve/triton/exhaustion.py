@@ -49,7 +49,7 @@ _PATTERNS = (
     re.compile(r"\boom\b"),  # the same frontend's "OOM"; as a word, since it stands in room, bloom
     re.compile(r"\b(?:cublas|cudnn|cusolver|cusparse|cufft)(?:_status)?_alloc_failed\b"),
     re.compile(r"\b(?:failed to|could not) create cu(?:blas|dnn|solver|sparse)\w* handle\b"),
-    re.compile(r"\bblas \w*(?:gemm|gemv)\w* launch failed\b"),
+    re.compile(r"\bblas \w{0,20}(?:gemm|gemv)\w{0,20} launch failed\b"),
 )
 #: What speaks of no lack, in whichever words: an exception that a name or a key of the model's own
 #: raised, a module that is not there or is another one, and a library that came too late for its

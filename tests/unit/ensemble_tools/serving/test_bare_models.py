@@ -90,6 +90,55 @@ def test_onnx_that_torch_wrote(tmp_path: Path) -> None:
     assert tensors(config) == [*ONNX_TENSORS, ("same", "TYPE_INT64", [-1])]
 
 
+def _onnx_with(location: str, where: str) -> bytes:
+    """With a tensor whose values are in another file: of the graph, of a node, or deeper."""
+    entry = field(1, "offset") + field(2, "0")
+    tensor = field(8, "w") + field(13, entry) + field(13, field(1, "location") + field(2, location))
+    constant = field(4, "Constant") + field(5, field(1, "value") + field(5, tensor))
+    branch = field(4, "If") + field(5, field(1, "then_branch") + field(6, field(5, tensor)))
+    inside = {
+        "graph": field(5, tensor),
+        "node": field(1, constant),
+        "branch": field(1, branch),
+        "sparse": field(15, field(1, tensor)),
+    }[where]
+    return ONNX + field(7, inside)  # protobuf merges a message that comes twice
+
+
+@pytest.mark.parametrize("where", ["graph", "node", "branch", "sparse"])
+@pytest.mark.parametrize(
+    ("location", "found"),
+    [
+        ("model.onnx.data", "which is not there"),
+        ("data/w.bin", "which is not there"),
+        ("", "which is not there"),
+        ("../../../other/model/1/model.onnx", "not below its directory"),
+        ("/etc/shadow", "not below its directory"),
+        ("*/_ORT_MEM_ADDR_/*", "not below its directory"),
+    ],
+)
+def test_weights_in_another_file(location: str, found: str, where: str, tmp_path: Path) -> None:
+    """They are in the archive, below the model's directory, or the load is refused."""
+    put(tmp_path, "m/1/model.onnx", _onnx_with(location, where))
+    put(tmp_path, "m/1/other.bin", b"weights")
+    if "_ORT" in location:
+        put(tmp_path, f"m/1/{location}", b"x")
+    with pytest.raises(PayloadBroken, match=found):
+        served_config(tmp_path)
+
+
+@pytest.mark.parametrize("location", ["model.onnx.data", "data/w.bin"])
+@pytest.mark.parametrize("place", ["m/1/", "m/1/model.onnx/", ""])
+def test_weights_beside_an_onnx_file(place: str, location: str, tmp_path: Path) -> None:
+    put(tmp_path, f"{place}model.onnx", _onnx_with(location, "graph"))
+    put(tmp_path, f"{place}{location}", b"weights")
+    if place.endswith("onnx/"):
+        config = 'backend: "onnxruntime" input { name: "x" data_type: TYPE_FP32 dims: 4 }'
+        config += ' output { name: "y" data_type: TYPE_FP32 dims: 2 }'
+        put(tmp_path, "m/config.pbtxt", config.encode())
+    assert served_config(tmp_path).backend == "onnxruntime"
+
+
 def test_onnx_under_another_name(tmp_path: Path) -> None:
     """The only file that may be a model is the model; what it needs lies beside it."""
     put(tmp_path, "resnet.onnx", ONNX)
