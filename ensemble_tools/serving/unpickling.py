@@ -10,8 +10,8 @@ Unpickling runs what the file says. Nothing here does that: this package reads p
    registry is read again and again, and may lie elsewhere;
 4. torch a `.pt` that is no TorchScript. What torch.jit.load reads of one that is, libtorch reads,
    and it makes tensors and TorchScript's own classes alone;
-5. an archive's own Python whatever it likes. A file of its that is a pickle by its name or by its
-   first bytes is taken for one that it reads; nobody knows what it hides.
+5. an archive's own Python whatever it likes. A file of the archive's that is a pickle by its
+   name or by its first bytes is taken for one that it reads; nobody knows what it hides.
 
 FAISS, implicit (numpy without objects), XGBoost, LightGBM, TensorFlow and ONNX read formats of
 their own.
@@ -19,7 +19,6 @@ their own.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +29,7 @@ from ensemble_tools.archive.parquet_types import names_pickle
 from ensemble_tools.archive.repository import ModelRepository
 from ensemble_tools.archive.saved_workflow import PICKLE
 from ensemble_tools.archive.signatures import TORCHSCRIPT_ENTRY
-from ensemble_tools.archive.source_model import GRAPH_FILE, WORKFLOW, SourceModel
+from ensemble_tools.archive.source_model import GRAPH_FILE, PYTHON_FILE, WORKFLOW, SourceModel
 from ensemble_tools.archive.zip_sizes import holds_entry
 from ensemble_tools.errors import PicklesRefused, printable, shown
 from ensemble_tools.serving.serving_plan import PublishedModel, ServingPlan
@@ -43,8 +42,10 @@ _SAVED_ENTRY = "data.pkl"
 #: How the files are called that torch compiled to native code.
 _COMPILED_BY_TORCH = ".pt2"
 _PICKLES = (".pkl", ".pickle", ".joblib", ".dill", ".cloudpickle")
-#: PROTO and the protocols that Python writes; and STOP.
-_BEGINNINGS, _END = tuple(bytes((0x80, protocol)) for protocol in range(2, 6)), b"."
+#: PROTO and the protocols that Python writes.
+_BEGINNINGS = tuple(bytes((0x80, protocol)) for protocol in range(2, 6))
+#: How numpy's files begin, whose elements are pickled where their type is an object's.
+_NUMPY, _OBJECTS, _NUMPY_HEADER = b"\x93NUMPY", b"'|O'", 256
 #: Entries of a model's directory that are looked at.
 _MOST_ENTRIES = 10_000
 
@@ -128,8 +129,9 @@ def _find_in_model(
         if is_file(graph):
             yield _by_executor(graph, plan)
     yield from _find_torch(source)
-    if model.runs_own_code:
-        yield from _find_beside_own_code(source)
+    calls_functions = why is not None and source.workflow is not None
+    if model.runs_own_code or calls_functions or _runs_in_pytorch(source):
+        yield from _find_beside_own_code(source, repository)
 
 
 def _why_not_whole(model: PublishedModel) -> str | None:
@@ -195,14 +197,22 @@ def _find_torch(source: SourceModel) -> Iterator[Unpickled]:
             yield Unpickled(path, "torch", "it is no TorchScript", "save it with torch.jit.save")
 
 
-def _find_beside_own_code(source: SourceModel) -> Iterator[Unpickled]:
+def _runs_in_pytorch(source: SourceModel) -> bool:
+    """NVIDIA's pytorch backend runs a model.py as well."""
+    return source.backend == "pytorch" and any(
+        PYTHON_FILE in found for found in source.payload.values()
+    )
+
+
+def _find_beside_own_code(source: SourceModel, repository: ModelRepository) -> Iterator[Unpickled]:
+    """Anywhere in the archive: its place there is known to the code by its own."""
     known = {PICKLE, Path(GRAPH_FILE).name}
-    for path in _walk(source.directory):
+    for path in _walk(repository.path):
         if path.name not in known and _is_pickle(path):
             yield Unpickled(
                 path,
-                f"the archive's own Python ({source.python_file or 'model.py'})",
-                f"it lies in {printable(source.name)}",
+                f"the archive's own Python ({source.python_file or PYTHON_FILE})",
+                f"{printable(source.name)} can read it",
                 "use a format without code, such as JSON, numpy's or safetensors",
             )
 
@@ -221,15 +231,16 @@ def _walk(top: Path) -> Iterator[Path]:
 
 
 def _is_pickle(path: Path) -> bool:
-    """By its name, by its ends, or as torch.save writes one."""
-    if path.suffix.lower() in _PICKLES or read_with(path, _has_ends):
+    """By its name, compressed or not, by its beginning, or as torch.save writes one."""
+    if any(suffix.lower() in _PICKLES for suffix in path.suffixes[-2:]):
+        return True
+    if read_with(path, _begins_as_pickle):
         return True
     return holds_entry(path, _SAVED_ENTRY) and not holds_entry(path, TORCHSCRIPT_ENTRY)
 
 
-def _has_ends(file: BinaryIO) -> bool:
-    beginning = file.read(2)
-    if beginning not in _BEGINNINGS:
-        return False
-    file.seek(-1, os.SEEK_END)
-    return file.read(1) == _END
+def _begins_as_pickle(file: BinaryIO) -> bool:
+    beginning = file.read(_NUMPY_HEADER)
+    if beginning.startswith(_NUMPY):
+        return _OBJECTS in beginning
+    return beginning.startswith(_BEGINNINGS)

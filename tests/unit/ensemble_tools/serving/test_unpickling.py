@@ -217,6 +217,40 @@ def test_an_archives_own_python(tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.parametrize(
+    ("place", "content"),
+    [
+        ("m/1/encoder.pkl.gz", b"compressed"),
+        ("m/1/weights", pickle.dumps(0x1950A86A20F9469CFC6C, 2) + b"storages"),
+        ("m/1/texts.npy", b"\x93NUMPY\x01\0v\0{'descr': '|O', 'fortran_order': False, }"),
+        ("shared/encoder.pkl", b""),
+    ],
+)
+def test_what_else_may_be_unpickled(place: str, content: bytes, tmp_path: Path) -> None:
+    """What was compressed, torch's format of old, arrays of objects; and beside the models."""
+    models.write_archive(tmp_path, {"m": models.identity})
+    (tmp_path / place).parent.mkdir(exist_ok=True)
+    (tmp_path / place).write_bytes(content)
+    assert found(tmp_path) == {place: "the archive's own Python (model.py)"}
+
+
+def test_a_program_of_the_pytorch_backend(tmp_path: Path) -> None:
+    """NVIDIA's runs a model.py, which is the archive's own Python, too."""
+    write_torch(torch_model(tmp_path / "m"), *SCRIPTED)
+    (tmp_path / "m/1/model.py").write_text("")
+    (tmp_path / "m/1/words.pkl").touch()
+    made = plan_of_one(tmp_path)
+    assert [each.path.name for each in find_unpickled(*made)] == ["words.pkl"]
+
+
+def test_functions_of_a_workflow_without_a_pickle(tmp_path: Path) -> None:
+    """They lie in a module of the archive's, which is its own Python."""
+    shutil.copytree(ROOT / "tests/golden/graph_json/lambda/repository", tmp_path / "it")
+    pickled = f"{STEP}/1/words.pkl"
+    (tmp_path / "it" / pickled).touch()
+    assert found(tmp_path / "it") == {pickled: "the archive's own Python (model.py)"}
+
+
 # --- beforehand
 
 
