@@ -70,7 +70,7 @@ class Namespace:
         if not _LEGAL_STEP_NAME.fullmatch(name):
             raise IllegalName(name, "expected the name of a model directory, in UTF-8")
         published = f"{self.entry}.{_ESCAPED.sub(_write, name.encode()).decode()}"
-        _check_length(published, self.model_name)
+        _check_length(published, name)
         return published
 
 
@@ -100,11 +100,15 @@ def _read(found: re.Match[bytes]) -> bytes:
     return bytes([int(found[1], 16)]) if found[1] else b"."
 
 
-def _check_length(published: str, model_name: str) -> None:
+def _check_length(published: str, name: str) -> None:
+    """Raise IllegalName for the name, of an archive or of a step, of which too long a one is made.
+
+    Bytes that are no ASCII letters take three.
+    """
     length = len(published.encode())
     if length > NAME_MAX:
         raise IllegalName(
-            model_name,
+            name,
             f"it makes a Triton model name of {length} bytes, and a directory name may have "
             f"{NAME_MAX}; use a shorter name",
         )

@@ -20,6 +20,7 @@ from serve.errors import (
     CallerError,
     FailedAtRequest,
     InvocationFailed,
+    Overloaded,
     ResourceExhausted,
     ServeError,
     StoreUnavailable,
@@ -496,6 +497,8 @@ def _translate_refusal(model: Model, refused: Refusal, asked: TritonRequest) -> 
         return ResourceExhausted(f"no resources to invoke the model {model.name}: {message}")
     if refused.verdict is Verdict.STORE_DOWN:
         return StoreUnavailable(f"the model {model.name} cannot answer now: {message}")
+    if refused.verdict is Verdict.QUEUE_REFUSED:
+        return Overloaded(f"a queue of the model {model.name} refused the request: {message}")
     if refused.verdict is Verdict.UNAVAILABLE:
         return TritonUnavailable(message)
     if refused.verdict is Verdict.ENDPOINT:

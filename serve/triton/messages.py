@@ -22,6 +22,7 @@ class Verdict(Enum):
     NOT_LOADED = "not loaded"
     EXHAUSTED = "exhausted"
     UNAVAILABLE = "unavailable"
+    QUEUE_REFUSED = "queue refused"
     STORE_DOWN = "store down"
     ENDPOINT = "endpoint"
 
@@ -41,10 +42,15 @@ _NOT_LOADED = re.compile(
     r"|Identifier of model '(?P<unmapped>[^']*)' is not found in global map"
     r"|Model '(?P<unready>[^']*)' is not ready\.?)"
 )
+#: A queue that is full, and one that a request stood in for longer than its config lets it.
+_QUEUE_REFUSED = re.compile(
+    _STEP + r"(?:(?:\[request id: .*\] )?Exceeds maximum queue size|Request timeout expired)",
+    re.DOTALL,
+)
 _UNAVAILABLE = re.compile(
-    _STEP + r"(?:(?:\[request id: .*\] )?(?:Exceeds maximum queue size"
-    r"|Server is stopping, scheduler for model has stopped accepting new inference requests)"
-    r"|Server not ready|Server exiting|Request timeout expired"
+    _STEP + r"(?:(?:\[request id: .*\] )?"
+    r"Server is stopping, scheduler for model has stopped accepting new inference requests"
+    r"|Server not ready|Server exiting"
     r"|Request for unknown model: '[^']*' version -?\d+ is not at ready state)",
     re.DOTALL,
 )
@@ -93,6 +99,8 @@ def judge(
         return Verdict.NOT_LOADED
     if _UNAVAILABLE.fullmatch(message):
         return Verdict.UNAVAILABLE
+    if _QUEUE_REFUSED.fullmatch(message):
+        return Verdict.QUEUE_REFUSED
     if _STORE_DOWN.match(message):
         return Verdict.STORE_DOWN
     if message.startswith(MANY_ANSWERS):
@@ -111,7 +119,8 @@ def was_carried_out(message: str) -> bool:
 
     It did not when the model was not there. A caller who makes a model say the same gains nothing.
     """
-    return not any(said.fullmatch(message) for said in (_STUB_DIED, _NOT_LOADED, _UNAVAILABLE))
+    not_given = (_STUB_DIED, _NOT_LOADED, _UNAVAILABLE, _QUEUE_REFUSED)
+    return not any(said.fullmatch(message) for said in not_given)
 
 
 def dead_model(message: str, triton_names: Collection[str]) -> str | None:

@@ -114,6 +114,12 @@ def test_longest_names() -> None:
             attempt()
 
 
+def test_long_step_is_named() -> None:
+    """Nobody can shorten the hash that SageMaker calls a model: the step's name is told."""
+    with pytest.raises(IllegalName, match=r"the model name 'ü+'"):
+        Namespace("3f" * 16).step("ü" * 75)
+
+
 @pytest.mark.parametrize("step", ["", "a/b", "a\0", "\udcff"], ids=ascii)
 def test_illegal_steps(step: str) -> None:
     """A step whose name no directory and no message can bear is refused as well."""

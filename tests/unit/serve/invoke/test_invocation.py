@@ -19,6 +19,7 @@ from serve.errors import (
     CallerError,
     InvocationFailed,
     ModelNotLoaded,
+    Overloaded,
     ResourceExhausted,
     ServeError,
     TritonTimeout,
@@ -83,8 +84,13 @@ async def test_binary_goes_there_and_back(tmp_path: Path) -> None:
         ),
         (
             {"status": 503, "message": "[request id: <id_unknown>] Exceeds maximum queue size"},
-            TritonUnavailable,
-            "queue",
+            Overloaded,
+            "a queue of the model m refused the request: ",
+        ),
+        (
+            {"status": 503, "message": "in ensemble 'm', Request timeout expired"},
+            Overloaded,
+            "a queue of the model m refused the request: .*timeout expired; try again",
         ),
         (
             {"status": 404, "message": "Request for unknown model: 'nowhere' is not found"},
@@ -107,6 +113,7 @@ async def test_binary_goes_there_and_back(tmp_path: Path) -> None:
         "raised",
         "memory",
         "queue",
+        "queue's time",
         "bls",
         "garbage",
         "half",

@@ -182,12 +182,12 @@ REAL: list[tuple[int | None, int | None, str, Verdict]] = [
     (501, None, "Unsupported compression type", Verdict.CALLER),
     (None, 415, "", Verdict.CALLER),
     # tritonserver's
-    (503, 400, UNKNOWN_ID + "Exceeds maximum queue size", Verdict.UNAVAILABLE),
+    (503, 400, UNKNOWN_ID + "Exceeds maximum queue size", Verdict.QUEUE_REFUSED),
     (
         503,
         400,
         "in ensemble 'm', " + UNKNOWN_ID + "Exceeds maximum queue size",
-        Verdict.UNAVAILABLE,
+        Verdict.QUEUE_REFUSED,
     ),
     (
         503,
@@ -197,6 +197,7 @@ REAL: list[tuple[int | None, int | None, str, Verdict]] = [
         Verdict.UNAVAILABLE,
     ),
     (503, 400, "Server not ready", Verdict.UNAVAILABLE),
+    (503, 400, "in ensemble 'm', Request timeout expired", Verdict.QUEUE_REFUSED),
     (
         503,
         400,
