@@ -16,6 +16,7 @@ from bench.errors import BenchError
 
 _ROOT = Path(__file__).parents[1]
 EXPORTS = _ROOT / "examples" / "merlin"
+TUTORIALS = _ROOT / "tests" / "golden" / "tutorials"
 #: The models' Python that has TensorFlow, XGBoost and LightGBM.
 FRAMEWORKS = _ROOT / ".venv-frameworks" / "bin" / "python"
 _REWRITE_S = 60
@@ -200,7 +201,9 @@ def find_export(export: str, wide: WideExport | None = None) -> Path:
 
     The wide one is made where it is not there, in ten seconds. Raises BenchError.
     """
-    return (wide or WideExport()).make() if export == WIDE else EXPORTS / export
+    if export == WIDE:
+        return (wide or WideExport()).make()
+    return TUTORIALS / export if (TUTORIALS / export).exists() else EXPORTS / export
 
 
 def list_workflow_steps(export: Path) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ _DTYPES = {
     "FP64": np.float64,
     "INT64": np.int64,
     "INT32": np.int32,
+    "INT8": np.int8,
     "BOOL": np.bool_,
 }
 #: A list column of rows of any length: their values one after the other, and where each begins.

@@ -14,6 +14,7 @@ from bench.rows import (
     observing,
     process,
     sharing,
+    tutorials,
     workflows,
 )
 from bench.rows.row import Row, Run
@@ -31,6 +32,6 @@ ROWS: tuple[Row, ...] = (
 #: By the name that the command line gives them; the first is measured where none is named.
 SUITES: Mapping[str, tuple[Suite, tuple[Row, ...]]] = {
     "frontend": (FRONTEND, ROWS),
-    "workflows": (WORKFLOWS, (*workflows.ROWS, *sharing.ROWS, *fitting.ROWS)),
+    "workflows": (WORKFLOWS, (*workflows.ROWS, *tutorials.ROWS, *sharing.ROWS, *fitting.ROWS)),
     "observing": (OBSERVING, observing.ROWS),
 }
