@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from tritonclient.grpc import model_config_pb2 as pb
-
 from ensemble_tools.archive.instance_groups import find_instances
 from ensemble_tools.archive.model_config import (
     most_queued,
     parse_leniently,
     parse_model_config,
 )
-from ensemble_tools.serving.serving_plan import PublishedModel, ServingPlan
+from ensemble_tools.serving.serving_plan import PublishedModel, QueueBound, ServingPlan
 
 #: However little the models do at once; and how many more than what they do.
 _LEAST, _SPARE = 4, 2
@@ -37,12 +35,12 @@ def count_requests_at_once(plan: ServingPlan, gpus: int = 0) -> int | None:
     None where Triton must have every request at once: a sequence can wait for the end of another,
     whose next request then may not stand behind it; a queue of Triton's with priorities or bounds
     of its own orders and refuses only what it has; and of a decoupled model nobody knows how many
-    requests an instance works on.
+    requests an instance works on. Where bounds were taken from queues with priorities
+    (QueueBound), Triton has as many to order.
     """
-    batches = 1 if plan.queue else _BATCHES  # no more are to wait in Triton than its author says
     total = 0
     for model in plan.models:
-        number = _count_for_model(model, gpus, batches)
+        number = _count_for_model(model, gpus, plan.queue)
         if number is None:
             return None
         total += number
@@ -70,7 +68,7 @@ def limit_requests_at_once(plan: ServingPlan) -> int | None:
     )
 
 
-def _count_for_model(model: PublishedModel, gpus: int, batches: int) -> int | None:
+def _count_for_model(model: PublishedModel, gpus: int, queue: QueueBound | None) -> int | None:
     if model.triton_config is None:
         return _COMPLETED
     config = parse_model_config(model.triton_config, Path(model.triton_name))
@@ -82,10 +80,11 @@ def _count_for_model(model: PublishedModel, gpus: int, batches: int) -> int | No
     count = find_instances(message, gpus, with_passive=False).count
     if not message.HasField("dynamic_batching"):
         return count
-    if _orders_its_queue(message):
+    at_once = count * max(1, config.max_batch_size)
+    has_priorities = message.dynamic_batching.priority_levels > 0
+    if most_queued(message) or (has_priorities and queue is None):
         return None
-    return batches * count * max(1, config.max_batch_size)
-
-
-def _orders_its_queue(message: pb.ModelConfig) -> bool:
-    return message.dynamic_batching.priority_levels > 0 or most_queued(message) > 0
+    if queue is None:
+        return _BATCHES * at_once
+    # No more are to wait in Triton than its author says.
+    return at_once + queue.most if has_priorities else at_once

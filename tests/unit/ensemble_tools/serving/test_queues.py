@@ -85,3 +85,11 @@ def test_who_waits_where() -> None:
     plan = planned(a=batches, m=ENSEMBLE % (STEP % "a"))
     assert count_requests_at_once(plan) is None
     assert count_requests_at_once(open_queues(plan)) == 6
+
+
+def test_queue_with_priorities() -> None:
+    """tritonserver orders as many as may wait, and its queue has an end all the same."""
+    policies = "priority_queue_policy { key: 1 value { max_queue_size: 3 } }"
+    batching = f"dynamic_batching {{ priority_levels: 2 {policies} }}"
+    plan = planned(a=f'backend: "python" max_batch_size: 4 {batching}', m=ENSEMBLE % (STEP % "a"))
+    assert count_requests_at_once(open_queues(plan)) == 9
