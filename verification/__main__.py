@@ -208,7 +208,8 @@ def _tell_nothing_to_compare(path: Path, forms: Forms | None) -> None:
         print(f"not compiled: {name}: {reason}")
     print(
         f"{path}: verify compares Merlin's executor with the form that is served in "
-        "its place; this archive holds no executor export and is served as delivered"
+        "its place; this archive holds no executor export and is served as delivered: `explain` "
+        "shows it, and `request` writes a request to try it with"
     )
 
 

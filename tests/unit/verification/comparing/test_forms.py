@@ -82,7 +82,9 @@ def test_nothing_to_compare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     made = rewritten(tmp_path, "auto")
     assert read_forms(made) is None
     assert main([str(made)], {}) == EQUAL
-    assert "this archive holds no executor export" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "this archive holds no executor export" in said
+    assert "`request` writes a request to try it with" in said
     (tmp_path / "second").mkdir()
     delivered = rewritten(tmp_path / "second", "off")
     for path in delivered.rglob("*.parquet"):
