@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import os
+import re
 import shutil
 import tarfile
 import tempfile
@@ -59,6 +60,8 @@ class ExtractionLimits:
 
 
 LIMITS = ExtractionLimits()
+#: Of tarfile's sentences, the place in a temporary directory.
+_OUTSIDE = re.compile(r" to .*, which is outside the destination$", re.DOTALL)
 
 
 @contextlib.contextmanager
@@ -91,7 +94,7 @@ def extract(path: Path, into: Path, limits: ExtractionLimits = LIMITS) -> None:
 
 def _sentence(path: Path, error: Exception) -> str:
     if isinstance(error, tarfile.FilterError):
-        return str(error)
+        return _OUTSIDE.sub(" to a place outside the destination", str(error))
     with path.open("rb") as file:
         begin = file.read(_LONGEST_BEGIN)
     for known, kind in _OTHERS.items():

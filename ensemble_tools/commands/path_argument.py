@@ -11,11 +11,20 @@ from ensemble_tools.archive.packed import opened
 from ensemble_tools.errors import EnsembleToolsError, RepositoryUnusable
 
 
+def _path(text: str) -> Path:
+    """Raises ArgumentTypeError for what would be taken for this directory, or for another path."""
+    if not text:
+        raise argparse.ArgumentTypeError("the path is empty; expected an archive's")
+    if "://" in text and not Path(text).exists():
+        raise argparse.ArgumentTypeError(f"{text} is no path; download the archive first")
+    return Path(text)
+
+
 def add_path(parser: argparse.ArgumentParser, metavar: str = "path") -> None:
     """The argument; options.path has it."""
     parser.add_argument(
         "path",
-        type=Path,
+        type=_path,
         metavar=metavar,
         help="the archive: the directory that it was extracted or exported into, or its .tar.gz, "
         "which is extracted to a temporary directory",
@@ -26,7 +35,7 @@ def add_paths(parser: argparse.ArgumentParser) -> None:
     """One or several; options.paths has them."""
     parser.add_argument(
         "paths",
-        type=Path,
+        type=_path,
         nargs="+",
         metavar="path",
         help="the archive: the directory that it was extracted or exported into, or its .tar.gz, "
@@ -47,6 +56,12 @@ def opened_path(given: Path) -> Iterator[Path]:
         raise RepositoryUnusable(
             given,
             "there is no such file or directory",
+            "expected an archive: a directory, or its .tar.gz",
+        )
+    if not given.is_dir() and not given.is_file():
+        raise RepositoryUnusable(
+            given,
+            "it is neither a directory nor a regular file",
             "expected an archive: a directory, or its .tar.gz",
         )
     with opened(given) as directory:

@@ -33,7 +33,9 @@ def explain_repository(repository: ModelRepository) -> Iterator[str]:
     for name, model in sorted(repository.models.items()):
         entry = "  ← invoked" if model is repository.entry else ""
         versions = ", ".join(str(version) for version in model.versions) or "none"
-        kind = model.config.backend or model.config.platform if model.config else "no config.pbtxt"
+        kind = "no config.pbtxt"
+        if model.config is not None:
+            kind = model.config.backend or model.config.platform or model.backend or "no backend"
         yield f"  {_clean(name)}  ({_clean(kind)}, version {versions}){entry}"
 
 

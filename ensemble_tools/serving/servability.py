@@ -126,10 +126,18 @@ def _advise_writing(model: SourceModel, rules: Rules) -> str:
         return f"rename {shortened(model.misnamed_config)} to it"
     if rules.under_executor:
         return _advise_export(rules.names)
+    if not model.backend and model.advice is None:
+        return f"write a config.pbtxt that names the backend: {_describe_untold(model)}"
     what = f"write a config.pbtxt{_describe_advice(model)}"
     if not _may_be_completed(model):
         return what
     return f"{what}, or set {rules.names.auto_complete}=true to let Triton make one"
+
+
+def _describe_untold(model: SourceModel) -> str:
+    """That no file tells the backend."""
+    found = model.payload.get(model.served_version or max(model.versions, default=0), frozenset())
+    return f"nothing that is there tells it (found {', '.join(sorted(found)[:10]) or 'no file'})"
 
 
 def _describe_advice(model: SourceModel) -> str:
@@ -156,6 +164,8 @@ def _advise(model: SourceModel, rules: Rules) -> str:
         return _advise_export(rules.names)
     if model.is_ensemble:  # an ensemble is never completed
         return _DECLARE
+    if not model.backend and model.advice is None:
+        return f"add it, and `backend`: {_describe_untold(model)}"
     add = f"add{_describe_advice(model) or ' it'}"
     if not _may_be_completed(model):
         return add

@@ -112,6 +112,7 @@ def test_what_is_refused(
     sentence = str(refused.value)
     assert sentence.startswith(f"{path}: ")
     assert said in sentence
+    assert str(tmp_path / "temporary") not in sentence
     assert "\n" not in sentence
     assert len(sentence) < 1000
     assert {one.name for one in tmp_path.iterdir()} == {"shop.tar.gz", "temporary"}

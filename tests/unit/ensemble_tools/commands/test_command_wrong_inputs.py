@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tarfile
 from collections.abc import Callable
@@ -118,3 +119,32 @@ def test_rewrite_makes_a_directory(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "`pack` makes an archive of it" in capsys.readouterr().err
     assert command.main(["rewrite", str(DENSE), str(tmp_path / "my shop")]) == command.SERVED
     assert f"pack '{tmp_path}/my shop' -o my_shop.tar.gz" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("path", ["", "s3://bucket/shop.tar.gz"])
+def test_what_is_no_path(path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """An empty text would be the directory where the command is run."""
+    with pytest.raises(SystemExit):
+        command.main(["explain", path])
+    said = capsys.readouterr().err
+    assert "the path is empty" in said or "download the archive first" in said
+
+
+def test_a_pipe_as_the_archive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(tmp_path / "shop.tar.gz")
+    assert command.main(["explain", str(tmp_path / "shop.tar.gz")]) != command.SERVED
+    assert "neither a directory nor a regular file" in capsys.readouterr().err
+
+
+def test_a_file_that_no_backend_reads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """No setting lets Triton find out what reads it."""
+    (tmp_path / "m/1").mkdir(parents=True)
+    (tmp_path / "m/1/model.joblib").write_bytes(b"x")
+    assert command.main(["explain", str(tmp_path)]) != command.SERVED
+    said = capsys.readouterr().out
+    assert "names the backend: nothing that is there tells it (found model.joblib)" in said
+    (tmp_path / "m/config.pbtxt").write_text('name: "m"')
+    assert command.main(["explain", str(tmp_path)]) != command.SERVED
+    said = capsys.readouterr().out
+    assert "(no backend, version 1)" in said
+    assert "add it, and `backend`" in said
