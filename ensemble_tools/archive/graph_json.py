@@ -16,7 +16,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -63,6 +63,8 @@ _WORDS = {
     list: "a list",
     type(None): "null",
 }
+#: Parameters that are functions.
+_FUNCTIONS = ("f", "loop_until")
 _NUMBER = (int, float)
 _NONE = type(None)
 _SCALAR = (str, int, float, bool, _NONE)
@@ -90,6 +92,40 @@ def read_graph_json(path: Path) -> Inert | None:
     workflow = _make("nvtabular.workflow.workflow.Workflow")
     workflow.state["graph"] = _read_graph(graph, path.parent, path.parent, 0)
     return workflow
+
+
+@dataclass(frozen=True)
+class NamedFunction:
+    """A function as a workflow names it; operator: the class of the one that calls it."""
+
+    operator: str
+    module: str
+    qualname: str
+
+
+def read_functions(path: Path) -> Iterator[NamedFunction]:
+    """The functions that its operators call; none where there is no such file.
+
+    Raises NotAWorkflow, and as read_bounded does.
+    """
+    data = read_bounded(path, MAX_BYTES)
+    if data is not None:
+        yield from _find_functions(_Fields(_parse(data), "the file"), 0)
+
+
+def _find_functions(graph: _Fields, depth: int) -> Iterator[NamedFunction]:
+    if depth > MAX_DEPTH:
+        raise NotAWorkflow(f"it has more than {MAX_DEPTH} Subgraphs within each other")
+    for record in graph.each("nodes", "node at place"):
+        operator = record.field("op_class", str).rpartition(".")[2]
+        params = record.inner("op_params")
+        for name in _FUNCTIONS:
+            if function := _function(params, name):
+                yield NamedFunction(
+                    operator, function.state["__module__"], function.state["__qualname__"]
+                )
+        if params.field("inner_graph", dict, default=None) is not None:
+            yield from _find_functions(params.inner("inner_graph"), depth + 1)
 
 
 # -- the text

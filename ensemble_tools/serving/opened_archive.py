@@ -13,6 +13,7 @@ from ensemble_tools.archive.repository import ModelRepository, read_repository
 from ensemble_tools.errors import ArchiveError, PackedArchive
 from ensemble_tools.serving.compilation import Compile, compile_plan
 from ensemble_tools.serving.namespace import Namespace
+from ensemble_tools.serving.needed_modules import describe_needed_modules
 from ensemble_tools.serving.plan import plan
 from ensemble_tools.serving.publish import publish
 from ensemble_tools.serving.serving_plan import PublishedModel, Rewrite, ServingPlan
@@ -76,7 +77,8 @@ def read_archive(
         else:
             _try_publishing(serving)
         unpickled = describe_unpickled(serving, repository, names or SettingNames())
-        serving = replace(serving, notes=(*serving.notes, *unpickled))
+        needed = describe_needed_modules(serving, repository)
+        serving = replace(serving, notes=(*serving.notes, *needed, *unpickled))
     except ArchiveError as error:
         return Archive(repository, graph, refusal=error)
     return Archive(repository, graph, plan=serving)
