@@ -25,6 +25,7 @@ from ensemble_tools.archive.model_config import (
 )
 from ensemble_tools.archive.model_file import (
     AOT_INDUCTOR,
+    FOREST_FILES,
     ModelFile,
     find_model_file,
     named_file,
@@ -216,7 +217,11 @@ def _unknown_tensors(inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Signa
 
 def _name_backend(message: pb.ModelConfig, file: ModelFile) -> None:
     message.backend, message.platform = file.backend, file.platform
-    if file.needs_naming:
+    needs_naming = file.needs_naming
+    if file.backend == "fil":  # XGBoost's newer formats may be in a file that has the oldest's name
+        model_type = str(message.parameters["model_type"].string_value)
+        needs_naming = file.name != FOREST_FILES[model_type]
+    if needs_naming:
         message.default_model_filename = file.name.rstrip("/")
 
 

@@ -562,3 +562,21 @@ def test_torchscripts_arguments(code: str, named: list[str], tmp_path: Path) -> 
     with pytest.raises(ConfigIncomplete) as error:
         planned(tmp_path)
     assert all(f'name: "{name}"' in str(error.value) for name in named)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "named"),
+    [
+        ("xgboost.model", xgboost_json("reg:x"), "xgboost.model"),
+        ("xgboost.json", xgboost_ubj("reg:x"), "xgboost.json"),
+        ("xgboost.model", xgboost_ubj("reg:x"), "xgboost.model"),
+        ("xgboost.ubj", xgboost_ubj("reg:x"), ""),
+        ("xgboost.json", xgboost_json("reg:x"), ""),
+    ],
+)
+def test_newer_format_under_an_older_name(
+    name: str, content: bytes, named: str, tmp_path: Path
+) -> None:
+    """fil looks for the name of a format: a file that has another format's name is named."""
+    put(tmp_path, name, content)
+    assert served_config(tmp_path).default_model_filename == named
