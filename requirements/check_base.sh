@@ -49,7 +49,7 @@ echo "BASE_IMAGE has tritonserver $number, Python $version and the backends:$bac
 lacks() {
     library="$3 in the models' Python, or "
     case $number in
-        2.[0-9].* | 2.[1-3][0-9].* | 2.4[0-4].*) library= ;; # they run no stand-ins
+        2.[0-9].* | 2.[12][0-9].* | 2.3[0-8].*) library= ;; # they run no stand-ins
     esac
     case "$backends " in
         *" $1 "*) ;;

@@ -185,10 +185,13 @@ def _backends(settings: Settings, runtime: TritonRuntime, shm_prefix: str) -> It
     yield f"--backend-directory={runtime.backend_directory}"
     if runtime.cache_directory:
         yield f"--cache-directory={runtime.cache_directory}"
-    yield f"--backend-config=python,shm-default-byte-size={settings.shm_default_byte_size}"
-    yield f"--backend-config=python,shm-growth-byte-size={settings.shm_growth_byte_size}"
-    yield f"--backend-config=python,shm-region-prefix-name={shm_prefix}"
-    yield f"--backend-config=python,thread-pool-size={settings.python_threads}"
+    prefixes = {name: f"{shm_prefix}{name}-" for name in runtime.configured_apart}
+    for name, prefix in {"python": shm_prefix, **prefixes}.items():
+        config = f"--backend-config={name}"
+        yield f"{config},shm-default-byte-size={settings.shm_default_byte_size}"
+        yield f"{config},shm-growth-byte-size={settings.shm_growth_byte_size}"
+        yield f"{config},shm-region-prefix-name={prefix}"
+        yield f"{config},thread-pool-size={settings.python_threads}"
     if settings.tensorflow_version:
         yield f"--backend-config=tensorflow,version={settings.tensorflow_version}"
     if settings.buffer_manager_thread_count is not None:

@@ -55,8 +55,8 @@ PYTHON_BASED = re.compile(
 
 #: In the Python backend's library where each region in /dev/shm has a name of its own (2.45,
 #: python_backend r24.04). Before, the Python backend and each Python-based one count theirs from 0
-#: under the same prefix: one model takes another's region, and tritonserver aborts (tried on 2.39,
-#: 2.41, 2.42 and 2.44).
+#: under the prefix that the config of `python` says, whatever their own says: one model takes
+#: another's region, and tritonserver aborts (tried on 2.39, 2.41, 2.42 and 2.44).
 OWN_REGIONS = re.compile(rb"boost5uuids|GenerateUUID")
 
 #: Flags that shut APIs: over HTTP from 2.40 on (server r23.11, src/command_line_parser.cc), over
@@ -142,6 +142,7 @@ class TritonRuntime:
 
     `bin_path` goes first on PATH and `library_path` first on LD_LIBRARY_PATH; `server_bin`, our
     own server's virtual environment, leaves PATH. `stand_ins` are the backends that ours play.
+    `configured_apart`: those of them that take no config of the Python backend's (_stand_apart).
     `restricts`: the flags that shut APIs, as far as it has them. `knows`: what else it can be told,
     of CLIENT_SHM, MAX_INPUT and HISTOGRAMS. `traces`: whether its spans join
     the trace that a request belongs to; False where nobody asks for traces. `version`: as the image
@@ -156,6 +157,7 @@ class TritonRuntime:
     server_bin: Path | None
     backend_python: BackendPython | None
     stand_ins: tuple[str, ...]
+    configured_apart: tuple[str, ...] = ()
     restricts: frozenset[str] = frozenset()
     knows: frozenset[str] = frozenset()
     traces: bool = False
@@ -188,8 +190,12 @@ def find_runtime(
     else:
         check_stub(root / "backends/python" / STUB, python, environment)
         backends = _plain_overlay(overlay, root, stand_ins) if stand_ins else root / "backends"
+    apart = () if _names_regions_apart(root) else stand_ins
     for name in stand_ins:
-        (backends / name).symlink_to(STAND_INS / name)
+        if name in apart:
+            _stand_apart(backends, name)
+        else:
+            (backends / name).symlink_to(STAND_INS / name)
     caches = root / "caches"
     return TritonRuntime(
         executable=executable,
@@ -200,6 +206,7 @@ def find_runtime(
         server_bin=own_environment_bin(),
         backend_python=python,
         stand_ins=stand_ins,
+        configured_apart=apart,
         restricts=restricting_flags(executable),
         knows=_known(executable, root),
         traces=traces_endpoint(environment) is not None and _contains(executable, TRACEPARENT),
@@ -318,17 +325,28 @@ def _last_words(error: Exception) -> str:
 
 
 def _stand_ins(root: Path, python_based: bool) -> tuple[str, ...]:
-    """Our backends that this runtime has none of its own for, if it can run them."""
+    """Our backends that this runtime has none of its own for, if it can run Python-based ones."""
     own = set(list_backends(root / "backends", python_based=python_based))
     missing = tuple(sorted({path.parent.name for path in STAND_INS.glob("*/model.py")} - own))
-    if missing and not (python_based and _names_regions_apart(root)):
+    if missing and not python_based:
         log.warning(
-            "this tritonserver is too old for Python-based backends beside Python models (2.45 is "
-            "the first that runs both); models of these backends will be refused",
+            "this tritonserver is too old for Python-based backends; models of these backends"
+            " will be refused",
             extra={"backends": ",".join(missing)},
         )
         return ()
     return missing
+
+
+def _stand_apart(backends: Path, name: str) -> None:
+    """Our backend beside the Python backend's library under the name of its own.
+
+    tritonserver then takes it for no Python-based backend, and gives it the config of its own name,
+    in which its regions in /dev/shm have another prefix. The library runs the `model.py` beside it.
+    """
+    (backends / name).mkdir()
+    (backends / name / "model.py").symlink_to(STAND_INS / name / "model.py")
+    (backends / name / f"libtriton_{name}.so").symlink_to("../python/libtriton_python.so")
 
 
 def supports_python_based_backends(root: Path) -> bool:

@@ -93,18 +93,18 @@ def test_each_framework_without_a_backend(framework: str, base: Base) -> None:
     """Merlin's images have one framework each: the base that has the other one is named."""
     for other in LACKING.keys() - {framework}:
         base.backend(other)
-    (base.triton / "TRITON_VERSION").write_text("2.45.0\n")
+    (base.triton / "TRITON_VERSION").write_text("2.39.0\n")
     others = sorted({*LACKING, "python"} - {framework})
     assert base.check() == (
         0,
-        f"BASE_IMAGE has tritonserver 2.45.0, Python 3.12 and the backends: {' '.join(others)}\n"
+        f"BASE_IMAGE has tritonserver 2.39.0, Python 3.12 and the backends: {' '.join(others)}\n"
         f"BASE_IMAGE has no backend {framework}, so {LACKING[framework]}\n",
     )
 
 
-@pytest.mark.parametrize("version", ["2.35.0", "2.39.0", "2.44.0", "2.9.1"])
+@pytest.mark.parametrize("version", ["2.35.0", "2.38.0", "2.9.1"])
 def test_a_base_that_runs_no_stand_ins(version: str, base: Base) -> None:
-    """A library in the models' Python is no remedy before 2.45."""
+    """A library in the models' Python is no remedy before 2.39."""
     (base.triton / "TRITON_VERSION").write_text(version)
     code, said = base.check()
     assert code == 0

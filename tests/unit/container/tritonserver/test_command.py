@@ -91,6 +91,17 @@ def test_the_plain_command() -> None:
     )
 
 
+def test_a_stand_in_that_is_configured_apart() -> None:
+    """It gets what the Python backend gets, and a prefix that is still this container's."""
+    argv = build(runtime=replace(RUNTIME, configured_apart=("fil",))).argv
+    said = "--backend-config={},shm-region-prefix-name={}"
+    python, fil = said.format("python", "serve_1_ab_"), said.format("fil", "serve_1_ab_fil-")
+    assert argv.index(python) < argv.index(fil)  # the census takes the first, which fits both
+    others = [one for one in argv if "=python," in one and one != python]
+    assert len(others) == 3
+    assert {one.replace("=python,", "=fil,") for one in others} <= set(argv)
+
+
 def test_auto_complete_can_be_switched_back_on() -> None:
     """Strict configs are a default, not a law."""
     assert "--disable-auto-complete-config" not in build({"SERVE_AUTO_COMPLETE": "true"}).argv

@@ -13,6 +13,7 @@ import pytest
 from container.errors import RuntimeNotFound, RuntimeUnusable
 from container.settings import read_settings
 from container.tritonserver.runtime import (
+    STAND_INS,
     ask_interpreter,
     check_stub,
     find_runtime,
@@ -218,21 +219,29 @@ def test_an_old_image_gets_no_stand_in(tmp_path: Path, caplog: pytest.LogCapture
     """2.36 does not know Python-based backends, and a log line says so."""
     program = image(tmp_path / "opt", "python", library=b"old", python=OUR_VERSION)
     settings = read_settings({"SERVE_TRITON_SERVER": str(program)})
-    assert find_runtime(settings, tmp_path / "work", {}).stand_ins == ()
+    runtime = find_runtime(settings, tmp_path / "work", {})
+    assert (runtime.stand_ins, runtime.configured_apart) == ((), ())
     assert "too old for Python-based backends" in caplog.text
 
 
 @pytest.mark.parametrize("library", [MIDDLE_LIBRARY, NEW_LIBRARY])
-def test_one_whose_backends_would_share_regions_gets_no_stand_in(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, library: bytes
-) -> None:
-    """2.39 to 2.44 abort when a Python-based backend has a model beside Python models."""
-    program = image(tmp_path, "python", library=library, python=OUR_VERSION, regions="by number")
-    executable(tmp_path / "backends/vllm/model.py", "")
+def test_stand_ins_where_backends_would_share_regions(tmp_path: Path, library: bytes) -> None:
+    """2.39 to 2.44 give Python-based backends the Python backend's config, and so its prefix.
+
+    A stand-in there is the Python backend's library under its own name, beside our model.py.
+    """
+    program = image(
+        tmp_path / "opt", "python", library=library, python=OUR_VERSION, regions="by number"
+    )
     settings = read_settings({"SERVE_TRITON_SERVER": str(program)})
     runtime = find_runtime(settings, tmp_path / "work", {})
-    assert (runtime.stand_ins, runtime.backends) == ((), ("python", "vllm"))
-    assert "2.45 is the first that runs both" in caplog.text
+    assert (runtime.stand_ins, runtime.configured_apart) == (OUR_BACKENDS, OUR_BACKENDS)
+    assert set(runtime.backends) == {"python", *OUR_BACKENDS}
+    own = tmp_path / "opt/backends/python/libtriton_python.so"
+    for name in OUR_BACKENDS:
+        there = runtime.backend_directory / name
+        assert (there / f"libtriton_{name}.so").samefile(own)
+        assert (there / "model.py").samefile(STAND_INS / name / "model.py")
 
 
 def test_a_python_that_the_images_stub_cannot_run_is_refused(tmp_path: Path) -> None:
