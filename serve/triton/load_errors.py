@@ -75,6 +75,8 @@ _BACKEND_LACKS = re.compile(
 )
 #: Python names the file alone: "invalid syntax (model.py, line 1)".
 _SYNTAX = re.compile(r"\((?P<file>\w+\.py), line (?P<line>\d+)\)")
+#: The python backend, of a process that is gone.
+_DIED = re.compile(r"Stub process '[^']*' is not healthy\.?;?")
 #: It could not read config.pbtxt; why stands in its log alone.
 _UNREAD = "failed to poll from model repository"
 _NEWER = "; take it out, or serve it with a tritonserver that has it"
@@ -135,6 +137,9 @@ def _explain(plan: ServingPlan, failing: str, reason: str, models: ModelsSide) -
             f"{step} (the latest alone is, unless its version_policy says otherwise): write "
             "`model_version: -1` into the step for the latest one"
         )
+    if _DIED.fullmatch(reason):
+        why = "the program ended it, or a library crashed on what the model's files hold"
+        return f"its process ended while it loaded: {why} ({reason.rstrip('.')})"
     if _REFUSED.match(reason):
         reason = _REFUSED.sub("", reason)
         is_said = failing != plan.entry or "failed to load model" in reason

@@ -57,6 +57,12 @@ def test_a_workflow_that_nvtabular_cannot_read() -> None:
     [
         (
             "m.rank",
+            "Internal: Stub process 'm.rank_0_0' is not healthy.",
+            "the step 1_rank of the model m failed to load: its process ended while it "
+            "loaded: the program ended it, or a library crashed on what the model's files hold",
+        ),
+        (
+            "m.rank",
             "Internal: KeyError: 'age'\n\nAt:\n  /v/lib/pandas/x.py(9): get\n"
             "  /w/serving/m.rank/3/model.py(12): initialize\n",
             "KeyError: 'age' (1_rank/3/model.py, line 12); see the log",
