@@ -25,6 +25,7 @@ EnsembleToolsError
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -34,6 +35,8 @@ QUOTED_LENGTH = 80
 NAMED_COLUMNS = 10
 #: Of a path a message shows so many characters.
 _SHOWN_PATH = 300
+#: How packed files are called, as archives or by mistake.
+_PACKED = {".gz", ".tgz", ".tar", ".zip", ".bz2", ".xz", ".zst"}
 
 
 def shortened(text: str) -> str:
@@ -61,6 +64,17 @@ def shown(path: Path | str) -> str:
     if len(text) <= _SHOWN_PATH:
         return text
     return f"{text[: _SHOWN_PATH // 2]}…{text[-_SHOWN_PATH // 2 :]}"
+
+
+def describe_packing_alone(path: Path) -> str:
+    """The end of a sentence: how a model's file becomes an archive; empty for what is called one.
+
+    Its name stays as it is in there: a forest's may be any, and others tell their backends.
+    """
+    if path.suffix.lower() in _PACKED:
+        return ""
+    words = ("tar", "-C", str(path.parent), "-czf", f"{path.stem}.tar.gz", path.name)
+    return f"; if it is a model's file, this makes an archive of it: {shlex.join(words)}"
 
 
 def sentence_of(error: Exception) -> str:
@@ -98,7 +112,7 @@ class PackedArchive(EnsembleToolsError):
     def __init__(self, path: Path, found: str) -> None:
         super().__init__(
             f"{shown(path)}: {found}; expected a directory, or a .tar.gz of one, as "
-            "tar -C DIRECTORY -czf NAME.tar.gz . writes it"
+            f"tar -C DIRECTORY -czf NAME.tar.gz . writes it{describe_packing_alone(path)}"
         )
 
 

@@ -11,7 +11,7 @@ from deploy.errors import Refused
 from ensemble_tools import model_directories
 from ensemble_tools.archive.files import names_in
 from ensemble_tools.archive.source_model import is_bare_model, is_model_directory
-from ensemble_tools.errors import EnsembleToolsError, sentence_of
+from ensemble_tools.errors import EnsembleToolsError, describe_packing_alone, sentence_of
 from ensemble_tools.packing.source_tree import is_litter
 
 #: How archives are called.
@@ -78,7 +78,7 @@ def _expand(given: Path, say: Callable[[str], None]) -> Iterator[Path]:
         if not given.name.endswith(_ENDS):
             raise ValueError(
                 f"{given}: found a file, expected an archive, whose name ends in .tar.gz, or a "
-                "folder"
+                f"folder{describe_packing_alone(given)}"
             )
         yield given
         return

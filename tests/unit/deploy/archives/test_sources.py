@@ -99,16 +99,17 @@ def test_what_no_archive_is_called(tmp_path: Path, name: str) -> None:
 
 def test_all_mistakes_are_told_together(tmp_path: Path) -> None:
     """Nothing there, neither one nor the other, no name for it, one name for two."""
-    for name in ("shop é.tar.gz", "x.zip", "one/a.tar.gz", "two/a.tar.gz"):
+    for name in ("shop é.tar.gz", "x.zip", "xgb.json", "one/a.tar.gz", "two/a.tar.gz"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     (tmp_path / "empty").mkdir()
-    given = ("gone", "x.zip", "empty", "shop é.tar.gz", "one", "two")
+    given = ("gone", "x.zip", "xgb.json", "empty", "shop é.tar.gz", "one", "two")
     with pytest.raises(Refused) as refused:
         find_sources([tmp_path / name for name in given], None, print)
-    gone, file, empty, name, twice = str(refused.value).splitlines()
+    gone, file, model, empty, name, twice = str(refused.value).splitlines()
     assert gone == f"{tmp_path}/gone: there is no such file or folder"
     assert file.startswith(f"{tmp_path}/x.zip: found a file, expected an archive")
+    assert model.endswith(f"makes an archive of it: tar -C {tmp_path} -czf xgb.tar.gz xgb.json")
     assert empty.startswith(f"{tmp_path}/empty: found neither models nor archives in it")
     assert "as its name found 'shop é', expected 1 to 255 printable ASCII characters" in name
     assert name.endswith("; put it by itself, with --as")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -109,6 +110,32 @@ def test_an_archive_of_another_kind(
     told = capsys.readouterr().err
     assert told.startswith(f"error: {archive}: {said}")
     assert "expected a directory, or a .tar.gz of one" in told
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "net.1.onnx"])
+def test_a_models_file_in_the_place_of_an_archive(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is said ends with a command, as a shell takes it, which makes an archive of it."""
+    path = tmp_path / "my models" / name
+    path.parent.mkdir()
+    shutil.copy(Path(__file__).parents[3] / "golden/bare/torch_2_13.onnx", path)
+    assert command.main(["explain", str(path)]) == command.REFUSED
+    _, said, packing = capsys.readouterr().err.partition("this makes an archive of it: ")
+    assert said
+    monkeypatch.chdir(tmp_path)
+    subprocess.run(packing, shell=True, check=True)
+    (archive,) = tmp_path.glob("*.tar.gz")
+    assert command.main(["explain", str(archive)]) == command.SERVED
+
+
+def test_what_is_called_an_archive_is_no_models_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    archive = tmp_path / "shop.tar.gz"
+    archive.write_bytes(b"# Merlin")
+    assert command.main(["explain", str(archive)]) == command.REFUSED
+    assert "a model's file" not in capsys.readouterr().err
 
 
 def test_rewrite_makes_a_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
