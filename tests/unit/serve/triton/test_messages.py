@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -681,3 +683,14 @@ def test_causes_are_one_line(message: str, cut: bool) -> None:
 def test_causes_that_speak_of_values(cause: str, of_values: bool) -> None:
     """Indices, sizes and shapes come of the request, most often; a word that has one in it not."""
     assert speaks_of_values(cause) is of_values
+
+
+@pytest.mark.parametrize(
+    "words", ["blas gemm", "importerror: ", "could not create cublas", "allocate 1,", "oom gemm"]
+)
+def test_what_a_model_writes_is_looked_through_at_once(words: str) -> None:
+    """Whatever it repeats: the event loop waits meanwhile."""
+    started = time.perf_counter()
+    means_exhaustion("blas " + words.replace(" ", "") * 6000, memory=2**30)
+    means_exhaustion(words * 6000, memory=2**30)
+    assert time.perf_counter() - started < 0.5
