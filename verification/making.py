@@ -12,13 +12,14 @@ if __name__ == "__main__":
 # What follows takes a while to import.
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from container.limits import SETTING_NAMES
-from ensemble_tools import EnsembleToolsError
+from ensemble_tools import EnsembleToolsError, Namespace
 from ensemble_tools.archive.executor_graph import ExecutorGraph
 from ensemble_tools.archive.model_config import ModelConfig
 from ensemble_tools.archive.repository import ModelRepository
@@ -61,6 +62,8 @@ WRITTEN, REFUSED = 0, 1
 #: What JSON carries none of, by Triton's parser.
 _BINARY_ONLY = ("FP16", "BF16")
 MOST_ROWS = 1_000_000
+#: What no name has by which a container loads a model.
+_UNUSABLE = re.compile(r"[^A-Za-z0-9_.-]")
 _USUAL_ROWS = 5
 _CONTAINER = "http://localhost:8080"
 #: Of a request; 64 MB, a container's bound, hold no more numbers of one byte.
@@ -158,13 +161,17 @@ def _check_json(config: ModelConfig, path: Path) -> None:
 
 
 def _write(options: argparse.Namespace, body: Body) -> None:
+    """Raises IllegalName for a name that a container takes from nobody, before a file is there."""
+    if options.curl and options.model_name:
+        Namespace(options.model_name)
     if options.output is None:
         sys.stdout.buffer.write(body.content)
         return
     write_file(options.output, body.content)
     name = options.model_name or options.path.absolute().name.split(".")[0] or "model"
     if options.curl:
-        print(write_curl(body, options.output, name, options.url or _CONTAINER))
+        loaded = options.model_name or _UNUSABLE.sub("_", name)
+        print(write_curl(body, options.output, loaded, options.url or _CONTAINER))
     if options.boto3:
         print(write_boto3(body, options.output, name, options.endpoint_name, options.url))
     if not options.curl and not options.boto3:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ensemble_tools import LAYOUT_PREFIX, ServingPlan
+from ensemble_tools import LAYOUT_PREFIX, Form, ServingPlan
 from ensemble_tools.archive.model_config import likely_backend, name_unknown_field
 from ensemble_tools.archive.source_model import CONFIG_FILE
 from ensemble_tools.serving.plan import PublishedModel
@@ -80,6 +80,11 @@ _DIED = re.compile(r"Stub process '[^']*' is not healthy\.?;?")
 #: It could not read config.pbtxt; why stands in its log alone.
 _UNREAD = "failed to poll from model repository"
 _NEWER = "; take it out, or serve it with a tritonserver that has it"
+#: A platform that is newer than this tritonserver, or that does not go with the backend.
+_NO_PAIR = re.compile(
+    r"unexpected 'platform' and 'backend' pair, got: ?(?P<platform>.*), (?P<of>.*)"
+)
+_PLATFORMS_SINCE = {"torch_aoti": "NVIDIA's images from 26.03 on have it"}
 #: What our own code puts in front. The step's name stands in front of this sentence, too, if it is
 #: the one that failed.
 _REFUSED = re.compile(r"^Refused: ")
@@ -122,6 +127,10 @@ def _explain_unread(plan: ServingPlan, models: ModelsSide) -> str:
     line = at.partition(":")[0]
     if line.isdecimal():
         file, words = f"{file}, line {line}", rest
+    if pair := _NO_PAIR.match(words):
+        since = _PLATFORMS_SINCE.get(pair["platform"])
+        words = f"the platform {pair['platform']} is none of {pair['of']} in this tritonserver"
+        words += f"; {since}" if since and pair["of"] == "pytorch" else _NEWER
     if unknown := name_unknown_field(words):
         is_slip = unknown.endswith("?")
         words = unknown if is_slip else f"{unknown} in this tritonserver{_NEWER}"
@@ -149,8 +158,9 @@ def _explain(plan: ServingPlan, failing: str, reason: str, models: ModelsSide) -
     if lacked := _MODULE_LACKS.search(reason):
         packages = _INSTALLED_AS.get(lacked["name"], "it")
         other = _MERLIN if lacked["name"] in {"merlin", "nvtabular"} else _base_with(lacked["name"])
-        if lacked["name"] not in _INSTALLED_AS and _find_model(plan, failing).no_pickle:
-            other += ", or put it into the archive beside the step's model.py"  # a function's
+        is_known = lacked["name"] in _INSTALLED_AS or other
+        if not is_known and (of := _find_reader(plan, failing)):
+            other = f", or put it into the archive beside {of}"  # a function's
         return f"{reason}; install {packages} into {models.python}{other}"
     if lacked := _STAND_IN_LACKS.search(reason):
         return f"{reason}{_base_with(lacked['name'])}"
@@ -178,6 +188,15 @@ def _explain(plan: ServingPlan, failing: str, reason: str, models: ModelsSide) -
     version = next((name for name, _ in model.links if name.partition("/")[0].isdigit()), "1")
     place = f"{model.source_name}/{version.partition('/')[0]}"
     return _SYNTAX.sub(lambda it: f"({place}/{it['file']}, line {it['line']})", reason)
+
+
+def _find_reader(plan: ServingPlan, failing: str) -> str:
+    """Whose model.py reads names of functions, and finds modules beside itself; empty for none."""
+    if _find_model(plan, failing).no_pickle:
+        return "the step's model.py"
+    if plan.form is Form.EXECUTOR and failing == plan.entry:
+        return "the executor's model.py"
+    return ""
 
 
 def _base_with(library: str) -> str:

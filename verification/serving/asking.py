@@ -26,12 +26,11 @@ _CONTAINERS_LOG = "; see the log of the container for more"
 _TRACEBACK = "Traceback (most recent call last)"
 #: What a container is told to do where the models' Python lacks a library.
 _INSTALLED_THERE = re.compile(
-    "; install (?:it there or set SERVE_BACKEND_PYTHON|.* into the Python that runs models).*"
+    "; install (?:it there or set SERVE_BACKEND_PYTHON|.* into the Python that runs models)"
+    "(?:(?P<own>, or put .*)|.*)"
 )
-_ANOTHER_PYTHON = (
-    "; name a Python that has it with --python: in a checkout .venv-frameworks/bin/python, which "
-    "`make setup` makes"
-)
+_ANOTHER_PYTHON = "; name a Python that has it with --python"
+_OURS = ": in a checkout .venv-frameworks/bin/python, which `make setup` makes"
 #: How a traceback names what was raised.
 _RAISED = re.compile(r"[\w.]+(?:Error|Exception): ")
 
@@ -65,8 +64,11 @@ async def load(server: Server, plan: ServingPlan, timeout_s: float, signals: Sig
 
 
 def name_another_python(reason: str) -> str:
-    """The reason, with --python as the remedy where the models' Python lacks a library."""
-    return _INSTALLED_THERE.sub(_ANOTHER_PYTHON, reason)
+    """The reason, with --python as the remedy where the models' Python lacks a library.
+
+    No environment of ours has a module of the archive's own.
+    """
+    return _INSTALLED_THERE.sub(lambda it: f"{_ANOTHER_PYTHON}{it['own'] or _OURS}", reason)
 
 
 def _check_compiled(wanted: ServingPlan, published: ServingPlan) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import struct
 import subprocess
 from pathlib import Path
@@ -92,6 +93,21 @@ def test_packed_archives_name_themselves(
     packed.write_bytes(b"no tar")
     assert main([str(packed)]) == REFUSED
     assert capsys.readouterr().err.startswith(f"error: {packed}: it is no archive")
+
+
+def test_names_that_a_container_takes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the archive's own name the call has one; a name that is asked for is taken or refused."""
+    archive = Path(shutil.copytree(DENSE, tmp_path / "my shop (é)"))
+    arguments = [str(archive), "-o", str(tmp_path / "r.json")]
+    assert main([*arguments, "--curl"]) == WRITTEN
+    assert "/models/my_shop____/invoke" in capsys.readouterr().out
+    (tmp_path / "r.json").unlink()
+    for name in ("my shop", "a/b", ".."):
+        assert main([*arguments, "--curl", "--model-name", name]) == REFUSED
+        assert f"the model name {name!r} cannot be used" in capsys.readouterr().err
+    assert not (tmp_path / "r.json").exists()
+    assert main([*arguments, "--boto3", "--model-name", "my shop"]) == WRITTEN
+    assert 'TargetModel="my shop.tar.gz"' in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,16 @@ def test_a_workflow_that_nvtabular_cannot_read() -> None:
         "install it into the Python /v/bin/python (PYTHON), or put it into the archive beside"
         in said
     )
+    executor = replace(PLAN, form=Form.EXECUTOR)
+    assert "(PYTHON), or put it into the archive beside the executor's model.py; see" in described(
+        lacking, plan=executor
+    )
+    for told in (
+        described(lacking.replace("ours", "torch"), plan=executor),
+        described(lacking, "m.rank", executor),
+        described(lacking),
+    ):
+        assert "or put it" not in told
     pickled = replace(step, no_pickle="")
     assert "graph.json" not in described(reason, plan=replace(PLAN, models=(pickled,)))
 
@@ -232,6 +242,16 @@ def test_a_config_that_triton_cannot_read() -> None:
             '3:1: Message type "inference.ModelConfig" has no field named "model_metrics".',
             'top/config.pbtxt, line 3: no field named "model_metrics" in this tritonserver; take '
             "it out, or serve it with a tritonserver that has it",
+        ),
+        (
+            "unexpected 'platform' and 'backend' pair, got:torch_aoti, pytorch",
+            "top/config.pbtxt: the platform torch_aoti is none of pytorch in this tritonserver; "
+            "NVIDIA's images from 26.03 on have it",
+        ),
+        (
+            "unexpected 'platform' and 'backend' pair, got:torch_aoti, python",
+            "top/config.pbtxt: the platform torch_aoti is none of python in this tritonserver; "
+            "take it out, or serve it with a tritonserver that has it",
         ),
         (
             "9:1: Expected identifier, got: }",

@@ -344,3 +344,11 @@ def test_a_library_that_lacks_is_in_another_python(found: str) -> None:
         ".venv-frameworks/bin/python, which `make setup` makes"
     )
     assert name_another_python("m failed to load: no; see it") == "m failed to load: no; see it"
+
+
+def test_a_module_of_the_archives_own_is_in_no_python_of_ours() -> None:
+    beside = ", or put it into the archive beside the executor's model.py"
+    lacking = "No module named 'ours'"
+    assert name_another_python(
+        f"{lacking}; install it into the Python that runs models{beside}"
+    ) == (f"{lacking}; name a Python that has it with --python{beside}")
