@@ -165,8 +165,6 @@ def find_function(named, operator, beside):
         raise Refused(f"{calls}, whose name another module has here: give it another name")
     try:
         found = import_module(module, [str(beside)] if is_own else [])
-        for part in path.split("."):
-            found = getattr(found, part)
     except ModuleNotFoundError as error:
         if not f"{module}.".startswith(f"{error.name}."):
             raise
@@ -174,6 +172,9 @@ def find_function(named, operator, beside):
             f"{calls}, which the models' Python does not have: put {top}.py, or the package "
             f"{top}/, into the archive beside the step's model.py, or install it into the image"
         ) from error
+    try:
+        for part in path.split("."):
+            found = getattr(found, part)
     except AttributeError as error:
         raise Refused(f"{calls}, which has no {path}") from error
     return found

@@ -112,6 +112,7 @@ def test_modules_of_one_name(container: Container, export: Path, tmp_path: Path)
         ("our", "double", "calls double of the module our, which has no double"),
         ("json", "double", "calls double of the module json, whose name another module has here"),
         ("lacking", "double", "No module named 'nowhere_to_be_found'; install it into"),
+        ("fails", "double", "module 'math' has no attribute 'log3'"),
     ],
 )
 def test_a_function_that_is_not_there(
@@ -119,7 +120,8 @@ def test_a_function_that_is_not_there(
 ) -> None:
     """The load is refused, with the module's name and what to do."""
     rename_function(export, module, qualname)
-    for name, text in {"our": "", "json": DOUBLE, "lacking": "import nowhere_to_be_found"}.items():
+    texts = {"our": "", "json": DOUBLE, "lacking": "import nowhere_to_be_found"}
+    for name, text in {**texts, "fails": "import math; math.log3"}.items():
         (export / STEP / f"{name}.py").write_text(text)
     refused = container.load("model", export)
     assert refused.status_code == 400, refused.text
