@@ -11,6 +11,8 @@ import signal
 import sys
 from importlib import import_module
 
+from ensemble_tools.own_protobuf import import_own_protobuf
+
 _NOT_INSTALLED, _INTERRUPTED = 1, 130
 #: What a package's program imports when it is run: its libraries are looked for before. Of the
 #: simulator and of deploy each command needs others: these say themselves what is missing.
@@ -42,6 +44,7 @@ def _run(package: str, program: str, extra: str) -> int:
     if before is not signal.SIG_IGN:  # while it imports, Ctrl-C has nothing to clear away
         signal.signal(signal.SIGINT, lambda *_: os._exit(_INTERRUPTED))
     try:
+        import_own_protobuf()
         for module in (f"{package}.__main__", *_IMPORTED_LATER.get(package, ())):
             import_module(module)
     except ModuleNotFoundError as missing:

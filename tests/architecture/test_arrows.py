@@ -84,7 +84,9 @@ def test_one_reader_of_the_environment() -> None:
     readers = [
         relative(path) for path in sources(*PACKAGES) if "os.environ" in words(path).attributes
     ]
-    assert readers == ["verification/__main__.py", "container/__main__.py"]
+    programs = ["verification/__main__.py", "container/__main__.py"]
+    hides_a_choice = ["ensemble_tools/own_protobuf.py"]  # from protobuf, which reads it by itself
+    assert readers == [*programs, *hides_a_choice]
     getters = [
         relative(path) for path in sources(*PACKAGES) if "os.getenv" in words(path).attributes
     ]

@@ -45,6 +45,35 @@ def started(*arguments: str, **environment: str) -> Iterator[subprocess.Popen[by
             running.kill()
 
 
+@pytest.mark.parametrize("arguments", [("explain",), ("request",)])
+def test_an_image_that_chooses_its_models_protobuf(arguments: tuple[str, ...]) -> None:
+    """Its choice is for the models' protobuf; ours has no `cpp`, and is not to be slow."""
+    choice = {"PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "cpp"}
+    with started(*arguments, str(DENSE), **choice) as running:
+        answer, said = running.communicate(timeout=60)
+    assert (running.returncode, said) == (0, b"")
+    assert b"visits" in answer
+
+
+def test_what_a_command_starts_inherits_the_choice() -> None:
+    """Models that `verify` runs get the image's protobuf, as they do in the container."""
+    script = (
+        "from ensemble_tools.own_protobuf import import_own_protobuf; import_own_protobuf();"
+        "from google.protobuf.internal import api_implementation; import os;"
+        "print(api_implementation.Type(), os.environ['PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION'])"
+    )
+    choice = {"PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python"}
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        env={**os.environ, **choice},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["upb", "python"]
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
