@@ -230,12 +230,16 @@ def names_release(label: str) -> bool:
     return any(_parse_label(label)[0])
 
 
-def describe_recognition(label: str) -> str:
-    """For people, of a workflow that is 23.08's: by what it was recognised."""
+def describe_recognition(label: str, *, pickled: bool = True) -> str:
+    """For people, of a workflow that is 23.08's: by what it was recognised.
+
+    pickled: whether it is a pickle. 23.08 writes no graph.json: its operators are what it shares.
+    """
+    whose = f"NVTabular {RELEASE}" if pickled else f"the operators of NVTabular {RELEASE}"
     if names_release(label):
-        return f"NVTabular {RELEASE} by its label ({label}) and by what it holds"
+        return f"{whose} by its label ({label}) and by what it holds"
     said = f"its label {label} names no release" if label else "it has no label"
-    return f"NVTabular {RELEASE} by what it holds; {said}"
+    return f"{whose} by what it holds; {said}"
 
 
 def _parse_label(label: str) -> tuple[tuple[int, ...], str]:

@@ -80,7 +80,8 @@ def _compile(model: PublishedModel, source: SourceModel) -> PublishedModel:
         reason = shortened(f"{type(error).__name__}: {error}")
         return _leave(model, source, f"it cannot be compiled ({reason})")
     assert source.workflow is not None
-    recognised = describe_recognition(source.workflow.nvtabular)
+    workflow = source.workflow
+    recognised = describe_recognition(workflow.nvtabular, pickled=workflow.pickled)
     return replace(model, compiled=Compiled(program, place, recognised))
 
 

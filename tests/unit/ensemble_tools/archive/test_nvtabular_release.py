@@ -77,6 +77,15 @@ def test_a_label_that_names_no_release_refuses_nothing(label: str | None, export
 def test_what_is_said_of_it(label: str, said: str) -> None:
     """Whether the label said it as well."""
     assert describe_recognition(label).startswith(said)
+    assert describe_recognition(label, pickled=False).startswith(f"the operators of {said}")
+
+
+def test_a_graph_json_is_not_said_to_be_23_08s() -> None:
+    """That release writes none: what is recognised is its operators."""
+    archive = opened(ROOT / "tests/golden/graph_json/dense/repository")
+    assert archive.plan is not None, archive.refusal
+    (compiled,) = [model.compiled for model in archive.plan.models if model.compiled]
+    assert compiled.recognised.startswith("the operators of NVTabular 23.08 by what it holds")
 
 
 @pytest.mark.parametrize(
