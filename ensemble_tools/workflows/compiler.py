@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from ensemble_tools.archive.executor_graph import Column, ExecutorGraph, Node
@@ -18,10 +19,11 @@ from ensemble_tools.workflows.errors import NotCompiled
 from ensemble_tools.workflows.frames import ColumnType, Frame, Kind
 from ensemble_tools.workflows.no_rows import find_refusal
 from ensemble_tools.workflows.operators import OPERATORS
+from ensemble_tools.workflows.operators.users_code import FUNCTION
 from ensemble_tools.workflows.parameters import Unknown
 from ensemble_tools.workflows.program import Input, Kept, Program, Step, Table
 from ensemble_tools.workflows.rules import Call, KeptColumns, Rule
-from ensemble_tools.workflows.runtime.kept import KeptNode
+from ensemble_tools.workflows.runtime.kept import KeptNode, TakeArray
 from ensemble_tools.workflows.runtime.records import Parameters
 from ensemble_tools.workflows.runtime.tensors import InputColumn, OutputColumn
 
@@ -61,8 +63,16 @@ _BEGINNINGS = {
 #: below.
 MAX_COLUMNS = 500_000
 _SUBGRAPH = "merlin.dag.ops.subgraph.Subgraph"
-#: Of classes that nothing is known of.
+#: Of classes that nothing is known of: Merlin's own, and others.
 _UNKNOWN = Rule(())
+_YOURS = Rule((), kept=KeptColumns.ALONE, why_not="it is an operator of yours")
+_MERLINS = ("nvtabular.", "merlin.")
+#: What operators have that read category files, and descendants of theirs.
+_FILES = "out_path"
+#: Steps of kept operators.
+_PANDAS = (KeptNode, TakeArray)
+#: What of kept operators puts out one row for each that it is given.
+_KEEP_ROWS = (KeptColumns.ALONE, KeptColumns.BESIDE_INPUT)
 
 
 def compile_workflow(graph: ExecutorGraph, inputs: Mapping[str, Input], directory: Path) -> Program:
@@ -83,7 +93,7 @@ class _Compiler:
     2. Each node is run on columns without values: its rule emits steps, or it is kept as it is, or
        the workflow is not compiled.
     3. The columns that are answered are found.
-    4. Steps whose columns only kept nodes read are left out again.
+    4. Series of kept nodes that no compiled step reads are not made into arrays.
     """
 
     def __init__(self, graph: ExecutorGraph, inputs: Mapping[str, Input], directory: Path) -> None:
@@ -94,12 +104,11 @@ class _Compiler:
         self._row_sets = 1
         self._operators: Counter[str] = Counter()
         self._columns_allowed = MAX_COLUMNS
-        #: Of kept nodes, by their numbers.
-        self._kept: dict[int, Kept] = {}
-        #: Registers with columns that a kept node takes in.
-        self._spent: set[int] = set()
-        #: The columns of the request that a node and those before it read.
-        self._roots: dict[int, frozenset[str]] = {}
+        self._kept: list[Kept] = []
+        #: How many columns the request has: the first registers.
+        self._request_columns = 0
+        #: They are of one type, so that pandas has them in one block.
+        self._is_one_block = False
 
     def run(self) -> Program:
         root, inputs = self._read_inputs()  # 1.
@@ -107,7 +116,7 @@ class _Compiler:
         output = self._graph.output_node
         frame = frames[output.number]
         outputs = tuple(self._answer(column, frame) for column in output.output)  # 3.
-        steps, kept = self._drop_spent(outputs)  # 4.
+        steps = self._drop_unread(outputs)  # 4.
         return Program(
             inputs,
             steps,
@@ -115,34 +124,23 @@ class _Compiler:
             self._registers,
             tuple(self._tables),
             dict(self._operators),
-            kept,
-            "NVTabular runs a part of it" if kept else find_refusal(self._graph, root, outputs),
+            tuple(self._kept),
+            "a part of it is not compiled"
+            if self._kept
+            else find_refusal(self._graph, root, outputs),
         )
 
-    def _drop_spent(
-        self, outputs: Iterable[OutputColumn]
-    ) -> tuple[tuple[Step, ...], tuple[Kept, ...]]:
-        """Without the steps whose columns only kept nodes read: those work them out themselves.
-
-        What nobody reads stays: NVTabular runs it, and may refuse a request for it.
-        """
-        if not self._kept:
-            return tuple(self._steps), ()
-        # From the end, so that all who read a step's columns are known before the step is.
-        read, spent = {output.reads for output in outputs}, set(self._spent)
-        steps: list[Step] = []
-        for step in reversed(self._steps):
-            if spent.intersection(step.writes) and not read.intersection(step.writes):
-                spent.update(step.reads)  # 1. Kept nodes alone read it: so for what it reads.
-            else:
-                read.update(step.reads)  # 2. An answer or a step that stays reads it, or nobody.
-                steps.append(step)
-        # A kept node that only other kept nodes read is such a step, too.
-        nodes = {step.operation.node for step in steps if isinstance(step.operation, KeptNode)}
-        if len(nodes) == len(steps):
-            raise NotCompiled("", (), next(iter(self._kept.values())).reason)
-        kept = tuple(kept for number, kept in self._kept.items() if number in nodes)
-        return tuple(reversed(steps)), kept
+    def _drop_unread(self, outputs: Iterable[OutputColumn]) -> tuple[Step, ...]:
+        """Without arrays that nobody reads. Other steps stay: they may refuse a request."""
+        if self._kept and all(isinstance(step.operation, _PANDAS) for step in self._steps):
+            raise NotCompiled("", (), self._kept[0].reason)
+        read = {output.reads for output in outputs}
+        read.update(register for step in self._steps for register in step.reads)
+        return tuple(
+            step
+            for step in self._steps
+            if not isinstance(step.operation, TakeArray) or read.intersection(step.writes)
+        )
 
     # -- the ends
 
@@ -157,7 +155,8 @@ class _Compiler:
         if not columns:
             raise NotCompiled("", (), "it reads no columns")
         frame: Frame = {}
-        inputs = []
+        inputs: list[InputColumn] = []
+        types = set()
         for name, column in columns.items():
             tensors = _tensors(column)
             _check_name(name)
@@ -169,6 +168,8 @@ class _Compiler:
             kind, width = _KINDS[values.data_type]
             frame[name] = ColumnType(self._register(), kind, width, is_list=bool(offsets))
             inputs.append(InputColumn(name, tensors, text=kind is Kind.TEXT))
+            types.add("" if offsets or kind is Kind.TEXT else values.data_type)
+        self._request_columns, self._is_one_block = len(inputs), len(types) == 1
         return frame, tuple(inputs)
 
     def _tensor(self, column: str, tensor: str) -> Input:
@@ -192,6 +193,8 @@ class _Compiler:
                 [column.name],
                 f"its schema says {'lists' if is_list else 'one value a row'}, and it is otherwise",
             )
+        if found.kind is Kind.PANDAS:
+            found = self._take_answer(column, found)
         dtype = _answered_type(column, found)
         shape = (column.dims or ())[1:]
         if is_list and not column.is_ragged and None in shape:
@@ -199,6 +202,16 @@ class _Compiler:
         return OutputColumn(
             column.name, _tensors(column), found.register, column.is_ragged, dtype, shape
         )
+
+    def _take_answer(self, column: Column, found: ColumnType) -> ColumnType:
+        """Lists that a kept operator made; how they are answered does not depend on their kind."""
+        kind = _schema_kind(column)
+        if kind is Kind.PANDAS or not found.is_list:
+            raise NotCompiled("", [column.name], f"it is answered as {column.dtype}")
+        register = self._register()
+        operation = TakeArray(column.name, kind.value, "lists")
+        self._steps.append(Step(operation, (found.register,), (register,)))
+        return replace(found, register=register, kind=kind)
 
     # -- the walk
 
@@ -231,31 +244,71 @@ class _Compiler:
         return frames
 
     def _keep(self, node: Node, merged: Frame, reason: NotCompiled) -> Frame:
-        """NVTabular runs this node, and all before it; what it puts out must be known.
+        """The node's operator runs on a frame of pandas.
 
-        Raises the reason why the operator is not compiled where that is not so.
+        Raises the reason why the operator is not compiled where that is not known to be possible.
         """
-        # 1. It keeps the request's rows, and puts out what its schema says.
-        columns = _rule(node).kept
-        if columns is None or any(column.rows for column in merged.values()):
+        rule = _rule(node)
+        if rule.kept is None or not merged:
             raise reason
-        # 2. One value a row each, of a type that a program knows.
-        kinds = [_schema_kind(column) for column in node.output]
-        known = [kind for kind in kinds if kind is not None]
-        if len(known) != len(kinds):
-            raise reason
-        # 3. The step, which needs the request's own columns; what it is given is worked out again.
-        names = tuple(column.name for column in node.output)
-        written = [ColumnType(self._register(), kind) for kind in known]
-        inputs = tuple(sorted(self._roots[node.number]))
-        operation = KeptNode(node.number, inputs, names, tuple(kind.value for kind in known))
-        registers = tuple(column.register for column in written)
-        self._steps.append(Step(operation, (), registers, _label(node), names))
-        self._spent.update(column.register for column in merged.values())
-        self._kept[node.number] = Kept(_label(node), reason.columns, str(reason))
-        frame = dict(merged) if columns is KeptColumns.BESIDE_INPUT else {}
-        frame.update(zip(names, written, strict=True))
-        return frame
+        # 1. The frame that it is given; a function of a column alone does not see the others.
+        if rule.label == FUNCTION and node.operator.state.get("_param_count") == 1:
+            merged = {name: _column(node, merged, name) for name in node.selection}
+        if gaps := [name for name, column in merged.items() if column.with_gaps]:
+            raise NotCompiled(_label(node), gaps, "it is applied to texts that may be missing")
+        given = [
+            column.register if column.series is None else column.series
+            for column in merged.values()
+        ]
+        # 2. What it puts out, as far as the schemas say it.
+        columns = self._foresee(node, rule.kept, merged)
+        names, keeps_rows = tuple(columns), rule.kept in _KEEP_ROWS
+        operation = KeptNode(
+            node.number,
+            tuple(merged),
+            tuple(column.python_rows for column in merged.values()),
+            names,
+            keeps_rows,
+            self._is_one_block and not {*given}.isdisjoint(range(self._request_columns)),
+        )
+        series = [self._register() for _ in columns]
+        self._steps.append(Step(operation, tuple(given), tuple(series), _label(node), names))
+        self._kept.append(Kept(_label(node), reason.columns, str(reason)))
+        # 3. The same as arrays, where numpy has a plain type for it.
+        rows = next(iter(merged.values())).rows if keeps_rows else self.new_rows()
+        return {
+            name: self._take_array(node, name, replace(column, rows=rows), register)
+            for (name, column), register in zip(columns.items(), series, strict=True)
+        }
+
+    def _foresee(self, node: Node, kept: KeptColumns, merged: Frame) -> Frame:
+        if kept is KeptColumns.SOME_ROWS:
+            return {name: replace(column, width=0) for name, column in merged.items()}
+        foreseen = {
+            column.name: _schema_type(column, lists=kept is KeptColumns.OTHER_ROWS)
+            for column in node.output
+        }
+        if kept is KeptColumns.BESIDE_INPUT:
+            return {**merged, **foreseen}
+        order = _rule(node).order
+        if order is None:
+            return foreseen
+        names = order(Call(node, merged, self._directory, self))
+        names = [name for name in names if name in foreseen]
+        return {**{name: foreseen[name] for name in names}, **foreseen}
+
+    def _take_array(self, node: Node, name: str, column: ColumnType, series: int) -> ColumnType:
+        """A column that a kept node made, for both kinds of readers."""
+        if column.is_list and not column.python_rows:
+            column = replace(column, kind=Kind.PANDAS)
+        if column.kind is Kind.PANDAS:
+            return replace(column, register=series, series=series)
+        operation = TakeArray(
+            name, column.kind.value, "python lists" if column.is_list else "values"
+        )
+        register = self._register()
+        self._steps.append(Step(operation, (series,), (register,), _label(node), (name,)))
+        return replace(column, register=register, series=series)
 
     def _merge(
         self, graph: ExecutorGraph, node: Node, frames: Mapping[int, Frame], root: Frame
@@ -271,9 +324,6 @@ class _Compiler:
             for name in dict.fromkeys((*node.inputs, *node.dependency_columns))
             if name not in present
         ]
-        if graph is self._graph:
-            above = [self._roots[number] for number in node.upstream]
-            self._roots[node.number] = frozenset(missing).union(*above)
         if missing:
             upstream.append({name: _column(node, root, name) for name in missing})
         # 3. Of columns with one name the last is taken; all must have the same rows.
@@ -358,7 +408,9 @@ class _Compiler:
 
 
 def _rule(node: Node) -> Rule:
-    return OPERATORS.get(node.operator.class_name, _UNKNOWN)
+    name, state = node.operator.class_name, node.operator.state
+    is_yours = not name.startswith(_MERLINS) and _FILES not in state
+    return OPERATORS.get(name, _YOURS if is_yours else _UNKNOWN)
 
 
 def _label(node: Node) -> str:
@@ -382,12 +434,16 @@ def _check_name(column: str) -> None:
         raise NotCompiled("", [column], "merlin-core reads such a name as a part of a list column")
 
 
-def _schema_kind(column: Column) -> Kind | None:
-    """What its values are by a schema; None for lists, and for what is not known."""
-    if column.is_ragged or len(column.dims or ()) > 1:
-        return None
+def _schema_type(column: Column, lists: bool) -> ColumnType:
+    """What its values are by a schema. lists: whether its lists are known to be Python's."""
+    is_list = column.is_ragged or len(column.dims or ()) > 1
+    return ColumnType(0, _schema_kind(column), is_list=is_list, python_rows=is_list and lists)
+
+
+def _schema_kind(column: Column) -> Kind:
     dtype = column.dtype or ""
-    return next((kind for start, kind in _BEGINNINGS.items() if dtype.startswith(start)), None)
+    kinds = (kind for start, kind in _BEGINNINGS.items() if dtype.startswith(start))
+    return next(kinds, Kind.PANDAS)
 
 
 def _answered_type(column: Column, found: ColumnType) -> str:

@@ -13,6 +13,8 @@ class Kind(Enum):
     FLOAT = "float"
     BOOL = "bool"
     TEXT = "text"
+    #: What an operator that is not compiled made, and only others of them read.
+    PANDAS = "pandas"
 
     @property
     def is_number(self) -> bool:
@@ -39,10 +41,15 @@ class ColumnType:
     python_rows: bool = False
     rows: int = 0
     with_gaps: bool = False
+    series: int | None = None
 
     def at(self, register: int) -> ColumnType:
         """The same in another register."""
-        return replace(self, register=register)
+        return replace(self, register=register, series=None)
+
+    def as_array(self) -> ColumnType:
+        """The same as those that are compiled read it."""
+        return self.at(self.register)
 
     def cast(self, dtype: str) -> ColumnType:
         """A column made of this one. dtype: a numeric type of numpy's, such as `int32`."""

@@ -5,6 +5,7 @@ does not, unless it is refused by design: one that it refuses, or for which an o
 types than its schema says.
 """
 
+import functools
 import json
 from pathlib import Path
 
@@ -12,10 +13,10 @@ import numpy as np
 import nvtabular
 import triton_python_backend_utils as pb_utils
 from compiled_workflow.columns import RefusedByDesign, RequestError
+from compiled_workflow.pandas_frames import run_node
 from compiled_workflow.program import LoadedProgram
-from merlin.dag.executors import LocalExecutor
+from merlin.dag import DataFormats
 from merlin.systems.workflow.base import WorkflowRunner
-from merlin.table import TensorTable
 
 
 class TritonPythonModel:
@@ -80,16 +81,16 @@ class Original:
             self._workflow, {}, json.loads(args["model_config"]), args["model_instance_kind"]
         )
         self._nodes = post_order(self._workflow.graph.output_node)
-        self._executor = LocalExecutor()
         self.columns = {}
 
-    def node(self, number, inputs, tensors):
-        """What one node puts out for a request: names and arrays."""
-        frame = TensorTable({name: self._column(name, tensors) for name in inputs}).to_df()
-        put_out = self._executor._execute_node(self._nodes[number], frame)
-        if not np.array_equal(put_out.index.values, np.arange(len(put_out))):
-            raise RequestError("an operator changed which row is which")  # hashes depend on it
-        return {name: put_out[name].values for name in put_out.columns}
+    def node(self, kept):
+        """What runs one node on the columns that it reads, as merlin-core's executor does."""
+        node = self._nodes[kept.node]
+        if not node.op.supported_formats & DataFormats.PANDAS_DATAFRAME:
+            return _leave_whole
+        selection = node.input_columns.resolve(node.input_schema)
+        transform = functools.partial(node.op.transform, selection)
+        return functools.partial(run_node, kept, transform)
 
     def answer(self, tensors):
         """What the workflow answers."""
@@ -100,6 +101,10 @@ class Original:
     def _column(self, name, tensors):
         arrays = tuple(convert(tensors[tensor]) for tensor in self.columns[name])
         return arrays if len(arrays) == 2 else arrays[0]
+
+
+def _leave_whole(*_):
+    raise RequestError("an operator takes no frames of pandas")
 
 
 def load_workflow(directory):

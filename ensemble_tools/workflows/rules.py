@@ -26,12 +26,17 @@ _MERGED_BY = {Kind.INT: "whole", Kind.FLOAT: "real", Kind.TEXT: "text"}
 
 
 class KeptColumns(Enum):
-    """What an operator that NVTabular runs for a program puts out."""
+    """What an operator that runs on a frame of pandas, for a program, puts out."""
 
     #: The columns of its output schema, and nothing else.
     ALONE = "alone"
     #: The same beside all that it was given.
     BESIDE_INPUT = "beside its input"
+    #: All that it was given, of some rows.
+    SOME_ROWS = "some rows of its input"
+    #: The columns of its output schema, with rows that are not those that it was given; its lists
+    #: are Python's.
+    OTHER_ROWS = "other rows"
 
 
 @dataclass(frozen=True)
@@ -40,11 +45,12 @@ class Rule:
 
     classes: their paths, as pickles name them. compile: a call -> the frame that the operator puts
     out, with its steps emitted; raises NotCompiled and Unknown; None where it is never compiled,
-    and why_not says why. kept: what it puts out where NVTabular runs it for a program; None where
-    that is not done, since it changes rows, puts out what its schema does not say, or reads a
-    category file (all that do share NVTabular's cache of them). label: what users call it, where
+    and why_not says why. kept: what it puts out where it runs on a frame of pandas; None where
+    that is not done, since it puts out what its schema does not say, or reads a category file (all
+    that do share NVTabular's cache of them). label: what users call it, where
     that is not the name of the class. runs_without_rows: whether NVTabular's code does on a frame
-    of none, whatever the types of its columns.
+    of none, whatever the types of its columns. order: what it puts out, in its order, where that is
+    not its schema's; raises as compile does.
     """
 
     classes: tuple[str, ...]
@@ -53,6 +59,7 @@ class Rule:
     why_not: str = "this operator is not known"
     label: str = ""
     runs_without_rows: bool = True
+    order: Callable[[Call], list[str]] | None = None
 
 
 def nvtabular(module: str, *names: str) -> tuple[str, ...]:
@@ -132,6 +139,12 @@ class Call:
         """Those columns; refused where one has no lists."""
         return [self._check(name, kinds, True) for name in names]
 
+    def passed_on(self, name: str) -> ColumnType:
+        """A column to whose values nothing is done."""
+        if name not in self.frame:
+            raise self.refuse([name], "the column is not there")
+        return self.frame[name]
+
     def each(self, columns: Iterable[ColumnType]) -> Iterable[tuple[str, ColumnType]]:
         """The selected columns' names and types, in pairs."""
         return zip(self.names, columns, strict=True)
@@ -174,10 +187,12 @@ class Call:
         column = self.frame[name]
         if column.with_gaps:
             raise self.refuse([name], "it is applied to texts that may be missing")
+        if column.kind is Kind.PANDAS:
+            raise self.refuse([name], "it is applied to a column that numpy has no plain type for")
         if kinds and column.kind not in kinds:
             raise self.refuse([name], f"it is applied to {column.kind.value} values")
         if lists is not None and column.is_list is not lists:
             raise self.refuse(
                 [name], "it is applied to lists" if column.is_list else "it has no lists"
             )
-        return column
+        return column.as_array()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -47,6 +49,14 @@ WITH_A_FORM = (
     "LambdaOp,Clip",
 )
 SAVED_TWICE = (8000, 8000 + 3 * len(WITH_A_FORM))
+#: What runs in pandas, between what is compiled.
+WITH_FUNCTIONS = (
+    "LambdaOp,LogOp,FillMissing,Clip",
+    "LambdaOp,Groupby,ListSlice,Normalize",
+    "Filter,LogOp",
+    "Own,Clip",
+)
+FUNCTIONS = (9000, 9000 + 12 * len(WITH_FUNCTIONS))
 SEED = 30
 COUNT = 5 * len(OPERATOR_LISTS)
 #: Seeds of cases with JoinExternal, of whose random tables few are such that they are compiled.
@@ -102,6 +112,22 @@ def test_every_operator_with_a_form_is_compared(without_pickles: list[Result]) -
         *("HashBucket", "JoinGroupby", "ListSlice", "LogOp", "Normalize", "NormalizeMinMax"),
         *("Rename", "TargetEncoding"),
     } <= {*compared}
+
+
+def test_functions_in_the_middle(tmp_path: Path) -> None:
+    """A program hands functions what NVTabular does, and goes on with what they answer.
+
+    The functions see types, rows, index and other columns, make dates and objects, and change
+    columns in place (users_code.py).
+    """
+    seeds, count = range(*FUNCTIONS), FUNCTIONS[1] - FUNCTIONS[0]
+    parts = results(seeds, WITH_FUNCTIONS, tmp_path, cases_at_once=count)
+    made = [one for part in parts for one in part if isinstance(one, Result)]
+    assert not [f"{one.directory}: {line}" for one in made for line in one.bad]
+    kept = [one for one in made if one.outcome.kept and one.compared]
+    reasons = " ".join(reason for one in kept for reason in one.outcome.kept)
+    assert {"LambdaOp", "Filter", "ByValue"} <= {*re.findall(r"(\w+) of ", reasons)}
+    assert len(kept) >= count / 6
 
 
 def test_answers_are_nvtabulars(cases: list[Result]) -> None:

@@ -54,6 +54,10 @@ VARIANTS = (
 HOSTILE_NAMES = "hostile names"
 
 BYTES = "bytes"
+#: What Triton's Python backend takes as a tensor, beside object arrays and np.bytes_ itself.
+NUMBERS = frozenset({"bool", "float16", "float32", "float64"}) | {
+    f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
+}
 
 
 def to_bytes(array: Any) -> bytes:
@@ -76,6 +80,22 @@ def from_bytes(content: bytes, dtype: str, shape: Sequence[int]) -> Any:
     array: Any = np.empty(len(texts), dtype=np.object_)
     array[:] = texts
     return array.reshape(shape)
+
+
+def sent(name: str, array: Any) -> Any:
+    """The array as pb_utils.Tensor takes it and the caller gets it. Raises what that raises."""
+    dtype = array.dtype
+    if dtype == np.object_:
+        texts = [one if isinstance(one, bytes) else str(one).encode() for one in array.reshape(-1)]
+        made: Any = np.empty(len(texts), dtype=np.object_)
+        made[:] = texts
+        return made.reshape(array.shape)
+    if dtype.name not in NUMBERS:
+        raise RuntimeError(
+            f"Unable to cast Python instance of type <class 'NoneType'> to C++ type: the array "
+            f"for tensor '{name}' is of dtype {dtype}"
+        )
+    return np.array(array, order="C")
 
 
 def write_requests(path: Path, requests: Sequence[Tensors]) -> None:

@@ -18,6 +18,7 @@ from nvtabular import ops
 from tests.workflows import functions
 from tests.workflows.columns import BOOL, FLOATS, FOREIGN_WORDS, INTEGERS, STRING, WORDS, Column
 from tests.workflows.names import RESERVED, made_of
+from tests.workflows.users_code import BESIDE, FILTERS, FUNCTIONS, IN_ORDER, OWN, ByModule, by_value
 
 NUMBERS = (*INTEGERS, *FLOATS)
 
@@ -668,11 +669,14 @@ def filter_rows(branch: Branch, context: Context) -> Branch:
     numbers = [name for name, kind in branch.kinds.items() if _scalar_number(kind)]
     _check(bool(numbers))
     name, limit = context.random.choice(numbers), context.random.choice([0, 2, 5])
-    words = f"Filter(lambda df: df[{name!r}] >= {limit})"
-    return branch.then(ops.Filter(lambda df: df[name] >= limit), words)
+    words, filtered = context.random.choice(FILTERS)
+    words = f"Filter({words.format(name=repr(name), limit=limit)})"
+    return branch.then(ops.Filter(filtered(name, limit)), words)
 
 
 def lambda_op(branch: Branch, context: Context) -> Branch:
+    if not context.named and context.chance(0.85):
+        return _own_function(branch, context)
     if branch.all(lambda kind: kind.dtype == STRING and not kind.ragged):
         length = functions.text_length if context.named else lambda column: column.str.len()
         made = ops.LambdaOp(length, dtype=np.int64)
@@ -684,6 +688,50 @@ def lambda_op(branch: Branch, context: Context) -> Branch:
     above = functions.above_two if context.named else lambda it: (it > 2).astype("int8")
     made = ops.LambdaOp(above, dtype=np.int8)
     return branch.then(made, "LambdaOp((column > 2).astype('int8'))", _as(branch, "int8"))
+
+
+#: How the words of columns that were joined look.
+_JOINED, _LESS = "\n  + (", "- itself"
+
+
+def _own_function(branch: Branch, context: Context) -> Branch:
+    """A function of columns of a kind; at times it sees its frame, or depends on another column."""
+    families = {_functions_for(kind) for kind in branch.kinds.values()}
+    _check(len(families) == 1 and families <= FUNCTIONS.keys())
+    (found,) = families
+    options: dict[str, Any] = context.option(0.05, "dtype", np.float32, np.int64)
+    chosen = context.random.choice(FUNCTIONS[found])
+    if found == "numbers" and context.chance(0.2):
+        chosen = context.random.choice(BESIDE)
+        if names := _scalars(context, branch.names) if context.chance(0.4) else []:
+            options["dependency"] = [context.random.choice(names)]
+    elif context.chance(0.05) and not any(sign in branch.words for sign in (_JOINED, _LESS)):
+        chosen = IN_ORDER
+    made = ops.LambdaOp(chosen.call, **options)
+    kinds = {
+        name: replace(kind, dtype=chosen.makes or kind.dtype, ragged=chosen.ragged)
+        for name, kind in branch.kinds.items()
+    }
+    return branch.then(made, f"LambdaOp({chosen.words}{_called('', options)[1:]}", kinds)
+
+
+def own_operator(branch: Branch, context: Context) -> Branch:
+    _check(branch.all(_scalar_number) and not context.named)
+    step, words = context.random.choice([0, 1, 7]), context.random.choice(OWN)
+    if context.chance(0.3):
+        return branch.then(ByModule(step), f"ByModule({step})", _as(branch, "float64"))
+    kinds = _as(branch, "float64")
+    if words == "new columns":
+        kinds = {f"{name}_new": kind for name, kind in kinds.items()}
+    return branch.then(by_value(step, words), f"ByValue({step}, {words!r})", kinds)
+
+
+def _functions_for(kind: Kind) -> str:
+    if kind.ragged:
+        return "lists"
+    if kind.number:
+        return "numbers"
+    return "texts" if kind.dtype == STRING else kind.dtype
 
 
 # Names
@@ -747,17 +795,18 @@ OPERATORS: dict[str, tuple[Maker, int]] = {
     "Dropna": (dropna, 1),
     "FillMedian": (fill_median, 4),
     "FillMissing": (fill_missing, 5),
-    "Filter": (filter_rows, 1),
+    "Filter": (filter_rows, 2),
     "Groupby": (groupby, 9),
     "HashBucket": (hash_bucket, 2),
     "HashedCross": (hashed_cross, 2),
     "JoinExternal": (join_external, 2),
     "JoinGroupby": (join_groupby, 6),
-    "LambdaOp": (lambda_op, 1),
+    "LambdaOp": (lambda_op, 6),
     "ListSlice": (list_slice, 8),
     "LogOp": (log_op, 5),
     "Normalize": (normalize, 5),
     "NormalizeMinMax": (normalize_min_max, 4),
+    "Own": (own_operator, 2),
     "ReduceDtypeSize": (reduce_dtype_size, 3),
     "Rename": (rename, 3),
     "TargetEncoding": (target_encoding, 6),

@@ -29,7 +29,6 @@ os.environ.setdefault("NUMBA_NUM_THREADS", "1")
 os.environ["DASK_SCHEDULER"] = "synchronous"
 warnings.filterwarnings("ignore")
 
-import numpy as np
 import nvtabular
 from merlin.io.worker import clean_worker_cache
 from merlin.systems.triton import _convert_tensor
@@ -42,16 +41,12 @@ from tests.workflows.exchange import (
     Answer,
     Tensors,
     read_requests,
+    sent,
     write_answers,
 )
 
 warnings.filterwarnings("ignore")  # Merlin's modules set filters of their own
 logging.disable(logging.CRITICAL)  # and log each error that they then raise
-
-#: What Triton's Python backend takes as a tensor, beside object arrays and np.bytes_ itself.
-NUMBERS = frozenset({"bool", "float16", "float32", "float64"}) | {
-    f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
-}
 
 
 class Tensor:
@@ -94,7 +89,7 @@ class Original:
                 offsets = _convert_tensor(tensors[name + "__offsets"])
                 given[name] = (values, offsets)
             transformed = self.runner.run_workflow(given)
-            return {name: _sent(name, array) for name, array in transformed.items()}
+            return {name: sent(name, array) for name, array in transformed.items()}
         except Exception as failed:
             return f"{type(failed).__name__}: {failed}"
 
@@ -103,22 +98,6 @@ def answer(workflow: Path, requests: Sequence[Tensors]) -> list[Answer]:
     """What one instance of the model answers to the requests, in their order."""
     original = Original(workflow)
     return [original.answer(request) for request in requests]
-
-
-def _sent(name: str, array: Any) -> Any:
-    """The array as pb_utils.Tensor takes it and the caller gets it. Raises what that raises."""
-    dtype = array.dtype
-    if dtype == np.object_:
-        texts = [one if isinstance(one, bytes) else str(one).encode() for one in array.reshape(-1)]
-        sent: Any = np.empty(len(texts), dtype=np.object_)
-        sent[:] = texts
-        return sent.reshape(array.shape)
-    if dtype.name not in NUMBERS:
-        raise RuntimeError(
-            f"Unable to cast Python instance of type <class 'NoneType'> to C++ type: the array "
-            f"for tensor '{name}' is of dtype {dtype}"
-        )
-    return np.array(array, order="C")
 
 
 def answer_case(directory: Path) -> list[Answer]:

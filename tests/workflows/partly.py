@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib
 import sys
 import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ensemble_tools.workflows.runtime.columns import RefusedByDesign, RequestError
+from ensemble_tools.workflows.runtime.kept import KeptNode
 from ensemble_tools.workflows.runtime.program import LoadedProgram
-from tests.workflows.exchange import COMPILED, WORKFLOW
+from tests.workflows.exchange import COMPILED, WORKFLOW, sent
 
 _RUNTIME = "ensemble_tools.workflows.runtime"
 _ARGUMENTS = {"model_config": '{"parameters": {}}', "model_instance_kind": "CPU"}
@@ -46,26 +48,33 @@ class PartlyCompiled:
         self.alone = True
         return answer
 
-    def _node(self, number: int, inputs: list[str], tensors: dict[str, Any]) -> dict[str, Any]:
-        try:
-            made: dict[str, Any] = self._original.node(number, inputs, tensors)
-        except Exception as error:
-            raise _NVTabularRefuses(str(error)) from error
-        return made
+    def _node(self, kept: KeptNode) -> Callable[..., list[Any]]:
+        run = self._original.node(kept)
+
+        def run_node(*columns: Any) -> list[Any]:
+            try:
+                made: list[Any] = run(*columns)
+            except RequestError:
+                raise
+            except Exception as error:
+                raise _NVTabularRefuses(str(error)) from error
+            return made
+
+        return run_node
 
     def _whole(self, tensors: dict[str, Any]) -> dict[str, Any]:
         try:
             answer: dict[str, Any] = self._original.answer(tensors)
+            return {name: sent(name, array) for name, array in answer.items()}
         except Exception as error:
             raise RequestError(str(error)) from error
-        return answer
 
 
 def _model_file() -> Any:
     """partly_compiled_model.py, which finds its neighbours by their published names."""
     backend = types.ModuleType("triton_python_backend_utils")
     sys.modules.setdefault(backend.__name__, backend)
-    for name in ("columns", "program"):
+    for name in ("columns", "kept", "pandas_frames", "program"):
         module = importlib.import_module(f"{_RUNTIME}.{name}")
         sys.modules.setdefault(f"compiled_workflow.{name}", module)
     reader = importlib.import_module("ensemble_tools.workflows.graph_json_model")

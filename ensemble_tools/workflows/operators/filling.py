@@ -25,8 +25,7 @@ def fill_median(call: Call) -> Frame:
 
 def _fill(call: Call, values: Mapping[str, Any]) -> Frame:
     """NVTabular writes flags into the frame that it reads: one may be what is filled next."""
-    call.columns(call.names)  # all are there
-    frame = dict(call.frame)
+    frame = {**call.frame, **dict(zip(call.names, call.columns(call.names), strict=True))}
     with_flags = read.flag(call.parameter("add_binary_cols"), "add_binary_cols")
     for name in call.names:
         column = frame[name]
@@ -49,11 +48,12 @@ def drop_missing(call: Call) -> Frame:
     rows = call.emitter.new_rows()
     left = [replace(column, rows=rows) for column in columns]
     written = call.emit_several(DropMissing(len(watched)), columns, left, watched)
-    return dict(zip(order, written, strict=True))
+    frame = dict(zip(order, written, strict=True))
+    return {name: frame[name] for name in call.frame}
 
 
 RULES = (
     Rule(nvtabular("fill", "FillMissing"), fill_missing, KeptColumns.BESIDE_INPUT),
     Rule(nvtabular("fill", "FillMedian"), fill_median, KeptColumns.BESIDE_INPUT),
-    Rule(nvtabular("dropna", "Dropna"), drop_missing),
+    Rule(nvtabular("dropna", "Dropna"), drop_missing, KeptColumns.SOME_ROWS),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -57,7 +57,38 @@ def group(call: Call) -> Frame:
         ],
         keys,
     )
-    return dict(zip(names, written, strict=True))
+    made = dict(zip(names, written, strict=True))
+    return {name: made[name] for name in dict.fromkeys((*order_of(call), *made)) if name in made}
+
+
+def order_of(call: Call) -> list[str]:
+    """What Groupby puts out, in its order: groupby._apply_aggs."""
+    keys = read.names(call.parameter("groupby_cols"), "groupby_cols")
+    separator, _ = _read_form(call, keys)
+    conventional, of_lists = (
+        _in_order(call, keys, call.parameter(name), name) for name in ("conv_aggs", "list_aggs")
+    )
+    made = [*keys]
+    for name, aggregations in conventional:
+        # The function `list` is there for what is made of lists, too, which are dropped again.
+        kinds = ["list" if not isinstance(one, str) else one for one in aggregations]
+        wanted = next((these for other, these in of_lists if other == name), ())
+        made += [f"{name}{separator}{kind}" for kind in kinds if kind != "list" or "list" in wanted]
+    for name, aggregations in of_lists:
+        made += [f"{name}{separator}{one}" for one in aggregations if one in _TURNED]
+    return made
+
+
+def _in_order(
+    call: Call, keys: tuple[str, ...], value: Any, parameter: str
+) -> list[tuple[str, Iterable[Any]]]:
+    given = read.mapping(value, parameter)
+    allowed = [name for name in call.names if name not in keys]
+    for name, these in given.items():
+        _aggregations_of(name, {name: these}, parameter)
+    if "__all__" in given:
+        return [(name, given["__all__"]) for name in allowed]
+    return [(name, these) for name, these in given.items() if name in allowed]
 
 
 def _read_form(call: Call, keys: tuple[str, ...]) -> tuple[str, bool]:
@@ -166,6 +197,6 @@ def take_differences(call: Call) -> Frame:
 
 
 RULES = (
-    Rule(nvtabular("groupby", "Groupby"), group),
+    Rule(nvtabular("groupby", "Groupby"), group, KeptColumns.OTHER_ROWS, order=order_of),
     Rule(nvtabular("difference_lag", "DifferenceLag"), take_differences, KeptColumns.ALONE),
 )

@@ -30,7 +30,7 @@ def select(call: Call) -> Frame:
 def subtract(call: Call) -> Frame:
     """The columns that its own selector names, or else the selected ones."""
     names = call.node.operator.selector or call.names
-    return dict(zip(names, call.columns(names), strict=True))
+    return {name: call.passed_on(name) for name in names}
 
 
 def rename(call: Call) -> Frame:
@@ -48,7 +48,7 @@ def rename(call: Call) -> Frame:
         raise Unknown("it has neither a function, nor a postfix, nor one name")
     if len(set(renamed)) != len(renamed):
         raise call.refuse(call.names, "it gives two columns one name")
-    return dict(zip(renamed, call.columns(call.names), strict=True))
+    return dict(zip(renamed, map(call.passed_on, call.names), strict=True))
 
 
 RULES = (

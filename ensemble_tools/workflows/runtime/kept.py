@@ -1,56 +1,119 @@
-"""The step of an operator that is not compiled: NVTabular runs it."""
+"""The steps of an operator that is not compiled: it runs on a frame of pandas.
+
+What it puts out stands in registers as pandas' series. A compiled step that reads one is handed an
+array that a step of its own makes of the series, which refuses what the compiler did not foresee.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from .columns import Column, RequestError
+from .columns import Column, RequestError, offsets_of
 from .records import Parameters
 
-#: A node's number, the request's columns that it needs, and the request -> what the node puts out.
-Original = Callable[[int, "list[str]", "dict[str, Any]"], "dict[str, Any]"]
-
-#: numpy's letters for what a column may hold.
-_LETTERS = {"int": "iu", "float": "f", "bool": "b", "text": "O"}
+#: numpy's codes for what a column may hold.
+_CODES = {
+    "int": ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"),
+    "float": ("f4", "f8"),
+    "bool": ("b1",),
+    "text": ("O",),
+}
+_NUMBERS = (*_CODES["int"], *_CODES["float"], *_CODES["bool"])
+#: What the items of Python's lists are.
+_ITEMS = {"int": int, "float": float, "bool": bool, "text": str}
 
 
 @dataclass(frozen=True)
 class KeptNode(Parameters):
-    """A node of the workflow's graph, and what it puts out.
+    """A node of the workflow's graph, the frame that it is given, and what it puts out.
 
-    inputs: the request's columns that it and those before it read. families: what each of `columns`
-    holds, `int`, `float`, `bool` or `text`.
+    inputs: the frame's columns, as many as the step reads. python_lists: of each whether its lists
+    are Python's. columns: all that it puts out, in their order. keeps_rows: it puts out as many
+    rows as it is given. shares_request: where the function changes the frame in place, it changes
+    the request, which other operators read.
     """
 
     name = "kept"
     node: int
     inputs: tuple[str, ...]
+    python_lists: tuple[bool, ...]
     columns: tuple[str, ...]
-    families: tuple[str, ...]
-
-    def run(self, original: Original, tensors: dict[str, Any], rows: int) -> list[Column]:
-        """The node's columns; raises RequestError where they are not what the schema says."""
-        put_out = original(self.node, list(self.inputs), tensors)
-        return [
-            Column(_foreseen(name, family, put_out.get(name), rows))
-            for name, family in zip(self.columns, self.families, strict=True)
-        ]
+    keeps_rows: bool
+    shares_request: bool
 
 
-def _foreseen(name: str, family: str, values: Any, rows: int) -> Any:
-    letters = _LETTERS[family]
-    if values is None or values.shape != (rows,) or values.dtype.kind not in letters:
-        raise RequestError(f"column {name!r}: NVTabular made something else of it than {family}")
-    if family != "text":
-        return values
-    if not all(_is_plain(text) for text in values):
-        raise RequestError(f"column {name!r}: not all of it is text in ASCII without zeros")
-    return np.array([text.encode() for text in values], dtype="S")
+#: A node -> what makes pandas' series of its columns from what the registers that it reads hold.
+Original = Callable[[KeptNode], "Callable[..., list[Any]]"]
+
+
+@dataclass(frozen=True)
+class TakeArray(Parameters):
+    """A series as a column: `family` is `int`, `float`, `bool` or `text`.
+
+    rows: `values`, one a row; `python lists` of such values; or `lists` of any kind, whose numbers
+    are cast when they are answered, and which no other step reads.
+    """
+
+    name = "take_array"
+    column: str
+    family: str
+    rows: str
+
+    def run(self, series: Any) -> list[Column]:
+        """Raises RequestError where it holds something else."""
+        if self.rows == "python lists":
+            return [self._python_lists(series.values)]
+        if self.rows == "lists":
+            return [self._lists(series)]
+        values = series.values
+        self._check(isinstance(values, np.ndarray) and _code(values) in _CODES[self.family])
+        return [Column(self._texts(values) if self.family == "text" else values)]
+
+    def _python_lists(self, rows: Any) -> Column:
+        self._check(all(type(row) is list for row in rows))
+        items, kind = list(chain(*rows)), _ITEMS[self.family]
+        self._check(bool(items) and all(type(item) is kind for item in items))
+        values = self._texts(items) if kind is str else np.array(items)
+        self._check(values.dtype.kind in "ifbS")  # not of numbers beyond int64
+        return Column(values, _offsets(rows))
+
+    def _lists(self, series: Any) -> Column:
+        """As merlin-core flattens them (flatten_list_column_values)."""
+        rows = series.values
+        self._check(all(isinstance(row, list | np.ndarray) for row in rows))
+        values = type(series)(list(chain(*rows))).values
+        codes = _CODES["text"] if self.family == "text" else _NUMBERS
+        self._check(isinstance(values, np.ndarray) and _code(values) in codes and len(values) > 0)
+        values = self._texts(values) if self.family == "text" else values
+        return Column(values, _offsets(rows))
+
+    def _texts(self, values: Any) -> Any:
+        if not all(_is_plain(text) for text in values):
+            raise RequestError(
+                f"column {self.column!r}: not all of it is text in ASCII without zeros"
+            )
+        return np.array([text.encode() for text in values], dtype="S")
+
+    def _check(self, holds: bool) -> None:
+        if not holds:
+            raise RequestError(
+                f"column {self.column!r}: an operator that is not compiled made something else of "
+                f"it than {self.family} values"
+            )
 
 
 def _is_plain(text: Any) -> bool:
     return isinstance(text, str) and text.isascii() and "\0" not in text
+
+
+def _code(values: Any) -> str:
+    return str(values.dtype.str[1:])
+
+
+def _offsets(rows: Any) -> Any:
+    return offsets_of(np.array([len(row) for row in rows], np.int64))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .columns import Column, NoRowsLeft, RefusedByDesign, RequestError
-from .kept import KeptNode, Original
+from .kept import KeptNode, Original, TakeArray
 from .lookups import Lookup, read_lookup
 from .operations import find_operation
 from .tensors import InputColumn, OutputColumn
@@ -21,8 +21,7 @@ PROGRAM_FILE = "program.json"
 #: Of a program that does not say what becomes of a request without rows.
 _NOT_SAID = "the workflow was compiled for requests that have some"
 
-#: What a step does: with the columns that it reads, or, one that NVTabular runs, with the request
-#: and its number of rows -> the columns that it makes.
+#: What a step does with the columns that it reads -> the columns that it makes.
 _Work = Callable[..., "list[Column]"]
 
 
@@ -42,7 +41,7 @@ class LoadedProgram:
         self._refuses_no_rows = written.get("refuses_no_rows", _NOT_SAID)
         tables = [read_lookup(directory, table) for table in written["tables"]]
         self._steps = [
-            (*_prepare_step(step, tables, original), step["reads"], step["writes"])
+            (_prepare_step(step, tables, original), step["reads"], step["writes"])
             for step in written["steps"]
         ]
         self._is_last = [step.get("is_last", False) for step in written["steps"]]
@@ -67,22 +66,18 @@ class LoadedProgram:
             for number, source in enumerate(self._inputs):
                 columns[number] = source.read(tensors)
             self._check_rows(columns)
-            if not columns[0].rows or not self._do_steps(columns, tensors):
+            if not columns[0].rows or not self._do_steps(columns):
                 return {output.name: output.write_no_rows() for output in self._outputs}
             answer: dict[str, Any] = {}
             for output in self._outputs:
                 answer.update(output.write(columns[output.reads]))
         return answer
 
-    def _do_steps(self, columns: list[Any], tensors: dict[str, Any]) -> bool:
+    def _do_steps(self, columns: list[Any]) -> bool:
         """Fill the registers; whether there are rows left to answer."""
-        rows = columns[0].rows
-        for place, (work, is_kept, reads, writes) in enumerate(self._steps):
+        for place, (work, reads, writes) in enumerate(self._steps):
             try:
-                if is_kept:
-                    written = work(tensors, rows)
-                else:
-                    written = work(*[columns[number] for number in reads])
+                written = work(*[columns[number] for number in reads])
             except NoRowsLeft:
                 if self._is_last[place]:
                     return False
@@ -104,15 +99,12 @@ class LoadedProgram:
             raise RequestError(f"the request has no rows: {self._refuses_no_rows}")
 
 
-def _prepare_step(
-    step: dict[str, Any], tables: list[Lookup], original: Original | None
-) -> tuple[_Work, bool]:
-    """What the step does, and whether NVTabular does it."""
+def _prepare_step(step: dict[str, Any], tables: list[Lookup], original: Original | None) -> _Work:
     name, parameters = step["operation"], step["given"]
     if name == KeptNode.name:
         if original is None:
             raise ValueError("the program keeps operators of NVTabular, and was not given it")
-        run = original  # not None in the closure, either
-        node = KeptNode.from_json(parameters)
-        return lambda tensors, rows: node.run(run, tensors, rows), True
-    return find_operation(name).from_json(parameters).prepare(tables), False
+        return original(KeptNode.from_json(parameters))
+    if name == TakeArray.name:
+        return TakeArray.from_json(parameters).run
+    return find_operation(name).from_json(parameters).prepare(tables)

@@ -249,7 +249,7 @@ def test_two_workflows_in_one_directory(tmp_path: Path) -> None:
     graph = export / STEP / "1/workflow/graph.json"
     graph.write_text(graph.read_text().replace("lambdaop.LambdaOp", "filter.Filter"))
     made, _ = planned(export)
-    assert step_of(made).not_compiled.endswith("a function of yours decides which rows there are")
+    assert step_of(made).not_compiled.endswith("it joins columns whose rows are not the same")
     (tmp_path / "serving").mkdir()
     publish(made, tmp_path / "serving")
     shutil.rmtree(tmp_path / "serving")

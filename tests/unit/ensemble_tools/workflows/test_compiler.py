@@ -11,7 +11,7 @@ from ensemble_tools.archive.executor_graph import ExecutorGraph, Operator
 from ensemble_tools.workflows.compiler import compile_workflow
 from ensemble_tools.workflows.errors import NotCompiled
 from ensemble_tools.workflows.program import Input
-from ensemble_tools.workflows.runtime.kept import KeptNode
+from ensemble_tools.workflows.runtime.kept import KeptNode, TakeArray
 from tests.support.fitted_operators import AGE, INPUTS, KEPT, TAGS, compiled, graph, operator
 
 LOG = operator("logop.LogOp")
@@ -106,24 +106,75 @@ def test_an_answer_that_nobody_makes() -> None:
         compile_workflow(ExecutorGraph((made.nodes[0], last)), INPUTS, Path("/none"))
 
 
-def test_what_nvtabular_runs() -> None:
-    """A step that names the node and the request's columns that it needs, and why it is kept."""
+def test_what_is_kept() -> None:
+    """A step that names the node and its frame, one that takes the array, and why it is kept."""
     program = compiled(*KEPT)
-    kept, log = program.steps
-    assert kept.operation == KeptNode(1, ("age",), ("age",), ("float",))
-    assert (kept.reads, log.reads) == ((), kept.writes)
+    kept, array, log = program.steps
+    assert kept.operation == KeptNode(1, ("age",), (False,), ("age",), True, True)
+    assert array.operation == TakeArray("age", "float", "values")
+    assert (kept.reads, array.reads, log.reads) == ((0,), kept.writes, array.writes)
     assert [(left.operator, left.reason) for left in program.kept] == [
         ("LambdaOp", "LambdaOp of 'age': it calls a function of yours")
     ]
 
 
-def test_what_only_a_kept_operator_reads_is_left_to_it() -> None:
-    """NVTabular works it out again, from the request's own columns."""
-    program = compiled(LOG, *KEPT)
-    assert [step.operation.name for step in program.steps] == ["kept", "log1"]
+def test_a_kept_operator_reads_what_is_compiled() -> None:
+    """Nothing that comes before it is done twice; what no compiled step reads is no array."""
+    program = compiled(LOG, KEPT[0], KEPT[0], LOG)
+    names = [step.operation.name for step in program.steps]
+    assert names == ["log1", "kept", "kept", "take_array", "log1"]
 
 
 def test_nothing_but_kept_operators() -> None:
-    """Then NVTabular serves the workflow: there is nothing to gain."""
+    """Then NVTabular serves the workflow."""
     with pytest.raises(NotCompiled, match="it calls a function of yours"):
         compiled(KEPT[0])
+
+
+def _with_dates(*operators: Operator) -> ExecutorGraph:
+    """The second operator makes dates."""
+    made = graph(AGE, *operators)
+    dates = dataclasses.replace(AGE, dtype="datetime64[ns]")
+    second = dataclasses.replace(made.nodes[2], output=(dates,))
+    return ExecutorGraph((*made.nodes[:2], second, *made.nodes[3:]))
+
+
+def test_dates_go_from_one_function_to_the_next() -> None:
+    """What numpy has no plain type for is no array; the second function's numbers are."""
+    program = compile_workflow(_with_dates(LOG, KEPT[0], *KEPT), INPUTS, Path("/none"))
+    names = [step.operation.name for step in program.steps]
+    assert names == ["log1", "kept", "kept", "take_array", "log1"]
+
+
+def test_where_a_compiled_operator_meets_dates() -> None:
+    """It is kept, too, and the reason names it and the column; an answer of dates is refused."""
+    program = compile_workflow(_with_dates(LOG, KEPT[0], LOG), INPUTS, Path("/none"))
+    assert program.kept[1].reason == (
+        "LogOp of 'age': it is applied to a column that numpy has no plain type for"
+    )
+    with pytest.raises(NotCompiled, match="'age': it is answered as datetime64"):
+        compile_workflow(_with_dates(LOG, KEPT[0]), INPUTS, Path("/none"))
+
+
+def test_operators_of_ones_own_are_kept() -> None:
+    own = dataclasses.replace(KEPT[0], class_name="mine.Recency", label="Recency")
+    assert compiled(own, LOG).kept[0].reason == "Recency of 'age': it is an operator of yours"
+    theirs = dataclasses.replace(KEPT[0], class_name="nvtabular.ops.new.Recency")
+    with pytest.raises(NotCompiled, match="this operator is not known"):
+        compiled(theirs, LOG)
+    files = dataclasses.replace(own, state={**own.state, "out_path": "/categories"})
+    with pytest.raises(NotCompiled, match="this operator is not known"):
+        compiled(files, LOG)
+
+
+def test_what_a_function_sees_is_what_it_is_given() -> None:
+    """A function of a column: that column; of a frame, or an operator of yours: the whole frame."""
+    alone = operator("udf.UDF", "merlin.dag.ops", f=None, _param_count=1)
+    beside = operator("udf.UDF", "merlin.dag.ops", f=None, _param_count=2)
+    own = dataclasses.replace(alone, class_name="mine.Operator", label="Operator")
+    fill = operator("fill.FillMissing", fill_val=0.5, add_binary_cols=True)
+    seen = []
+    for function in (alone, beside, own):
+        steps = compiled(fill, function, LOG).steps
+        seen += [step.operation.inputs for step in steps if isinstance(step.operation, KeptNode)]
+    assert seen == [("age",), ("age", "age_filled"), ("age", "age_filled")]

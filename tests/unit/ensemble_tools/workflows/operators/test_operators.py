@@ -11,7 +11,7 @@ import pytest
 
 from ensemble_tools.workflows.operators import OPERATORS, RULES
 from ensemble_tools.workflows.program import Program, program_text
-from ensemble_tools.workflows.runtime.kept import KeptNode
+from ensemble_tools.workflows.runtime.kept import KeptNode, TakeArray
 from ensemble_tools.workflows.runtime.operations import CLASSES, find_operation
 from ensemble_tools.workflows.runtime.records import Parameters
 from ensemble_tools.workflows.runtime.tensors import InputColumn, OutputColumn
@@ -22,6 +22,7 @@ PAGE = Path(__file__).parents[5] / "docs/workflows.md"
 KNOWN: dict[str, type[Parameters]] = {
     **{name: find_operation(name) for name in CLASSES},
     KeptNode.name: KeptNode,
+    TakeArray.name: TakeArray,
 }
 PROGRAMS = {name: example.compiled() for name, example in EXAMPLES.items()}
 PROGRAMS["kept"] = compiled(*KEPT)

@@ -1,0 +1,107 @@
+"""Frames of pandas for operators that are not compiled, as merlin-core's LocalExecutor makes them.
+
+An operator owns its frame: whatever it changes in place, no other step sees it. NVTabular runs all
+that comes before an operator again for each that reads it, with the same effect, but for frames
+that are a view of the request; there a change is found out, and NVTabular answers instead.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from .columns import Column, RequestError
+from .kept import KeptNode
+
+#: What an object of a column may be without being copied for each reader.
+_UNCHANGEABLE = (str, bytes, int, float, type(None), pd.Timestamp, pd.Timedelta, np.generic)
+
+#: What numpy does at errors where an operator runs without a program.
+_ERRORS = np.geterr()
+
+
+def run_node(node: KeptNode, transform: Callable[[Any], Any], *columns: Any) -> list[pd.Series]:
+    """What a node puts out, a series a column; raises RequestError where it is not as foreseen."""
+    given = [
+        _series_of(column, python_lists)
+        for column, python_lists in zip(columns, node.python_lists, strict=True)
+    ]
+    frame = pd.DataFrame(dict(zip(node.inputs, given, strict=True)))
+    watched = _Watched(frame, node.shares_request)
+    rows = len(frame)
+    with np.errstate(**_ERRORS):  # a program's own steps ignore errors
+        made = transform(frame)
+    watched.check()
+    _check_made(node, made, rows)
+    return [made[name] for name in node.columns]
+
+
+def _series_of(column: Any, python_lists: bool) -> Any:
+    """A register as a column of a new frame; nothing that can be changed is another reader's."""
+    if isinstance(column, pd.Series):
+        if column.dtype == object and not all(
+            isinstance(value, _UNCHANGEABLE) for value in column.values
+        ):
+            return _objects([copy.deepcopy(value) for value in column.values])
+        return column
+    values = column.values
+    if values.dtype.kind == "S":
+        values = values.astype(str).astype(object)
+    if column.offsets is None:
+        return values
+    if python_lists:
+        items = values.tolist()
+        return _objects([items[start:end] for start, end in _bounds(column)])
+    values = values.copy()
+    return _objects([values[start:end] for start, end in _bounds(column)])
+
+
+def _bounds(column: Column) -> list[tuple[int, int]]:
+    ends = column.offsets.tolist()
+    return list(pairwise(ends))
+
+
+def _objects(rows: list[Any]) -> Any:
+    made = np.empty(len(rows), object)
+    made[:] = rows
+    return made
+
+
+class _Watched:
+    """What of a frame may not be changed in place, since NVTabular's is a view of the request."""
+
+    def __init__(self, frame: pd.DataFrame, whole: bool) -> None:
+        views = [frame[name].values for name in frame.columns]
+        self._views = [(view, view.copy()) for view in views if whole]
+        self._arrays = [
+            (value, value.copy())
+            for view in views
+            if view.dtype == object
+            for value in view
+            if isinstance(value, np.ndarray)
+        ]
+
+    def check(self) -> None:
+        for now, before in (*self._views, *self._arrays):
+            if now.dtype == object:
+                same = all(one is other for one, other in zip(now, before, strict=True))
+            else:
+                same = now.tobytes() == before.tobytes()
+            if not same:
+                raise RequestError("an operator changed the request, which others read, in place")
+
+
+def _check_made(node: KeptNode, made: Any, rows: int) -> None:
+    if not isinstance(made, pd.DataFrame) or tuple(made.columns) != node.columns:
+        raise RequestError("an operator put out other columns than its schema says")
+    index = made.index
+    # Hashes depend on which row is which, and so do functions that look at the index.
+    if not isinstance(index, pd.RangeIndex) or (index.start, index.step) != (0, 1) or index.name:
+        raise RequestError("an operator changed which row is which")
+    if not len(made) or (node.keeps_rows and len(made) != rows):
+        raise RequestError("an operator changed which rows there are")
