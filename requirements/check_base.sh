@@ -33,10 +33,11 @@ done
 
 # Up to here nothing is printed; the rest is for whoever reads the build's log. A backend is what
 # tritonserver takes for one (container/tritonserver/backends.py). Of the shell's own words alone.
-number='of an unknown version'
+number=
 if [ -r "$triton/TRITON_VERSION" ]; then
     read -r number < "$triton/TRITON_VERSION" || : # its last line may lack an end
 fi
+number=${number:-of an unknown version}
 backends=
 for folder in "$triton"/backends/*; do
     name=${folder##*/}

@@ -102,6 +102,12 @@ def test_each_framework_without_a_backend(framework: str, base: Base) -> None:
     )
 
 
+def test_a_base_whose_version_is_empty(base: Base) -> None:
+    """As one without the file."""
+    (base.triton / "TRITON_VERSION").write_text("")
+    assert base.check()[1].startswith("BASE_IMAGE has tritonserver of an unknown version, ")
+
+
 @pytest.mark.parametrize("version", ["2.35.0", "2.38.0", "2.9.1"])
 def test_a_base_that_runs_no_stand_ins(version: str, base: Base) -> None:
     """A library in the models' Python is no remedy before 2.39."""
