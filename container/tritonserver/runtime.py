@@ -286,8 +286,6 @@ def ask_interpreter(executable: Path) -> BackendPython:
         f"the models' Python {executable}",
         "set SERVE_BACKEND_PYTHON to an interpreter",
     )
-    if shutil.which(executable) is None:
-        raise RuntimeUnusable(subject, "there is no such program", remedy)
     try:
         done = subprocess.run(
             [*die_with_parent(), str(executable), "-I", "-c", _QUESTION, *_PACKAGES],
@@ -299,7 +297,10 @@ def ask_interpreter(executable: Path) -> BackendPython:
         )
         facts = json.loads(done.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
-        found = f"it did not run ({_last_words(error)})"
+        # Only now: access(2) knows no capabilities, by which a program may be run.
+        is_there = shutil.which(executable) or os.path.exists(executable)
+        ran = f"it did not run ({_last_words(error)})"
+        found = ran if is_there else "there is no such program"
         raise RuntimeUnusable(subject, found, remedy) from error
     packages: dict[str, str] = dict(facts["packages"])
     libraries = Path(facts["library_directory"])
