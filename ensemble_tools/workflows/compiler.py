@@ -93,7 +93,8 @@ class _Compiler:
     2. Each node is run on columns without values: its rule emits steps, or it is kept as it is, or
        the workflow is not compiled.
     3. The columns that are answered are found.
-    4. Series of kept nodes that no compiled step reads are not made into arrays.
+    4. Series of kept nodes that no compiled step reads are not made into arrays, and those that
+       several nodes read are marked.
     """
 
     def __init__(self, graph: ExecutorGraph, inputs: Mapping[str, Input], directory: Path) -> None:
@@ -116,7 +117,7 @@ class _Compiler:
         output = self._graph.output_node
         frame = frames[output.number]
         outputs = tuple(self._answer(column, frame) for column in output.output)  # 3.
-        steps = self._drop_unread(outputs)  # 4.
+        steps = _mark_shared(self._drop_unread(outputs))  # 4.
         return Program(
             inputs,
             steps,
@@ -270,6 +271,7 @@ class _Compiler:
             names,
             keeps_rows,
             self._is_one_block and not {*given}.isdisjoint(range(self._request_columns)),
+            tuple(False for _ in given),
         )
         series = [self._register() for _ in columns]
         self._steps.append(Step(operation, tuple(given), tuple(series), _label(node), names))
@@ -405,6 +407,43 @@ class _Compiler:
     def _register(self) -> int:
         self._registers += 1
         return self._registers - 1
+
+
+def _mark_shared(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """Kept nodes know of which series others read the objects: NVTabular makes them for each.
+
+    Columns of one node may hold the same objects.
+    """
+    maker = {
+        number: place
+        for place, step in enumerate(steps)
+        if isinstance(step.operation, KeptNode)
+        for number in step.writes
+    }
+    readers: Counter[int] = Counter()
+    for step in filter(_reads_objects, steps):
+        twice = len(step.reads) - len({*step.reads})
+        readers.update({maker[number]: 1 + twice for number in step.reads if number in maker})
+    shared = {number for number, place in maker.items() if readers[place] > 1}
+    return tuple(
+        replace(
+            step,
+            operation=replace(
+                step.operation, others_read=tuple(number in shared for number in step.reads)
+            ),
+        )
+        if isinstance(step.operation, KeptNode)
+        else step
+        for step in steps
+    )
+
+
+def _reads_objects(step: Step) -> bool:
+    """Whether it reads what a kept node made when others have read it."""
+    operation = step.operation
+    return isinstance(operation, KeptNode) or (
+        isinstance(operation, TakeArray) and operation.rows == "lists"
+    )
 
 
 def _rule(node: Node) -> Rule:

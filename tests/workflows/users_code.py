@@ -64,6 +64,18 @@ def _first_item_in_place(column: Any) -> Any:
     return column.map(len)
 
 
+def _longer(column: Any) -> Any:
+    for row in column:
+        if isinstance(row, list):
+            row.append(len(row))
+    return column.map(lambda row: [*row, 0])
+
+
+def _one_list(column: Any) -> Any:
+    row = [1, 2]
+    return column.map(lambda _: row)
+
+
 def _kind_and_repr(value: Any) -> int:
     return len(repr(value)) + 100 * len(type(value).__name__)
 
@@ -104,6 +116,7 @@ NUMBERS = [
     Function("above two", lambda c: c > 2, "bool"),
     Function("above two as int8", lambda c: (c > 2).astype("int8"), "int8"),
     Function("lists of two", lambda c: c.map(lambda v: [v, v + 1]), "", True),
+    Function("one list for all rows", _one_list, "int64", True),
     Function("arrays of two", lambda c: c.map(lambda v: np.array([v, v + 1])), "", True),
     Function("some are objects", lambda c: c.astype(object), ""),
     Function("the mean", lambda c: c - c.mean(), "float64"),
@@ -139,6 +152,7 @@ LISTS = [
     Function("c.str[-1]", lambda c: c.str[-1]),
     Function("in place: sorted", _sorted_in_place),
     Function("in place: the first", _first_item_in_place, "int64"),
+    Function("in place: longer", _longer, "", True),
     Function("as they are", lambda c: c, "", True),
     Function("one more", lambda c: c.map(lambda row: [*row, 1]), "", True),
     Function(

@@ -35,7 +35,8 @@ class KeptNode(Parameters):
     inputs: the frame's columns, as many as the step reads. python_lists: of each whether its lists
     are Python's. columns: all that it puts out, in their order. keeps_rows: it puts out as many
     rows as it is given. shares_request: where the function changes the frame in place, it changes
-    the request, which other operators read.
+    the request, which other operators read. others_read: of each input whether others read the
+    objects in it, too.
     """
 
     name = "kept"
@@ -45,6 +46,7 @@ class KeptNode(Parameters):
     columns: tuple[str, ...]
     keeps_rows: bool
     shares_request: bool
+    others_read: tuple[bool, ...]
 
 
 #: A node -> what makes pandas' series of its columns from what the registers that it reads hold.

@@ -28,8 +28,10 @@ _ERRORS = np.geterr()
 def run_node(node: KeptNode, transform: Callable[[Any], Any], *columns: Any) -> list[pd.Series]:
     """What a node puts out, a series a column; raises RequestError where it is not as foreseen."""
     given = [
-        _series_of(column, python_lists)
-        for column, python_lists in zip(columns, node.python_lists, strict=True)
+        _own_series(column) if others_read else _series_of(column, python_lists)
+        for column, python_lists, others_read in zip(
+            columns, node.python_lists, node.others_read, strict=True
+        )
     ]
     frame = pd.DataFrame(dict(zip(node.inputs, given, strict=True)))
     watched = _Watched(frame, node.shares_request)
@@ -41,13 +43,22 @@ def run_node(node: KeptNode, transform: Callable[[Any], Any], *columns: Any) -> 
     return [made[name] for name in node.columns]
 
 
+def _own_series(column: pd.Series) -> Any:
+    """A series that others read: objects that can be changed are copied, once each.
+
+    Raises RequestError where one cannot be, such as a generator.
+    """
+    if column.dtype != object or all(isinstance(value, _UNCHANGEABLE) for value in column.values):
+        return column
+    try:
+        return _objects(copy.deepcopy(list(column.values)))
+    except Exception as error:
+        raise RequestError(f"several operators read objects without copies: {error}") from error
+
+
 def _series_of(column: Any, python_lists: bool) -> Any:
-    """A register as a column of a new frame; nothing that can be changed is another reader's."""
+    """A register as a column of a new frame."""
     if isinstance(column, pd.Series):
-        if column.dtype == object and not all(
-            isinstance(value, _UNCHANGEABLE) for value in column.values
-        ):
-            return _objects([copy.deepcopy(value) for value in column.values])
         return column
     values = column.values
     if values.dtype.kind == "S":

@@ -110,7 +110,9 @@ def test_what_is_kept() -> None:
     """A step that names the node and its frame, one that takes the array, and why it is kept."""
     program = compiled(*KEPT)
     kept, array, log = program.steps
-    assert kept.operation == KeptNode(1, ("age",), (False,), ("age",), True, True)
+    assert kept.operation == KeptNode(
+        1, ("age",), (False,), ("age",), True, True, others_read=(False,)
+    )
     assert array.operation == TakeArray("age", "float", "values")
     assert (kept.reads, array.reads, log.reads) == ((0,), kept.writes, array.writes)
     assert [(left.operator, left.reason) for left in program.kept] == [
@@ -178,3 +180,23 @@ def test_what_a_function_sees_is_what_it_is_given() -> None:
         steps = compiled(fill, function, LOG).steps
         seen += [step.operation.inputs for step in steps if isinstance(step.operation, KeptNode)]
     assert seen == [("age",), ("age", "age_filled"), ("age", "age_filled")]
+
+
+def test_who_else_reads_the_objects_of_a_function() -> None:
+    """NVTabular makes them for each reader: what one changes in place, the others do not see.
+
+    One reader alone is given the objects as they are, such as generators and rows that share them.
+    """
+    in_line = graph(AGE, KEPT[0], KEPT[0], KEPT[0], LOG)
+    assert _others_read(in_line) == [False, False, False]
+    first, second, third, last = in_line.nodes[1:]
+    beside = dataclasses.replace(third, upstream=(first.number,))
+    last = dataclasses.replace(last, upstream=(second.number, third.number))
+    both = ExecutorGraph((in_line.nodes[0], first, second, beside, last))
+    assert _others_read(both) == [False, True, True]
+
+
+def _others_read(made: ExecutorGraph) -> list[bool]:
+    steps = compile_workflow(made, INPUTS, Path("/none")).steps
+    kept = [step.operation for step in steps if isinstance(step.operation, KeptNode)]
+    return [shared for operation in kept for shared in operation.others_read]
