@@ -328,10 +328,13 @@ class _Compiler:
         ]
         if missing:
             upstream.append({name: _column(node, root, name) for name in missing})
-        # 3. Of columns with one name the last is taken; all must have the same rows.
+        # 3. Of columns with one name the last is taken, and stands behind those that were there
+        #    before; all must have the same rows.
         merged: Frame = {}
         for frame in upstream:
-            merged.update(frame)
+            before = {name: column for name, column in merged.items() if name not in frame}
+            again = {name: frame[name] for name in merged if name in frame}
+            merged = {**before, **again, **frame}
         row_sets = {column.rows for frame in upstream for column in frame.values()}
         if len(row_sets) > 1:
             raise NotCompiled(

@@ -10,9 +10,9 @@ import pytest
 from ensemble_tools.archive.executor_graph import ExecutorGraph, Operator
 from ensemble_tools.workflows.compiler import compile_workflow
 from ensemble_tools.workflows.errors import NotCompiled
-from ensemble_tools.workflows.program import Input
+from ensemble_tools.workflows.program import Input, Program
 from ensemble_tools.workflows.runtime.kept import KeptNode, TakeArray
-from tests.support.fitted_operators import AGE, INPUTS, KEPT, TAGS, compiled, graph, operator
+from tests.support.fitted_operators import AGE, INPUTS, KEPT, TAGS, USER, compiled, graph, operator
 
 LOG = operator("logop.LogOp")
 
@@ -182,6 +182,18 @@ def test_what_a_function_sees_is_what_it_is_given() -> None:
     assert seen == [("age",), ("age", "age_filled"), ("age", "age_filled")]
 
 
+def test_a_column_that_comes_again_stands_behind_the_others() -> None:
+    """As merlin-core's executor merges frames; a function of a frame can see it."""
+    beside = operator("udf.UDF", "merlin.dag.ops", f=None, _param_count=2)
+    start, again, function, last = graph(AGE, KEPT[0], beside, LOG).nodes
+    names = ("age", "user")
+    start = dataclasses.replace(start, inputs=names, columns_in=(AGE, USER), selection=names)
+    function = dataclasses.replace(function, upstream=(0, 1))
+    made = ExecutorGraph((start, again, function, last))
+    _, kept = _kept(compile_workflow(made, INPUTS, Path("/none")))
+    assert kept.inputs == ("user", "age")
+
+
 def test_who_else_reads_the_objects_of_a_function() -> None:
     """NVTabular makes them for each reader: what one changes in place, the others do not see.
 
@@ -197,6 +209,9 @@ def test_who_else_reads_the_objects_of_a_function() -> None:
 
 
 def _others_read(made: ExecutorGraph) -> list[bool]:
-    steps = compile_workflow(made, INPUTS, Path("/none")).steps
-    kept = [step.operation for step in steps if isinstance(step.operation, KeptNode)]
+    kept = _kept(compile_workflow(made, INPUTS, Path("/none")))
     return [shared for operation in kept for shared in operation.others_read]
+
+
+def _kept(program: Program) -> list[KeptNode]:
+    return [step.operation for step in program.steps if isinstance(step.operation, KeptNode)]
