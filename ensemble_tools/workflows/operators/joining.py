@@ -21,6 +21,8 @@ from ensemble_tools.workflows.runtime.operations.joining import Join
 _OWN = ("__tmp__",)
 #: What may be merged by -> how a table compares it.
 _MERGED_BY = {Kind.INT: "whole", Kind.TEXT: "text"}
+#: What JoinGroupby knows, in its files' order: of a key, then of each column (categorify.py).
+_STATISTICS = ("count", "size", "sum", "mean", "min", "max", "var", "std")
 #: Whole numbers below are exact as floats.
 _EXACT = 2**53
 #: Numbers that a table may have beside its keys: others become wider in operators.
@@ -45,6 +47,7 @@ def join(call: Call) -> Frame:
             and column.name.startswith(f"{name}{separator}")
             and column.name.endswith(stats)
         )
+        wanted = as_in_file(wanted, name, separator)
         call.check_names(columns, _OWN)
         keys, kinds = call.keys(columns)
         path = call.category_file(files.get(name))
@@ -61,6 +64,21 @@ def join(call: Call) -> Frame:
         )
         frame.update(zip(wanted, written, strict=True))
     return frame
+
+
+def as_in_file(names: tuple[str, ...], key: str, separator: str) -> tuple[str, ...]:
+    """Statistics in the order of the file, which is that of the frame that is put out."""
+    parts = {name: _stem_and_statistic(name, separator) for name in names}
+    stems = [key, *(stem for stem, _ in parts.values())]
+    return tuple(sorted(names, key=lambda name: (stems.index(parts[name][0]), parts[name][1])))
+
+
+def _stem_and_statistic(name: str, separator: str) -> tuple[str, int]:
+    for place, statistic in enumerate(_STATISTICS):
+        ending = f"{separator}{statistic}"
+        if name.endswith(ending):
+            return name.removesuffix(ending), place
+    return name, len(_STATISTICS)
 
 
 def _cast_by_name(name: str, separator: str) -> str | None:

@@ -17,6 +17,7 @@ from ensemble_tools.archive.inert_pickle import read_pickle
 from ensemble_tools.serving.publish import put_compiled
 from ensemble_tools.serving.serving_plan import Compiled, PublishedModel
 from ensemble_tools.workflows.errors import NotCompiled
+from ensemble_tools.workflows.operators.joining import as_in_file
 from ensemble_tools.workflows.pickled_frames import read_frame
 from ensemble_tools.workflows.program import program_text
 from ensemble_tools.workflows.runtime.program import LoadedProgram
@@ -156,3 +157,19 @@ def test_what_is_written_is_let_go(tmp_path: Path) -> None:
     assert written.compiled is not None
     assert [table.given for table in written.compiled.program.tables] == [()]
     assert (tmp_path / "1/tables/program.json").is_file()
+
+
+def test_statistics_come_in_the_order_of_their_file() -> None:
+    """JoinGroupby puts out the file's columns: those of a key, then of each column, in one order.
+
+    A function of the frame can see it, whichever order `stats` has.
+    """
+    names = ("c_x_y_std", "c_x_y_mean", "c_count", "c_b_std", "c_b_sum", "c_b_mean")
+    assert as_in_file(names, "c", "_") == (
+        "c_count",
+        "c_x_y_mean",
+        "c_x_y_std",
+        "c_b_sum",
+        "c_b_mean",
+        "c_b_std",
+    )
