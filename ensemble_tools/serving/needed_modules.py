@@ -24,7 +24,7 @@ _WITH_NVTABULAR = {"dask", "merlin", "numba", "numpy", "nvtabular", "pandas", "p
 
 def describe_needed_modules(plan: ServingPlan, repository: ModelRepository) -> Iterator[str]:
     """Sentences for people. Blocking; raises as kind and read_bounded do."""
-    for model in (*plan.models, *(step for one in plan.models for step in one.steps)):
+    for model in plan.everything:
         source = repository.models.get(model.source_name)
         if source is None or model.generated or _is_compiled_whole(model):
             continue

@@ -63,11 +63,7 @@ class Unpickled:
 
 def find_unpickled(plan: ServingPlan, repository: ModelRepository) -> tuple[Unpickled, ...]:
     """All of what is unpickled when the plan is served. Blocking; raises as names_in does."""
-    found = [
-        each
-        for model in (*plan.models, *(step for model in plan.models for step in model.steps))
-        for each in _find_in_model(model, plan, repository)
-    ]
+    found = [each for model in plan.everything for each in _find_in_model(model, plan, repository)]
     return tuple(dict.fromkeys(found))
 
 
