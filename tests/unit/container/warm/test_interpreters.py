@@ -354,13 +354,18 @@ async def test_what_a_child_dies_of_is_printed(tmp_path: Path) -> None:
 
 def shared_files(pid: int) -> dict[str, int]:
     """The process's memory without a name: bytes of each piece."""
-    found = {}
+    return {
+        target[len("/memfd:") :].split()[0]: size
+        for target, size in open_files(pid)
+        if target.startswith("/memfd:")
+    }
+
+
+def open_files(pid: int) -> Iterator[tuple[str, int]]:
+    """Target and bytes of each; the process may close one while they are read."""
     for each in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):
-            target = str(each.readlink())
-            if target.startswith("/memfd:"):
-                found[target[len("/memfd:") :].split()[0]] = each.stat().st_size
-    return found
+            yield str(each.readlink()), each.stat().st_size
 
 
 async def test_the_end_leaves_nothing(tmp_path: Path) -> None:
@@ -414,7 +419,7 @@ async def test_what_cannot_be_imported_is_told(
 
 def is_connected(pid: int) -> bool:
     """Whether the process has a Unix socket that is connected (proc(5): /proc/net/unix, 03)."""
-    sockets = {os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir()}
+    sockets = {target for target, _ in open_files(pid)}
     lines = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
     return any(line[5] == "03" and f"socket:[{line[6]}]" in sockets for line in lines)
 
