@@ -26,7 +26,6 @@ from container.telemetry.outside import OutsideCounts
 from container.tritonserver.orphans import bury_orphans
 from container.tritonserver.runtime import ModelsPython
 from container.warm.predictors import predictors
-from container.workflows.check_process import WorkflowChecks
 from container.workflows.table_process import TableProcesses
 from ensemble_tools import Compile, EnsembleToolsError, Rewrite, read_repository
 from serve.errors import ServeError
@@ -126,7 +125,6 @@ class Container:
             self._health,
             telemetry,
         )
-        self._checks = WorkflowChecks(models, settings.load_timeout)
         self._tables = TableProcesses(environment)
         self._lifecycle = Lifecycle(
             self._registry,
@@ -164,7 +162,6 @@ class Container:
             compile=Compile(settings.compile),
             pickles=settings.pickles,
             write_tables=self._tables.write,
-            check=self._checks.begin if settings.compile_check else None,
             warm=warm,
             predictors=lambda: predictors(models().stand_ins),
             limits=machine_limits(settings.max_instances, gpus=gpus),
@@ -215,7 +212,6 @@ class Container:
     def give_up_loads(self) -> None:
         """End those that are under way, and refuse others: the container is stopping."""
         self._lifecycle.stop()
-        self._checks.stop()
         self._tables.stop()
 
     async def stop(self) -> None:

@@ -81,11 +81,6 @@ def serve(environment: Mapping[str, str], root: Path = Path("/")) -> int:
         _check_model_root(settings)
         for unknown in settings.unknown:
             log.warning("%s", unknown)
-        if settings.compile_check and settings.compile == "off":
-            log.warning(
-                "SERVE_COMPILE_CHECK is true and SERVE_COMPILE is off: no workflow is compiled, so "
-                "none is compared with NVTabular; set SERVE_COMPILE=auto"
-            )
         if settings.preload and settings.warm == "off":
             log.warning(
                 "SERVE_PRELOAD is set and SERVE_WARM is off: there is nothing to preload into; set"

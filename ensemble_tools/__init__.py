@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ensemble_tools.serving.joining import Predictor, join_plan
     from ensemble_tools.serving.namespace import Namespace, parse_published
     from ensemble_tools.serving.plan import Form, Rewrite, ServingPlan, plan
-    from ensemble_tools.serving.publish import TableWriter, WorkflowCheck, publish, retract
+    from ensemble_tools.serving.publish import TableWriter, publish, retract
     from ensemble_tools.serving.requests_at_once import (
         count_requests_at_once,
         limit_requests_at_once,
@@ -59,7 +59,6 @@ __all__ = [
     "SourceUnreadable",
     "TableUnusable",
     "TableWriter",
-    "WorkflowCheck",
     "answer_parts",
     "check_published",
     "check_unpickled",
@@ -92,7 +91,7 @@ _MODULES = {
         "serving.joining": "Predictor join_plan",
         "serving.namespace": "LAYOUT_PREFIX Namespace parse_published",
         "serving.plan": "Form Rewrite ServingPlan plan",
-        "serving.publish": "TableWriter WorkflowCheck publish retract",
+        "serving.publish": "TableWriter publish retract",
         "serving.requests_at_once": "count_requests_at_once limit_requests_at_once",
         "serving.setting_names": "SettingNames",
         "serving.unpickling": "check_published check_unpickled",

@@ -91,13 +91,6 @@ class OwnSettings:
         " certain to be the same; `off`, NVTabular itself",
         parser=one_of("auto", "off"),
     )
-    compile_check: bool = variable(
-        "SERVE_COMPILE_CHECK",
-        default="false",
-        meaning="`true`: a load compares each compiled workflow with NVTabular, on generated rows"
-        " (some seconds), and serves NVTabular where they differ",
-        parser=boolean,
-    )
     pickles: bool = variable(
         "SERVE_PICKLES",
         default="on",

@@ -13,6 +13,7 @@ from typing import Any
 
 from container.errors import Mistake, SettingsError
 from container.machine.hardware import PLAIN, Hardware
+from container.settings.former import FORMER
 from container.settings.own import OwnSettings
 from container.settings.upstream import UpstreamSettings
 from container.settings.values import MIB, PortRange, Unfit
@@ -31,12 +32,14 @@ OUR_PREFIXES = ("SERVE_", "SAGEMAKER_TRITON_")
 
 @dataclass(frozen=True)
 class UnknownVariable:
-    """A variable that looks like ours and is not: probably a slip of the pen."""
+    """A variable that looks like ours and is not: a former setting, or a slip of the pen."""
 
     name: str
     closest: str | None
 
     def __str__(self) -> str:
+        if instead := FORMER.get(self.name):
+            return f"{self.name} is no setting any more: {instead}"
         hint = f"; did you mean {self.closest}?" if self.closest else ""
         return f"{self.name} is not a variable of this container{hint}"
 
@@ -65,9 +68,6 @@ def read_settings(environment: Mapping[str, str], hardware: Hardware = PLAIN) ->
     values = _complete(read, hardware)
     mistakes += _find_unpublishable(values, environment)
     mistakes += _find_port_conflicts(values)
-    if values["compile_check"] and values["pickles"] is False:
-        expected = "false, since NVTabular unpickles what is compared, and SERVE_PICKLES is off"
-        mistakes.append(Mistake("SERVE_COMPILE_CHECK", "true", expected))
     if mistakes:
         raise SettingsError(mistakes)
     return Settings(**values, unknown=_find_unknown(environment))

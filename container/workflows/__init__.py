@@ -1,1 +1,1 @@
-"""Processes of their own for what archives hold: tables are written there, workflows checked."""
+"""Processes of their own for what archives hold: compiled workflows' tables are written there."""

@@ -5,10 +5,8 @@ other file is a symbolic link to what SageMaker delivered, which is never change
 made anew: Triton's python stubs write `__pycache__` beside what they import, whatever
 PYTHONDONTWRITEBYTECODE says (seen with 2.36 and 2.51). A model is made whole under a hidden name
 and then renamed, so tritonserver never sees half of one. A compiled workflow's tables are written
-where they will lie; if its category files turn out to be unusable, or a check finds that it is not
-NVTabular's equal, the workflow is published as it was delivered, and so are the models of a plan
-that had it as a step of another. A check runs the archive's own code, so it comes when nothing else
-is left that could refuse the archive.
+where they will lie; if its category files turn out to be unusable, the workflow is published as it
+was delivered, and so are the models of a plan that had it as a step of another.
 """
 
 from __future__ import annotations
@@ -45,8 +43,6 @@ _Identity = tuple[int, int]
 
 #: Writes tables into a directory; the rows of program.json. Raises TableUnusable.
 TableWriter = Callable[[Sequence[Table], Path], list[dict[str, Plain]]]
-#: A compiled model and its directory -> why it may not be served compiled, empty for nothing.
-WorkflowCheck = Callable[[PublishedModel, Path], str]
 #: What a compiled workflow is published as, beside the file that Triton runs.
 _WHOLE, _PART = "compiled_model.py", "partly_compiled_model.py"
 _READER, _READER_FILE = "graph_json.py", "graph_json_model.py"
@@ -57,17 +53,16 @@ def publish(
     plan: ServingPlan,
     serving_repository: Path,
     write: TableWriter = write_tables,
-    check: WorkflowCheck | None = None,
 ) -> ServingPlan:
     """Write the plan's model directories; on an error nothing of the plan is left behind.
 
-    Answers with the plan as it was published: a workflow whose category files are unusable, or that
-    fails the check, is not compiled in it. Blocking. Raises OSError (no space, name taken):
-    FileExistsError means that a name is in use. Raises PayloadBroken for a category file that
-    NVTabular cannot read either, and for two workflows in one directory, which it would read.
+    Answers with the plan as it was published: a workflow whose category files are unusable is not
+    compiled in it. Blocking. Raises OSError (no space, name taken): FileExistsError means that a
+    name is in use. Raises PayloadBroken for a category file that NVTabular cannot read either, and
+    for two workflows in one directory, which it would read.
     """
     try:
-        return _publish(plan, serving_repository, write, check)
+        return _publish(plan, serving_repository, write)
     except _StepNotCompiled as step:
         models = tuple(
             replace(model, compiled=None, not_compiled=step.why)
@@ -77,12 +72,10 @@ def publish(
         )
         why = (f"the step {step.source_name} is NVTabular itself",)
         apart = replace(plan, models=models, apart=(), not_joined=why)
-        return _publish(apart, serving_repository, write, check)
+        return _publish(apart, serving_repository, write)
 
 
-def _publish(
-    plan: ServingPlan, serving_repository: Path, write: TableWriter, check: WorkflowCheck | None
-) -> ServingPlan:
+def _publish(plan: ServingPlan, serving_repository: Path, write: TableWriter) -> ServingPlan:
     staging = Path(tempfile.mkdtemp(prefix=_STAGING_PREFIX, dir=serving_repository))
     published: list[Path] = []
     try:
@@ -90,9 +83,6 @@ def _publish(
             _write_whole(model, staging / model.triton_name, write, plan.entry)
             for model in plan.models
         ]
-        for model in models:
-            _check_name_free(serving_repository / model.triton_name)
-        models = [_check(model, staging / model.triton_name, check, plan.entry) for model in models]
         for model in models:
             _check_one_workflow(model)
         archives = [it.own_code.archive for it in models if it.own_code and it.runs_own_code]
@@ -147,7 +137,7 @@ def _write_whole(
         place = directory / STEPS / step.triton_name
         written = _write_whole(step, place, write, entry)
         if written.compiled is None and step.compiled is not None:
-            raise _StepNotCompiled(written, written.not_compiled)
+            raise _StepNotCompiled(written)
     return model
 
 
@@ -163,25 +153,9 @@ def _put_in_front(model: PublishedModel, directory: Path) -> None:
 class _StepNotCompiled(Exception):
     """A workflow is NVTabular's, which is not imported where another model's steps are run."""
 
-    def __init__(self, step: PublishedModel, why: str) -> None:
-        self.triton_name, self.source_name, self.why = step.triton_name, step.source_name, why
-
-
-def _check(
-    model: PublishedModel, directory: Path, check: WorkflowCheck | None, entry: str
-) -> PublishedModel:
-    for step in model.steps:
-        place = directory / STEPS / step.triton_name
-        if check is not None and step.compiled is not None and (why := check(step, place)):
-            raise _StepNotCompiled(step, why)
-    reason = check(model, directory) if check is not None and model.compiled is not None else ""
-    if not reason:
-        return model
-    shutil.rmtree(directory)
-    model = replace(model, compiled=None, not_compiled=reason)
-    _write_overlay(model, directory, entry)
-    _put_in_front(model, directory)
-    return model
+    def __init__(self, step: PublishedModel) -> None:
+        self.triton_name, self.source_name = step.triton_name, step.source_name
+        self.why = step.not_compiled
 
 
 def put_compiled(

@@ -23,7 +23,6 @@ from ensemble_tools import (
     ServingPlan,
     SettingNames,
     TableWriter,
-    WorkflowCheck,
     answer_parts,
     check_published,
     check_unpickled,
@@ -83,12 +82,11 @@ class LifecycleSettings:
     strict: tritonserver runs without auto-completion of configs. rewrite: the forms that executor
     models may take. nvtabular: tells the version that the models' Python has, empty for none.
     compile: what becomes of workflows. pickles: whether anybody may unpickle. write_tables: how
-    a compiled one's tables are written. check: begins the check of a load's compiled workflows,
-    None for one that cannot be made; it is asked when tritonserver is live. warm: whether there
-    are warm interpreters. predictors: what their children run for a backend. limits: what
-    configs may ask for. gpus: how many the machine has. root_setting: what sets the model root,
-    as a message names it. names: what messages about archives call the settings. thread_s: how
-    long a thread whose load is given up is waited for.
+    a compiled one's tables are written. warm: whether there are warm interpreters. predictors:
+    what their children run for a backend. limits: what configs may ask for. gpus: how many the
+    machine has. root_setting: what sets the model root, as a message names it. names: what
+    messages about archives call the settings. thread_s: how long a thread whose load is given up
+    is waited for.
     """
 
     model_root: Path
@@ -102,7 +100,6 @@ class LifecycleSettings:
     compile: Compile = Compile.OFF
     pickles: bool = True
     write_tables: TableWriter = write_tables
-    check: Callable[[], WorkflowCheck | None] | None = None
     warm: bool = False
     predictors: Callable[[], Mapping[str, Predictor]] = dict
     limits: Limits = field(default_factory=Limits)
@@ -201,8 +198,6 @@ class Lifecycle:
             rooms = [room]
             undo.push(lambda *raised: rooms[-1].failed(*raised))
 
-            if settings.check is not None and serving_plan.compiled:
-                await self._until_live(limit)
             undo.push_async_callback(self._retract, serving_plan)
             with record.stage("publish"):
                 planned = serving_plan
@@ -325,14 +320,12 @@ class Lifecycle:
     def _publish(self, serving_plan: ServingPlan, record: LoadRecord) -> ServingPlan:
         settings = self._settings
         with archive_errors(f"the model {serving_plan.model_name} could not be published"):
-            begin = settings.check if serving_plan.compiled else None
-            check = begin() if begin is not None else None
             settings.tools.retract(
                 serving_plan, settings.serving_repository
             )  # what a lack has left of another
             write_tables = record.timed("tables", settings.write_tables)
             published = settings.tools.publish(
-                serving_plan, settings.serving_repository, write_tables, check
+                serving_plan, settings.serving_repository, write_tables
             )
             if not settings.pickles:
                 try:

@@ -29,7 +29,6 @@ LIMITS: Mapping[str, set[str]] = {
     "docs/install.md": {"1.4 GB"},
     "docs/metrics.md": {"2 %", "80 ms", "100 ms", "200 MB", "4\nseconds", "16 MB"},
     "docs/performance.md": {"16 MB", "8 GB", "20/s", "90 s"},
-    "docs/workflows.md": {"430 MB"},
 }
 
 

@@ -122,10 +122,8 @@ def _accepts(container: Container) -> bool:
 
 
 def test_settings_that_say_two_things(tmp_path: Path) -> None:
-    """A misspelt variable and a check of what is switched off are warnings: it serves."""
+    """A misspelt variable and what is preloaded into nothing are warnings: it serves."""
     said = {
-        "SERVE_COMPILE": "off",
-        "SERVE_COMPILE_CHECK": "true",
         "SERVE_MODEL_ROTO": "/",
         "SERVE_WARM": "off",
         "SERVE_PRELOAD": "torch",
@@ -133,7 +131,6 @@ def test_settings_that_say_two_things(tmp_path: Path) -> None:
     with running(tmp_path, **fake_environment(tmp_path), **said) as container:
         assert container.ping() == 200
         assert "did you mean SERVE_MODEL_ROOT?" in container.log
-        assert "none is compared with NVTabular; set SERVE_COMPILE=auto" in container.log
         assert "there is nothing to preload into; set SERVE_WARM=auto" in container.log
 
 

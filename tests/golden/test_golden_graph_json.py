@@ -128,17 +128,6 @@ def test_a_function_that_is_not_there(
     assert told in refused.json()["error"]
 
 
-def test_they_pass_the_check(tmp_path: Path, export: Path) -> None:
-    """Compared with NVTabular before they are served, whole and in part: none is another."""
-    write_function(export, "nvt_functions")
-    with running(tmp_path, SERVE_MODEL_ROOT="/", SERVE_COMPILE_CHECK="true") as container:
-        for name, archive in {"a": HERE / "dense/repository", "b": export}.items():
-            loaded = container.load(name, archive)
-            assert loaded.status_code == 200, loaded.text
-    assert container.log.count('compiled="1 of 1 workflows"') == 2
-    assert "not_compiled" not in container.log
-
-
 def test_what_nvtabular_must_run_itself(tmp_path: Path) -> None:
     """NVTabular 23.08 knows no graph.json, and the load says which one does; a pickle that an
     earlier export left there is not served in its place.

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from container.errors import SettingsError
 from container.machine.hardware import Hardware
 from container.settings import SETTINGS, Settings, read_alone, read_settings, settings_table
+from container.settings.former import FORMER
 from container.settings.values import METRIC_LABELS, PortRange
 from serve.telemetry.exposition import FAMILIES
 from serve.telemetry.metrics import Metrics
@@ -229,6 +230,14 @@ def test_a_slip_of_the_pen_is_noticed() -> None:
     assert described[1].endswith("did you mean SERVE_MODEL_ROOT?")
 
 
+@pytest.mark.parametrize("name", FORMER)
+def test_a_former_setting_is_named(name: str) -> None:
+    """It is no slip of the pen: the warning says what holds in its place. None is read any more."""
+    (told,) = read_settings({name: "1"}).unknown
+    assert str(told) == f"{name} is no setting any more: {FORMER[name]}"
+    assert name not in ALL_NAMES
+
+
 def test_the_table_holds_every_variable_once() -> None:
     """The table has one row a variable, and each field of Settings comes from one row."""
     rows = settings_table().splitlines()[2:]
@@ -283,17 +292,6 @@ def test_metric_dimensions_that_cloudwatch_would_refuse(words: str, expected: st
     """The start fails, with what is wrong: at the endpoint it would be lost in silence."""
     name = "SERVE_METRIC_DIMENSIONS"
     assert mistakes_of({name: words}) == {name: f"Name=value,Name=value with {expected}"}
-
-
-def test_a_check_unpickles_what_it_compares() -> None:
-    """It cannot be asked for where nobody may unpickle."""
-    both = {"SERVE_PICKLES": "off", "SERVE_COMPILE_CHECK": "true"}
-    assert mistakes_of(both) == {
-        "SERVE_COMPILE_CHECK": "false, since NVTabular unpickles what is compared, and "
-        "SERVE_PICKLES is off"
-    }
-    for name in both:
-        read_settings({name: both[name]})
 
 
 def test_each_mistake_in_metric_dimensions_is_told() -> None:

@@ -8,15 +8,17 @@ import logging
 import signal
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ensemble_tools import Compile, ServingPlan, WorkflowCheck, publish, read_repository
+from ensemble_tools import Compile, ServingPlan, publish, read_repository, write_tables
 from ensemble_tools.errors import PayloadBroken
-from ensemble_tools.serving.plan import PublishedModel
+from ensemble_tools.workflows.program import Table
+from ensemble_tools.workflows.tables import TableUnusable
 from serve.deadline import Deadline
 from serve.errors import (
     BadRequest,
@@ -368,47 +370,33 @@ async def test_unload_of_what_is_not_loaded(tmp_path: Path) -> None:
         await on.assert_empty()
 
 
-async def test_compiled_workflows_are_checked(
+async def test_a_workflow_whose_tables_turn_out_unusable(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Once a load, when tritonserver lives; what fails is served as delivered, and the log says so.
-
-    A load without compiled workflows does not ask. What is larger than planned is admitted anew.
-    """
+    """It is served as delivered, the log says why, and what it takes more is admitted anew."""
     examples = Path(__file__).parents[4] / "examples/merlin"
     seen: list[str] = []
 
-    def check(model: PublishedModel, directory: Path) -> str:
-        seen.append(model.source_name)
-        return "it is wrong" if model.source_name.startswith("1_") else ""
+    def write(tables: Sequence[Table], directory: Path) -> list[dict[str, Any]]:
+        seen.extend(["tables"] if tables else [])
+        if "1_transformworkflowtriton" in str(directory):
+            raise TableUnusable("it has a category twice")
+        return write_tables(tables, directory)
 
-    checks: list[WorkflowCheck | None] = [check]
-
-    def begin() -> WorkflowCheck | None:
-        seen.append("begin")
-        return checks[0]
-
-    kept: Any = {"model_root": Path("/"), "compile": Compile.AUTO, "check": begin}
-    async with joined(tmp_path, start=False, lifecycle=kept) as on:
-        url = str(examples / "two_workflows/repository")
+    settings: Any = {"model_root": Path("/"), "compile": Compile.AUTO, "write_tables": write}
+    async with joined(tmp_path, lifecycle=settings) as on:
         on.admission.lacks = lambda: seen.append("room")
         with caplog.at_level(logging.INFO, logger="serve.models.lifecycle"):
-            served = await asyncio.wait_for(on.lifecycle.load("two", url), WAIT_S)
-        workflows = ["0_transformworkflowtriton", "1_transformworkflowtriton"]
-        assert seen == ["room", "begin", *workflows, "room"]
+            served = await on.lifecycle.load("two", str(examples / "two_workflows/repository"))
+        assert seen == ["room", "tables", "tables", "room"]
         assert served.compiled == 1
         entry = on.ledger.get("two")
         assert entry is not None
         assert [model.kind for model in entry.demand.models].count("workflow") == 1
         on.admission.lacks = lambda: None
         (record,) = (one for one in caplog.records if one.getMessage() == "model loaded")
-        assert vars(record)["not_compiled"] == "1_transformworkflowtriton: it is wrong"
-        await on.load("m")
-        assert seen.count("begin") == 1
-        checks[0] = None
-        await asyncio.wait_for(on.lifecycle.unload("two"), WAIT_S)
-        served = await asyncio.wait_for(on.lifecycle.load("two", url), WAIT_S)
-        assert served.compiled == 2
+        reason = "1_transformworkflowtriton: it has a category twice"
+        assert vars(record)["not_compiled"] == reason
 
 
 async def test_an_unload_waits_for_what_is_in_flight(tmp_path: Path) -> None:

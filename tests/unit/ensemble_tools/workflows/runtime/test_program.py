@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -257,9 +256,3 @@ def test_steps_without_their_parameters_do_not_load(tmp_path: Path) -> None:
     (tmp_path / "program.json").write_text(PUBLISHED.replace('"max": 3', '"most": 3'))
     with pytest.raises(ValueError, match="Clip has"):
         LoadedProgram(tmp_path)
-
-
-def test_the_words_are_the_checks_own() -> None:
-    """check_model.py runs alone, so that they stand there again."""
-    text = files("ensemble_tools.workflows").joinpath("check_model.py").read_text("utf-8")
-    assert f'BY_DESIGN = "{RefusedByDesign.BEGINNING}"\n' in text

@@ -1,0 +1,107 @@
+"""Publishing compiled workflows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ensemble_tools import (
+    Namespace,
+    ServingPlan,
+    compile_plan,
+    plan,
+    publish,
+    read_executor_graph,
+    read_repository,
+    write_tables,
+)
+from ensemble_tools.errors import PayloadBroken
+from ensemble_tools.serving.plan import PublishedModel
+from ensemble_tools.workflows.program import Table
+from ensemble_tools.workflows.tables import TableBroken
+
+EXAMPLES = Path(__file__).parents[4] / "examples/merlin"
+
+
+def compiled(name: str) -> ServingPlan:
+    repository = read_repository(EXAMPLES / name / "repository")
+    served = plan(repository, read_executor_graph(repository), Namespace("m"))
+    return compile_plan(served, repository)
+
+
+def test_a_second_workflow_whose_files_are_broken(tmp_path: Path) -> None:
+    """The archive is refused, and of the first workflow nothing is left behind."""
+    wanted = compiled("two_workflows")
+    written = []
+
+    def break_the_second(tables: Sequence[Table], directory: Path) -> list[dict[str, Any]]:
+        written.append(directory)
+        if len(written) == 2:
+            raise TableBroken(Path("/models/m/unique.a.parquet"), "cannot be read (cut off)")
+        return write_tables(tables, directory)
+
+    with pytest.raises(PayloadBroken):
+        publish(wanted, tmp_path, break_the_second)
+    assert len(written) == 2
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_name_in_use(tmp_path: Path) -> None:
+    """What was published before it is taken back; what has the name stays."""
+    wanted = compiled("two_workflows")
+    assert wanted.models[-1].triton_name == wanted.entry
+    (tmp_path / wanted.entry).mkdir()
+    with pytest.raises(FileExistsError):
+        publish(wanted, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [wanted.entry]
+
+
+@pytest.mark.parametrize("name", ["tables", "compiled_workflow"])
+def test_a_link_that_leads_nowhere_in_the_place_of_ours(tmp_path: Path, name: str) -> None:
+    """It is the archive's own."""
+    wanted = compiled("dense")
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    (archive / name).symlink_to("nowhere")
+    models = tuple(
+        replace(model, links=(*model.links, (f"1/{name}", archive / name)))
+        if model.compiled is not None
+        else model
+        for model in own_versions(wanted, archive)
+    )
+    serving = tmp_path / "serving"
+    serving.mkdir()
+    published = publish(replace(wanted, models=models), serving)
+    (reason,) = published.not_compiled
+    assert reason.endswith(f"it has a {name}/ of its own")
+
+
+def own_versions(wanted: ServingPlan, archive: Path) -> list[PublishedModel]:
+    """The models without links to whole version directories, so that more can be put into them."""
+    made = []
+    for model in wanted.models:
+        links = [
+            (f"{place}/{one.name}", one)
+            for place, target in model.links
+            for one in (sorted(target.iterdir()) if target.is_dir() else [])
+        ]
+        made.append(replace(model, links=tuple(links)) if model.compiled is not None else model)
+    return made
+
+
+def test_a_category_file_that_nothing_can_read(tmp_path: Path) -> None:
+    """NVTabular would fail at each request: nothing is published."""
+
+    def write(*_: object) -> list[dict[str, Any]]:
+        raise TableBroken(Path("/models/m/unique.a.parquet"), "cannot be read (cut off)")
+
+    with pytest.raises(PayloadBroken) as error:
+        publish(compiled("dense"), tmp_path, write)
+    assert str(error.value) == (
+        "/models/m/unique.a.parquet: cannot be read (cut off); export it again"
+    )
+    assert not list(tmp_path.iterdir())
