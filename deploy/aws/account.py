@@ -1,11 +1,16 @@
-"""An account in a region, as one caller sees it: the only place where something is changed."""
+"""The only way to AWS: one caller's account in a region. Errors become sentences here.
+
+An answer that is not whole is asked for again. botocore takes JSON that it cannot read for an
+answer without members: an answer that broke off, or the login page of a hotel's network. Then
+whatever was looked for would seem not to exist.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -16,17 +21,98 @@ from botocore import xform_name
 from botocore.config import Config as ClientConfig
 from botocore.exceptions import ClientError
 
-from deploy.aws.refusals import FOREIGN, is_missing, refusal_of
-from deploy.aws.whole import require_whole, watch_answers
-from deploy.config.known import loader, nearest, regions
+from deploy.aws.refusals import FOREIGN, is_missing, no_aws, refusal_of
+from deploy.config.catalog import loader, nearest, regions
+from deploy.config.sections import Config
 from deploy.errors import Unreachable
+from deploy.terminal import Say
 
-Say = Callable[[str], None]
+#: Of an answer: what is wrong with it.
+_WRONG = "deploy:wrong"
+#: Before it is asked again, in seconds.
+_PAUSE_S = 0.5
+_JSON = "json"
+
+
+def watch_answers(client: Any) -> None:
+    """Have a client of boto3 ask again where an answer is not whole, as often as at a failure."""
+    most = client.meta.config.retries["total_max_attempts"]
+
+    def ask_again(response: Any, attempts: int, **_: Any) -> float | None:
+        answer = response[1] if response else {}
+        return _PAUSE_S if attempts < most and _WRONG in answer else None
+
+    client.meta.events.register("before-parse", _look)
+    client.meta.events.register("needs-retry", ask_again)
+
+
+def require_whole(answer: Mapping[str, Any], asked: str) -> None:
+    """Raises NoAnswer where the last answer was not whole, either."""
+    if _WRONG in answer:
+        raise no_aws(asked, answer[_WRONG])
+
+
+def require_members(answer: Mapping[str, Any], asked: str, *names: str) -> None:
+    """Raises NoAnswer where an answer lacks what AWS never leaves out of it: S3's say nothing of
+    what they require."""
+    lacking = [name for name in names if answer.get(name) in (None, "")]
+    if lacking:
+        raise no_aws(asked, f"without {', '.join(lacking)}")
+
+
+def _look(
+    operation_model: Any,
+    response_dict: dict[str, Any],
+    customized_response_dict: dict[str, Any],
+    **_: Any,
+) -> None:
+    """Note what is wrong, and have it read as any server's failure is: whatever it was."""
+    wrong = _find_wrong(operation_model, response_dict)
+    if wrong is not None:
+        customized_response_dict[_WRONG] = wrong
+        response_dict |= {"status_code": 503, "body": b""}
+
+
+def _find_wrong(operation_model: Any, response: Mapping[str, Any]) -> str | None:
+    body, headers = response["body"], response["headers"]
+    if response["status_code"] >= 300 or not isinstance(body, bytes):
+        return None
+    length = str(headers.get("content-length", ""))
+    is_head = operation_model.http.get("method") == "HEAD"
+    if length.isdecimal() and len(body) < int(length) and not is_head:
+        return f"{len(body)} of {length} bytes came"
+    # Without a body it is no page: so do some say that it is done.
+    if body and str(headers.get("content-type", "")).startswith("text/html"):
+        return "a page in HTML"
+    if operation_model.service_model.resolved_protocol == _JSON:
+        return _find_wrong_json(body or b"{}", operation_model.output_shape)
+    return None
+
+
+def _find_wrong_json(body: bytes, shape: Any) -> str | None:
+    try:
+        said = json.loads(body)
+    except (ValueError, RecursionError):
+        return "no JSON"
+    if not isinstance(said, dict):
+        return "no JSON object"
+    required = () if shape is None else shape.required_members
+    # Not all: which of them AWS leaves out at times is not known.
+    if required and not any(name in said for name in required):
+        return f"without {', '.join(required)}"
+    return None
+
+
 Answer = Mapping[str, Any]
 #: Throttled and failed calls are asked again by botocore, with growing waits: 8 s on average, so
 #: that a wrong address is told of soon. AWS_MAX_ATTEMPTS, which botocore reads, goes before it.
 _ATTEMPTS, _ATTEMPTS_SETTING = 5, "AWS_MAX_ATTEMPTS"
 _CONNECT_S, _READ_S = 5, 60
+
+
+def open_account(config: Config, say: Say, *, dry_run: bool = False) -> Account:
+    """The caller's account in the region of a configuration. Raises DeployError."""
+    return Account(config.endpoint.region, say, dry_run=dry_run)
 
 
 class Account:

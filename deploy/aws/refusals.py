@@ -1,4 +1,9 @@
-"""AWS's errors in sentences: what was asked, what it said, what to do."""
+"""AWS's errors in sentences: what was called, what AWS said, what to do.
+
+Some of AWS's messages contain the whole request: SignatureDoesNotMatch has the canonical request
+with the session token among its headers, IncompleteSignature the Authorization header. Keys and
+tokens are taken out of every message.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +33,6 @@ from botocore.exceptions import (
 from botocore.parsers import ResponseParserError
 from urllib3.exceptions import HTTPError
 
-from deploy.aws.words import one_line
 from deploy.errors import (
     AlreadyThere,
     CallRefused,
@@ -40,6 +44,32 @@ from deploy.errors import (
     QuotaReached,
     Unreachable,
 )
+
+_HIDDEN = "…"
+#: Characters of what is told, and of what is looked at for secrets: AWS writes some hundred.
+_MOST_CHARACTERS, _MOST_READ = 2000, 100_000
+#: IAM, "Unique identifiers": keys, and whom temporary ones are of; AWS's have 16 or more characters
+#: behind the prefix.
+_IDS = re.compile(r"\b(AKIA|ASIA|ABIA|ACCA|AROA|AIDA)[A-Z0-9]{12,}\b")
+#: Names with what stands behind them, in headers, in queries and in canonical requests.
+_NAMED = re.compile(
+    r"(?i)\b(Credential|Signature|AWSAccessKeyId|X-Amz-Security-Token|X-Amz-Credential"
+    r"|X-Amz-Signature|SecurityToken|SessionToken|SecretAccessKey|Authorization)"
+    r"""(['"]?\s*[=:]\s*)(?!HIDDEN)(AWS4-HMAC-SHA256\s*|b?['"])?[^\s,&'"<>]+""".replace(
+        "HIDDEN", _HIDDEN
+    )
+)
+#: A request as it was signed: from here on everything is what was sent.
+_REQUEST = re.compile(r"(?is)\s*The (Canonical String|String-to-Sign) for this request\b.*")
+
+
+def one_line(words: object) -> str:
+    """Without a full stop at its end."""
+    shown = _REQUEST.sub("", str(words)[:_MOST_READ])
+    shown = _IDS.sub(_HIDDEN, _NAMED.sub(rf"\1\2{_HIDDEN}", shown))
+    line = " ".join(shown.split()).rstrip(".")
+    return line if len(line) <= _MOST_CHARACTERS else f"{line[:_MOST_CHARACTERS]}…"
+
 
 #: What comes out of a call: AWS's errors, botocore's, those that it lets pass of what it reads
 #: (urllib3's of bodies; a redirection to where it came from), and of where credentials come from (a

@@ -1,1 +1,1 @@
-"""One file for each command; they print, and know how it went."""
+"""The command line, and what each command does: they print, and know the exit code."""

@@ -1,1 +1,1 @@
-"""CONFIG.toml: what an endpoint is to be, each choice with its reason."""
+"""CONFIG.toml: what an endpoint should be, each choice with its reason."""

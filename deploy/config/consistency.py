@@ -1,4 +1,4 @@
-"""What choices cannot be together, and what AWS bounds beyond one value."""
+"""Choices that contradict one another, and bounds of AWS's on more than one value."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from deploy.config.config import (
+from deploy.config.catalog import read_ecr_image
+from deploy.config.sections import (
     AutoscalingSection,
     ContainerSection,
     DeploymentSection,
@@ -15,8 +16,7 @@ from deploy.config.config import (
     InstancesSection,
     NetworkSection,
 )
-from deploy.config.ecr import read_ecr_image
-from deploy.config.showing import show
+from deploy.config.values import show
 
 #: The way to a choice, and a sentence about it.
 Contradiction = tuple[tuple[str, ...], str]

@@ -1,15 +1,90 @@
-"""Readers of values: each takes what TOML has and raises ValueError with what was expected.
+"""Kinds of values in a CONFIG.toml: each reads what TOML has, or raises ValueError.
 
-Bounds are those of AWS's service models, as botocore has them: CreateModel, CreateEndpointConfig,
-RegisterScalableTarget, PutScalingPolicy, PutMetricAlarm. A test compares them.
+The error says what was expected. Bounds are those of AWS's service models, as botocore has them:
+CreateModel, CreateEndpointConfig, RegisterScalableTarget, PutScalingPolicy, PutMetricAlarm. A test
+compares them.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any
 
-from deploy.config.known import instance_types, nearest, regions
+from deploy.config.catalog import instance_types, nearest, regions
+
+_MOST_SHOWN = 80
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def show(value: object) -> str:
+    """A value; of one that has others in it no more than one line has room for."""
+    words = _show(value, inside=False)
+    return words if len(words) <= _MOST_SHOWN else f"{words[: _MOST_SHOWN - 1]}…"
+
+
+def show_name(name: str) -> str:
+    """A key, quoted where TOML wants that."""
+    return show(name) if not _BARE.fullmatch(name) or len(name) > _MOST_SHOWN else name
+
+
+def _show(value: object, *, inside: bool) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        cut = value[:_MOST_SHOWN]
+        return json.dumps(cut, ensure_ascii=not cut.isprintable())
+    if isinstance(value, dict):
+        return "a table"
+    if isinstance(value, list):
+        if inside:
+            return "[…]"
+        return f"[{', '.join(_show(one, inside=True) for one in value[:_MOST_SHOWN])}]"
+    try:
+        return str(value)
+    except ValueError:  # Python writes no whole number of more than 4300 digits
+        return "a number of thousands of digits"
+
+
+#: Reads what TOML has; raises ValueError with what was expected.
+Reader = Callable[[object], Any]
+_METADATA = "choice"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """reason: a sentence for whoever chooses. example: TOML, where there is no default."""
+
+    name: str
+    reason: str
+    read: Reader
+    example: str
+    required: bool
+
+
+def choice(reason: str, read: Reader, *, default: Any = MISSING, example: str = "") -> Any:
+    """A field of a section; without a default it is required."""
+    metadata = {_METADATA: (reason, read, example)}
+    if default is MISSING:
+        return field(metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def choices_of(section: type) -> tuple[Choice, ...]:
+    """All of a section, in the order of its fields."""
+    return tuple(
+        Choice(
+            it.name,
+            it.metadata[_METADATA][0],
+            it.metadata[_METADATA][1],
+            it.metadata[_METADATA][2],
+            it.default is MISSING,
+        )
+        for it in fields(section)
+    )
+
 
 _BUCKET = r"[a-z0-9][a-z0-9.\-]{1,61}[a-z0-9]"
 #: Whole numbers of AWS have 32 bits.

@@ -1,1 +1,1 @@
-"""An endpoint brought to what is wanted, back, and away."""
+"""Bring an endpoint up, roll it back, take it down."""

@@ -1,15 +1,14 @@
-"""What only AWS knows of what an endpoint is to be: the image's digest, the archive's place."""
+"""Facts for the requests that only AWS knows: the image's digest, the archive that a name means."""
 
 from __future__ import annotations
 
-from deploy.archives.aliases import require_target
-from deploy.archives.places import read_place
-from deploy.archives.table import read_aliases
-from deploy.aws.account import Account, Answer, Say
-from deploy.config.config import Config
-from deploy.config.ecr import EcrImage, read_ecr_image
+from deploy.archives.aliases import read_aliases, read_place, require_target
+from deploy.aws.account import Account, Answer
+from deploy.config.catalog import EcrImage, read_ecr_image
+from deploy.config.sections import Config
+from deploy.desired.requests import Facts
 from deploy.errors import CallRefused, MissingRight
-from deploy.wanted.wanted import Facts
+from deploy.terminal import Say
 
 
 def find_facts(account: Account, config: Config, say: Say) -> Facts:

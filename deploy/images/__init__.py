@@ -1,1 +1,1 @@
-"""An image's way from this machine's Docker engine to ECR."""
+"""Push an image from this machine's Docker engine to ECR."""

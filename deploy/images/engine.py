@@ -1,9 +1,11 @@
-"""The Docker engine of this machine: what it has, what it is told. Its errors become ours."""
+"""The Docker engine of this machine. Its errors become ours here."""
 
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import docker
@@ -11,9 +13,9 @@ from docker.errors import APIError, DockerException, ImageNotFound
 from urllib3.exceptions import HTTPError
 
 from deploy.errors import DeployError, Refused, Unreachable
-from deploy.images.local_image import LocalImage
-from deploy.images.references import Destination
+from deploy.images.image import Destination, LocalImage
 from deploy.images.repository import Login
+from deploy.terminal import Say
 
 _ANSWER_S = 30
 #: A registry that takes a large layer in says nothing meanwhile.
@@ -111,3 +113,38 @@ def _said(error: BaseException) -> str:
         error = error.__context__
     strerror = error.strerror if isinstance(error, OSError) else None
     return " ".join(str(words or strerror or error).split()).rstrip(".")
+
+
+@contextmanager
+def borrowed_name(
+    engine: Engine, image: LocalImage, destination: Destination, say: Say
+) -> Iterator[None]:
+    """The engine knows the image by the destination's reference inside of it.
+
+    Afterwards, after Ctrl-C too, the name is what it was: gone, or of the image that had it.
+    Raises DeployError before it begins, never for what cannot be cleared away.
+    """
+    before = engine.find(destination.reference)
+    if before is not None and before.id == image.id:
+        yield
+        return
+    try:
+        engine.add_name(image.id, destination)
+        yield
+    finally:
+        interrupted = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            _give_back(engine, image, destination, before)
+        except DeployError as error:
+            say(f"this machine still has the name {destination.reference}: {error}")
+        finally:
+            signal.signal(signal.SIGINT, interrupted)
+
+
+def _give_back(
+    engine: Engine, image: LocalImage, destination: Destination, before: LocalImage | None
+) -> None:
+    if before is not None:
+        engine.add_name(before.id, destination)
+    elif image.names:  # without another name the image would go with this one
+        engine.remove_name(destination.reference)

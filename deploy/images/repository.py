@@ -1,4 +1,4 @@
-"""ECR's side of a push: the repository, which is made where there is none, and the login."""
+"""ECR's side of a push: the repository, made if there is none, and the login."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import base64
 import binascii
 from dataclasses import dataclass, field
 
-from deploy.aws.account import Account, Say
+from deploy.aws.account import Account
 from deploy.errors import CallRefused, Refused
+from deploy.terminal import Say
 
 _EXISTS = "RepositoryAlreadyExistsException"
 

@@ -1,1 +1,1 @@
-"""One request to the endpoint, and its answer in words."""
+"""Send a request to the endpoint, and show the answer."""

@@ -1,17 +1,18 @@
-"""A request's bytes, and the Content-Type that says what they are. No I/O.
+"""Bodies of requests and answers, and the Content-Type that says what they are. No I/O.
 
-A body is JSON, or JSON with the tensors' bytes behind it: docs/contract.md has both. Where its JSON
-ends, the second one's Content-Type must say.
+A body is JSON, or JSON followed by the tensors' bytes (docs/contract.md). In the second case the
+Content-Type must say where the JSON ends.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from deploy.errors import Refused
+from deploy.terminal import show_bytes
 
 JSON_TYPE = "application/json"
 BINARY_TYPE = "application/vnd.sagemaker-triton.binary+json"
@@ -107,3 +108,34 @@ def _announced(head: Mapping[str, Any]) -> int:
         size = parameters.get("binary_data_size") if isinstance(parameters, dict) else None
         total += size if isinstance(size, int) and size > 0 else 0
     return total
+
+
+def write_answer(content: bytes, content_type: str, *, pretty: bool) -> str:
+    """For a terminal; what is no text is told by its size."""
+    size = find_header_size(content_type)
+    if size is not None:
+        return "\n".join(_describe_tensors(content, size))
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        return f"{show_bytes(len(content))} of {content_type}; --output FILE keeps them"
+    return _indented(text) if pretty else text
+
+
+def _indented(text: str) -> str:
+    try:
+        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    except ValueError:
+        return text
+
+
+def _describe_tensors(content: bytes, size: int) -> Iterator[str]:
+    try:
+        outputs = json.loads(content[:size])["outputs"]
+        for output in outputs:
+            shape = ", ".join(map(str, output["shape"]))
+            yield f"{output['name']}  {output['datatype']} [{shape}]"
+    except (ValueError, KeyError, TypeError) as error:
+        yield f"its JSON has no outputs ({error}); --output FILE keeps it"
+        return
+    yield f"{show_bytes(len(content) - size)} of tensors; --output FILE keeps the answer"

@@ -1,1 +1,1 @@
-"""What an endpoint does now, in one screen: gathered, reckoned, told."""
+"""What an endpoint does now: collect it from AWS, compare it with CONFIG.toml, show it."""

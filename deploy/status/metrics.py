@@ -1,7 +1,7 @@
-"""All metrics of `status` in one GetMetricData call, and what its answer says. No I/O.
+"""All metrics of `status` in one GetMetricData call, and how to read its answer. No I/O.
 
 Names, units and statistics: AWS, "Amazon SageMaker AI metrics in Amazon CloudWatch". Times are
-microseconds. LoadedModelCount comes once a minute from each instance, so its sum is that of all.
+microseconds. Each instance reports LoadedModelCount once a minute, so the sum is that of all.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from deploy.desired.monitoring import VARIANT
 from deploy.status.report import TrafficPart
-from deploy.wanted.names import VARIANT
 
 _MINUTE_S = 60
 _MICROSECONDS = 1000.0

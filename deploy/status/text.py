@@ -1,4 +1,4 @@
-"""A report as text: one screen, a part a paragraph. No I/O."""
+"""A report as text for one screen, a paragraph for each part. No I/O."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
-from deploy.quantities import show_bytes, show_count, show_duration, show_ms, sparkline
 from deploy.status.report import (
     Activity,
     Alarm,
@@ -20,6 +19,7 @@ from deploy.status.report import (
     Report,
     TrafficPart,
 )
+from deploy.terminal import show_bytes, show_count, show_duration, show_ms, sparkline
 
 _LABEL = 15
 #: On one screen; --json has all of them.

@@ -14,7 +14,7 @@ from botocore.awsrequest import AWSResponse
 
 from deploy.aws.account import Account
 from deploy.config.reading import read_config
-from deploy.status.gathering import gather
+from deploy.status.collect import gather
 from deploy.status.report import ConfigurationPart, Missing
 from tests.support.container import ROOT
 from tests.support.control_plane import ControlPlane

@@ -15,7 +15,7 @@ from pathlib import Path
 import docker
 import pytest
 
-from deploy.images.local_image import LABEL
+from deploy.images.image import LABEL
 from tests.docker.images import Built
 from tests.docker.registry import Registry, running_registry
 from tests.docker.rehearsing import ECR, Rehearsal, image_of, request_of

@@ -8,8 +8,8 @@ from typing import Any
 from botocore.session import get_session
 from botocore.validate import ParamValidator
 
-from deploy.config.config import Config
-from deploy.wanted.wanted import Facts, Wanted, make_wanted
+from deploy.config.sections import Config
+from deploy.desired.requests import Facts, Wanted, make_wanted
 from simulator.control.errors import ServiceError
 from simulator.control.validation import check_members
 

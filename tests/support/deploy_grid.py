@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 
-from deploy.config.config import Config
 from deploy.config.reading import parse_config
+from deploy.config.sections import Config
 
 _NETWORK = """
 [network]

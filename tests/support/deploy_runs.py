@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from deploy.__main__ import as_program
-from deploy.archives.places import read_place
-from deploy.commands.command_line import COMMANDS, read_command
+from deploy.archives.aliases import read_place
+from deploy.commands.command_line import read_command
 from deploy.config.reading import read_config
-from deploy.endpoint.history import digest_of
+from deploy.desired.requests import Facts, make_wanted
+from deploy.endpoint.state import digest_of
 from deploy.errors import DeployError
-from deploy.wanted.wanted import Facts, make_wanted
 from tests.fakes.aws_faults import Fault, FaultyAws
 from tests.support.control_plane import ControlPlane
 from tests.support.deploying import RUN_TIMEOUT_S, environment, write_config
@@ -81,8 +81,9 @@ class Killed:
     def __init__(self, aws: FaultyAws, log: Path) -> None:
         self._aws, self._log = aws, log
         self._context = multiprocessing.get_context("forkserver")
-        commands = (f"deploy.commands.{name}" for name in COMMANDS)
-        self._context.set_forkserver_preload(["tests.support.deploy_runs", *commands])
+        self._context.set_forkserver_preload(
+            ["tests.support.deploy_runs", "deploy.commands.changing"]
+        )
         # Before a test has a TMPDIR of its own: a socket's path must be short.
         ensure_running()
 

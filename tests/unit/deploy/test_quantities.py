@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deploy.quantities import show_bytes, show_duration, show_ms, sparkline
+from deploy.terminal import show_bytes, show_duration, show_ms, sparkline
 
 
 @pytest.mark.parametrize(

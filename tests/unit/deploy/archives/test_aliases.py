@@ -7,11 +7,13 @@ import pytest
 from deploy.archives.aliases import (
     MOST_TARGETS,
     Aliases,
+    Place,
+    is_put,
+    make_target_model,
     parse_aliases,
     require_target,
     write_aliases,
 )
-from deploy.archives.places import Place, is_put, make_target_model
 from deploy.errors import Refused
 
 WHERE = "s3://bucket/shop/aliases.json"

@@ -7,8 +7,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from deploy.archives.aliases import Aliases
-from deploy.archives.overview import Standing, find_needless, make_rows
-from deploy.archives.stored import Stored, has_archive
+from deploy.archives.bucket import Standing, Stored, find_needless, has_archive, make_rows
 
 NOW = datetime(2026, 1, 2, tzinfo=timezone.utc)
 DAY = timedelta(days=1)

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from botocore.awsrequest import AWSResponse
 
-from deploy.archives.places import Place
-from deploy.archives.uploading import PART, Parcel, upload
+from deploy.archives.aliases import Place
+from deploy.archives.upload import PART, Parcel, upload
 from deploy.aws.account import Account
-from deploy.telling import Tally
+from deploy.terminal import Tally
 
 
 class S3:

@@ -13,8 +13,7 @@ from botocore.exceptions import (
 )
 from urllib3.exceptions import ProtocolError
 
-from deploy.aws.refusals import is_missing, refusal_of
-from deploy.aws.words import one_line
+from deploy.aws.refusals import is_missing, one_line, refusal_of
 from deploy.errors import (
     AlreadyThere,
     CallRefused,

@@ -6,8 +6,7 @@ import sys
 
 import pytest
 
-from deploy.commands.options import say, say_beside
-from deploy.telling import Bytes, progress_on
+from deploy.terminal import Bytes, progress_on, say, say_beside
 
 #: Clears the screen, sets the window's title, turns the line around; C1's CSI; half a character.
 HOSTILE = "a\x1b[2J\x1b]0;pwned\x07b\u202ec\x9b31m\udcff\tend"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from deploy.config.config import Config
+from deploy.config.sections import Config
 from deploy.errors import ConfigurationRefused
 from tests.support.aws_requests import check_config
 from tests.support.deploy_grid import make_config

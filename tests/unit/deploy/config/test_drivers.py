@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from deploy.config.drivers import AMIS, choose_ami, describe_ami
-from deploy.wanted.hosting import make_endpoint_config
+from deploy.config.catalog import AMIS, choose_ami, describe_ami
+from deploy.desired.requests import make_endpoint_config
 from tests.support.deploy_grid import make_config
 
 NEWEST = "al2023-ami-sagemaker-inference-gpu-4-1"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deploy.config.ecr import EcrImage, read_ecr_image
+from deploy.config.catalog import EcrImage, read_ecr_image
 
 HOST = "123456789012.dkr.ecr.us-east-1.amazonaws.com"
 

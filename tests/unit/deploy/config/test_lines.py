@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deploy.config.lines import find_lines
+from deploy.config.reading import find_lines
 
 WRITTEN = '''\
 top.dotted = 1 # [not.a.header]

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.config.config import SECTIONS, Config
-from deploy.config.example import make_example
 from deploy.config.reading import parse_config, read_config
+from deploy.config.sections import SECTIONS, Config, make_example
 from deploy.errors import ConfigurationRefused, DeployError, Refused
 from tests.support.deploy_grid import make_config
 

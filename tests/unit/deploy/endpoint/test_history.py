@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deploy.endpoint.history import History, digest_of, read_history, write_history
+from deploy.endpoint.state import History, digest_of, read_history, write_history
 
 A, B, C, D = "aaaaaaaa", "bbbbbbbb", "cccccccc", "dddddddd"
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from deploy.errors import Refused
-from deploy.images.local_image import LABEL, LocalImage, check_image, doubts_of
+from deploy.images.image import LABEL, LocalImage, check_image, doubts_of
 
 GOOD = LocalImage("sha256:1", ("merlin:1",), {LABEL: "true"}, "linux/amd64", 1)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from deploy.errors import DeployError, MissingRight, QuotaReached, Refused, Unreachable
-from deploy.images.push_faults import fault_of
-from deploy.images.references import Destination
+from deploy.images.image import Destination
+from deploy.images.push import fault_of
 
 ECR = Destination("123456789012.dkr.ecr.us-east-1.amazonaws.com/merlin", "1")
 HERE = Destination(ECR.repository_uri, "1", "127.0.0.1:5000")

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from deploy.images.push_lines import PushStopped, PushTally
-from deploy.telling import draw_bar, progress_on
+from deploy.images.push import PushStopped, PushTally
+from deploy.terminal import draw_bar, progress_on
 
 DIGEST = f"sha256:{'d' * 64}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from deploy.errors import Refused
-from deploy.images.references import Destination, choose_name
+from deploy.images.image import Destination, choose_name
 
 ID = f"sha256:{'ab12' * 16}"
 URI = "123456789012.dkr.ecr.us-east-1.amazonaws.com/shop/merlin"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from deploy.invoke.answers import write_answer
-from deploy.invoke.bodies import BINARY_TYPE
-from deploy.invoke.timing import percentile, write_times
+from deploy.invoke.bodies import BINARY_TYPE, write_answer
+from deploy.invoke.sending import percentile, write_times
 
 HEAD = b'{"outputs":[{"name":"click","datatype":"FP32","shape":[5,1]}]}'
 

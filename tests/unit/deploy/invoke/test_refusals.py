@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
 
 from deploy.errors import CallRefused, DeployError, MissingRight, NoAnswer, Unreachable
-from deploy.invoke.refusals import Asked, refusal_of_invocation
+from deploy.invoke.sending import Asked, refusal_of_invocation
 
 ASKED = Asked("shop", "shop-a/0123.tar.gz")
 LOG = "arn:aws:logs:us-east-1:123456789012:log-group:/aws/sagemaker/Endpoints/shop"

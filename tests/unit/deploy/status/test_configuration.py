@@ -6,10 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from deploy.config.reading import parse_config
-from deploy.status.configuration import Present, compare
+from deploy.desired.requests import Facts, Wanted, make_wanted
+from deploy.status.compare import Present, Scaling, compare
 from deploy.status.report import ConfigurationPart, Missing
-from deploy.status.scaling import Scaling
-from deploy.wanted.wanted import Facts, Wanted, make_wanted
 
 FILE = """
 [endpoint]

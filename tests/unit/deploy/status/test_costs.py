@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from deploy.config.config import CostsSection
-from deploy.status.costs import Quantities, make_costs
+from deploy.config.sections import CostsSection
+from deploy.status.collect import Quantities, make_costs
 from deploy.status.report import Missing
 
 ALL = Quantities(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from deploy.status.differences import find_changes
+from deploy.status.compare import find_changes
 from deploy.status.report import Change
 
 

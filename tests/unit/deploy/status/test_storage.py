@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime, timezone
 
 from deploy.archives.aliases import Aliases
-from deploy.archives.stored import Stored
+from deploy.archives.bucket import Stored
+from deploy.status.collect import make_archives
 from deploy.status.report import Alias
-from deploy.status.storage import make_archives
 
 NOW = datetime(2026, 1, 2, tzinfo=timezone.utc)
 

@@ -1,0 +1,154 @@
+"""Upload one archive to S3, in one call or in parts.
+
+One part goes after the other: the uplink is the limit, or gzip before it. All bytes that are sent
+are hashed, and the upload is completed only if the hash is that of the key: no archive ever lies
+under another one's digest, even if the file changes during the upload. boto3's own transfer
+completes whatever it has sent.
+
+S3 checks the CRC-32 of each part. It has to be told the algorithm at the start, and all checksums
+again at the end ("Checking object integrity" in S3's guide). boto3's transfer does so by itself;
+its calls do not.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import shlex
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from deploy.archives.aliases import Place
+from deploy.aws.account import Account, require_members
+from deploy.errors import Refused
+from deploy.terminal import Bytes, Tell
+
+_MIB = 1024 * 1024
+#: Of a part; S3 takes 5 MiB and more, and 10,000 of them.
+PART = 8 * _MIB
+_MOST_PARTS = 10_000
+_CHECKSUM = "CRC32"
+#: An upload is aborted when something went wrong: it may be that nothing answers any more.
+_ABORT_S = 5.0
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """A file that becomes an archive in S3. digest: its SHA-256, in hex. given: what it was made
+    of, for messages. encryption: members of the calls that begin an object."""
+
+    file: Path
+    size: int
+    digest: str
+    target_model: str
+    given: Path
+    encryption: Mapping[str, str]
+
+
+def hash_file(file: Path, what: str, tell: Tell) -> tuple[str, int]:
+    """SHA-256 in hex, and how many bytes it is of. Raises OSError."""
+    digest, done = hashlib.sha256(), 0
+    with file.open("rb") as source:
+        total = file.stat().st_size
+        while piece := source.read(_MIB):
+            digest.update(piece)
+            done += len(piece)
+            tell(Bytes(what, done, total))
+    return digest.hexdigest(), done
+
+
+def make_encryption(key: str | None) -> dict[str, str]:
+    """key: of KMS; None: the bucket's default."""
+    if key is None:
+        return {}
+    return {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": key}
+
+
+def upload(account: Account, place: Place, parcel: Parcel, tell: Tell) -> None:
+    """Until S3 has all of it, or nothing. Raises DeployError, OSError."""
+    named = {"Bucket": place.bucket, "Key": place.archive_key(parcel.target_model)}
+    if account.dry_run:
+        return
+    with parcel.file.open("rb") as source:
+        if parcel.size > PART:
+            _upload_parts(account, named, parcel, source, tell)
+            return
+        body = source.read(parcel.size + 1)
+        _check(parcel, hashlib.sha256(body).hexdigest())
+        account.change("s3", "PutObject", **named, Body=body, **parcel.encryption)
+
+
+def write_copy_line(place: Place, parcel: Parcel, file: Path) -> str:
+    """The upload as a line of the AWS CLI."""
+    url = place.archive_url(parcel.target_model)
+    words = ["aws", "s3", "cp", str(file), url]
+    if "SSEKMSKeyId" in parcel.encryption:
+        words += ["--sse", "aws:kms", "--sse-kms-key-id", parcel.encryption["SSEKMSKeyId"]]
+    return shlex.join(words)
+
+
+def _upload_parts(
+    account: Account, named: Mapping[str, str], parcel: Parcel, source: IO[bytes], tell: Tell
+) -> None:
+    begun = account.change(
+        "s3",
+        "CreateMultipartUpload",
+        **named,
+        ChecksumAlgorithm=_CHECKSUM,
+        **parcel.encryption,
+    )
+    require_members(begun, "s3:CreateMultipartUpload", "UploadId")
+    upload_of = {**named, "UploadId": begun["UploadId"]}
+    with _aborted_unless_done(account, upload_of):
+        digest, parts, done = hashlib.sha256(), [], 0
+        for number, body in enumerate(_pieces(source, parcel.size), 1):
+            digest.update(body)
+            part = {"PartNumber": number, f"Checksum{_CHECKSUM}": _crc32(body)}
+            answer = account.change("s3", "UploadPart", **upload_of, **part, Body=body)
+            require_members(answer, "s3:UploadPart", "ETag")
+            parts.append({**part, "ETag": answer["ETag"]})
+            done += len(body)
+            tell(Bytes(f"{parcel.target_model}: uploading", done, parcel.size))
+        _check(parcel, digest.hexdigest())
+        account.change(
+            "s3", "CompleteMultipartUpload", **upload_of, MultipartUpload={"Parts": parts}
+        )
+
+
+def _pieces(source: IO[bytes], size: int) -> Iterator[bytes]:
+    """A file that grows meanwhile is told by its last piece, one that shrinks by what lacks."""
+    length, left = max(PART, -(-size // _MOST_PARTS)), size + 1
+    while left > 0 and (piece := source.read(min(length, left))):
+        left -= len(piece)
+        yield piece
+
+
+def _crc32(body: bytes) -> str:
+    """As S3 writes it."""
+    return base64.b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()
+
+
+def _check(parcel: Parcel, digest: str) -> None:
+    if digest != parcel.digest:
+        raise Refused(
+            f"{parcel.given} was changed while it was uploaded; nothing of it was kept: put it "
+            "again once it is written"
+        )
+
+
+@contextmanager
+def _aborted_unless_done(account: Account, upload_of: Mapping[str, Any]) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        client = account.client("s3", attempts=1, read_s=_ABORT_S)
+        # What it cannot abort now the next `put` does.
+        with suppress(ClientError, BotoCoreError):
+            client.abort_multipart_upload(**upload_of)
+        raise

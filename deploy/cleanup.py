@@ -1,0 +1,105 @@
+"""Clear away temporary files at the end of a command, also if a signal ends it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from secrets import token_hex
+from types import FrameType
+from typing import Any
+
+from deploy.errors import Refused
+from ensemble_tools.errors import sentence_of
+from ensemble_tools.signals import heeded
+
+_NAME = re.compile(r"deploy-[0-9a-f]{16}")
+_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@contextmanager
+def orderly_end() -> Iterator[None]:
+    """In the block the first Ctrl-C or SIGTERM is raised, as KeyboardInterrupt or SystemExit.
+
+    Those after it do not interrupt the clearing away. Temporary files of the block lie in a
+    directory of their own, which is gone at its end; what is left of a process that was killed is
+    gone at its beginning. For the main thread. Raises Refused where there is no room for it.
+    """
+    before: dict[int, Any] = {number: signal.getsignal(number) for number in heeded()}
+    outer, room = tempfile.tempdir, Path(tempfile.gettempdir())
+    own, lock = room / f"deploy-{token_hex(8)}", -1
+    try:
+        try:
+            for number in before:
+                signal.signal(number, _raise)
+            _remove_left(room)
+            lock = _make(own)
+            tempfile.tempdir = str(own)
+            yield
+        finally:
+            _clear_away(own, before)
+    except BaseException:  # also while it is removed; only the first one is raised
+        _clear_away(own, before)
+        raise
+    finally:
+        tempfile.tempdir = outer
+        if lock >= 0:
+            os.close(lock)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _make(directory: Path) -> int:
+    """A descriptor with its lock, which ends with this process, whatever ends it."""
+    try:
+        while True:
+            directory.mkdir(mode=0o700, exist_ok=True)
+            # Before it is locked another command may take it for one that is left.
+            with suppress(FileNotFoundError):
+                lock = os.open(directory, _FLAGS)
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                if os.fstat(lock).st_nlink:
+                    return lock
+                os.close(lock)
+    except OSError as error:
+        raise Refused(
+            f"{sentence_of(error)}; temporary files want a directory with room: set TMPDIR"
+        ) from error
+
+
+def _remove_left(room: Path) -> None:
+    """Directories of processes that were killed: nobody holds their locks."""
+    for directory in room.glob("deploy-*"):
+        if not _NAME.fullmatch(directory.name):
+            continue
+        with suppress(OSError):  # another user's, or in use
+            lock = os.open(directory, _FLAGS)
+            try:
+                if os.fstat(lock).st_uid == os.getuid():
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(directory, ignore_errors=True)
+            finally:
+                os.close(lock)
+
+
+def _clear_away(directory: Path, numbers: Mapping[int, Any]) -> None:
+    _ignore(numbers)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def _ignore(numbers: Mapping[int, Any]) -> None:
+    for number in numbers:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _raise(number: int, _: FrameType | None) -> None:
+    _ignore(dict.fromkeys(heeded()))
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
+    raise SystemExit(128 + number)

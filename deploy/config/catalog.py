@@ -1,0 +1,107 @@
+"""What AWS offers: regions, instance types, host images with their drivers, names of ECR's images.
+
+AWS starts some instance types with driver 470 (CUDA 11.4) unless the variant names an
+InferenceAmiVersion: SageMaker Developer Guide, "Best practices to minimize interruptions during GPU
+driver upgrades". Every base of an image has a newer CUDA (docs/images.md). A driver runs older
+CUDAs, too, so the newest host image fits all of them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from botocore.loaders import create_loader
+
+#: Partitions list their global services as a region of their own: aws-global.
+_NO_REGION = "-global"
+
+
+@cache
+def loader() -> Any:
+    """botocore's, one for the process: a service model takes tenths of a second to be read."""
+    return create_loader()
+
+
+@cache
+def regions() -> frozenset[str]:
+    """Of all partitions."""
+    partitions = loader().load_data("partitions")["partitions"]
+    return frozenset(
+        name for one in partitions for name in one["regions"] if not name.endswith(_NO_REGION)
+    )
+
+
+@cache
+def instance_types() -> frozenset[str]:
+    """That an endpoint may have: ProductionVariantInstanceType of SageMaker's service model."""
+    shapes = loader().load_service_model("sagemaker", "service-2")["shapes"]
+    return frozenset(shapes["ProductionVariantInstanceType"]["enum"])
+
+
+def nearest(name: str, known: Collection[str]) -> str:
+    """For the end of a sentence: what may have been meant, and that botocore may be older."""
+    near = difflib.get_close_matches(name, sorted(known), 1)
+    meant = f"did you mean {near[0]}? " if near else ""
+    return f"{meant}a newer one is known to a newer boto3"
+
+
+AMIS = (
+    "al2-ami-sagemaker-inference-gpu-2",
+    "al2-ami-sagemaker-inference-gpu-2-1",
+    "al2-ami-sagemaker-inference-gpu-3-1",
+    "al2023-ami-sagemaker-inference-gpu-4-1",
+)
+#: Of `instances.ami`: no InferenceAmiVersion.
+LEFT_TO_AWS = "aws"
+_WITH_AN_OLD_DRIVER = ("ml.g4dn.", "ml.g5.", "ml.p4d.", "ml.p4de.")
+_NEWEST = AMIS[-1]
+
+
+def choose_ami(instance_type: str, ami: str | None) -> str | None:
+    """InferenceAmiVersion of a variant; None leaves it to AWS. ami: as it is configured."""
+    if ami is not None:
+        return None if ami == LEFT_TO_AWS else ami
+    return _NEWEST if instance_type.startswith(_WITH_AN_OLD_DRIVER) else None
+
+
+def describe_ami(instance_type: str, ami: str | None) -> str:
+    """What is chosen where nothing is configured, and why, in a sentence; empty elsewhere."""
+    if ami is not None or choose_ami(instance_type, ami) is None:
+        return ""
+    return (
+        f"instances.ami is unset, so {_NEWEST} is taken (driver 580): AWS starts {instance_type} "
+        "with driver 470, which is older than the CUDA of every base of an image; "
+        f'ami = "{LEFT_TO_AWS}" leaves it to AWS'
+    )
+
+
+_IMAGE = re.compile(
+    r"(?P<account>\d{12})\.dkr\.ecr(-fips)?\.(?P<region>[a-z0-9\-]+)\.amazonaws\.com(\.cn)?/"
+    r"(?P<repository>[^:@\s]+)(:(?P<tag>[^@\s]+))?(@(?P<digest>\S+))?"
+)
+
+
+@dataclass(frozen=True)
+class EcrImage:
+    """tag: None where the image names none. digest: likewise, with its sha256: in front."""
+
+    account: str
+    region: str
+    repository: str
+    tag: str | None
+    digest: str | None
+
+
+def read_ecr_image(image: str) -> EcrImage | None:
+    """None for an image of another registry."""
+    found = _IMAGE.fullmatch(image)
+    if found is None:
+        return None
+    return EcrImage(
+        found["account"], found["region"], found["repository"], found["tag"], found["digest"]
+    )

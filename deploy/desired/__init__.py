@@ -1,0 +1,1 @@
+"""What AWS should have for a CONFIG.toml, as requests. Nothing here asks AWS."""

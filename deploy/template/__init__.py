@@ -1,1 +1,0 @@
-"""The same endpoint as a CloudFormation template, made without asking anybody."""
