@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 from ensemble_tools.archive.executor_graph import Column, ExecutorGraph, Node
@@ -22,10 +23,11 @@ from ensemble_tools.workflows.operators import OPERATORS
 from ensemble_tools.workflows.operators.users_code import FUNCTION
 from ensemble_tools.workflows.parameters import Unknown
 from ensemble_tools.workflows.program import Input, Kept, Program, Step, Table
-from ensemble_tools.workflows.rules import Call, KeptColumns, Rule
+from ensemble_tools.workflows.rules import Call, KeptColumns, Rule, Unnamed
 from ensemble_tools.workflows.runtime.kept import KeptNode, TakeArray
 from ensemble_tools.workflows.runtime.records import Parameters
 from ensemble_tools.workflows.runtime.tensors import InputColumn, OutputColumn
+from ensemble_tools.workflows.unnamed import NOBODY, Makers, UnnamedColumns
 
 #: Triton's data types -> what they are to the compiler, and the width in bytes.
 _KINDS = {
@@ -65,7 +67,9 @@ MAX_COLUMNS = 500_000
 _SUBGRAPH = "merlin.dag.ops.subgraph.Subgraph"
 #: Of classes that nothing is known of: Merlin's own, and others.
 _UNKNOWN = Rule(())
-_YOURS = Rule((), kept=KeptColumns.ALONE, why_not="it is an operator of yours")
+_YOURS = Rule(
+    (), kept=KeptColumns.ALONE, why_not="it is an operator of yours", unnamed=Unnamed.SEEN
+)
 _MERLINS = ("nvtabular.", "merlin.")
 #: What operators have that read category files, and descendants of theirs.
 _FILES = "out_path"
@@ -93,8 +97,8 @@ class _Compiler:
     2. Each node is run on columns without values: its rule emits steps, or it is kept as it is, or
        the workflow is not compiled.
     3. The columns that are answered are found.
-    4. Series of kept nodes that no compiled step reads are not made into arrays, and those that
-       several nodes read are marked.
+    4. Series of kept nodes that no compiled step reads are not made into arrays, those that
+       several nodes read are marked, and so is what kept nodes may put out beside them.
     """
 
     def __init__(self, graph: ExecutorGraph, inputs: Mapping[str, Input], directory: Path) -> None:
@@ -106,6 +110,7 @@ class _Compiler:
         self._operators: Counter[str] = Counter()
         self._columns_allowed = MAX_COLUMNS
         self._kept: list[Kept] = []
+        self._unnamed = UnnamedColumns()
         #: How many columns the request has: the first registers.
         self._request_columns = 0
         #: They are of one type, so that pandas has them in one block.
@@ -117,7 +122,7 @@ class _Compiler:
         output = self._graph.output_node
         frame = frames[output.number]
         outputs = tuple(self._answer(column, frame) for column in output.output)  # 3.
-        steps = _mark_shared(self._drop_unread(outputs))  # 4.
+        steps = self._mark_unnamed(_mark_shared(self._drop_unread(outputs)))  # 4.
         return Program(
             inputs,
             steps,
@@ -141,6 +146,21 @@ class _Compiler:
             step
             for step in self._steps
             if not isinstance(step.operation, TakeArray) or read.intersection(step.writes)
+        )
+
+    def _mark_unnamed(self, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+        """Kept nodes know what they may put out beside the columns of their schemas."""
+        makers = count()
+        return tuple(
+            replace(
+                step,
+                operation=replace(
+                    step.operation, not_beside=self._unnamed.not_beside(next(makers))
+                ),
+            )
+            if isinstance(step.operation, KeptNode)
+            else step
+            for step in steps
         )
 
     # -- the ends
@@ -219,14 +239,17 @@ class _Compiler:
     def _execute(self, graph: ExecutorGraph, root: Frame) -> dict[int, Frame]:
         """What each node puts out. A node's operator is run once: it is the same each time."""
         frames: dict[int, Frame] = {}
+        unnamed: dict[int, Makers] = {}
         for node in graph.nodes:
             merged = self._merge(graph, node, frames, root)
+            makers = self._unnamed.merge(node, frames, unnamed)
             self._columns_allowed -= 1 + len(merged)
             if self._columns_allowed < 0:
                 raise NotCompiled("", (), f"it has more than {MAX_COLUMNS} operators and columns")
             steps, tables = len(self._steps), len(self._tables)
             try:
                 frames[node.number] = self._transform(node, merged)
+                unnamed[node.number] = self._pass_on(node, makers)
             except (NotCompiled, Unknown) as error:
                 # 1. Why, in words that name the operator.
                 reason = (
@@ -242,7 +265,19 @@ class _Compiler:
                     raise reason from error
                 # 4. NVTabular runs it, if that is known to be possible.
                 frames[node.number] = self._keep(node, merged, reason)
+                unnamed[node.number] = self._pass_on(node, makers) | self._unnamed.new_maker()
         return frames
+
+    def _pass_on(self, node: Node, makers: Makers) -> Makers:
+        """Whose unnamed columns are in what the node puts out, of those in what it is given."""
+        rule = _rule(node)
+        if rule.unnamed is Unnamed.DROPPED or _is_of_a_column_alone(node):
+            return NOBODY
+        # Dropna without a selection looks at all columns.
+        if rule.unnamed is Unnamed.SEEN or not node.selection:
+            self._unnamed.see(makers)
+            return NOBODY
+        return makers
 
     def _keep(self, node: Node, merged: Frame, reason: NotCompiled) -> Frame:
         """The node's operator runs on a frame of pandas.
@@ -253,7 +288,7 @@ class _Compiler:
         if rule.kept is None or not merged:
             raise reason
         # 1. The frame that it is given; a function of a column alone does not see the others.
-        if rule.label == FUNCTION and node.operator.state.get("_param_count") == 1:
+        if _is_of_a_column_alone(node):
             merged = {name: _column(node, merged, name) for name in node.selection}
         if gaps := [name for name, column in merged.items() if column.with_gaps]:
             raise NotCompiled(_label(node), gaps, "it is applied to texts that may be missing")
@@ -272,6 +307,7 @@ class _Compiler:
             keeps_rows,
             self._is_one_block and not {*given}.isdisjoint(range(self._request_columns)),
             tuple(False for _ in given),
+            None,
         )
         series = [self._register() for _ in columns]
         self._steps.append(Step(operation, tuple(given), tuple(series), _label(node), names))
@@ -410,6 +446,11 @@ class _Compiler:
     def _register(self) -> int:
         self._registers += 1
         return self._registers - 1
+
+
+def _is_of_a_column_alone(node: Node) -> bool:
+    """Whether it is a function that is handed columns, but not their frame."""
+    return _rule(node).label == FUNCTION and node.operator.state.get("_param_count") == 1
 
 
 def _mark_shared(steps: tuple[Step, ...]) -> tuple[Step, ...]:

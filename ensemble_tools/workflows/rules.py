@@ -39,6 +39,20 @@ class KeptColumns(Enum):
     OTHER_ROWS = "other rows"
 
 
+class Unnamed(Enum):
+    """What an operator does with columns that no schema names.
+
+    An operator of the user's may put out more than its schema says: its whole frame, say.
+    """
+
+    #: It reads columns by their names and puts out others.
+    DROPPED = "dropped"
+    #: They stand in what it puts out, as they were.
+    PASSED_ON = "passed on"
+    #: What it does may depend on them.
+    SEEN = "seen"
+
+
 @dataclass(frozen=True)
 class Rule:
     """What is known of some classes of operators.
@@ -50,7 +64,7 @@ class Rule:
     that do share NVTabular's cache of them). label: what users call it, where
     that is not the name of the class. runs_without_rows: whether NVTabular's code does on a frame
     of none, whatever the types of its columns. order: what it puts out, in its order, where that is
-    not its schema's; raises as compile does.
+    not its schema's; raises as compile does. unnamed: what becomes of columns that no schema names.
     """
 
     classes: tuple[str, ...]
@@ -60,6 +74,7 @@ class Rule:
     label: str = ""
     runs_without_rows: bool = True
     order: Callable[[Call], list[str]] | None = None
+    unnamed: Unnamed = Unnamed.DROPPED
 
 
 def nvtabular(module: str, *names: str) -> tuple[str, ...]:

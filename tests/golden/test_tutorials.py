@@ -6,17 +6,35 @@ tutorials/export.py made them of the notebooks' operators and functions.
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+from ensemble_tools.archive.model_config import parse_model_config
 from tests.support.container import Container, running
+from tests.workflows.compare import EQUAL
+from tests.workflows.exchange import CONFIG, INPUTS, REQUESTS, WORKFLOW, Tensors, write_requests
+from tests.workflows.run import MODELS_PYTHON, ROOT, again
 
 HERE = Path(__file__).parent / "tutorials"
 NAMES = sorted(path.parent.name for path in HERE.glob("*/repository"))
 #: float32 has 24 bits; other CPUs, and torch in another process, may take sums in another order.
 RELATIVE, ABSOLUTE = 1e-5, 1e-6
+#: Those in whose workflows functions and operators of the notebook's own run, beside what is
+#: compiled.
+IN_PART = (
+    "nvt_twitter",
+    "t4r_end_to_end",
+    "t4r_end_to_end_module",
+    "t4r_getting_started",
+    "t4r_tutorial",
+)
 
 
 @pytest.fixture(scope="module")
@@ -46,3 +64,45 @@ def test_merlins_numbers(name: str, container: Container) -> None:
             assert other["data"] == pytest.approx(tensor["data"], rel=RELATIVE, abs=ABSOLUTE)
         else:
             assert other["data"] == tensor["data"]
+
+
+def test_nvtabular_answers_nothing_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a part is compiled, functions run in pandas; the answer is NVTabular's, bit for bit.
+
+    An operator that puts out its whole frame, such as ItemRecency, is no reason to leave the
+    request to NVTabular.
+    """
+    monkeypatch.setenv("PYTHONPATH", str(HERE / "modules"))
+    cases = [_case(name, tmp_path / f"case_{number}") for number, name in enumerate(IN_PART)]
+    original = [str(MODELS_PYTHON), "-m", "tests.workflows.original", *map(str, cases)]
+    subprocess.run(original, cwd=ROOT, check=True, capture_output=True)
+    results = again(cases)
+    assert [bool(one.outcome.kept) for one in results] == [True for _ in IN_PART]
+    found = dict(zip(IN_PART, [one.requests for one in results], strict=True))
+    assert found == {name: Counter({EQUAL: 1}) for name in IN_PART}
+
+
+def _case(name: str, case: Path) -> Path:
+    """The tutorial's workflow and its request, where random workflows have theirs."""
+    step = HERE / name / "repository/0_transformworkflowtriton"
+    shutil.copytree(step / "1/workflow", case / WORKFLOW)
+    declared = parse_model_config((step / CONFIG).read_text(), step / CONFIG).inputs
+    rows = [
+        {"name": tensor.name, "data_type": tensor.data_type, "dims": tensor.dims}
+        for tensor in declared.values()
+    ]
+    (case / INPUTS).write_text(json.dumps(rows))
+    written = json.loads((HERE / name / "request.json").read_text())["inputs"]
+    request: Tensors = {
+        tensor["name"]: _array(tensor) for tensor in written if tensor["name"] in declared
+    }
+    write_requests(case / REQUESTS, [request])
+    return case
+
+
+def _array(tensor: dict[str, Any]) -> Any:
+    """As Triton's Python backend has it."""
+    if tensor["datatype"] == "BYTES":
+        return np.array([text.encode() for text in tensor["data"]], object)
+    dtype = tensor["datatype"].lower().replace("fp", "float")
+    return np.array(tensor["data"], dtype).reshape(tensor["shape"])

@@ -102,15 +102,19 @@ class Example:
     groups: tuple[str | tuple[str, ...], ...]
     output: tuple[Column, ...]
 
-    def compiled(self) -> Program:
-        """The program of this operator alone."""
-        names = tuple(
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The selected columns."""
+        return tuple(
             name
             for group in self.groups
             for name in (group if isinstance(group, tuple) else (group,))
         )
+
+    def compiled(self) -> Program:
+        """The program of this operator alone."""
         inputs = tuple(column.name for column in COLUMNS)
-        node = Node(1, self.operator, (0,), names, inputs, (), self.output, self.groups)
+        node = Node(1, self.operator, (0,), self.names, inputs, (), self.output, self.groups)
         return compile_workflow(ExecutorGraph((root(*COLUMNS), node)), INPUTS, Path("/none"))
 
 

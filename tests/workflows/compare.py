@@ -9,6 +9,7 @@ requests had which outcome, and each difference in words.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -29,8 +30,9 @@ from tests.workflows.exchange import (
 from tests.workflows.partly import PartlyCompiled
 
 EQUAL, BOTH_REFUSE, WE_REFUSE = "equal", "both refuse", "we refuse"
-#: Of a partly compiled workflow: NVTabular answered the request whole.
+#: Of a partly compiled workflow: NVTabular answered the request whole, and why.
 LEFT_WHOLE = "left to NVTabular"
+_NAMES = re.compile(r"'[^']*'")
 WRONG, CRASH = "wrong", "crash"
 
 
@@ -48,8 +50,9 @@ def compare_case(case: Path) -> dict[str, Any]:
     for number, (request, answer) in enumerate(zip(requests, answers, strict=True)):
         made.append(_made(program, request))
         outcome, detail = _judged(request, made[number], answer)
-        whole = outcome == EQUAL and isinstance(program, PartlyCompiled) and not program.alone
-        counts[LEFT_WHOLE if whole else outcome] += 1
+        why = program.left_whole if isinstance(program, PartlyCompiled) else ""
+        whole = outcome == EQUAL and why
+        counts[f"{LEFT_WHOLE}: {_NAMES.sub('X', why)}" if whole else outcome] += 1
         if outcome in (WRONG, CRASH):
             bad.append(f"request {number}: {outcome}: {detail}")
     bad += _remembered(program, requests, made)

@@ -18,7 +18,17 @@ from nvtabular import ops
 from tests.workflows import functions
 from tests.workflows.columns import BOOL, FLOATS, FOREIGN_WORDS, INTEGERS, STRING, WORDS, Column
 from tests.workflows.names import RESERVED, made_of
-from tests.workflows.users_code import BESIDE, FILTERS, FUNCTIONS, IN_ORDER, OWN, ByModule, by_value
+from tests.workflows.users_code import (
+    BESIDE,
+    FILTERS,
+    FUNCTIONS,
+    IN_ORDER,
+    OWN,
+    WHOLE_FRAME,
+    ByModule,
+    by_value,
+    new_ending,
+)
 
 NUMBERS = (*INTEGERS, *FLOATS)
 
@@ -720,10 +730,11 @@ def own_operator(branch: Branch, context: Context) -> Branch:
     step, words = context.random.choice([0, 1, 7]), context.random.choice(OWN)
     if context.chance(0.3):
         return branch.then(ByModule(step), f"ByModule({step})", _as(branch, "float64"))
-    kinds = _as(branch, "float64")
-    if words == "new columns":
-        kinds = {f"{name}_new": kind for name, kind in kinds.items()}
-    return branch.then(by_value(step, words), f"ByValue({step}, {words!r})", kinds)
+    kinds = {f"{name}{new_ending(words)}": kind for name, kind in _as(branch, "float64").items()}
+    names = _scalars(context, branch.names) if context.chance(0.3) else []
+    dependency = context.random.choice(names) if names and words in WHOLE_FRAME else ""
+    made = by_value(step, words, dependency)
+    return branch.then(made, f"ByValue({step}, {words!r}, {dependency!r})", kinds)
 
 
 def _functions_for(kind: Kind) -> str:

@@ -25,27 +25,27 @@ class _NVTabularRefuses(Exception):
 class PartlyCompiled:
     """The program, and the workflow that answers what the program does not.
 
-    alone: whether the program answered the last request.
+    left_whole: why the program did not answer the last request, empty where it did.
     """
 
     def __init__(self, case: Path) -> None:
         self._original = _model_file().Original(case / WORKFLOW, _ARGUMENTS)
         self._program = LoadedProgram(case / COMPILED, self._node)
         self._original.columns = self._program.columns
-        self.alone = False
+        self.left_whole = ""
 
     def run(self, tensors: dict[str, Any]) -> dict[str, Any]:
         """What the model answers; raises RequestError where NVTabular refuses."""
-        self.alone = False
+        self.left_whole = ""
         try:
             answer = self._program.run(tensors)
         except RefusedByDesign:
             raise
-        except RequestError:
+        except RequestError as error:
+            self.left_whole = str(error)
             return self._whole(tensors)
         except _NVTabularRefuses as error:
             raise RequestError(str(error)) from error
-        self.alone = True
         return answer
 
     def _node(self, kept: KeptNode) -> Callable[..., list[Any]]:

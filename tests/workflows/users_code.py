@@ -246,8 +246,8 @@ class ByModule(Operator):  # type: ignore[misc]
         return np.float64
 
 
-def by_value(step: int, words: str) -> Any:
-    """An operator whose class is in the pickle itself."""
+def by_value(step: int, words: str, dependency: str = "") -> Any:
+    """An operator whose class is in the pickle itself. dependency: a column that it reads, too."""
 
     class ByValue(ByModule):
         """Some operators as people write them."""
@@ -256,6 +256,19 @@ def by_value(step: int, words: str) -> Any:
             if words == "new columns":
                 made = {f"{n}_new": (df[n] - df[n].min()) * step for n in col_selector.names}
                 return pd.DataFrame(made).astype("float64")
+            if words in WHOLE_FRAME:
+                for name in col_selector.names:
+                    days = (df[name] - df[dependency or name].min()) * step
+                    df[f"{name}_new"] = days.astype("float64")
+                    if words == "whole frame, changed":
+                        df[name] = step
+                if words == "whole frame, more":
+                    df[f"more{step}"] = "more"
+                return df[[*df.columns[::-1]]] if words == "whole frame, backwards" else df
+            if words == "whole frame, own names":
+                for name in col_selector.names:
+                    df[name] = (df[name] + step).astype("float64")
+                return df
             if words == "into the frame":
                 for name in col_selector.names:
                     df[name] = df[name].astype("float64") + step
@@ -268,14 +281,32 @@ def by_value(step: int, words: str) -> Any:
             return frame.sort_values(col_selector.names[0]) if words == "sorted" else frame.iloc[1:]
 
         def column_mapping(self, col_selector: Any) -> Any:
-            ending = "_new" if words == "new columns" else ""
-            return {f"{name}{ending}": [name] for name in col_selector.names}
+            return {f"{name}{new_ending(words)}": [name] for name in col_selector.names}
+
+        @property
+        def dependencies(self) -> Any:
+            return [dependency] if dependency else None
 
     return ByValue(step)
 
 
+def new_ending(words: str) -> str:
+    """What by_value's columns are called beyond those that they are made of."""
+    return "_new" if words in ("new columns", *WHOLE_FRAME) else ""
+
+
+#: New columns beside all that was there.
+WHOLE_FRAME = (
+    "whole frame",
+    "whole frame, changed",
+    "whole frame, more",
+    "whole frame, backwards",
+)
 #: What by_value takes.
 OWN = (
+    *WHOLE_FRAME,
+    "whole frame, own names",
+    "whole frame, own names",
     "new columns",
     "new columns",
     "into the frame",

@@ -10,7 +10,7 @@ from ensemble_tools.workflows import parameters as read
 from ensemble_tools.workflows.frames import ColumnType, Frame
 from ensemble_tools.workflows.parameters import Unknown
 from ensemble_tools.workflows.program import Table
-from ensemble_tools.workflows.rules import Call, Rule, nvtabular
+from ensemble_tools.workflows.rules import Call, Rule, Unnamed, nvtabular
 from ensemble_tools.workflows.runtime.operations.categorify import Categorify
 
 #: Labels that Categorify keeps for itself: 0 padding, 1 nulls, 2 what was not seen.
@@ -129,5 +129,10 @@ def _encode(
 
 RULES = (
     # It looks at the first value of each column (`_encode`: `df[cl].dropna().iloc[0]`).
-    Rule(nvtabular("categorify", "Categorify"), categorify, runs_without_rows=False),
+    Rule(
+        nvtabular("categorify", "Categorify"),
+        categorify,
+        runs_without_rows=False,
+        unnamed=Unnamed.PASSED_ON,
+    ),
 )

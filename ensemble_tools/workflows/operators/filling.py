@@ -8,7 +8,7 @@ from typing import Any
 
 from ensemble_tools.workflows import parameters as read
 from ensemble_tools.workflows.frames import Frame, Kind
-from ensemble_tools.workflows.rules import Call, KeptColumns, Rule, nvtabular
+from ensemble_tools.workflows.rules import Call, KeptColumns, Rule, Unnamed, nvtabular
 from ensemble_tools.workflows.runtime.operations.filling import DropMissing, Fill, IsMissing
 
 
@@ -53,7 +53,22 @@ def drop_missing(call: Call) -> Frame:
 
 
 RULES = (
-    Rule(nvtabular("fill", "FillMissing"), fill_missing, KeptColumns.BESIDE_INPUT),
-    Rule(nvtabular("fill", "FillMedian"), fill_median, KeptColumns.BESIDE_INPUT),
-    Rule(nvtabular("dropna", "Dropna"), drop_missing, KeptColumns.SOME_ROWS),
+    Rule(
+        nvtabular("fill", "FillMissing"),
+        fill_missing,
+        KeptColumns.BESIDE_INPUT,
+        unnamed=Unnamed.PASSED_ON,
+    ),
+    Rule(
+        nvtabular("fill", "FillMedian"),
+        fill_median,
+        KeptColumns.BESIDE_INPUT,
+        unnamed=Unnamed.PASSED_ON,
+    ),
+    Rule(
+        nvtabular("dropna", "Dropna"),
+        drop_missing,
+        KeptColumns.SOME_ROWS,
+        unnamed=Unnamed.PASSED_ON,
+    ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ensemble_tools.workflows import parameters as read
 from ensemble_tools.workflows.frames import Frame
-from ensemble_tools.workflows.rules import Call, KeptColumns, Rule, nvtabular
+from ensemble_tools.workflows.rules import Call, KeptColumns, Rule, Unnamed, nvtabular
 from ensemble_tools.workflows.runtime.operations.hashing import HashBucket
 
 
@@ -33,6 +33,11 @@ def hash_crossed(call: Call) -> Frame:
 
 
 RULES = (
-    Rule(nvtabular("hash_bucket", "HashBucket"), hash_to_buckets, KeptColumns.BESIDE_INPUT),
+    Rule(
+        nvtabular("hash_bucket", "HashBucket"),
+        hash_to_buckets,
+        KeptColumns.BESIDE_INPUT,
+        unnamed=Unnamed.PASSED_ON,
+    ),
     Rule(nvtabular("hashed_cross", "HashedCross"), hash_crossed, KeptColumns.ALONE),
 )

@@ -14,7 +14,7 @@ from ensemble_tools.workflows.frames import ColumnType, Frame, Kind
 from ensemble_tools.workflows.parameters import Unknown
 from ensemble_tools.workflows.pickled_frames import read_frame
 from ensemble_tools.workflows.program import Table, Values
-from ensemble_tools.workflows.rules import Call, Rule, nvtabular
+from ensemble_tools.workflows.rules import Call, Rule, Unnamed, nvtabular
 from ensemble_tools.workflows.runtime.operations.joining import Join
 
 #: The rows' numbers, by which they are sorted after the merge.
@@ -177,5 +177,5 @@ def _beside(key: ColumnType, values: Any) -> ColumnType:
 
 RULES = (
     Rule(nvtabular("join_groupby", "JoinGroupby"), join),
-    Rule(nvtabular("join_external", "JoinExternal"), join_table),
+    Rule(nvtabular("join_external", "JoinExternal"), join_table, unnamed=Unnamed.SEEN),
 )

@@ -7,7 +7,7 @@ from dataclasses import replace
 from ensemble_tools.workflows import parameters as read
 from ensemble_tools.workflows.frames import ColumnType, Frame, Kind
 from ensemble_tools.workflows.parameters import Unknown
-from ensemble_tools.workflows.rules import Call, KeptColumns, Rule, nvtabular
+from ensemble_tools.workflows.rules import Call, KeptColumns, Rule, Unnamed, nvtabular
 from ensemble_tools.workflows.runtime.operations.scaling import Cast, Clip, Log1, Normalize, Scale
 from ensemble_tools.workflows.runtime.records import Number
 
@@ -92,7 +92,17 @@ def reduce_type(call: Call) -> Frame:
 RULES = (
     Rule(nvtabular("normalize", "Normalize"), normalize, KeptColumns.ALONE),
     Rule(nvtabular("normalize", "NormalizeMinMax"), scale, KeptColumns.ALONE),
-    Rule(nvtabular("logop", "LogOp"), take_logarithm, KeptColumns.BESIDE_INPUT),
+    Rule(
+        nvtabular("logop", "LogOp"),
+        take_logarithm,
+        KeptColumns.BESIDE_INPUT,
+        unnamed=Unnamed.PASSED_ON,
+    ),
     Rule(nvtabular("clip", "Clip"), clip, KeptColumns.ALONE),
-    Rule(nvtabular("reduce_dtype_size", "ReduceDtypeSize"), reduce_type, KeptColumns.BESIDE_INPUT),
+    Rule(
+        nvtabular("reduce_dtype_size", "ReduceDtypeSize"),
+        reduce_type,
+        KeptColumns.BESIDE_INPUT,
+        unnamed=Unnamed.PASSED_ON,
+    ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ensemble_tools.workflows.frames import Frame
 from ensemble_tools.workflows.parameters import Unknown
-from ensemble_tools.workflows.rules import Call, Rule, nvtabular
+from ensemble_tools.workflows.rules import Call, Rule, Unnamed, nvtabular
 
 _TAGS = (
     "AddMetadata",
@@ -59,6 +59,7 @@ RULES = (
             *nvtabular("value_counts", "ValueCount"),
         ),
         pass_on,
+        unnamed=Unnamed.PASSED_ON,
     ),
     Rule(
         (

@@ -33,7 +33,8 @@ class KeptNode(Parameters):
     """A node of the workflow's graph, the frame that it is given, and what it puts out.
 
     inputs: the frame's columns, as many as the step reads. python_lists: of each whether its lists
-    are Python's. columns: all that it puts out, in their order. keeps_rows: it puts out as many
+    are Python's. columns: what it puts out, in their order. not_beside: which columns it may not
+    put out beside those; None where there may be no others. keeps_rows: it puts out as many
     rows as it is given. shares_request: where the function changes the frame in place, it changes
     the request, which other operators read. others_read: of each input whether others read the
     objects in it, too.
@@ -47,6 +48,7 @@ class KeptNode(Parameters):
     keeps_rows: bool
     shares_request: bool
     others_read: tuple[bool, ...]
+    not_beside: tuple[str, ...] | None
 
 
 #: A node -> what makes pandas' series of its columns from what the registers that it reads hold.

@@ -108,7 +108,7 @@ class _Watched:
 
 
 def _check_made(node: KeptNode, made: Any, rows: int) -> None:
-    if not isinstance(made, pd.DataFrame) or tuple(made.columns) != node.columns:
+    if not isinstance(made, pd.DataFrame) or not _has_columns(node, tuple(made.columns)):
         raise RequestError("an operator put out other columns than its schema says")
     index = made.index
     # Hashes depend on which row is which, and so do functions that look at the index.
@@ -116,3 +116,16 @@ def _check_made(node: KeptNode, made: Any, rows: int) -> None:
         raise RequestError("an operator changed which row is which")
     if not len(made) or (node.keeps_rows and len(made) != rows):
         raise RequestError("an operator changed which rows there are")
+
+
+def _has_columns(node: KeptNode, made: tuple[str, ...]) -> bool:
+    """Whether they are its own, or the others among them change nothing for other operators."""
+    if made == node.columns:
+        return True
+    names = {*made}
+    return (
+        node.not_beside is not None
+        and len(names) == len(made)
+        and names.issuperset(node.columns)
+        and names.isdisjoint(node.not_beside)
+    )

@@ -15,6 +15,7 @@ from ensemble_tools.workflows.runtime.kept import KeptNode, TakeArray
 from tests.support.fitted_operators import AGE, INPUTS, KEPT, TAGS, USER, compiled, graph, operator
 
 LOG = operator("logop.LogOp")
+OWN = Operator("mine.Recency", "Recency")
 
 
 def test_steps() -> None:
@@ -111,7 +112,7 @@ def test_what_is_kept() -> None:
     program = compiled(*KEPT)
     kept, array, log = program.steps
     assert kept.operation == KeptNode(
-        1, ("age",), (False,), ("age",), True, True, others_read=(False,)
+        1, ("age",), (False,), ("age",), True, True, others_read=(False,), not_beside=()
     )
     assert array.operation == TakeArray("age", "float", "values")
     assert (kept.reads, array.reads, log.reads) == ((0,), kept.writes, array.writes)
@@ -206,6 +207,45 @@ def test_who_else_reads_the_objects_of_a_function() -> None:
     last = dataclasses.replace(last, upstream=(second.number, third.number))
     both = ExecutorGraph((in_line.nodes[0], first, second, beside, last))
     assert _others_read(both) == [False, True, True]
+
+
+def _own(*behind: Operator) -> ExecutorGraph:
+    """An operator of one's own, and what comes behind it."""
+    return graph(AGE, OWN, *behind)
+
+
+def _not_beside(made: ExecutorGraph) -> tuple[str, ...] | None:
+    return _kept(compile_workflow(made, INPUTS, Path("/none")))[0].not_beside
+
+
+def test_what_nobody_reads_may_stand_beside_the_columns_of_the_schema() -> None:
+    """An operator of one's own puts out its whole frame, and others read it by names."""
+    assert _not_beside(_own(LOG)) == ()
+    alone = operator("udf.UDF", "merlin.dag.ops", f=None, _param_count=1)
+    assert _not_beside(_own(LOG, alone)) == ()
+
+
+def test_nothing_may_stand_beside_where_a_function_sees_the_frame() -> None:
+    """Through operators that pass on what they are given, and not through others."""
+    beside = operator("udf.UDF", "merlin.dag.ops", f=None, _param_count=2)
+    clip = operator("clip.Clip", min_value=0, max_value=None)
+    for seeing in (beside, OWN, operator("filter.Filter", f=None)):
+        assert _not_beside(_own(seeing, LOG)) is None
+        assert _not_beside(_own(LOG, seeing)) is None
+        assert _not_beside(_own(clip, seeing)) == ()
+
+
+def test_nothing_may_stand_in_the_place_of_anothers_column() -> None:
+    """Of columns with one name merlin-core takes the last; the request's only if nobody has it."""
+    start, own, log = _own(LOG).nodes
+    names = ("age", "user")
+    start = dataclasses.replace(start, inputs=names, columns_in=(AGE, USER), selection=names)
+    join = Operator("merlin.dag.ops.concat_columns.ConcatColumns", "ConcatColumns")
+    both = dataclasses.replace(log, operator=join, inputs=names, selection=names)
+    for upstream, taken in (((0, 1), ("user",)), ((1, 0), ()), ((1,), ("user",))):
+        last = dataclasses.replace(both, number=3, upstream=upstream)
+        after = dataclasses.replace(log, upstream=(0,))
+        assert _not_beside(ExecutorGraph((start, own, after, last))) == taken
 
 
 def _others_read(made: ExecutorGraph) -> list[bool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections import Counter
@@ -9,13 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from ensemble_tools.workflows.errors import NotCompiled
 from ensemble_tools.workflows.operators import OPERATORS, RULES
 from ensemble_tools.workflows.program import Program, program_text
+from ensemble_tools.workflows.rules import Unnamed
 from ensemble_tools.workflows.runtime.kept import KeptNode, TakeArray
 from ensemble_tools.workflows.runtime.operations import CLASSES, find_operation
 from ensemble_tools.workflows.runtime.records import Parameters
 from ensemble_tools.workflows.runtime.tensors import InputColumn, OutputColumn
-from tests.support.fitted_operators import EXAMPLES, KEPT, compiled
+from tests.support.fitted_operators import COLUMNS, EXAMPLES, KEPT, compiled
 
 PAGE = Path(__file__).parents[5] / "docs/workflows.md"
 #: Everything that a step of a program may be.
@@ -62,6 +65,20 @@ def test_rules_emit_what_the_runtime_has() -> None:
     operations = [step.operation for program in PROGRAMS.values() for step in program.steps]
     emitted = {operation.name: type(operation) for operation in operations}
     assert emitted == KNOWN, "enter it in CLASSES of workflows/runtime/operations/__init__.py"
+
+
+@pytest.mark.parametrize("path", EXAMPLES)
+def test_rules_say_what_becomes_of_columns_beside_the_selected(path: str) -> None:
+    """What an operator does with a column that stands beside them, it does with unnamed ones."""
+    example, unnamed = EXAMPLES[path], OPERATORS[path].unnamed
+    named = {*example.names, *(column.name for column in example.output)}
+    beside = next(column for column in COLUMNS if column.name not in named)
+    program = dataclasses.replace(example, output=(*example.output, beside)).compiled
+    if unnamed is Unnamed.DROPPED:
+        with pytest.raises(NotCompiled, match="the workflow does not put it out"):
+            program()
+    else:
+        assert beside.name in [column.name for column in program().outputs]
 
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS.keys())
