@@ -17,6 +17,7 @@ from bench.errors import BenchError
 _ROOT = Path(__file__).parents[1]
 EXPORTS = _ROOT / "examples" / "merlin"
 TUTORIALS = _ROOT / "tests" / "golden" / "tutorials"
+FUNCTIONS = _ROOT / "tests" / "golden" / "functions"
 #: The models' Python that has TensorFlow, XGBoost and LightGBM.
 FRAMEWORKS = _ROOT / ".venv-frameworks" / "bin" / "python"
 _REWRITE_S = 60
@@ -203,7 +204,8 @@ def find_export(export: str, wide: WideExport | None = None) -> Path:
     """
     if export == WIDE:
         return (wide or WideExport()).make()
-    return TUTORIALS / export if (TUTORIALS / export).exists() else EXPORTS / export
+    folders = (folder / export for folder in (TUTORIALS, FUNCTIONS))
+    return next((found for found in folders if found.exists()), EXPORTS / export)
 
 
 def list_workflow_steps(export: Path) -> tuple[str, ...]:

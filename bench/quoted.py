@@ -115,6 +115,12 @@ _FITTING = {
     "p50 of a warm request": "p50 of a warm one",
     "proportional memory of all": "proportional memory of all",
 }
+_BESIDE_EXECUTOR = {
+    "load": "load",
+    "p50": "p50",
+    "memory": "memory of the first",
+    "memory of one more": "memory of one more",
+}
 _COPIED = {"dense": 20, "tensorflow_ragged": 5, "forest_xgboost": 5, "forest_lightgbm": 5}
 
 
@@ -219,6 +225,42 @@ def _write_exports(
     return _write_table(("export", head, *columns), rows)
 
 
+def _write_functions(results: Results) -> str:
+    return _write_beside_executor(results, "functions", _BESIDE_EXECUTOR)
+
+
+def _write_tutorials(results: Results) -> str:
+    captions = ("load", "p50")
+    return _write_beside_executor(
+        results, "tutorials", {caption: _BESIDE_EXECUTOR[caption] for caption in captions}
+    )
+
+
+def _write_beside_executor(results: Results, row: str, columns: Mapping[str, str]) -> str:
+    """Each export of the row: the executor's value, ours, and their ratio."""
+    found = results.suites["workflows"].get(row)
+    if found is None:
+        return f"Not measured yet: `python -m bench workflows --rows {row} --record`."
+    exports = dict.fromkeys(line.what.partition(", ")[0] for line in found.lines)
+    table = _write_table(
+        ("export", *columns),
+        [
+            (
+                export,
+                *(_show_change(results, row, f"{export}, {what}") for what in columns.values()),
+            )
+            for export in exports
+        ],
+    )
+    parts = [_tell_where(results, "workflows", row), table, _count_goals(found.lines)]
+    return "\n\n".join(parts if any(line.goal for line in found.lines) else parts[:2])
+
+
+def _show_change(results: Results, row: str, what: str) -> str:
+    line = results.line("workflows", row, what)
+    return f"{_show(line, 'executor')} → {_show(line, 'compiled')} ({format_ratio(line.ratio)})"
+
+
 def _write_fitting(results: Results) -> str:
     rows = []
     for caption, what in _FITTING.items():
@@ -249,6 +291,8 @@ QUOTES: Mapping[str, Callable[[Results], str]] = {
     "interpreters": _write_interpreters,
     "workflows": _write_workflows,
     "transforms": _write_transforms,
+    "functions": _write_functions,
+    "tutorials": _write_tutorials,
     "fitting": _write_fitting,
     "observing": _write_observing,
 }

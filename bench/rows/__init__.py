@@ -8,6 +8,7 @@ from bench.report import FRONTEND, OBSERVING, WORKFLOWS, Suite
 from bench.rows import (
     beside,
     fitting,
+    functions,
     invoking,
     loading,
     merlin,
@@ -32,6 +33,9 @@ ROWS: tuple[Row, ...] = (
 #: By the name that the command line gives them; the first is measured where none is named.
 SUITES: Mapping[str, tuple[Suite, tuple[Row, ...]]] = {
     "frontend": (FRONTEND, ROWS),
-    "workflows": (WORKFLOWS, (*workflows.ROWS, *tutorials.ROWS, *sharing.ROWS, *fitting.ROWS)),
+    "workflows": (
+        WORKFLOWS,
+        (*workflows.ROWS, *functions.ROWS, *tutorials.ROWS, *sharing.ROWS, *fitting.ROWS),
+    ),
     "observing": (OBSERVING, observing.ROWS),
 }

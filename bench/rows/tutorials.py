@@ -2,66 +2,88 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
 from bench import payloads
-from bench.measure import Line, measure_in_turn
-from bench.models import TUTORIALS
+from bench.measure import Goal, Line, measure_in_turn
+from bench.models import TUTORIALS, find_export
+from bench.payloads import Payload
 from bench.rows import timed
 from bench.rows.row import Row, Run
 from bench.rows.workflows import long_enough
 from bench.servers import Container, Side
 
-_EXECUTOR = {"SERVE_REWRITE": "executor", "SERVE_COMPILE": "off"}
+_FORMS: Mapping[str, Mapping[str, str]] = {
+    "executor": {"SERVE_REWRITE": "executor", "SERVE_COMPILE": "off"},
+    "compiled": {},
+}
 #: float32 sums in another order differ in the last digits.
-_TOLERANCE = 1e-5
+TOLERANCE = 1e-5
 #: That a round has at least.
 _ANSWERS = 8
+#: Loads that count, of each of so many exports.
+_LOADS = 2
 #: Beside the file of a compiled workflow's model.
 _COMPILED = "compiled_workflow"
 
+Servers = Mapping[str, Container]
+
+
+@contextlib.contextmanager
+def both_forms(run: Run) -> Iterator[Servers]:
+    """A container with default settings, and one that serves Merlin's executor."""
+    with ExitStack() as undo:
+        yield {
+            form: undo.enter_context(run.contenders.fresh_ours(True, **settings))
+            for form, settings in _FORMS.items()
+        }
+
 
 def _measured(run: Run, row: str) -> Iterator[Line]:
-    with ExitStack() as undo:
-        servers = {
-            "executor": undo.enter_context(run.contenders.fresh_ours(True, **_EXECUTOR)),
-            "compiled": undo.enter_context(run.contenders.fresh_ours(True)),
-        }
+    with both_forms(run) as servers:
         for export in sorted(path.parent.name for path in TUTORIALS.glob("*/repository")):
-            run.progress(f"{row}: {export}")
-            yield from _compared(run, row, export, servers)
+            yield from compare(run, row, export, servers)
 
 
-def _compared(run: Run, row: str, export: str, servers: dict[str, Container]) -> Iterator[Line]:
-    model = run.contenders.archives.merlin(f"tutorial-{export}", export)
-    sides = {name: Side(name, server.port, True) for name, server in servers.items()}
-    payload = payloads.encode_binary(payloads.read_request(TUTORIALS / export / "request.json"))
-    with servers["executor"].loaded(model):
-        payload = sides["executor"].answered(model, payload, _TOLERANCE, export)
-    loads = {
-        name: partial(timed.time_load, sides[name], server, model, payload)
-        for name, server in servers.items()
-    }
-    values = measure_in_turn(
-        run.few_rounds, loads, run.teller(row, f"load of {export}"), warm=False
-    )
-    yield Line(row, f"{export}, load", "s", values, None, "compiled", "executor")
+def compare(
+    run: Run,
+    row: str,
+    export: str,
+    servers: Servers,
+    load_goal: Goal | None = None,
+    p50_goal: Goal | None = None,
+) -> Iterator[Line]:
+    """The load and the p50 of an export in both forms; the load that comes first does not count."""
+    run.progress(f"{row}: {export}")
+    model = run.contenders.archives.merlin(f"{row}-{export}", export)
+    payload = payloads.encode_binary(payloads.read_request(find_export(export) / "request.json"))
+    sides = {form: Side(form, server.port, True) for form, server in servers.items()}
     with servers["executor"].loaded(model), servers["compiled"].loaded(model):
-        sends = {}
-        for name, side in sides.items():
-            side.check(model, payload, export)
-            started = time.perf_counter()
-            side.check(model, payload, export)
-            seconds = long_enough(run.seconds, time.perf_counter() - started, _ANSWERS)
-            target = side.target(run.scratch, model, payload)
-            sends[name] = partial(timed.measure_p50, target, seconds)
-        values = measure_in_turn(run.rounds, sends, run.teller(row, export), warm=run.warm)
+        payload = sides["executor"].answered(model, payload, TOLERANCE, export)
+        sends = {form: _send(run, side, model, payload) for form, side in sides.items()}
+        p50s = measure_in_turn(run.few_rounds, sends, run.teller(row, export), warm=run.warm)
         note = _describe_form(servers["compiled"], model)
-    yield Line(row, f"{export}, p50", "s", values, None, "compiled", "executor", note)
+    loads = {
+        form: partial(timed.time_load, side, servers[form], model, payload)
+        for form, side in sides.items()
+    }
+    took = measure_in_turn(_LOADS, loads, run.teller(row, f"load of {export}"), warm=False)
+    yield Line(row, f"{export}, load", "s", took, load_goal, "compiled", "executor")
+    yield Line(row, f"{export}, p50", "s", p50s, p50_goal, "compiled", "executor", note)
+
+
+def _send(run: Run, side: Side, model: str, payload: Payload) -> Callable[[], float]:
+    """Measures the p50, for long enough by an answer that was compared."""
+    side.check(model, payload, model)
+    started = time.perf_counter()
+    side.check(model, payload, model)
+    seconds = long_enough(run.seconds, time.perf_counter() - started, _ANSWERS)
+    return partial(timed.measure_p50, side.target(run.scratch, model, payload), seconds)
 
 
 def _describe_form(server: Container, model: str) -> str:
@@ -77,9 +99,9 @@ ROWS = (
         "tutorials",
         "The tutorials' workflows",
         "The exports of tests/golden/tutorials in two containers, one with default settings, one "
-        "that serves Merlin's executor. Load: POST /models to its 200; then wrk on one connection "
-        "with the export's own request, in binary. Answers are compared with the executor's "
-        "before anything is timed.",
+        "that serves Merlin's executor: wrk on one connection with the export's own request, in "
+        "binary. Answers are compared with the executor's before anything is timed. Then POST "
+        "/models to its 200, and an unload, each twice.",
         _measured,
     ),
 )

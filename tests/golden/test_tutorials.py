@@ -1,6 +1,7 @@
-"""The tutorials' workflows answer Merlin's numbers, in whatever form each is served.
+"""Workflows with functions answer Merlin's numbers, in whatever form each is served.
 
-tutorials/export.py made them of the notebooks' operators and functions.
+tutorials/export.py made them of the notebooks' operators and functions, functions/export.py of
+session workflows with a function of each kind.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from tests.workflows.compare import EQUAL
 from tests.workflows.exchange import CONFIG, INPUTS, REQUESTS, WORKFLOW, Tensors, write_requests
 from tests.workflows.run import MODELS_PYTHON, ROOT, again
 
-HERE = Path(__file__).parent / "tutorials"
-NAMES = sorted(path.parent.name for path in HERE.glob("*/repository"))
+HERE = Path(__file__).parent
+TUTORIALS = sorted(path.parent for path in HERE.glob("tutorials/*/repository"))
+FUNCTIONS = sorted(path.parent for path in HERE.glob("functions/*/repository"))
 #: float32 has 24 bits; other CPUs, and torch in another process, may take sums in another order.
 RELATIVE, ABSOLUTE = 1e-5, 1e-6
 #: Those in whose workflows functions and operators of the notebook's own run, beside what is
@@ -45,17 +47,24 @@ def container(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:
 
 def test_each_notebook_is_there() -> None:
     """Each of them has its export."""
-    assert sorted(path.stem for path in HERE.glob("notebooks/*.py")) == NAMES
+    notebooks = HERE.glob("tutorials/notebooks/*.py")
+    assert sorted(path.stem for path in notebooks) == [path.name for path in TUTORIALS]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_merlins_numbers(name: str, container: Container) -> None:
+def test_each_kind_of_function_is_there() -> None:
+    """Before, between and behind the compiled operators."""
+    names = ["behind_groupby", "dates", "own_operator", "with_filter", "without"]
+    assert [path.name for path in FUNCTIONS] == names
+
+
+@pytest.mark.parametrize("export", [*TUTORIALS, *FUNCTIONS], ids=lambda path: str(path.name))
+def test_merlins_numbers(export: Path, container: Container) -> None:
     """The numbers that Merlin computed offline come back under their names, types and shapes."""
-    with container.loaded("model", HERE / name / "repository"):
-        answer = container.invoke("model", (HERE / name / "request.json").read_bytes())
+    with container.loaded("model", export / "repository"):
+        answer = container.invoke("model", (export / "request.json").read_bytes())
     assert answer.status_code == 200, answer.text
     found = {tensor["name"]: tensor for tensor in answer.json()["outputs"]}
-    expected = json.loads((HERE / name / "expected.json").read_text())["outputs"]
+    expected = json.loads((export / "expected.json").read_text())["outputs"]
     assert found.keys() == {tensor["name"] for tensor in expected}
     for tensor in expected:
         other = found[tensor["name"]]

@@ -32,6 +32,7 @@ import random
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,8 +66,7 @@ class Notebook:
     cells: dict[str, Any]
 
     @classmethod
-    def run(cls, name: str) -> Notebook:
-        path = NOTEBOOKS / f"{name}.py"
+    def run(cls, path: Path) -> Notebook:
         cells: dict[str, Any] = {"__name__": "__main__"}
         exec(compile(path.read_text("utf-8"), path.name, "exec"), cells)
         return cls(cells)
@@ -226,16 +226,25 @@ def as_request(schema: Schema, rows: pd.DataFrame) -> examples.Tensors:
 
 def export(name: str, destination: Path) -> None:
     """Makes DEST/<name> anew."""
+    notebook = Notebook.run(NOTEBOOKS / f"{name}.py")
+    target = destination.resolve() / name
+    write(target, notebook, notebook.graph)
+    if notebook.get("MODULE"):
+        # The executor's pickle names the functions, too.
+        for model in (target / "repository").glob("*/1"):
+            shutil.copy(MODULES / notebook.MODULE, model)
+
+
+def write(target: Path, notebook: Notebook, graph: Callable[[], Any]) -> None:
+    """The export, its request and its answer, in the place of what is there."""
     random.seed(examples.SEED)
     np.random.seed(examples.SEED)
     torch.manual_seed(examples.SEED)
-    target = destination.resolve() / name
     home = Path.cwd()
     with tempfile.TemporaryDirectory(prefix="merlin-exports-", dir="/tmp") as made_in:
         # Categorify writes beside the notebook.
         os.chdir(made_in)
-        notebook = Notebook.run(name)
-        workflow = examples.fitted(notebook.graph(), notebook.events())
+        workflow = examples.fitted(graph(), notebook.events())
         if notebook.get("TARGET"):
             workflow.remove_inputs([notebook.TARGET])
         built = MODELS[notebook.MODEL](notebook, workflow)
@@ -243,10 +252,6 @@ def export(name: str, destination: Path) -> None:
         shutil.rmtree(target, ignore_errors=True)
         shutil.copytree(Path(made_in, "exported"), target / "repository")
         os.chdir(home)
-    if notebook.get("MODULE"):
-        # The executor's pickle names the functions, too.
-        for model in (target / "repository").glob("*/1"):
-            shutil.copy(MODULES / notebook.MODULE, model)
     examples.write_tensors(target / "request.json", "inputs", built.request)
     examples.write_tensors(target / "expected.json", "outputs", built.expected)
 
