@@ -5,6 +5,7 @@ process. The Triton models that the graph calls are steps of the ensemble around
 answered comes in as this model's inputs, and what they are to be asked goes out as its outputs.
 """
 
+import traceback
 from pathlib import Path
 
 import triton_python_backend_utils as pb_utils
@@ -97,8 +98,8 @@ class TritonPythonModel:
             self.calling.answers[model] = pb_utils.InferenceResponse(given)
         try:
             made = {reader: self.fed(place, tensors) for reader, (place, _) in READERS.items()}
-        except Exception as error:
-            return pb_utils.InferenceResponse(error=pb_utils.TritonError(str(error)))
+        except Exception:  # in the words of Merlin's executor: its traceback
+            return pb_utils.InferenceResponse(error=pb_utils.TritonError(traceback.format_exc()))
         finally:
             self.calling.answers.clear()
         return pb_utils.InferenceResponse(

@@ -308,6 +308,8 @@ class _Compiler:
             self._is_one_block and not {*given}.isdisjoint(range(self._request_columns)),
             tuple(False for _ in given),
             None,
+            _label(node),
+            reason.columns,
         )
         series = [self._register() for _ in columns]
         self._steps.append(Step(operation, tuple(given), tuple(series), _label(node), names))

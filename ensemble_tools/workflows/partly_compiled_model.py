@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 import nvtabular
 import triton_python_backend_utils as pb_utils
-from compiled_workflow.columns import RefusedByDesign, RequestError
-from compiled_workflow.pandas_frames import run_node
+from compiled_workflow.columns import LeftToNVTabular, RefusedByDesign, RequestError
+from compiled_workflow.failures import OperatorFailed, failed_node, log_failure
+from compiled_workflow.pandas_frames import ERRORS, run_node
 from compiled_workflow.program import LoadedProgram
 from merlin.dag import DataFormats
 from merlin.systems.workflow.base import WorkflowRunner
@@ -49,16 +50,26 @@ class TritonPythonModel:
             )
         except Refused as error:
             return pb_utils.InferenceResponse(error=callers_fault(error))
+        except OperatorFailed as failure:
+            log_failure(failure.__cause__)
+            return pb_utils.InferenceResponse(error=pb_utils.TritonError(str(failure)))
         except Exception as error:
             message = f"NVTabular: {type(error).__name__}: {error}"
             return pb_utils.InferenceResponse(error=pb_utils.TritonError(message))
 
     def _answer_whole(self, tensors, refusal):
-        """NVTabular's answer; where it fails too, the program's sentence is the better one."""
+        """NVTabular's answer.
+
+        Where it fails too, the program's sentence is the better one for what is wrong with the
+        request; for what a function makes of a good one it is the operator's.
+        """
         try:
             return self._original.answer(tensors)
         except Exception as error:
             message = f"{refusal} (NVTabular: {type(error).__name__}: {error})"
+            node = failed_node(error) if isinstance(refusal, LeftToNVTabular) else None
+            if node is not None:
+                raise OperatorFailed(*self._original.describe(node), error) from error
             raise Refused(message) from error
 
 
@@ -80,23 +91,33 @@ class Original:
         self._runner = WorkflowRunner(
             self._workflow, {}, json.loads(args["model_config"]), args["model_instance_kind"]
         )
+        ERRORS.take()
         self._nodes = post_order(self._workflow.graph.output_node)
         self.columns = {}
+        self._kept = {}
 
     def node(self, kept):
         """What runs one node on the columns that it reads, as merlin-core's executor does."""
         node = self._nodes[kept.node]
+        self._kept[id(node)] = kept
         if not node.op.supported_formats & DataFormats.PANDAS_DATAFRAME:
             return _leave_whole
         selection = node.input_columns.resolve(node.input_schema)
         transform = functools.partial(node.op.transform, selection)
         return functools.partial(run_node, kept, transform)
 
+    def describe(self, node):
+        """The operator and the columns of a node, as people know them."""
+        kept = self._kept.get(id(node))
+        if kept is None:
+            return type(node.op).__name__, node.input_columns.resolve(node.input_schema).names
+        return kept.operator, kept.applied_to
+
     def answer(self, tensors):
         """What the workflow answers."""
-        return self._runner.run_workflow(
-            {name: self._column(name, tensors) for name in self.columns}
-        )
+        columns = {name: self._column(name, tensors) for name in self.columns}
+        with ERRORS:
+            return self._runner.run_workflow(columns)
 
     def _column(self, name, tensors):
         arrays = tuple(convert(tensors[tensor]) for tensor in self.columns[name])
@@ -104,7 +125,7 @@ class Original:
 
 
 def _leave_whole(*_):
-    raise RequestError("an operator takes no frames of pandas")
+    raise LeftToNVTabular("an operator takes no frames of pandas")
 
 
 def load_workflow(directory):

@@ -56,6 +56,7 @@ from serve.models.revival import Revival
 from serve.models.waiting_room import WaitedTooLong
 from serve.triton.client import TritonClient
 from serve.triton.connection import MOST_OF_ERROR, Answer
+from serve.triton.functions import is_never_the_callers
 from serve.triton.http import AnswerStream
 from serve.triton.messages import (
     Verdict,
@@ -512,7 +513,7 @@ def _translate_failure(model: Model, refused: Refusal, asked: TritonRequest) -> 
 
     It is the request's fault where that has a mistake in it, and may be where the model answers
     other requests, or speaks of values before it has answered any. A model that fails at one
-    request after the other is at fault itself.
+    request after the other is at fault itself, and so is one whose code lacks a name or a module.
     """
     mark = _CUT if refused.cut else ""
     cause = failure_cause(refused.message + mark, cut=refused.cut) or _NO_REASON
@@ -521,6 +522,8 @@ def _translate_failure(model: Model, refused: Refusal, asked: TritonRequest) -> 
     error: ServeError
     if mistake:
         error = CallerError(mistake)
+    elif is_never_the_callers(cause):
+        error = InvocationFailed(f"the model {model.name} failed: {cause}")
     elif failures <= MOST_FAILURES:
         error = FailedAtRequest(
             f"the model {model.name} failed at this request, and answers others: {cause}"

@@ -11,6 +11,13 @@ from collections.abc import Collection, Sequence
 from enum import Enum
 
 from serve.triton.exhaustion import means_exhaustion
+from serve.triton.functions import (
+    FORMATTED,
+    WORKFLOW_FAILED,
+    failed_function,
+    in_function,
+    speaks_of_columns,
+)
 
 
 class Verdict(Enum):
@@ -54,6 +61,8 @@ _UNAVAILABLE = re.compile(
     r"|Request for unknown model: '[^']*' version -?\d+ is not at ready state)",
     re.DOTALL,
 )
+#: A workflow hands its error over and raises none.
+_WORKFLOW_FAILED = re.compile(_STEP + WORKFLOW_FAILED)
 #: What the step in QueryFeast's place says of its store (ensemble_tools/steps/lookup_model.py).
 _STORE_DOWN = re.compile(_STEP + rf"(?:{_RAISED})?QueryFeast: the feature store cannot be asked: ")
 #: What the core puts in front where the request has no id.
@@ -109,7 +118,7 @@ def judge(
         return Verdict.CALLER
     if means_exhaustion(message, said, memory):
         return Verdict.EXHAUSTED
-    if _MODEL_RAISED.match(message) or status >= 500:
+    if _MODEL_RAISED.match(message) or _WORKFLOW_FAILED.match(message) or status >= 500:
         return Verdict.MODEL
     return Verdict.CALLER
 
@@ -160,8 +169,6 @@ _REASON = re.compile(
 #: the backend makes of it, in 2.36 a number, later a UUID.
 _REGION = re.compile(r"/?serve_[0-9]+_[0-9a-f]+_[0-9A-Za-z-]+")
 _TRACEBACK = "\n\nAt:"
-#: Merlin's workflow step puts the list of a traceback's lines behind the exception.
-_FORMATTED = ", Traceback: ['"
 
 
 def load_failure_reason(message: str) -> str:
@@ -186,7 +193,7 @@ def without_regions(message: str) -> str:
 def one_sentence(message: str) -> str:
     """A message on one line, without a traceback's places, regions' names and an id of nobody's."""
     message = without_regions(message).replace(_NO_ID, "")
-    reason = message.partition(_TRACEBACK)[0].partition(_FORMATTED)[0].rstrip("; \n")
+    reason = message.partition(_TRACEBACK)[0].partition(FORMATTED)[0].rstrip("; \n")
     lines = [line.strip() for line in reason.splitlines() if line.strip()]
     if any("Traceback (most recent call last)" in line for line in lines):
         lines = lines[-1:]
@@ -232,7 +239,8 @@ def failure_cause(message: str, *, cut: bool = False) -> str:
     reason = message.replace(_NO_ID, "")
     while wrapped := _WRAPPER.match(reason):
         reason = reason[wrapped.end() :]
-    return _FULL_PATH.sub("…/", without_code(_MERLINS.sub(r"\1: ", reason), cut=cut))
+    cause = _FULL_PATH.sub("…/", without_code(_MERLINS.sub(r"\1: ", reason), cut=cut))
+    return in_function(failed_function(reason), cause)
 
 
 def without_code(message: str, *, cut: bool = False) -> str:
@@ -241,7 +249,7 @@ def without_code(message: str, *, cut: bool = False) -> str:
     Models write some that are told as no failure of theirs: a wrong request, a lack of memory.
     """
     reason = without_regions(message).replace(_NO_ID, "")
-    reason = reason.partition(_TRACEBACK)[0].partition(_FORMATTED)[0]
+    reason = reason.partition(_TRACEBACK)[0].partition(FORMATTED)[0]
     lines = [line.rstrip() for line in reason.rstrip("; \n").splitlines() if line.strip()]
     if _WITH_CODE.search(reason):
         reason = _last_reason([_MARGIN.sub("", line, 1) for line in lines], cut=cut)
@@ -251,7 +259,7 @@ def without_code(message: str, *, cut: bool = False) -> str:
 
 def speaks_of_values(cause: str) -> bool:
     """Whether a failure's cause speaks of what a request's values and shapes decide."""
-    return _OF_VALUES.search(cause) is not None
+    return _OF_VALUES.search(cause) is not None or speaks_of_columns(cause)
 
 
 def _last_reason(lines: list[str], *, cut: bool) -> str:

@@ -74,7 +74,7 @@ def _model_file() -> Any:
     """partly_compiled_model.py, which finds its neighbours by their published names."""
     backend = types.ModuleType("triton_python_backend_utils")
     sys.modules.setdefault(backend.__name__, backend)
-    for name in ("columns", "kept", "pandas_frames", "program"):
+    for name in ("columns", "failures", "kept", "pandas_frames", "program"):
         module = importlib.import_module(f"{_RUNTIME}.{name}")
         sys.modules.setdefault(f"compiled_workflow.{name}", module)
     reader = importlib.import_module("ensemble_tools.workflows.graph_json_model")

@@ -19,6 +19,10 @@ class RequestError(Exception):
     """The request cannot be answered; the message names the column."""
 
 
+class LeftToNVTabular(RequestError):
+    """An operator in pandas did what the program does not foresee; the request may be right."""
+
+
 class RefusedByDesign(RequestError):
     """NVTabular answers it, with numbers that nobody can have meant; the message says which."""
 

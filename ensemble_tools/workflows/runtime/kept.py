@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .columns import Column, RequestError, offsets_of
+from .columns import Column, LeftToNVTabular, offsets_of
 from .records import Parameters
 
 #: numpy's codes for what a column may hold.
@@ -37,7 +37,7 @@ class KeptNode(Parameters):
     put out beside those; None where there may be no others. keeps_rows: it puts out as many
     rows as it is given. shares_request: where the function changes the frame in place, it changes
     the request, which other operators read. others_read: of each input whether others read the
-    objects in it, too.
+    objects in it, too. operator, applied_to: how people know the node.
     """
 
     name = "kept"
@@ -49,6 +49,8 @@ class KeptNode(Parameters):
     shares_request: bool
     others_read: tuple[bool, ...]
     not_beside: tuple[str, ...] | None
+    operator: str
+    applied_to: tuple[str, ...]
 
 
 #: A node -> what makes pandas' series of its columns from what the registers that it reads hold.
@@ -69,7 +71,7 @@ class TakeArray(Parameters):
     rows: str
 
     def run(self, series: Any) -> list[Column]:
-        """Raises RequestError where it holds something else."""
+        """Raises LeftToNVTabular where it holds something else."""
         if self.rows == "python lists":
             return [self._python_lists(series.values)]
         if self.rows == "lists":
@@ -98,14 +100,14 @@ class TakeArray(Parameters):
 
     def _texts(self, values: Any) -> Any:
         if not all(_is_plain(text) for text in values):
-            raise RequestError(
+            raise LeftToNVTabular(
                 f"column {self.column!r}: not all of it is text in ASCII without zeros"
             )
         return np.array([text.encode() for text in values], dtype="S")
 
     def _check(self, holds: bool) -> None:
         if not holds:
-            raise RequestError(
+            raise LeftToNVTabular(
                 f"column {self.column!r}: an operator that is not compiled made something else of "
                 f"it than {self.family} values"
             )

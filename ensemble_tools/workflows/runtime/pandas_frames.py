@@ -15,18 +15,43 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .columns import Column, RequestError
+from .columns import Column, LeftToNVTabular
+from .failures import OperatorFailed
 from .kept import KeptNode
 
 #: What an object of a column may be without being copied for each reader.
 _UNCHANGEABLE = (str, bytes, int, float, type(None), pd.Timestamp, pd.Timedelta, np.generic)
 
-#: What numpy does at errors where an operator runs without a program.
-_ERRORS = np.geterr()
+
+class NumpysErrors:
+    """What numpy does at errors while functions run: what they left set, from one to the next.
+
+    A program's own steps ignore errors.
+    """
+
+    def __init__(self) -> None:
+        self._set = self._outside = np.geterr()
+
+    def take(self) -> None:
+        """Those that are set now, by a function's module for instance."""
+        self._set = np.geterr()
+
+    def __enter__(self) -> None:
+        self._outside = np.seterr(**self._set)
+
+    def __exit__(self, *_: object) -> None:
+        self._set = np.seterr(**self._outside)
+
+
+#: numpy has them for the whole process as well.
+ERRORS = NumpysErrors()
 
 
 def run_node(node: KeptNode, transform: Callable[[Any], Any], *columns: Any) -> list[pd.Series]:
-    """What a node puts out, a series a column; raises RequestError where it is not as foreseen."""
+    """What a node puts out, a series a column.
+
+    Raises OperatorFailed where its own code does, LeftToNVTabular where it is not as foreseen.
+    """
     given = [
         _own_series(column) if others_read else _series_of(column, python_lists)
         for column, python_lists, others_read in zip(
@@ -36,8 +61,11 @@ def run_node(node: KeptNode, transform: Callable[[Any], Any], *columns: Any) -> 
     frame = pd.DataFrame(dict(zip(node.inputs, given, strict=True)))
     watched = _Watched(frame, node.shares_request)
     rows = len(frame)
-    with np.errstate(**_ERRORS):  # a program's own steps ignore errors
-        made = transform(frame)
+    with ERRORS:
+        try:
+            made = transform(frame)
+        except Exception as error:
+            raise OperatorFailed(node.operator, node.applied_to, error) from error
     watched.check()
     _check_made(node, made, rows)
     return [made[name] for name in node.columns]
@@ -46,14 +74,14 @@ def run_node(node: KeptNode, transform: Callable[[Any], Any], *columns: Any) -> 
 def _own_series(column: pd.Series) -> Any:
     """A series that others read: objects that can be changed are copied, once each.
 
-    Raises RequestError where one cannot be, such as a generator.
+    Raises LeftToNVTabular where one cannot be, such as a generator.
     """
     if column.dtype != object or all(isinstance(value, _UNCHANGEABLE) for value in column.values):
         return column
     try:
         return _objects(copy.deepcopy(list(column.values)))
     except Exception as error:
-        raise RequestError(f"several operators read objects without copies: {error}") from error
+        raise LeftToNVTabular(f"several operators read objects without copies: {error}") from error
 
 
 def _series_of(column: Any, python_lists: bool) -> Any:
@@ -104,18 +132,20 @@ class _Watched:
             else:
                 same = now.tobytes() == before.tobytes()
             if not same:
-                raise RequestError("an operator changed the request, which others read, in place")
+                raise LeftToNVTabular(
+                    "an operator changed the request, which others read, in place"
+                )
 
 
 def _check_made(node: KeptNode, made: Any, rows: int) -> None:
     if not isinstance(made, pd.DataFrame) or not _has_columns(node, tuple(made.columns)):
-        raise RequestError("an operator put out other columns than its schema says")
+        raise LeftToNVTabular("an operator put out other columns than its schema says")
     index = made.index
     # Hashes depend on which row is which, and so do functions that look at the index.
     if not isinstance(index, pd.RangeIndex) or (index.start, index.step) != (0, 1) or index.name:
-        raise RequestError("an operator changed which row is which")
+        raise LeftToNVTabular("an operator changed which row is which")
     if not len(made) or (node.keeps_rows and len(made) != rows):
-        raise RequestError("an operator changed which rows there are")
+        raise LeftToNVTabular("an operator changed which rows there are")
 
 
 def _has_columns(node: KeptNode, made: tuple[str, ...]) -> bool:

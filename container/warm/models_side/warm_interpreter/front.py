@@ -194,6 +194,7 @@ def response(answer, arrays):
             output_tensors=[pb_utils.Tensor(name, next(arrays)) for name in names]
         )
     known = getattr(pb_utils.TritonError, code or "", None)
+    message = message.encode("utf-8", "backslashreplace").decode()  # Triton takes no surrogates
     error = pb_utils.TritonError(message, *([] if known is None else [known]))
     return pb_utils.InferenceResponse(output_tensors=[], error=error)
 

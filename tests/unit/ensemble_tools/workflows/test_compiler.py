@@ -112,7 +112,7 @@ def test_what_is_kept() -> None:
     program = compiled(*KEPT)
     kept, array, log = program.steps
     assert kept.operation == KeptNode(
-        1, ("age",), (False,), ("age",), True, True, others_read=(False,), not_beside=()
+        1, ("age",), (False,), ("age",), True, True, (False,), (), "LambdaOp", ("age",)
     )
     assert array.operation == TakeArray("age", "float", "values")
     assert (kept.reads, array.reads, log.reads) == ((0,), kept.writes, array.writes)
