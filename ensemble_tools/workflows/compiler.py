@@ -24,7 +24,7 @@ from ensemble_tools.workflows.operators.users_code import FUNCTION
 from ensemble_tools.workflows.parameters import Unknown
 from ensemble_tools.workflows.program import Input, Kept, Program, Step, Table
 from ensemble_tools.workflows.rules import Call, KeptColumns, Rule, Unnamed
-from ensemble_tools.workflows.runtime.kept import KeptNode, TakeArray
+from ensemble_tools.workflows.runtime.kept import NUMBER, KeptNode, TakeArray
 from ensemble_tools.workflows.runtime.records import Parameters
 from ensemble_tools.workflows.runtime.tensors import InputColumn, OutputColumn
 from ensemble_tools.workflows.unnamed import NOBODY, Makers, UnnamedColumns
@@ -73,6 +73,8 @@ _YOURS = Rule(
 _MERLINS = ("nvtabular.", "merlin.")
 #: What operators have that read category files, and descendants of theirs.
 _FILES = "out_path"
+#: What a rule may add to: steps, tables, and the numbers of registers and of sets of rows.
+_Emitted = tuple[tuple[Step, ...], tuple[Table, ...], int, int]
 #: Steps of kept operators.
 _PANDAS = (KeptNode, TakeArray)
 #: What of kept operators puts out one row for each that it is given.
@@ -98,7 +100,8 @@ class _Compiler:
        the workflow is not compiled.
     3. The columns that are answered are found.
     4. Series of kept nodes that no compiled step reads are not made into arrays, those that
-       several nodes read are marked, and so is what kept nodes may put out beside them.
+       several nodes read are marked, and so is what kept nodes may put out beside them. Arrays of
+       numbers whose kind changes nothing may be of either.
     """
 
     def __init__(self, graph: ExecutorGraph, inputs: Mapping[str, Input], directory: Path) -> None:
@@ -111,6 +114,8 @@ class _Compiler:
         self._columns_allowed = MAX_COLUMNS
         self._kept: list[Kept] = []
         self._unnamed = UnnamedColumns()
+        #: Arrays of kept operators that must be of the kind that is foreseen.
+        self._of_one_kind: set[int] = set()
         #: How many columns the request has: the first registers.
         self._request_columns = 0
         #: They are of one type, so that pandas has them in one block.
@@ -123,6 +128,7 @@ class _Compiler:
         frame = frames[output.number]
         outputs = tuple(self._answer(column, frame) for column in output.output)  # 3.
         steps = self._mark_unnamed(_mark_shared(self._drop_unread(outputs)))  # 4.
+        steps = tuple(map(self._loosen, steps))
         return Program(
             inputs,
             steps,
@@ -162,6 +168,17 @@ class _Compiler:
             else step
             for step in steps
         )
+
+    def _loosen(self, step: Step) -> Step:
+        """The step; numbers may be of either kind where that changes nothing."""
+        operation = step.operation
+        if (
+            not isinstance(operation, TakeArray)
+            or operation.family not in (Kind.INT.value, Kind.FLOAT.value)
+            or not self._of_one_kind.isdisjoint(step.writes)
+        ):
+            return step
+        return replace(step, operation=replace(operation, family=NUMBER))
 
     # -- the ends
 
@@ -243,9 +260,7 @@ class _Compiler:
         for node in graph.nodes:
             merged = self._merge(graph, node, frames, root)
             makers = self._unnamed.merge(node, frames, unnamed)
-            self._columns_allowed -= 1 + len(merged)
-            if self._columns_allowed < 0:
-                raise NotCompiled("", (), f"it has more than {MAX_COLUMNS} operators and columns")
+            self._count_columns(len(merged))
             steps, tables = len(self._steps), len(self._tables)
             try:
                 frames[node.number] = self._transform(node, merged)
@@ -278,6 +293,11 @@ class _Compiler:
             self._unnamed.see(makers)
             return NOBODY
         return makers
+
+    def _count_columns(self, columns: int) -> None:
+        self._columns_allowed -= 1 + columns
+        if self._columns_allowed < 0:
+            raise NotCompiled("", (), f"it has more than {MAX_COLUMNS} operators and columns")
 
     def _keep(self, node: Node, merged: Frame, reason: NotCompiled) -> Frame:
         """The node's operator runs on a frame of pandas.
@@ -348,7 +368,8 @@ class _Compiler:
         )
         register = self._register()
         self._steps.append(Step(operation, (series,), (register,), _label(node), (name,)))
-        return replace(column, register=register, series=series)
+        either = frozenset({register} if column.kind.is_number else ())
+        return replace(column, register=register, series=series, either=either)
 
     def _merge(
         self, graph: ExecutorGraph, node: Node, frames: Mapping[int, Frame], root: Frame
@@ -390,10 +411,51 @@ class _Compiler:
         absent = [name for name in node.selection if name not in frame]
         if absent:
             raise NotCompiled(operator.label, absent, "the column is not there")
-        put_out = rule.compile(Call(node, frame, self._directory, self))
+        put_out = self._compile(node, rule, frame)
         if not operator.class_name.startswith("merlin.dag.ops.") and node.selection:
             self._operators[operator.label] += 1
         return put_out
+
+    def _compile(self, node: Node, rule: Rule, frame: Frame) -> Frame:
+        """What the rule puts out; numbers of either kind stay so where that changes no step."""
+        assert rule.compile is not None
+        uncertain = [name for name, column in frame.items() if column.either]
+        if not uncertain:
+            return rule.compile(Call(node, frame, self._directory, self))
+        before = self._emitted()
+        put_out = rule.compile(Call(node, frame, self._directory, self))
+        after = self._emitted()
+        either = dict.fromkeys(put_out, frozenset[int]())
+        for name in uncertain:
+            self._restore(before)
+            self._count_columns(len(frame))
+            other = self._compile_otherwise(node, rule, frame, name)
+            if self._emitted() == after and _are_alike(put_out, other):
+                for made, column in put_out.items():
+                    if column.kind is not other[made].kind:
+                        either[made] |= frame[name].either
+            else:
+                self._of_one_kind |= frame[name].either
+        self._restore(after)
+        return {name: replace(put_out[name], either=either[name]) for name in put_out}
+
+    def _compile_otherwise(self, node: Node, rule: Rule, frame: Frame, name: str) -> Frame:
+        """What the rule puts out if numbers are of the other kind; nothing where that is unsaid."""
+        assert rule.compile is not None
+        if rule.unnamed is Unnamed.SEEN:  # a table of any size is read for each
+            return {}
+        flipped = {**frame, name: frame[name].of_other_kind()}
+        try:
+            return rule.compile(Call(node, flipped, self._directory, self))
+        except (NotCompiled, Unknown):
+            return {}
+
+    def _emitted(self) -> _Emitted:
+        return tuple(self._steps), tuple(self._tables), self._registers, self._row_sets
+
+    def _restore(self, emitted: _Emitted) -> None:
+        steps, tables, self._registers, self._row_sets = emitted
+        self._steps, self._tables = [*steps], [*tables]
 
     def _run_subgraph(self, node: Node, frame: Frame) -> Frame:
         inner = node.operator.subgraph
@@ -448,6 +510,13 @@ class _Compiler:
     def _register(self) -> int:
         self._registers += 1
         return self._registers - 1
+
+
+def _are_alike(frame: Frame, other: Frame) -> bool:
+    """Whether they are the same but for the kinds of numbers."""
+    return [*frame] == [*other] and all(
+        column.is_alike(other[name]) for name, column in frame.items()
+    )
 
 
 def _is_of_a_column_alone(node: Node) -> bool:

@@ -31,7 +31,8 @@ class ColumnType:
     is_list: it has one list a row. python_rows: those are Python's lists, as Groupby makes them,
     and not arrays. rows: which rows these are; columns of one frame have the same. with_gaps: texts
     of which some may be missing: those stand there as NVTabular answers them, and no operator that
-    looks at values can tell.
+    looks at values can tell. either: the arrays of kept operators on which it depends whether these
+    numbers are whole; a missing value makes floats of whole numbers in pandas.
     """
 
     register: int
@@ -42,10 +43,22 @@ class ColumnType:
     rows: int = 0
     with_gaps: bool = False
     series: int | None = None
+    either: frozenset[int] = frozenset()
 
     def at(self, register: int) -> ColumnType:
         """The same in another register."""
         return replace(self, register=register, series=None)
+
+    def of_other_kind(self) -> ColumnType:
+        """Floats for whole numbers, and whole numbers for floats."""
+        kind = Kind.FLOAT if self.kind is Kind.INT else Kind.INT
+        return replace(self, kind=kind, width=0)
+
+    def is_alike(self, other: ColumnType) -> bool:
+        """Whether it is the same, or the same with numbers of the other kind."""
+        if self.kind is not other.kind and self.kind.is_number and other.kind.is_number:
+            other = replace(other, kind=self.kind, width=self.width)
+        return self == replace(other, either=self.either)
 
     def as_array(self) -> ColumnType:
         """The same as those that are compiled read it."""

@@ -31,6 +31,7 @@ RELATIVE, ABSOLUTE = 1e-5, 1e-6
 #: Those in whose workflows functions and operators of the notebook's own run, beside what is
 #: compiled.
 IN_PART = (
+    "nvt_outbrain",
     "nvt_twitter",
     "t4r_end_to_end",
     "t4r_end_to_end_module",
@@ -78,8 +79,8 @@ def test_merlins_numbers(export: Path, container: Container) -> None:
 def test_nvtabular_answers_nothing_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a part is compiled, functions run in pandas; the answer is NVTabular's, bit for bit.
 
-    An operator that puts out its whole frame, such as ItemRecency, is no reason to leave the
-    request to NVTabular.
+    An operator that puts out its whole frame (ItemRecency), or whole numbers where its schema says
+    floats (DaysSincePublished), is no reason to leave the request to NVTabular.
     """
     monkeypatch.setenv("PYTHONPATH", str(HERE / "modules"))
     cases = [_case(name, tmp_path / f"case_{number}") for number, name in enumerate(IN_PART)]

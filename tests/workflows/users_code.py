@@ -76,6 +76,10 @@ def _one_list(column: Any) -> Any:
     return column.map(lambda _: row)
 
 
+def _whole_if_none_is_missing(column: Any) -> Any:
+    return column.astype("float64" if column.isna().any() else "int64")
+
+
 def _kind_and_repr(value: Any) -> int:
     return len(repr(value)) + 100 * len(type(value).__name__)
 
@@ -113,6 +117,9 @@ NUMBERS = [
     Function("without missing", lambda c: c.dropna()),
     Function("an array backwards", lambda c: c.to_numpy()[::-1]),
     Function("a list of floats", lambda c: [float(value) for value in c], "float64"),
+    Function("whole if none is missing", _whole_if_none_is_missing),
+    Function("c.where(c != 2)", lambda c: c.where(c != 2)),
+    Function("c.where(c > 0, -1)", lambda c: c.where(c > 0, -1)),
     Function("above two", lambda c: c > 2, "bool"),
     Function("above two as int8", lambda c: (c > 2).astype("int8"), "int8"),
     Function("lists of two", lambda c: c.map(lambda v: [v, v + 1]), "", True),

@@ -33,7 +33,7 @@ def _fill(call: Call, values: Mapping[str, Any]) -> Frame:
             out = f"{name}_filled"
             flag = replace(column, kind=Kind.BOOL, width=1, is_list=False, python_rows=False)
             frame[out] = call.emit(IsMissing(), [column], flag, out)
-        if column.kind is Kind.FLOAT and not column.is_list:
+        if (column.kind is Kind.FLOAT or column.either) and not column.is_list:
             value = read.number(values[name], f"the value for {name}")
             filled = replace(column, width=column.width if read.fits_all_types(value) else 0)
             frame[name] = call.emit(Fill(value), [column], filled, name)

@@ -16,6 +16,8 @@ import numpy as np
 from .columns import Column, LeftToNVTabular, offsets_of
 from .records import Parameters
 
+#: Of a column of numbers, whole ones or floats.
+NUMBER = "number"
 #: numpy's codes for what a column may hold.
 _CODES = {
     "int": ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"),
@@ -23,9 +25,16 @@ _CODES = {
     "bool": ("b1",),
     "text": ("O",),
 }
-_NUMBERS = (*_CODES["int"], *_CODES["float"], *_CODES["bool"])
-#: What the items of Python's lists are.
-_ITEMS = {"int": int, "float": float, "bool": bool, "text": str}
+_CODES[NUMBER] = (*_CODES["int"], *_CODES["float"])
+_NUMBERS = (*_CODES[NUMBER], *_CODES["bool"])
+#: What the items of Python's lists are: all of a column of one type.
+_ITEMS: dict[str, tuple[type, ...]] = {
+    "int": (int,),
+    "float": (float,),
+    "bool": (bool,),
+    "text": (str,),
+    NUMBER: (int, float),
+}
 
 
 @dataclass(frozen=True)
@@ -59,7 +68,7 @@ Original = Callable[[KeptNode], "Callable[..., list[Any]]"]
 
 @dataclass(frozen=True)
 class TakeArray(Parameters):
-    """A series as a column: `family` is `int`, `float`, `bool` or `text`.
+    """A series as a column: `family` is `int`, `float`, `number` (either), `bool` or `text`.
 
     rows: `values`, one a row; `python lists` of such values; or `lists` of any kind, whose numbers
     are cast when they are answered, and which no other step reads.
@@ -82,9 +91,10 @@ class TakeArray(Parameters):
 
     def _python_lists(self, rows: Any) -> Column:
         self._check(all(type(row) is list for row in rows))
-        items, kind = list(chain(*rows)), _ITEMS[self.family]
-        self._check(bool(items) and all(type(item) is kind for item in items))
-        values = self._texts(items) if kind is str else np.array(items)
+        items = list(chain(*rows))
+        kinds = {*map(type, items)}
+        self._check(len(kinds) == 1 and kinds.issubset(_ITEMS[self.family]))
+        values = self._texts(items) if self.family == "text" else np.array(items)
         self._check(values.dtype.kind in "ifbS")  # not of numbers beyond int64
         return Column(values, _offsets(rows))
 

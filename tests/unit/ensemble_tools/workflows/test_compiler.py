@@ -11,7 +11,7 @@ from ensemble_tools.archive.executor_graph import ExecutorGraph, Operator
 from ensemble_tools.workflows.compiler import compile_workflow
 from ensemble_tools.workflows.errors import NotCompiled
 from ensemble_tools.workflows.program import Input, Program
-from ensemble_tools.workflows.runtime.kept import KeptNode, TakeArray
+from ensemble_tools.workflows.runtime.kept import NUMBER, KeptNode, TakeArray
 from tests.support.fitted_operators import AGE, INPUTS, KEPT, TAGS, USER, compiled, graph, operator
 
 LOG = operator("logop.LogOp")
@@ -114,7 +114,7 @@ def test_what_is_kept() -> None:
     assert kept.operation == KeptNode(
         1, ("age",), (False,), ("age",), True, True, (False,), (), "LambdaOp", ("age",)
     )
-    assert array.operation == TakeArray("age", "float", "values")
+    assert array.operation == TakeArray("age", NUMBER, "values")
     assert (kept.reads, array.reads, log.reads) == ((0,), kept.writes, array.writes)
     assert [(left.operator, left.reason) for left in program.kept] == [
         ("LambdaOp", "LambdaOp of 'age': it calls a function of yours")
@@ -246,6 +246,26 @@ def test_nothing_may_stand_in_the_place_of_anothers_column() -> None:
         last = dataclasses.replace(both, number=3, upstream=upstream)
         after = dataclasses.replace(log, upstream=(0,))
         assert _not_beside(ExecutorGraph((start, own, after, last))) == taken
+
+
+@pytest.mark.parametrize(
+    ("behind", "family"),
+    [
+        ((), NUMBER),
+        ((LOG,), NUMBER),
+        ((operator("fill.FillMissing", fill_val=1, add_binary_cols=True), LOG), NUMBER),
+        ((operator("bucketize.Bucketize", boundaries={"age": [1]}, use_digitize=True),), NUMBER),
+        ((operator("clip.Clip", min_value=0, max_value=None), LOG), "float"),
+        ((operator("dropna.Dropna"), operator("clip.Clip", min_value=0, max_value=9)), "float"),
+        ((operator("dropna.Dropna"), LOG), NUMBER),
+    ],
+    ids=lambda behind: behind if isinstance(behind, str) else "-".join(one.label for one in behind),
+)
+def test_numbers_of_either_kind(behind: tuple[Operator, ...], family: str) -> None:
+    """Missing values make floats of whole numbers; where no step depends on it, both are taken."""
+    steps = compiled(LOG, KEPT[0], *behind).steps
+    taken = [step.operation for step in steps if isinstance(step.operation, TakeArray)]
+    assert [operation.family for operation in taken] == [family]
 
 
 def _others_read(made: ExecutorGraph) -> list[bool]:
