@@ -59,7 +59,10 @@ _BEGINNINGS = {
     "float": Kind.FLOAT,
     "bool": Kind.BOOL,
     "object": Kind.TEXT,
+    "datetime64[ns]": Kind.DATE,
 }
+#: What numbers and texts of an answer are not.
+_NOT_ANSWERED = (Kind.PANDAS, Kind.DATE)
 #: Columns that operators are handed, over all of them. A Subgraph is run wherever it stands, so a
 #: few bytes of a pickle can ask for any number; a thousand columns through thirty operators are far
 #: below.
@@ -231,7 +234,7 @@ class _Compiler:
                 [column.name],
                 f"its schema says {'lists' if is_list else 'one value a row'}, and it is otherwise",
             )
-        if found.kind is Kind.PANDAS:
+        if found.kind in _NOT_ANSWERED:
             found = self._take_answer(column, found)
         dtype = _answered_type(column, found)
         shape = (column.dims or ())[1:]
@@ -244,7 +247,7 @@ class _Compiler:
     def _take_answer(self, column: Column, found: ColumnType) -> ColumnType:
         """Lists that a kept operator made; how they are answered does not depend on their kind."""
         kind = _schema_kind(column)
-        if kind is Kind.PANDAS or not found.is_list:
+        if kind in _NOT_ANSWERED or not found.is_list:
             raise NotCompiled("", [column.name], f"it is answered as {column.dtype}")
         register = self._register()
         operation = TakeArray(column.name, kind.value, "lists")
@@ -359,7 +362,7 @@ class _Compiler:
 
     def _take_array(self, node: Node, name: str, column: ColumnType, series: int) -> ColumnType:
         """A column that a kept node made, for both kinds of readers."""
-        if column.is_list and not column.python_rows:
+        if column.is_list and (not column.python_rows or column.kind is Kind.DATE):
             column = replace(column, kind=Kind.PANDAS)
         if column.kind is Kind.PANDAS:
             return replace(column, register=series, series=series)

@@ -13,6 +13,8 @@ class Kind(Enum):
     FLOAT = "float"
     BOOL = "bool"
     TEXT = "text"
+    #: datetime64[ns], of a kept operator: Groupby reads it, and kept operators.
+    DATE = "date"
     #: What an operator that is not compiled made, and only others of them read.
     PANDAS = "pandas"
 

@@ -202,7 +202,7 @@ class Call:
         column = self.frame[name]
         if column.with_gaps:
             raise self.refuse([name], "it is applied to texts that may be missing")
-        if column.kind is Kind.PANDAS:
+        if column.kind is Kind.PANDAS or (column.kind is Kind.DATE and Kind.DATE not in kinds):
             raise self.refuse([name], "it is applied to a column that numpy has no plain type for")
         if kinds and column.kind not in kinds:
             raise self.refuse([name], f"it is applied to {column.kind.value} values")

@@ -19,8 +19,10 @@ _SEPARATOR = re.compile(r"[A-Za-z0-9_. -]{1,16}")
 #: What stands first in a list that is sorted downwards is called the last.
 _TURNED = {"first": "last", "last": "first"}
 _COUNTS, _AVERAGES = ("count", "nunique"), ("mean", "median", "std", "var", "sum")
-#: What rows are grouped by, and what is aggregated of them.
-_GROUPED = (Kind.INT, Kind.FLOAT, Kind.TEXT)
+#: What rows are grouped by; what is aggregated of them may be dates, too.
+_KEYS = (Kind.INT, Kind.FLOAT, Kind.TEXT)
+#: What is made of dates: dates, and numbers.
+_OF_DATES = ("first", "last", "min", "max", *_COUNTS)
 
 
 def group(call: Call) -> Frame:
@@ -31,9 +33,9 @@ def group(call: Call) -> Frame:
     sort_columns = call.scalars(sorts)
     if len(sort_columns) == 1 and sort_columns[0].kind is Kind.TEXT:
         raise call.refuse(sorts, "the order in which it leaves equal texts is not certain")
-    key_columns = call.scalars(keys, *_GROUPED)
+    key_columns = call.scalars(keys, *_KEYS)
     chosen = _read_aggregations(call, keys)
-    columns = call.scalars(chosen, *_GROUPED)
+    columns = call.scalars(chosen, *_KEYS, Kind.DATE)
     outputs = [
         (name, replace(column, width=8)) for name, column in zip(keys, key_columns, strict=True)
     ]
@@ -132,6 +134,8 @@ def _aggregations_of(name: str, value: Any, parameter: str) -> tuple[str, ...]:
 
 def _aggregate(call: Call, name: str, aggregation: str, column: ColumnType) -> ColumnType:
     """What an aggregation makes, before casts by name."""
+    if column.kind is Kind.DATE and aggregation not in _OF_DATES:
+        raise call.refuse([name], f"{aggregation} of dates")
     if aggregation == "list":
         return replace(column, is_list=True, python_rows=True)
     if aggregation in ("first", "last"):
@@ -167,7 +171,7 @@ def _casts(
         raise call.refuse(keys, "it gives two columns one name")
     casts = tuple(_cast_by_name(name, separator) for name, _ in outputs)
     for (name, column), dtype in zip(outputs, casts, strict=True):
-        if dtype and (column.is_list or column.kind is Kind.TEXT):
+        if dtype and (column.is_list or column.kind in (Kind.TEXT, Kind.DATE)):
             raise call.refuse([name], "its name ends as that of an aggregation of numbers")
     return casts
 

@@ -131,6 +131,9 @@ def _extreme(values: Any, groups: Groups, better: Callable[..., Any]) -> Column:
     if values.dtype.kind in INTEGERS:
         chosen = np.minimum if better is np.less else np.maximum
         return Column(chosen.reduceat(values, groups.starts))
+    if values.dtype.kind == "M":
+        chosen = np.fmin if better is np.less else np.fmax  # which leave NaT out
+        return Column(chosen.reduceat(values, groups.starts))
     best = values[groups.starts].copy()
     long = groups.lengths > _LONG_GROUP
     for number in range(1, int(groups.lengths[~long].max(initial=0))):
@@ -249,7 +252,7 @@ def _fold(values: Any, groups: Groups, add: _Add) -> tuple[tuple[Any, ...], Any]
 
 
 def _missing(values: Any) -> Any:
-    return np.isnan(values) if values.dtype.kind == "f" else np.zeros(len(values), bool)
+    return np.isnan(values) if values.dtype.kind in "fM" else np.zeros(len(values), bool)
 
 
 _AGGREGATIONS: dict[str, Callable[[Any, Groups], Column]] = {

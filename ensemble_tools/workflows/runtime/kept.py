@@ -24,6 +24,7 @@ _CODES = {
     "float": ("f4", "f8"),
     "bool": ("b1",),
     "text": ("O",),
+    "date": ("M8[ns]",),
 }
 _CODES[NUMBER] = (*_CODES["int"], *_CODES["float"])
 _NUMBERS = (*_CODES[NUMBER], *_CODES["bool"])
@@ -68,7 +69,7 @@ Original = Callable[[KeptNode], "Callable[..., list[Any]]"]
 
 @dataclass(frozen=True)
 class TakeArray(Parameters):
-    """A series as a column: `family` is `int`, `float`, `number` (either), `bool` or `text`.
+    """A series as a column: `family` is `int`, `float`, `number` (either), `bool`, `text`, `date`.
 
     rows: `values`, one a row; `python lists` of such values; or `lists` of any kind, whose numbers
     are cast when they are answered, and which no other step reads.
@@ -86,7 +87,9 @@ class TakeArray(Parameters):
         if self.rows == "lists":
             return [self._lists(series)]
         values = series.values
-        self._check(isinstance(values, np.ndarray) and _code(values) in _CODES[self.family])
+        # Dates with a zone have an array without it.
+        is_plain = isinstance(values, np.ndarray) and values.dtype == series.dtype
+        self._check(is_plain and _code(values) in _CODES[self.family])
         return [Column(self._texts(values) if self.family == "text" else values)]
 
     def _python_lists(self, rows: Any) -> Column:

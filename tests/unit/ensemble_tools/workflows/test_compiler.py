@@ -159,6 +159,41 @@ def test_where_a_compiled_operator_meets_dates() -> None:
         compile_workflow(_with_dates(LOG, KEPT[0]), INPUTS, Path("/none"))
 
 
+def _grouped_dates(aggregation: str) -> Program:
+    """Dates of a function, grouped by the user; a function makes numbers of them again."""
+    groupby = operator(
+        "groupby.Groupby",
+        groupby_cols=["user"],
+        sort_cols=[],
+        name_sep="_",
+        ascending=True,
+        list_aggs={"age": [aggregation]},
+        conv_aggs={},
+    )
+    name = f"age_{aggregation}"
+    number = dataclasses.replace(AGE, name=name)
+    start, log, dates, group, last = _with_dates(LOG, KEPT[0], groupby, KEPT[0]).nodes
+    date = dataclasses.replace(dates.output[0], name=name)
+    start = dataclasses.replace(start, inputs=("age", "user"), columns_in=(AGE, USER))
+    group = dataclasses.replace(group, inputs=("age", "user"), output=(USER, date))
+    last = dataclasses.replace(last, inputs=(name,), selection=(name,), output=(number,))
+    made = ExecutorGraph((start, log, dates, group, last))
+    return compile_workflow(made, INPUTS, Path("/none"))
+
+
+@pytest.mark.parametrize("aggregation", ["first", "last", "min", "max", "count", "nunique"])
+def test_groupby_of_dates_is_compiled(aggregation: str) -> None:
+    """They are numbers to it; the function behind it gets dates again."""
+    names = [step.operation.name for step in _grouped_dates(aggregation).steps]
+    assert names == ["log1", "kept", "take_array", "group", "kept", "take_array"]
+
+
+def test_lists_of_dates_are_pandas() -> None:
+    """They are lists of Timestamps."""
+    _, groupby, _ = _grouped_dates("list").kept
+    assert groupby.reason == "Groupby of 'age': list of dates"
+
+
 def test_operators_of_ones_own_are_kept() -> None:
     own = dataclasses.replace(KEPT[0], class_name="mine.Recency", label="Recency")
     assert compiled(own, LOG).kept[0].reason == "Recency of 'age': it is an operator of yours"

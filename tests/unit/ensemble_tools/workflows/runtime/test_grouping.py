@@ -105,6 +105,24 @@ def test_aggregations(name: str, values: list[Any], wanted: list[Any]) -> None:
     np.testing.assert_equal(found, wanted)
 
 
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("first", [5, None]),
+        ("last", [3, None]),
+        ("min", [3, None]),
+        ("max", [5, None]),
+        ("count", [2, 0]),
+        ("nunique", [2, 0]),
+    ],
+)
+def test_aggregations_of_dates(name: str, wanted: list[Any]) -> None:
+    """A missing one counts for nothing, unless it is the first, the last, or there is no other."""
+    dates = np.array([5, "NaT", 3, "NaT"], "datetime64[ns]")
+    assert aggregated(name, [0, 1, 0, 1], dates) == wanted
+    assert aggregated("first", [0, 1, 0, 1], dates[::-1]) == [None, 3]
+
+
 def test_lists_of_texts() -> None:
     found = aggregated("list", [0, 1, 0], np.array([b"a", b"b", b""]))
     assert found == [[b"a", b""], [b"b"]]
