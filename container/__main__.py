@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
+from container.constants import Constants
 from container.settings import UNITS, settings_table
 from ensemble_tools.missing import tell_missing_packages
 
@@ -21,8 +22,12 @@ def as_program(name: str) -> int:
     return main(program=name)
 
 
-def main(arguments: Sequence[str] | None = None, program: str = "python -m container") -> int:
-    """Run the program; its exit code."""
+def main(
+    arguments: Sequence[str] | None = None,
+    program: str = "python -m container",
+    constants: Constants | None = None,
+) -> int:
+    """Run the program; its exit code. constants: None for the container's own."""
     options = _parser(program).parse_args(arguments)
     if options.command == "settings":
         print(f"{UNITS}\n\n{settings_table()}")
@@ -34,7 +39,7 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m conta
         os.environ.pop(name, None)
     from container.entrypoint import serve  # it takes a tenth of a second
 
-    return serve(environment)
+    return serve(environment, constants)
 
 
 def _parser(program: str) -> argparse.ArgumentParser:

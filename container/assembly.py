@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 
 from container import limits
 from container.background import lasting
+from container.constants import Constants
 from container.errors import SingleModelUnusable
 from container.health import HealthCheck
 from container.machine.allocator import malloc_trim_loop
@@ -23,6 +24,7 @@ from container.ports import LOOPBACK, Ports
 from container.settings import Settings
 from container.telemetry.observability import Observability
 from container.telemetry.outside import OutsideCounts
+from container.tritonserver.command import PYTHON_THREADS
 from container.tritonserver.orphans import bury_orphans
 from container.tritonserver.runtime import ModelsPython
 from container.warm.predictors import predictors
@@ -80,14 +82,15 @@ class Container:
         replace: Callable[[float], Awaitable[None]],
         outside: OutsideCounts,
         unread: Callable[[str], str],
+        constants: Constants,
         traces: str | None = None,
     ) -> None:
-        self._settings = settings
+        self._settings, self._constants = settings, constants
         self._single_model = None if settings.multi_model else _single_model_name(settings)
         self._rooms = WaitingRooms(
             limits.waiting(settings), streams=settings.inference_type == "generate_stream"
         )
-        self._crowd = Connections(limits.connections(settings))
+        self._crowd = Connections(limits.connections(settings, constants.read_timeout_s))
         self._registry = Registry(self._rooms)
         trials = Trials()
         self._suspects = trials.suspects
@@ -98,7 +101,7 @@ class Container:
             access,
             trials,
             models_side=lambda: _models_side(models(), unread),
-            memory=machine_limits(settings.max_instances).memory_bytes,
+            memory=machine_limits().memory_bytes,
         )
         self.observability = Observability(
             settings,
@@ -112,16 +115,15 @@ class Container:
         )
         telemetry = self.observability.telemetry
         load_timeout_s = limits.load_timeout(settings)
-        unload_timeout_s = limits.unload_timeout(settings)
         hosting = Hosting(self.triton, serving_repository, load_timeout_s, trials, replace)
         self._health = Health(
-            settings.unhealthy_after, self._count_what_went_well, self._registry.may_serve
+            constants.unhealthy_after_s, self._count_what_went_well, self._registry.may_serve
         )
         self.revival = Revival(
             self._registry,
             hosting,
             serving_repository,
-            unload_timeout_s,
+            constants.unload_timeout_s,
             self._health,
             telemetry,
         )
@@ -153,9 +155,9 @@ class Container:
         return LifecycleSettings(
             model_root=settings.model_root if settings.multi_model else Path("/"),
             serving_repository=serving_repository,
-            start_timeout_s=settings.start_timeout,
+            start_timeout_s=self._constants.start_timeout(gpus),
             load_timeout_s=limits.load_timeout(settings),
-            unload_timeout_s=limits.unload_timeout(settings),
+            unload_timeout_s=self._constants.unload_timeout_s,
             strict=not settings.auto_complete,
             rewrite=Rewrite(settings.rewrite),
             nvtabular=lambda: models().nvtabular,
@@ -164,7 +166,7 @@ class Container:
             write_tables=self._tables.write,
             warm=warm,
             predictors=lambda: predictors(models().stand_ins),
-            limits=machine_limits(settings.max_instances, gpus=gpus),
+            limits=machine_limits(gpus=gpus),
             gpus=gpus,
             root_setting=limits.MODEL_ROOT,
             names=limits.SETTING_NAMES,
@@ -298,7 +300,7 @@ def _admission(
         serving_repository,
         limits.memory_reserve(settings),
         limits.gpu_memory_reserve(settings),
-        StubSettings(settings.shm_default_byte_size, settings.python_threads),
+        StubSettings(settings.shm_default_byte_size, PYTHON_THREADS),
         gpus=gpus,
     )
     return Admission(registry, kept, Gpus(), renew=renew)

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import uvloop
 
+from container.constants import Constants
 from container.errors import (
     BindFailed,
     ContainerError,
@@ -65,11 +66,14 @@ _TRITON_SHARE = 0.25
 _BACKLOG = 2048
 
 
-def serve(environment: Mapping[str, str], root: Path = Path("/")) -> int:
+def serve(
+    environment: Mapping[str, str], constants: Constants | None = None, root: Path = Path("/")
+) -> int:
     """Run the container until it is told to stop; the process's exit code.
 
     0 after SIGTERM or SIGINT. 1 when it could not start or tritonserver could not be kept alive;
-    the reason is the last line of the log. root: where GPUs, their driver and CUDA are looked for.
+    the reason is the last line of the log. constants: None for the container's own. root: where
+    GPUs, their driver and CUDA are looked for.
     """
     sink = Sink(standard_error())
     catch_the_rest()
@@ -90,7 +94,9 @@ def serve(environment: Mapping[str, str], root: Path = Path("/")) -> int:
             shut_ourselves()
         keep_freed_memory()
         descriptors = raise_limit()
-        run = _Run(settings, environment, descriptors, sink, hardware, root)
+        run = _Run(
+            settings, environment, constants or Constants(), descriptors, sink, hardware, root
+        )
         uvloop.run(run.from_start_to_stop())
         log.info("stopped", extra={"signal": run.stop.signal})
     except ContainerError as error:
@@ -123,6 +129,7 @@ class _Run:
         self,
         settings: Settings,
         environment: Mapping[str, str],
+        constants: Constants,
         descriptors: tuple[int, int],
         sink: Sink,
         hardware: Hardware,
@@ -130,6 +137,7 @@ class _Run:
     ) -> None:
         self._hardware, self._root = hardware, root
         self._settings, self._environment = settings, environment
+        self._constants = constants
         self._descriptors, self._sink = descriptors, sink
         self._output = TritonOutput(sink, settings.log_format)
         # A process that has met a GPU cannot be forked; some libraries meet it when imported.
@@ -148,7 +156,9 @@ class _Run:
         settings, stop = self._settings, self.stop
         stop.listen()
         async with AsyncExitStack() as ending:
-            work_dir = ending.enter_context(make_work_dir(settings.work_dir, self._shm_prefix))
+            work_dir = ending.enter_context(
+                make_work_dir(_temporary(self._environment), self._shm_prefix)
+            )
             _serving_repository(work_dir).mkdir()
             ports = choose_ports(settings)
             listener = ending.enter_context(_bind(settings.bind_address, settings.bind_port))
@@ -172,6 +182,7 @@ class _Run:
                 self._replace,
                 OutsideCounts(lambda: self._sink.dropped, self._count_interpreters),
                 self._output.take_unread,
+                self._constants,
                 traces,
             )
             http = container.listen(listener, _BACKLOG)
@@ -189,9 +200,9 @@ class _Run:
             command,
             is_live=self._is_live,
             on_restarted=self._revive,
-            restart_limit=settings.restart_limit,
-            restart_window_s=settings.restart_window,
-            start_timeout_s=settings.start_timeout,
+            restart_limit=self._constants.restart_limit,
+            restart_window_s=self._constants.restart_window_s,
+            start_timeout_s=self._constants.start_timeout(self._hardware.gpus),
             stop_timeout_s=settings.shutdown_timeout * _TRITON_SHARE,
             judge_death=self._judge_death,
             descriptors=self._descriptors,
@@ -351,6 +362,12 @@ class _Stop:
     def _ask(self, number: signal.Signals) -> None:
         self.signal = self.signal or number.name
         self.asked.set()
+
+
+def _temporary(environment: Mapping[str, str]) -> Path | None:
+    """What TMPDIR says. Python's tempfile takes /tmp where TMPDIR cannot be written to."""
+    said = environment.get("TMPDIR")
+    return Path(said).absolute() if said else None
 
 
 def _serving_repository(work_dir: Path) -> Path:

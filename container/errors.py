@@ -90,12 +90,10 @@ class WorkDirUnusable(ContainerError):
     """The directory for what a run writes cannot be made."""
 
     def __init__(self, configured: Path | None, reason: str) -> None:
-        where = (
-            f"SERVE_WORK_DIR={configured}" if configured else "the directory for temporary files"
-        )
+        where = f"TMPDIR={configured}" if configured else "the directory for temporary files"
         super().__init__(
             f"{where}: no directory can be made there ({reason}); "
-            "set SERVE_WORK_DIR to one that can be written to"
+            "set TMPDIR to one that can be written to"
         )
 
 
@@ -138,8 +136,7 @@ class TritonNotLive(TritonFailed):
     def __init__(self, timeout_s: float) -> None:
         self.timeout_s = timeout_s
         super().__init__(
-            f"tritonserver was not live after {timeout_s:g} s; "
-            "its own log above says why, SERVE_START_TIMEOUT gives it longer"
+            f"tritonserver was not live after {timeout_s:g} s; its own log above says why"
         )
 
 

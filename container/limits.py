@@ -17,6 +17,10 @@ MODEL_ROOT = "SERVE_MODEL_ROOT"
 TRANSLATE_JSON_FROM = "SERVE_TRANSLATE_JSON_FROM"
 STREAMING = "SAGEMAKER_TRITON_INFERENCE_TYPE=generate_stream"
 
+_BUDGET = "SERVE_MAX_WAITING_TOTAL_MB"
+#: One model may hold the budget's share: else one that is slow would take it from all others.
+_SHARE = 4
+
 #: Longer than load balancers and the platform keep idle connections (60 s and less).
 _KEEP_ALIVE_S = 75
 
@@ -25,29 +29,24 @@ SETTING_NAMES = CONTAINERS_NAMES
 
 
 def largest_body(settings: Settings) -> Limit:
-    """Of an invocation: what is larger than all bodies may be together would never be taken."""
+    """Of an invocation: what is larger than all of one model's together would never be taken."""
     return min(
         Limit(settings.max_request_mb * MIB, "SERVE_MAX_REQUEST_MB"),
-        _held_bytes(settings),
-        _all_held_bytes(settings),
+        _one_models_bytes(settings),
     )
 
 
 def waiting(settings: Settings) -> Bounds:
     """Of requests that wait, and of bodies that are held."""
-    return Bounds(
-        Limit(settings.max_waiting, "SERVE_MAX_WAITING"),
-        _held_bytes(settings),
-        Limit(settings.max_waiting_total, "SERVE_MAX_WAITING_TOTAL"),
-        _all_held_bytes(settings),
-    )
+    total = Limit(settings.max_waiting_total_mb * MIB, _BUDGET)
+    return Bounds(held_bytes=_one_models_bytes(settings), total_held_bytes=total)
 
 
-def connections(settings: Settings) -> ConnectionLimits:
-    """Of callers' connections; unset, their number follows from the descriptors there may be."""
+def connections(settings: Settings, read_timeout_s: float) -> ConnectionLimits:
+    """Of callers' connections; their number follows from the descriptors there may be."""
     return ConnectionLimits(
-        Limit(settings.max_connections or most_connections(), "SERVE_MAX_CONNECTIONS"),
-        TimeLimit(settings.read_timeout, "SERVE_READ_TIMEOUT"),
+        most_connections(),
+        read_timeout_s,
         _KEEP_ALIVE_S,
         settings.invoke_timeout,
         largest_body(settings),
@@ -57,11 +56,6 @@ def connections(settings: Settings) -> ConnectionLimits:
 def load_timeout(settings: Settings) -> TimeLimit:
     """Of one load."""
     return TimeLimit(settings.load_timeout, "SERVE_LOAD_TIMEOUT")
-
-
-def unload_timeout(settings: Settings) -> TimeLimit:
-    """Of one unload."""
-    return TimeLimit(settings.unload_timeout, "SERVE_UNLOAD_TIMEOUT")
 
 
 def invoke_timeout(settings: Settings) -> TimeLimit:
@@ -79,9 +73,6 @@ def gpu_memory_reserve(settings: Settings) -> Limit:
     return Limit(settings.gpu_memory_reserve_mb * MIB, "SERVE_GPU_MEMORY_RESERVE_MB")
 
 
-def _held_bytes(settings: Settings) -> Limit:
-    return Limit(settings.max_waiting_mb * MIB, "SERVE_MAX_WAITING_MB")
-
-
-def _all_held_bytes(settings: Settings) -> Limit:
-    return Limit(settings.max_waiting_total_mb * MIB, "SERVE_MAX_WAITING_TOTAL_MB")
+def _one_models_bytes(settings: Settings) -> Limit:
+    most = settings.max_waiting_total_mb * MIB // _SHARE
+    return Limit(most, f"a quarter of {_BUDGET}")

@@ -23,7 +23,7 @@ def raise_limit() -> tuple[int, int]:
 
 
 def most_connections() -> int:
-    """How many connections callers may have by default.
+    """How many connections callers may have.
 
     Half of the descriptors: each may need another one to tritonserver.
     """

@@ -12,19 +12,11 @@ _CGROUP = Path("/sys/fs/cgroup")
 _LIMITS = ("memory.max", "memory/memory.limit_in_bytes")
 
 
-def machine_limits(instances: int | None, cgroup: Path = _CGROUP, *, gpus: int = 0) -> Limits:
-    """The memory of the machine or of the container, whichever is less.
-
-    instances: what SERVE_MAX_INSTANCES says, None for its default. gpus: how many there are.
-    """
+def machine_limits(cgroup: Path = _CGROUP, *, gpus: int = 0) -> Limits:
+    """The memory of the machine or of the container, whichever is less. gpus: how many it has."""
     found = Limits()
     memory = min([found.memory_bytes, *_cgroup_limits(cgroup)])
-    return replace(
-        found,
-        memory_bytes=memory,
-        instances=found.instances if instances is None else instances,
-        gpus=gpus,
-    )
+    return replace(found, memory_bytes=memory, gpus=gpus)
 
 
 def _cgroup_limits(cgroup: Path) -> list[int]:

@@ -63,13 +63,6 @@ class OwnSettings:
         " are GPUs; `off`, never",
         parser=one_of("auto", "on", "off"),
     )
-    work_dir: Path | None = variable(
-        "SERVE_WORK_DIR",
-        default="",
-        meaning="where the serving repository and the runtime's overlay are made",
-        parser=absolute_path,
-        shown="a fresh temporary directory",
-    )
     auto_complete: bool = variable(
         "SERVE_AUTO_COMPLETE",
         default="false",
@@ -121,26 +114,11 @@ class OwnSettings:
         meaning="address of the SageMaker API",
         parser=text,
     )
-    start_timeout: float = variable(
-        "SERVE_START_TIMEOUT",
-        default="",
-        meaning="seconds for tritonserver to become live: from a cold disk it reads GB of CUDA's"
-        " libraries first",
-        parser=seconds,
-        shown="`120`, with GPUs `300`",
-    )
     load_timeout: float = variable(
         "SERVE_LOAD_TIMEOUT",
         default="350",
         meaning="seconds for a load (the platform gives up after 360); giving one up takes up to"
         " some ten seconds more, in which its processes are ended: the default leaves them",
-        parser=seconds,
-    )
-    unload_timeout: float = variable(
-        "SERVE_UNLOAD_TIMEOUT",
-        default="350",
-        meaning="seconds for an unload (the platform gives up after 360); giving one up takes up to"
-        " some ten seconds more, as with a load",
         parser=seconds,
     )
     invoke_timeout: float = variable(
@@ -155,36 +133,10 @@ class OwnSettings:
         meaning="seconds for a look-up in a Feast online store (Merlin's QueryFeast); then 503",
         parser=seconds,
     )
-    read_timeout: float = variable(
-        "SERVE_READ_TIMEOUT",
-        default="30",
-        meaning="seconds for a request to arrive whole; then 408",
-        parser=seconds,
-    )
     shutdown_timeout: float = variable(
         "SERVE_SHUTDOWN_TIMEOUT",
         default="25",
         meaning="seconds from SIGTERM to exit (the platform kills after 30)",
-        parser=seconds,
-    )
-    restart_limit: int = variable(
-        "SERVE_RESTART_LIMIT",
-        default="3",
-        meaning="deaths of tritonserver within the window that are healed; one more ends the"
-        " container",
-        parser=whole(0, 10_000),
-    )
-    restart_window: float = variable(
-        "SERVE_RESTART_WINDOW",
-        default="60",
-        meaning="that window, in seconds",
-        parser=seconds,
-    )
-    unhealthy_after: float = variable(
-        "SERVE_UNHEALTHY_AFTER",
-        default="120",
-        meaning="seconds in which nobody could be served, since no model that was lost could be"
-        " loaded again, after which `/ping` answers 503",
         parser=seconds,
     )
     memory_reserve_mb: int = variable(
@@ -200,59 +152,25 @@ class OwnSettings:
         meaning="the same of each GPU that the model may use; `0`: GPUs are never asked",
         parser=whole(0),
     )
-    max_instances: int | None = variable(
-        "SERVE_MAX_INSTANCES",
-        default="",
-        meaning="instances that one model may have, of all its groups and versions: each of a"
-        " Python model is a process of its own",
-        parser=whole(1, 100_000),
-        shown="`16`, or the number of CPUs where there are more",
-    )
     max_request_mb: int = variable(
         "SERVE_MAX_REQUEST_MB",
         default="64",
-        meaning="MB that an invocation's body may have, also once it is inflated; more is 413. The"
-        " least of this, `SERVE_MAX_WAITING_MB` and `SERVE_MAX_WAITING_TOTAL_MB` counts; JSON"
-        " that is not turned into binary tensors may have 16 (Payloads, above). tritonserver"
-        " up to 2.51 has no limit of its own; that of a later one (`--http-max-input-size`, 25.06)"
-        " is lifted",
+        meaning="MB that an invocation's body may have, also once it is inflated; more is 413, and"
+        " so is more than a quarter of `SERVE_MAX_WAITING_TOTAL_MB`; JSON that is not turned into"
+        " binary tensors may have 16 (Payloads, above). tritonserver up to 2.51 has no limit of its"
+        " own; that of a later one (`--http-max-input-size`, 25.06) is lifted",
         parser=whole(1),
-    )
-    max_waiting: int = variable(
-        "SERVE_MAX_WAITING",
-        default="1000",
-        meaning="requests of one model that wait for a place in tritonserver; one more gets 503"
-        " with `Retry-After`. Places come first: at least 4 requests of each model are at work"
-        " before one waits, more with more instances, with batches, or while it is quick",
-        parser=whole(0),
-    )
-    max_waiting_mb: int = variable(
-        "SERVE_MAX_WAITING_MB",
-        default="256",
-        meaning="MB of requests and answers that are held for one model, those still coming and"
-        " what is made of them included, before more get 503; what alone is more is 413, or 500 for"
-        " an answer",
-        parser=whole(1),
-    )
-    max_waiting_total: int = variable(
-        "SERVE_MAX_WAITING_TOTAL",
-        default="4000",
-        meaning="the same for all models: requests that wait",
-        parser=whole(0),
     )
     max_waiting_total_mb: int = variable(
         "SERVE_MAX_WAITING_TOTAL_MB",
         default="1024",
-        meaning="the same for all models: MB of requests and answers",
-        parser=whole(1),
-    )
-    max_connections: int | None = variable(
-        "SERVE_MAX_CONNECTIONS",
-        default="",
-        meaning="connections of callers; for one more, one makes way: first those that never asked,"
-        " then that which has been idle for longest; if none may, it gets 503",
-        parser=whole(1),
-        shown="half of the descriptors that it may have, at most 10,000",
+        meaning="MB of requests and answers that are held, those that wait, those still coming and"
+        " what is made of them included, before more get 503 with `Retry-After`; of one model a"
+        " quarter of it, and what alone is more than that is 413, or 500 for an answer. Beside it"
+        " 1,000 requests of a model may wait for a place in tritonserver, 4,000 of all. Places come"
+        " first: at least 4 requests of each model are at work before one waits, more with more"
+        " instances, with batches, or while it is quick",
+        parser=whole(4),
     )
     translate_json_from: int = variable(
         "SERVE_TRANSLATE_JSON_FROM",
@@ -260,13 +178,6 @@ class OwnSettings:
         meaning="JSON requests and answers of this many bytes and more pass tritonserver as binary"
         " tensors; `0`: none does",
         parser=whole(0),
-    )
-    python_threads: int = variable(
-        "SERVE_PYTHON_THREADS",
-        default="8",
-        meaning="threads that tritonserver keeps for the calls of one Python model instance to"
-        " others (its own default is 32)",
-        parser=whole(1, 10_000),
     )
     intra_op_threads: int = variable(
         "SERVE_INTRA_OP_THREADS",

@@ -22,8 +22,6 @@ from container.settings.variables import Variable, variables_of
 DEFAULT_GRPC_PORT, DEFAULT_METRICS_PORT = 8001, 8002  # tritonserver's own
 #: Stands above the table.
 UNITS = "MB in the table are MiB (1024 × 1024 bytes)."
-#: Seconds for tritonserver to become live, without and with GPUs: then an image has 8 GB and more.
-_START_S, _START_WITH_GPUS_S = 120.0, 300.0
 #: Bytes of an instance's region in /dev/shm, as SageMaker's own Triton image has it, if so many of
 #: them are there; else Triton's own default.
 _REGION, _FEW, _SMALL_REGION = 16 * MIB, 64, MIB
@@ -148,8 +146,6 @@ def _complete(values: Mapping[str, Any], hardware: Hardware) -> dict[str, Any]:
         "grpc_port": _fix_port(values, "grpc", DEFAULT_GRPC_PORT, values["allow_grpc"], free),
         "metrics_port": _fix_port(values, "metrics", DEFAULT_METRICS_PORT, metrics, free),
         "additional_args": values["additional_args"] or (),
-        "start_timeout": values["start_timeout"]
-        or (_START_WITH_GPUS_S if hardware.gpus else _START_S),
         "shm_default_byte_size": values["shm_default_byte_size"]
         or _choose_region(hardware.shared_memory),
         "metric_dimensions": values["metric_dimensions"] or (),

@@ -35,6 +35,9 @@ from serve.triton.access import GRPC_KEY, HTTP_HEADER, TritonAccess
 # Of the time from SIGTERM to exit, the share that tritonserver may wait for requests in flight.
 # They have been answered or given up before it is asked to stop; one that hangs costs this much.
 EXIT_SHARE = 0.2
+#: Threads for the calls of one Python model instance to others; tritonserver's own 32 cost each
+#: load time and memory (docs/decisions/0016).
+PYTHON_THREADS = 8
 
 # Meant for our own interpreter; in a stub they would mix our packages or its library with the
 # models'.
@@ -191,7 +194,7 @@ def _backends(settings: Settings, runtime: TritonRuntime, shm_prefix: str) -> It
         yield f"{config},shm-default-byte-size={settings.shm_default_byte_size}"
         yield f"{config},shm-growth-byte-size={settings.shm_growth_byte_size}"
         yield f"{config},shm-region-prefix-name={prefix}"
-        yield f"{config},thread-pool-size={settings.python_threads}"
+        yield f"{config},thread-pool-size={PYTHON_THREADS}"
     if settings.tensorflow_version:
         yield f"--backend-config=tensorflow,version={settings.tensorflow_version}"
     if settings.buffer_manager_thread_count is not None:

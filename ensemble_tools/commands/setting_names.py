@@ -7,6 +7,5 @@ from ensemble_tools.serving.setting_names import SettingNames
 CONTAINERS_NAMES = SettingNames(
     rewrite="SERVE_REWRITE",
     auto_complete="SERVE_AUTO_COMPLETE",
-    max_instances="SERVE_MAX_INSTANCES",
     pickles="SERVE_PICKLES",
 )

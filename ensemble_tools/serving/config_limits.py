@@ -80,6 +80,7 @@ def _read_memory() -> int:
 
 
 def _count_most_instances() -> int:
+    """Each of a Python model is a process of its own; more than there are CPUs gain nothing."""
     return max(16, len(os.sched_getaffinity(0)))
 
 
@@ -95,20 +96,17 @@ class Limits:
     gpus: int = 0
 
 
-def check_demands(
-    models: Iterable[SourceModel], archive: Path, limits: Limits, setting: str
-) -> None:
+def check_demands(models: Iterable[SourceModel], archive: Path, limits: Limits) -> None:
     """Raise DemandRefused for the first field that asks for too much, or for what it may not.
 
-    archive: the directory that files named in configs must lie in. setting: what sets the limit of
-    instances, for messages. Looks at files' sizes.
+    archive: the directory that files named in configs must lie in. Looks at files' sizes.
     """
     processes = 0
     for model in models:
         _check_libraries(model)
         if model.config is None:
             continue
-        demands = _Demands(model, model.config, archive, limits, setting)
+        demands = _Demands(model, model.config, archive, limits)
         demands.check()
         if model.python_file is not None:
             processes += demands.instances
@@ -147,10 +145,8 @@ class _Demands:
         config: ModelConfig,
         archive: Path,
         limits: Limits,
-        setting: str,
     ) -> None:
         self._model, self._config, self._archive, self._limits = model, config, archive, limits
-        self._setting = setting
         self._message: Any = config.message
         self.instances = self._count_instances()
 
@@ -245,8 +241,7 @@ class _Demands:
             raise self._refuse(
                 "instance_group",
                 f"comes to {self.instances} instances of the model",
-                f"expected at most {self._limits.instances}: lower `count` ({self._setting} sets "
-                "the limit)",
+                f"expected at most {self._limits.instances}: lower `count`",
             )
 
     def _check_sequences(self) -> None:

@@ -58,7 +58,7 @@ def plan(
     chosen = _choose_form(repository, graph, namespace, rewrite, rules)
     served = {model.source_name for model in chosen.models} | {repository.entry.name}
     models = (model for name, model in repository.models.items() if name in served)
-    check_demands(models, repository.path, limits or Limits(), names.max_instances)
+    check_demands(models, repository.path, limits or Limits())
     return open_queues(chosen)
 
 

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class SettingNames:
     """rewrite: of the setting that Rewrite is the value of. auto_complete: of the one by which
-    Triton completes configs. max_instances: of the one that bounds a model's instances. pickles: of
-    the one that says whether anybody may unpickle.
+    Triton completes configs. pickles: of the one that says whether anybody may unpickle.
     """
 
     rewrite: str = "rewrite"
     auto_complete: str = "auto_complete"
-    max_instances: str = "max_instances"
     pickles: str = "pickles"
 
     @property

@@ -18,9 +18,11 @@ from pathlib import Path
 
 import pytest
 
+from container.constants import Constants
 from tests.support import models
 from tests.support.container import Container, running, until
 from tests.support.protocol import infer, values
+from tests.support.quick_container import told
 
 DESCRIPTORS = 1024
 #: Of the slow model, in seconds.
@@ -41,10 +43,14 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:
     environment = {
         "SERVE_MEMORY_RESERVE_MB": "0",
         "SERVE_INVOKE_TIMEOUT": "20",
-        "SERVE_READ_TIMEOUT": "4",
-        "SERVE_MAX_WAITING_MB": str(HELD_MB),
+        "SERVE_MAX_WAITING_TOTAL_MB": str(4 * HELD_MB),
     }
-    with running(directory, descriptors=str(DESCRIPTORS), **environment) as container:
+    with running(
+        directory,
+        descriptors=str(DESCRIPTORS),
+        **told(Constants(read_timeout_s=4)),
+        **environment,
+    ) as container:
         quick = models.write_archive(container.model_root / "quick/model", {"m": models.identity})
         with container.loaded("quick", quick):
             yield container
@@ -195,7 +201,9 @@ def test_an_answer_larger_than_may_be_held(crowded: Container, binary: bool) -> 
         plain = {"accept_encoding": "identity"}  # zeros are little once they are compressed
         answer = crowded.invoke("huge", infer([128]) | {"outputs": wanted}, **plain)
         assert answer.status_code == 500
-        assert "answers with more than 48 MB (SERVE_MAX_WAITING_MB)" in answer.text
+        assert (
+            "answers with more than 48 MB (a quarter of SERVE_MAX_WAITING_TOTAL_MB)" in answer.text
+        )
         assert resident_mb(crowded.process.pid, "VmHWM") - before < 2 * HELD_MB
         assert crowded.invoke("huge", infer([2]) | {"outputs": wanted}).status_code == 200
 
@@ -209,7 +217,8 @@ def test_a_body_that_can_never_be_held(crowded: Container, query: str) -> None:
         connection.sendall(head.encode() + b"x" * 100_000)
         answer = until_closed(connection)
     assert answer.startswith(b"HTTP/1.1 413 ")
-    assert b"expected at most %d bytes (SERVE_MAX_WAITING_MB)" % (HELD_MB << 20) in answer
+    most = b"expected at most %d bytes (a quarter of SERVE_MAX_WAITING_TOTAL_MB)"
+    assert most % (HELD_MB << 20) in answer
 
 
 def test_heads_without_end(crowded: Container) -> None:

@@ -14,9 +14,11 @@ from pathlib import Path
 import httpx
 import pytest
 
+from container.constants import Constants
 from tests.support import models
 from tests.support.container import Container, running, until
 from tests.support.protocol import complaint, infer, values
+from tests.support.quick_container import told
 
 #: tritonserver lives again, and all its models are back.
 BACK_S = 30.0
@@ -26,11 +28,10 @@ BACK_S = 30.0
 def hurt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:
     """A container of its own, which ends at the third death that nobody explains."""
     environment: Mapping[str, str] = {
-        "SERVE_RESTART_LIMIT": "2",
-        "SERVE_RESTART_WINDOW": "600",
         "SERVE_MEMORY_RESERVE_MB": "0",
     }
-    with running(tmp_path_factory.mktemp("hurt"), **environment) as container:
+    few = Constants(restart_limit=2, restart_window_s=600)
+    with running(tmp_path_factory.mktemp("hurt"), **told(few), **environment) as container:
         for name in ("n1", "n2"):
             archive = write(container, name, m=models.adder(3))
             assert container.load(name, archive).status_code == 200

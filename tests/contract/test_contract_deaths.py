@@ -13,12 +13,14 @@ from pathlib import Path
 import httpx
 import pytest
 
+from container.constants import Constants
 from tests.contract.conftest import WITNESS, Archive
 from tests.fakes import tritonserver as fake
 from tests.support import models
 from tests.support.container import Container, launch, running, until
 from tests.support.fake_triton import fake_environment
 from tests.support.protocol import complaint, infer, values
+from tests.support.quick_container import told
 from tests.support.slow_triton import slow_to_start_again
 
 
@@ -171,7 +173,7 @@ def test_killed_container(triton: Mapping[str, str], tmp_path: Path) -> None:
 def test_crash_loop(life: Mapping[str, object], tmp_path: Path) -> None:
     """A tritonserver that dies again and again ends the container: code 1, and why as last word."""
     environment = fake_environment(tmp_path, **life)
-    container = launch(tmp_path, SERVE_RESTART_LIMIT="2", **environment)
+    container = launch(tmp_path, **told(Constants(restart_limit=2)), **environment)
     try:
         if "die_after_requests" in life:
             _invoke_until_it_ends(container)

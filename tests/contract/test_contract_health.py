@@ -10,17 +10,20 @@ from pathlib import Path
 
 import pytest
 
+from container.constants import Constants
 from tests.support import control_group, models
 from tests.support.container import Container, launch, running, until
 from tests.support.control_group import MemoryGroup
 from tests.support.fake_triton import fake_environment
 from tests.support.models import PythonModel
 from tests.support.protocol import complaint, infer, values
+from tests.support.quick_container import told
 from tests.support.slow_triton import slow_to_start_again
 
 MIB = 1024 * 1024
 START_TIMEOUT_S = 5.0
 AFTER_S = 1.0
+SHORT = Constants(unhealthy_after_s=AFTER_S)
 SICK, WELL = "unhealthy: /ping answers 503", "healthy: /ping answers 200"
 
 
@@ -50,8 +53,8 @@ def ask_until_sick(container: Container, name: str) -> None:
 def test_a_tritonserver_that_does_not_come_back(tmp_path: Path) -> None:
     """503 as soon as it is gone; when its time to start is over, the container ends and says so."""
     slow = slow_to_start_again(tmp_path, None, slower_s=60)
-    environment = {"SERVE_TRITON_SERVER": slow, "SERVE_START_TIMEOUT": f"{START_TIMEOUT_S:g}"}
-    container = launch(tmp_path, **environment)
+    short = Constants(start_timeout_s=START_TIMEOUT_S)
+    container = launch(tmp_path, **told(short), SERVE_TRITON_SERVER=slow)
     try:
         until(lambda: container.ping() == 200, "/ping is 200", container)
         assert container.load("m1", write(container, "one", models.adder(1))).status_code == 200
@@ -85,8 +88,8 @@ def test_a_tritonserver_that_is_not_ready(mode: str, tmp_path: Path) -> None:
     Names that such a tritonserver refuses are not among those that it is given.
     """
     environment = fake_environment(tmp_path, dead_stubs=["m1"], refuses_names=True)
-    environment |= {"SAGEMAKER_TRITON_PING_MODE": mode, "SERVE_UNHEALTHY_AFTER": f"{AFTER_S:g}"}
-    with running(tmp_path, **environment) as container:
+    environment |= {"SAGEMAKER_TRITON_PING_MODE": mode}
+    with running(tmp_path, **told(SHORT), **environment) as container:
         archive = write(container, "one", models.identity)
         assert container.load("m1", archive).status_code == 200
         assert container.ping() == 200
@@ -107,8 +110,8 @@ def test_no_model_comes_back(mode: str, tmp_path: Path) -> None:
     dead = {"status": 500, "message": "Stub process 'm1_0_0' is not healthy.", "times": 1}
     lacking = {"message": "out of memory", "code": "INTERNAL", "after": 1}
     environment = fake_environment(tmp_path, infer={"m1": dead}, load={"m1": lacking})
-    environment |= {"SAGEMAKER_TRITON_PING_MODE": mode, "SERVE_UNHEALTHY_AFTER": f"{AFTER_S:g}"}
-    with running(tmp_path, **environment) as container:
+    environment |= {"SAGEMAKER_TRITON_PING_MODE": mode}
+    with running(tmp_path, **told(SHORT), **environment) as container:
         archive = write(container, "one", models.identity)
         assert container.load("m1", archive).status_code == 200
         ask_until_sick(container, "m1")
@@ -132,8 +135,7 @@ def starved(tmp_path: Path) -> Iterator[tuple[Container, MemoryGroup]]:
         pytest.skip("no memory control group can be made here; needs root and a writable cgroup")
     with control_group.memory_group() as group:
         assert group is not None
-        environment = {"SERVE_MEMORY_RESERVE_MB": "0", "SERVE_UNHEALTHY_AFTER": f"{AFTER_S:g}"}
-        container = launch(tmp_path, **environment)
+        container = launch(tmp_path, **told(SHORT), SERVE_MEMORY_RESERVE_MB="0")
         try:
             group.add(container.process.pid)
             until(lambda: container.ping() == 200, "/ping is 200", container)

@@ -205,7 +205,7 @@ HOSTILE: Mapping[str, tuple[Make, list[str]]] = {
         ["`max_batch_size`"],
     ),
     "a label of metrics": (_asks('metric_tags { key: "a b" value: "c" }\n'), ["`metric_tags`"]),
-    "sixty instances": (_asks("instance_group { count: 60 }\n"), ["61", "SERVE_MAX_INSTANCES"]),
+    "sixty instances": (_asks("instance_group { count: 60 }\n"), ["61", "lower `count`"]),
     "labels of the system": (
         _config(
             lambda: models.identity.config.replace(

@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 
+from container.constants import Constants
 from tests.support import models
 from tests.support.container import Container, launch, running, until
 from tests.support.fake_triton import fake_environment
 from tests.support.protocol import infer, values
+from tests.support.quick_container import told
 
 TARGET = "X-Amzn-SageMaker-Target-Model"
 #: Of a model's lines, what Python may not have written yet: 8 KB.
@@ -177,9 +179,8 @@ def _lines_of_models(lines: list[str]) -> int:
 def test_the_reason_is_the_last_line(log_format: str, tmp_path: Path) -> None:
     """Behind the last words of a tritonserver that will not be started again."""
     environment = fake_environment(tmp_path, say="no such device", exit_at_start=3)
-    container = launch(
-        tmp_path, SERVE_LOG_FORMAT=log_format, SERVE_RESTART_LIMIT="1", **environment
-    )
+    once = Constants(restart_limit=1)
+    container = launch(tmp_path, **told(once), SERVE_LOG_FORMAT=log_format, **environment)
     try:
         assert container.wait() == 1
     finally:
@@ -197,14 +198,14 @@ def test_the_reason_is_the_last_line(log_format: str, tmp_path: Path) -> None:
 
 def test_mistakes_of_the_environment_as_json(tmp_path: Path) -> None:
     """Nothing is read of it but the form of the log."""
-    container = launch(tmp_path, SERVE_LOG_FORMAT="json", SERVE_RESTART_LIMIT="few")
+    container = launch(tmp_path, SERVE_LOG_FORMAT="json", SERVE_SLOW_MS="few")
     try:
         assert container.wait() == 1
     finally:
         container.close()
     (line,) = objects(container)
     assert line["level"] == "CRITICAL"
-    assert "SERVE_RESTART_LIMIT" in line["message"]
+    assert "SERVE_SLOW_MS" in line["message"]
 
 
 def test_a_form_that_there_is_not(tmp_path: Path) -> None:

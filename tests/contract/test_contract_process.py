@@ -32,7 +32,7 @@ LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F"}
 def test_before_tritonserver_lives(tmp_path: Path) -> None:
     """As soon as something listens: /models is an empty list, /ping a 503, an invocation a 404."""
     environment = fake_environment(tmp_path, never_live=True)
-    container = launch(tmp_path, SERVE_START_TIMEOUT="60", **environment)
+    container = launch(tmp_path, **environment)
     try:
         until(lambda: container.ping() != 0, "it listens", container)
         for _ in range(3):
@@ -233,7 +233,7 @@ def test_one_line_says_what_is_started(tmp_path: Path) -> None:
 def test_what_a_killed_container_left_is_cleared_at_the_next_start(tmp_path: Path) -> None:
     """Its files and its shared memory, while a third one at the same place goes on."""
     archive = models.write_archive(tmp_path / "models/a/model", {"m": models.identity})
-    with running(tmp_path / "third", SERVE_WORK_DIR=str(tmp_path / "work")) as third:
+    with running(tmp_path / "third", TMPDIR=str(tmp_path / "work")) as third:
         killed = launch(tmp_path)
         try:
             until(lambda: killed.ping() == 200, "it has started", killed)
@@ -242,17 +242,17 @@ def test_what_a_killed_container_left_is_cleared_at_the_next_start(tmp_path: Pat
             killed.signal(signal.SIGKILL)
             killed.wait()
             assert killed.regions()
-            assert len([*killed.work_dir.iterdir()]) == 2
+            assert len(killed.runs()) == 2
             with running(tmp_path) as second:
                 assert not killed.regions()
-                assert len([*second.work_dir.iterdir()]) == 2
+                assert len(second.runs()) == 2
                 assert "a killed container's files are removed" in second.log
                 with second.loaded("m", archive):
                     assert values(second.invoke("m", infer([1]))) == [1.0]
                 assert third.ping() == 200
                 second.signal(signal.SIGTERM)
                 assert second.wait() == 0
-                assert len([*second.work_dir.iterdir()]) == 1
+                assert len(second.runs()) == 1
                 third.signal(signal.SIGTERM)
                 assert third.wait() == 0
         finally:
@@ -262,11 +262,11 @@ def test_what_a_killed_container_left_is_cleared_at_the_next_start(tmp_path: Pat
 
 def test_no_work_dir(tmp_path: Path) -> None:
     """One sentence says what is wrong with it."""
-    container = launch(tmp_path, SERVE_WORK_DIR="/proc/nothing")
+    container = launch(tmp_path, TMPDIR="/proc/nothing")
     try:
         assert container.wait(10) == 1
         last = container.log.splitlines()[-1]
-        assert "SERVE_WORK_DIR=/proc/nothing: no directory can be made there" in last
+        assert "TMPDIR=/proc/nothing: no directory can be made there" in last
     finally:
         container.close()
 

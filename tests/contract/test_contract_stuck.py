@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from container.constants import Constants
 from tests.support import models
 from tests.support.container import Container, running, until
 from tests.support.protocol import complaint, infer, values
+from tests.support.quick_container import told
 
 LOAD_TIMEOUT_S = 5.0
 UNLOAD_TIMEOUT_S = 5.0
@@ -28,12 +30,11 @@ def bounded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:
     """A container of its own with short limits, and a model that must not notice anything."""
     environment: Mapping[str, str] = {
         "SERVE_LOAD_TIMEOUT": f"{LOAD_TIMEOUT_S:g}",
-        "SERVE_UNLOAD_TIMEOUT": f"{UNLOAD_TIMEOUT_S:g}",
         "SERVE_INVOKE_TIMEOUT": f"{INVOKE_TIMEOUT_S:g}",
-        "SERVE_RESTART_LIMIT": "0",
         "SERVE_MEMORY_RESERVE_MB": "0",
     }
-    with running(tmp_path_factory.mktemp("bounded"), **environment) as container:
+    short = Constants(unload_timeout_s=UNLOAD_TIMEOUT_S, restart_limit=0)
+    with running(tmp_path_factory.mktemp("bounded"), **told(short), **environment) as container:
         archive = write(container, "neighbour", models.adder(3))
         with container.loaded("neighbour", archive):
             yield container

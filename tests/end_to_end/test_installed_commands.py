@@ -155,7 +155,7 @@ def test_the_installed_server_serves_an_export(programs: Path, tmp_path: Path) -
         "SAGEMAKER_BIND_TO_PORT": str(port),
         "SERVE_BIND_ADDRESS": "127.0.0.1",
         "SERVE_MODEL_ROOT": str(DENSE),
-        "SERVE_WORK_DIR": str(work),
+        "TMPDIR": str(work),
         "SERVE_MODEL_ENVIRONMENT": "all",
     }
     process = start(log, environment, programs / "merlin-serve", "serve")

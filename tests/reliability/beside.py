@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from container.constants import Constants
 from tests.reliability.corpus.hostile_archives import HOSTILE_ARCHIVES, HostileArchive
 from tests.reliability.corpus.hostile_requests import (
     HostileRequest,
@@ -31,6 +32,7 @@ from tests.reliability.wire import Answer, NoAnswer, asked, request
 from tests.support import models
 from tests.support.models import write_archive
 from tests.support.protocol import infer
+from tests.support.quick_container import told
 
 TARGET, WITNESS = "target", "witness"
 #: A request or a load that takes longer hangs.
@@ -39,7 +41,7 @@ PATIENCE_S = 20.0
 TIMEOUTS = {
     "SERVE_INVOKE_TIMEOUT": "10",
     "SERVE_LOAD_TIMEOUT": "10",
-    "SERVE_UNLOAD_TIMEOUT": "10",
+    **told(Constants(unload_timeout_s=10)),
 }
 _WITNESS_S = 10.0
 _START_S = 60.0

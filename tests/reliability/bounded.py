@@ -19,6 +19,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from tests.support import quick_container
+
 VARIABLE = "RELIABILITY_BOUNDS"
 
 _CLONE_NEWNS = 0x00020000  # sched.h
@@ -82,7 +84,8 @@ def _call(name: str, *arguments: object) -> None:
 def main(argv: list[str]) -> None:
     bounds = json.loads(os.environ.pop(VARIABLE, "{}"))
     enter(Bounds(**{**bounds, "cgroups": tuple(bounds.get("cgroups", ()))}))
-    command = [sys.executable, "-m", "container", "serve"] if argv == ["serve"] else argv
+    container = quick_container.__name__ if quick_container.VARIABLE in os.environ else "container"
+    command = [sys.executable, "-m", container, "serve"] if argv == ["serve"] else argv
     os.execv(command[0], command)
 
 

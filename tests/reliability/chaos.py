@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from container.constants import Constants
 from tests.reliability.attacked import MIB, Attacked, Room, attacked
 from tests.reliability.corpus.hostile_requests import everything
 from tests.reliability.faults import LOAD_TIMEOUT_S, TARGET, Fault, Scene, faults
@@ -38,16 +39,16 @@ from tests.reliability.tenants import (
 )
 from tests.reliability.traffic import Asked, Traffic
 from tests.support.models import write_archive
+from tests.support.quick_container import told
 
 TENANTS = 20
 #: Docker's usual limits are far higher; ours must hold with the least that is met.
 ROOM = Room(descriptors=1024, shared_memory=900 * MIB, disk=64 * MIB)
 ENVIRONMENT = {
     "SERVE_INVOKE_TIMEOUT": "30",
-    "SERVE_UNLOAD_TIMEOUT": "15",
     "SERVE_LOAD_TIMEOUT": str(LOAD_TIMEOUT_S),
     # Chaos kills tritonserver more often than a machine does; deaths are counted here.
-    "SERVE_RESTART_LIMIT": "1000",
+    **told(Constants(unload_timeout_s=15, restart_limit=1000)),
 }
 #: How long until all tenants are right again, after a fault is undone, before they count as lost.
 _RIGHT_WITHIN_S = 90.0

@@ -28,6 +28,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from container.constants import Constants
 from tests.reliability.attacked import Attacked, attacked
 from tests.reliability.corpus.hostile_requests import everything
 from tests.reliability.random_requests import MODELS, Case, Request, case, from_json
@@ -37,6 +38,7 @@ from tests.reliability.wire import Answer, NoAnswer, Wire, asked, request
 from tests.support.container import until
 from tests.support.models import write_archive
 from tests.support.protocol import infer
+from tests.support.quick_container import told
 
 CONNECTIONS = 4
 #: What takes longer hangs: over the container's own limit of an invocation.
@@ -44,7 +46,7 @@ PATIENCE_S = 12.0
 _ENVIRONMENT = {
     "SERVE_INVOKE_TIMEOUT": "8",
     # Deaths are this program's to count; the container is to stand long enough for it.
-    "SERVE_RESTART_LIMIT": "1000",
+    **told(Constants(restart_limit=1000)),
 }
 #: A dying process is not dead at once.
 _DIES_WITHIN_S = 0.6

@@ -306,16 +306,13 @@ def soaked(
     """A container, soaked; its end, which must leave nothing, is part of it."""
     own = _TMP not in (*ROOT.parents, *work.parents) and may_mount()
     bounds = Bounds(file_systems={str(_TMP): _TMP_BYTES} if own else {})
-    (work / "tmp").mkdir()
-    environment = {**bounds.environment(), **model_environment(), "TMPDIR": str(work / "tmp")}
-    if own:
-        environment["TMPDIR"] = str(_TMP)
+    environment = {**bounds.environment(), **model_environment()}
     with running(work, program="tests.reliability.bounded", **environment) as container:
         cycles = Cycles(container.model_root, exports, every)
         inside = Path(f"/proc/{container.process.pid}/root{_TMP}")
         resident = small(container.model_root, "resident", 0.25)
         with container.loaded(resident.name, resident.archive):
-            run = soak(container, cycles, is_over, inside if own else work / "tmp", seed, say)
+            run = soak(container, cycles, is_over, inside if own else container.work_dir, seed, say)
     return report(run)
 
 

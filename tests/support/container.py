@@ -17,6 +17,8 @@ from typing import NamedTuple
 
 import httpx
 
+from tests.support import quick_container
+
 ROOT = Path(__file__).parents[2]
 TRITON_2_36 = ROOT / ".triton/2.36/pytriton/tritonserver/bin/tritonserver"
 SHARED_MEMORY = Path("/dev/shm")
@@ -50,7 +52,7 @@ class Snapshot:
 
 @dataclass
 class Container:
-    """One run. model_root is where archives may lie; work_dir where it writes.
+    """One run. model_root is where archives may lie; work_dir its directory for temporary files.
 
     quotes_names: invocations ask for a quoted name, which the container answers through ASGI.
     """
@@ -129,8 +131,12 @@ class Container:
     @property
     def serving(self) -> Path:
         """Its serving repository."""
-        (run,) = self.work_dir.iterdir()
+        (run,) = self.runs()
         return run / "serving"
+
+    def runs(self) -> list[Path]:
+        """The directories of the containers that write where it does."""
+        return [*self.work_dir.glob("serve-*")]
 
     def until_nothing_is_published(self) -> None:
         """Where models with nothing to finalize were unloaded: soon behind the answer."""
@@ -202,7 +208,7 @@ class Container:
         """No process, no region in /dev/shm, no directory."""
         assert not self.survivors(), f"these outlived the container: {self.survivors()}"
         assert not self.regions()
-        assert not list(self.work_dir.iterdir())
+        assert not self.runs()
 
     def survivors(self) -> set[int]:
         """Processes that were seen below it and still run."""
@@ -215,7 +221,7 @@ class Container:
                 os.kill(pid, signal.SIGKILL)
         for region in self.regions():
             (SHARED_MEMORY / region).unlink(missing_ok=True)
-        for path in self.work_dir.iterdir():
+        for path in self.runs():
             shutil.rmtree(path)
 
     def _kill(self) -> None:
@@ -237,8 +243,9 @@ def launch(
 ) -> Container:
     """Start a multi-model container, everything of it under the directory, and wait for nothing.
 
-    environment is laid over the defaults. program: the module that python runs; under: the command
-    that becomes it. descriptors: its hard limit of them.
+    environment is laid over the defaults; `told` of quick_container may be a part of it. program:
+    the module that python runs; under: the command that becomes it. descriptors: its hard limit of
+    them.
     """
     model_root, work_dir = directory / "models", directory / "work"
     for path in (model_root, work_dir):
@@ -249,11 +256,13 @@ def launch(
         "SAGEMAKER_BIND_TO_PORT": str(free_port()),
         "SERVE_BIND_ADDRESS": "127.0.0.1",
         "SERVE_MODEL_ROOT": str(model_root),
-        "SERVE_WORK_DIR": str(work_dir),
+        "TMPDIR": str(work_dir),
         # Else its descriptors are shut to tests that have no CAP_SYS_PTRACE.
         "SERVE_MODEL_ENVIRONMENT": "all",
         **environment,
     }
+    if quick_container.VARIABLE in everything and program == "container":
+        program = quick_container.__name__
     limits = ["prlimit", f"--nofile={descriptors}:{descriptors}"] if descriptors else []
     log_path = directory / "log"
     with log_path.open("wb") as log:

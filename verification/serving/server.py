@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from container.constants import Constants
 from container.errors import ContainerError
 from container.machine.cuda_libraries import arrange_cuda_compat, count_gpus
 from container.ports import LOOPBACK, choose_ports
@@ -61,14 +62,14 @@ async def run_tritonserver(
     """
     serving, log = directory / "serving", directory / "tritonserver.log"
     serving.mkdir()
-    ports = choose_ports(settings)
+    ports, constants, gpus = choose_ports(settings), Constants(), count_gpus()
     command = build_command(
         settings,
         runtime,
         ports,
         serving,
         environment,
-        gpu_count=count_gpus(),
+        gpu_count=gpus,
         shm_prefix=shm_prefix_for(os.getpid(), secrets.token_hex(4)),
         cuda_compat=arrange_cuda_compat(settings.cuda_compat, environment, Path("/")),
     )
@@ -78,8 +79,8 @@ async def run_tritonserver(
         is_live=client.is_live,
         on_restarted=_never,
         restart_limit=0,
-        restart_window_s=settings.restart_window,
-        start_timeout_s=settings.start_timeout,
+        restart_window_s=constants.restart_window_s,
+        start_timeout_s=constants.start_timeout(gpus),
         stop_timeout_s=_STOP_TIMEOUT_S,
     )
     running = asyncio.ensure_future(process.run())

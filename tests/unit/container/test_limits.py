@@ -18,14 +18,9 @@ from serve.limit import setting_of
     [
         ({}, 64, "SERVE_MAX_REQUEST_MB"),
         ({"SERVE_MAX_REQUEST_MB": "256"}, 256, "SERVE_MAX_REQUEST_MB"),
-        ({"SERVE_MAX_REQUEST_MB": "257"}, 256, "SERVE_MAX_WAITING_MB"),
-        ({"SERVE_MAX_WAITING_MB": "1"}, 1, "SERVE_MAX_WAITING_MB"),
-        ({"SERVE_MAX_WAITING_TOTAL_MB": "2"}, 2, "SERVE_MAX_WAITING_TOTAL_MB"),
-        (
-            {"SERVE_MAX_WAITING_TOTAL_MB": "2", "SERVE_MAX_WAITING_MB": "1"},
-            1,
-            "SERVE_MAX_WAITING_MB",
-        ),
+        ({"SERVE_MAX_REQUEST_MB": "257"}, 256, "a quarter of SERVE_MAX_WAITING_TOTAL_MB"),
+        ({"SERVE_MAX_WAITING_TOTAL_MB": "4"}, 1, "a quarter of SERVE_MAX_WAITING_TOTAL_MB"),
+        ({"SERVE_MAX_WAITING_TOTAL_MB": "256"}, 64, "SERVE_MAX_REQUEST_MB"),
     ],
 )
 def test_the_largest_body(environment: dict[str, str], megabytes: int, setting: str) -> None:
@@ -36,16 +31,24 @@ def test_the_largest_body(environment: dict[str, str], megabytes: int, setting: 
     assert str(BodyTooLarge("more", largest)) == expected
 
 
+def test_what_may_wait() -> None:
+    """One budget of bytes: all of it for all models, a quarter for one; and counts beside it."""
+    bounds = limits.waiting(read_settings({}))
+    assert (bounds.held_bytes, bounds.total_held_bytes) == (256 * MIB, 1024 * MIB)
+    assert (bounds.waiting, bounds.total_waiting) == (1000, 4000)
+    bounds = limits.waiting(read_settings({"SERVE_MAX_WAITING_TOTAL_MB": "400"}))
+    assert (bounds.held_bytes, bounds.total_held_bytes) == (100 * MIB, 400 * MIB)
+
+
 def test_names_are_settings() -> None:
     """Each limit names the setting that it comes from, which exists, and no two the same."""
     settings = read_settings({})
-    bounds, crowd = limits.waiting(settings), limits.connections(settings)
+    bounds = limits.waiting(settings)
+    assert setting_of(bounds.held_bytes) == f"a quarter of {setting_of(bounds.total_held_bytes)}"
     named = [
-        *map(setting_of, (bounds.waiting, bounds.held_bytes)),
-        *map(setting_of, (bounds.total_waiting, bounds.total_held_bytes)),
-        *map(setting_of, (crowd.connections, crowd.read_s, crowd.largest_body)),
+        setting_of(bounds.total_held_bytes),
+        setting_of(limits.connections(settings, 30).largest_body),
         setting_of(limits.load_timeout(settings)),
-        setting_of(limits.unload_timeout(settings)),
         setting_of(limits.invoke_timeout(settings)),
         setting_of(limits.memory_reserve(settings)),
         setting_of(limits.gpu_memory_reserve(settings)),
@@ -58,6 +61,6 @@ def test_names_are_settings() -> None:
 
 def test_messages_name_settings_that_there_are() -> None:
     """What the archive's messages send people to is a setting, and commands say the same."""
-    named = (SETTING_NAMES.rewrite, SETTING_NAMES.auto_complete, SETTING_NAMES.max_instances)
+    named = (SETTING_NAMES.rewrite, SETTING_NAMES.auto_complete, SETTING_NAMES.pickles)
     assert [name for name in named if f"`{name}`" not in settings_table()] == []
     assert SETTING_NAMES == CONTAINERS_NAMES

@@ -17,7 +17,7 @@ ENVIRONMENT = {
     "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": "/v2/credentials/1",
     "AWS_SECRET_ACCESS_KEY": "x",
     "OTEL_EXPORTER_OTLP_HEADERS": "api-key=x",
-    "SERVE_WORK_DIR": "/work",
+    "SERVE_MODEL_ROOT": "/work",
     "SAGEMAKER_TRITON_ADDITIONAL_ARGS": "--x",
 }
 

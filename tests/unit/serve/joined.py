@@ -253,7 +253,6 @@ async def joined(
         await process.replace(timeout_s)
 
     load_limit = TimeLimit(load_timeout_s, "SERVE_LOAD_TIMEOUT")
-    unload_limit = TimeLimit(unload_timeout_s, "SERVE_UNLOAD_TIMEOUT")
     invoke_limit = TimeLimit(invoke_timeout_s, "SERVE_INVOKE_TIMEOUT")
     hosts = Hosting(
         triton, stage.repository, load_limit, trials, replace if replaceable else None, hosting
@@ -264,7 +263,7 @@ async def joined(
         registry.may_serve,
         health_clock,
     )
-    revival = NotedRevival(registry, hosts, stage.repository, unload_limit, health)
+    revival = NotedRevival(registry, hosts, stage.repository, unload_timeout_s, health)
     invocation = Invocation(
         registry, triton, revival, operation, invoke_limit, Translation(1 << 14)
     )
@@ -274,7 +273,7 @@ async def joined(
             "serving_repository": stage.repository,
             "start_timeout_s": start_timeout_s,
             "load_timeout_s": load_limit,
-            "unload_timeout_s": unload_limit,
+            "unload_timeout_s": unload_timeout_s,
             "limits": Limits(instances=20),
             **(lifecycle or {}),
         }

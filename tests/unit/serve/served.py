@@ -20,7 +20,7 @@ from serve.http.invoke_protocol import invocation_protocol
 from serve.http.routes import InvokeRoute, ModelRoutes, PingRoute, invoked_model
 from serve.invoke.invocation import Invocation
 from serve.invoke.request import Request
-from serve.limit import Limit, TimeLimit
+from serve.limit import Limit
 from serve.models.lifecycle import Lifecycle
 from serve.models.registry import Registry
 from serve.models.waiting_room import Bounds, WaitingRooms
@@ -173,14 +173,14 @@ class Served:
 
 #: Short times, and a bound that a few requests meet.
 LIMITS = ConnectionLimits(
-    connections=Limit(8, "SERVE_MAX_CONNECTIONS"),
-    read_s=TimeLimit(1.5, "SERVE_READ_TIMEOUT"),
+    connections=8,
+    read_s=1.5,
     keep_alive_s=60,
     stuck_s=1.0,
     largest_body=Limit(20_000_000, "SERVE_THE_LARGEST"),
 )
 BOUNDS = Bounds(
-    held_bytes=Limit(48_000_000, "SERVE_MAX_WAITING_MB"),
+    held_bytes=Limit(48_000_000, "a quarter of SERVE_MAX_WAITING_TOTAL_MB"),
     total_held_bytes=Limit(64_000_000, "SERVE_MAX_WAITING_TOTAL_MB"),
 )
 

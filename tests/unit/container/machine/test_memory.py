@@ -25,10 +25,4 @@ def test_memory(name: str, text: str, expected: int | None, tmp_path: Path) -> N
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text(text)
     machine = Limits().memory_bytes
-    assert machine_limits(None, tmp_path).memory_bytes == min(machine, expected or machine)
-
-
-def test_instances(tmp_path: Path) -> None:
-    """What the setting says, else the default."""
-    assert machine_limits(3, tmp_path).instances == 3
-    assert machine_limits(None, tmp_path).instances == Limits().instances
+    assert machine_limits(tmp_path).memory_bytes == min(machine, expected or machine)

@@ -35,11 +35,10 @@ def test_an_empty_environment_gives_the_defaults() -> None:
     assert settings.ping_mode == "ready"
     assert settings.model_namespacing == "true"
     assert (settings.shm_default_byte_size, settings.shm_growth_byte_size) == (16777216, 1048576)
-    assert settings.start_timeout == 120
     assert settings.model_root == Path("/opt/ml/models")
     assert settings.single_model_dir == Path("/opt/ml/model")
-    assert (settings.load_timeout, settings.unload_timeout) == (350, 350)
-    assert (settings.invoke_timeout, settings.shutdown_timeout) == (60, 25)
+    times = (settings.load_timeout, settings.invoke_timeout, settings.shutdown_timeout)
+    assert times == (350, 60, 25)
     assert (settings.log_format, settings.cuda_compat) == ("text", "auto")
     assert (settings.grpc_port, settings.metrics_port, settings.allow_metrics) == (
         None,
@@ -61,12 +60,6 @@ def test_a_region_in_shared_memory(shared_memory: int | None, region: int) -> No
     hardware = Hardware(0, shared_memory)
     assert read_settings({}, hardware).shm_default_byte_size == region << 20
     assert read_settings({name: "2097152"}, hardware).shm_default_byte_size == 2 << 20
-
-
-def test_a_start_with_gpus_may_take_longer() -> None:
-    """From a cold disk CUDA's libraries are read first."""
-    assert read_settings({}, Hardware(gpus=4)).start_timeout == 300
-    assert read_settings({"SERVE_START_TIMEOUT": "60"}, Hardware(gpus=4)).start_timeout == 60
 
 
 def test_an_empty_variable_is_an_unset_one() -> None:
@@ -134,7 +127,7 @@ def test_all_mistakes_come_together() -> None:
         ("SAGEMAKER_TRITON_MODEL_LOAD_GPU_LIMIT", "1.5"),
         ("SAGEMAKER_TRITON_PING_MODE", "LIVE"),
         ("SERVE_INVOKE_TIMEOUT", "inf"),
-        ("SERVE_RESTART_LIMIT", "-1"),
+        ("SERVE_MAX_WAITING_TOTAL_MB", "3"),
         ("SERVE_LOG_LEVEL", "verbose"),
         ("SERVE_LOG_FORMAT", "JSON"),
     ],
@@ -251,12 +244,11 @@ def test_rows_say_what_else_counts() -> None:
     """Where one setting depends on something, its row says so."""
     meaning = {row.names[0]: row.meaning for row in SETTINGS}
     largest = meaning["SERVE_MAX_REQUEST_MB"]
-    assert "`SERVE_MAX_WAITING_MB` and `SERVE_MAX_WAITING_TOTAL_MB`" in largest
+    assert "a quarter of `SERVE_MAX_WAITING_TOTAL_MB`" in largest
     assert "JSON that is not turned into binary tensors may have 16" in largest
     assert "tritonserver up to 2.51 has no limit of its own" in largest
-    for name in ("SERVE_LOAD_TIMEOUT", "SERVE_UNLOAD_TIMEOUT"):
-        assert "ten seconds more" in meaning[name]
-    assert "at least 4 requests" in meaning["SERVE_MAX_WAITING"]
+    assert "ten seconds more" in meaning["SERVE_LOAD_TIMEOUT"]
+    assert "at least 4 requests" in meaning["SERVE_MAX_WAITING_TOTAL_MB"]
 
 
 @given(st.dictionaries(st.sampled_from(ALL_NAMES), st.text(max_size=30), max_size=8))

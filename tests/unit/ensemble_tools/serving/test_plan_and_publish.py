@@ -75,7 +75,7 @@ def ensemble(*steps: str) -> str:
 
 
 #: What messages are to call the settings, as the container's do.
-NAMES = SettingNames("SERVE_REWRITE", "SERVE_AUTO_COMPLETE", "SERVE_MAX_INSTANCES")
+NAMES = SettingNames("SERVE_REWRITE", "SERVE_AUTO_COMPLETE")
 
 
 def planned(root: Path, *, strict: bool = True, entry: str | None = None) -> ServingPlan:
