@@ -25,6 +25,7 @@ from ensemble_tools.workflows.parameters import Unknown
 from ensemble_tools.workflows.program import Input, Kept, Program, Step, Table
 from ensemble_tools.workflows.rules import Call, KeptColumns, Rule, Unnamed
 from ensemble_tools.workflows.runtime.kept import NUMBER, KeptNode, TakeArray
+from ensemble_tools.workflows.runtime.operations.filling import NoneMissing
 from ensemble_tools.workflows.runtime.records import Parameters
 from ensemble_tools.workflows.runtime.tensors import InputColumn, OutputColumn
 from ensemble_tools.workflows.unnamed import NOBODY, Makers, UnnamedColumns
@@ -236,6 +237,8 @@ class _Compiler:
             )
         if found.kind in _NOT_ANSWERED:
             found = self._take_answer(column, found)
+        if found.is_list and found.with_gaps:
+            found = self._answer_lists(column, found)
         dtype = _answered_type(column, found)
         shape = (column.dims or ())[1:]
         if is_list and not column.is_ragged and None in shape:
@@ -253,6 +256,18 @@ class _Compiler:
         operation = TakeArray(column.name, kind.value, "lists")
         self._steps.append(Step(operation, (found.register,), (register,)))
         return replace(found, register=register, kind=kind)
+
+    def _answer_lists(self, column: Column, found: ColumnType) -> ColumnType:
+        """Lists of which some may be missing, for which merlin-systems mostly fails.
+
+        Where all lists are of one length by their schema and all of a request are missing, floats
+        and texts are answered as single values.
+        """
+        if not column.is_ragged and found.kind is not Kind.INT:
+            raise NotCompiled("", [column.name], "its lists are of one length, or missing")
+        register = self._register()
+        self._steps.append(Step(NoneMissing(column.name), (found.register,), (register,)))
+        return replace(found, register=register, with_gaps=False)
 
     # -- the walk
 
@@ -313,8 +328,6 @@ class _Compiler:
         # 1. The frame that it is given; a function of a column alone does not see the others.
         if _is_of_a_column_alone(node):
             merged = {name: _column(node, merged, name) for name in node.selection}
-        if gaps := [name for name, column in merged.items() if column.with_gaps]:
-            raise NotCompiled(_label(node), gaps, "it is applied to texts that may be missing")
         given = [
             column.register if column.series is None else column.series
             for column in merged.values()
@@ -333,6 +346,7 @@ class _Compiler:
             None,
             _label(node),
             reason.columns,
+            tuple(column.of_table for column in merged.values()),
         )
         series = [self._register() for _ in columns]
         self._steps.append(Step(operation, tuple(given), tuple(series), _label(node), names))
@@ -366,9 +380,10 @@ class _Compiler:
             column = replace(column, kind=Kind.PANDAS)
         if column.kind is Kind.PANDAS:
             return replace(column, register=series, series=series)
-        operation = TakeArray(
-            name, column.kind.value, "python lists" if column.is_list else "values"
-        )
+        rows = "python lists" if column.is_list else "values"
+        if column.with_gaps and not column.is_list:
+            rows = "texts"
+        operation = TakeArray(name, column.kind.value, rows)
         register = self._register()
         self._steps.append(Step(operation, (series,), (register,), _label(node), (name,)))
         either = frozenset({register} if column.kind.is_number else ())

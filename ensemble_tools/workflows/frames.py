@@ -32,9 +32,10 @@ class ColumnType:
     operation that may widen its values (casting.put) says 0.
     is_list: it has one list a row. python_rows: those are Python's lists, as Groupby makes them,
     and not arrays. rows: which rows these are; columns of one frame have the same. with_gaps: texts
-    of which some may be missing: those stand there as NVTabular answers them, and no operator that
-    looks at values can tell. either: the arrays of kept operators on which it depends whether these
-    numbers are whole; a missing value makes floats of whole numbers in pandas.
+    or lists of which some may be missing (Column.missing). of_table: its lists are those of a
+    table, which has them for all requests: who changes one changes the table. either: the arrays of
+    kept operators on which it depends whether these numbers are whole; a missing value makes floats
+    of whole numbers in pandas.
     """
 
     register: int
@@ -44,8 +45,14 @@ class ColumnType:
     python_rows: bool = False
     rows: int = 0
     with_gaps: bool = False
+    of_table: bool = False
     series: int | None = None
     either: frozenset[int] = frozenset()
+
+    @property
+    def items(self) -> str:
+        """What may be missing in it, in words."""
+        return "lists" if self.is_list else "texts"
 
     def at(self, register: int) -> ColumnType:
         """The same in another register."""
@@ -74,6 +81,8 @@ class ColumnType:
             kind=Kind.FLOAT if letters == "float" else Kind.INT,
             width=int(dtype[len(letters) :]) // 8,
             python_rows=False,
+            with_gaps=False,
+            of_table=False,
         )
 
 

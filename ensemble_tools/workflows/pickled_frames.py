@@ -1,4 +1,4 @@
-"""A pandas DataFrame that a pickle holds, read as data: its columns as arrays.
+"""A pandas DataFrame that a pickle holds, read as data: its columns.
 
 The forms are those of pandas 1.5 and numpy 1: blocks of columns of one type, in a BlockManager.
 """
@@ -6,12 +6,15 @@ The forms are those of pandas 1.5 and numpy 1: blocks of columns of one type, in
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from ensemble_tools.archive.inert_pickle import MAX_BYTES_OBJECT, Inert, Unread, class_name
 from ensemble_tools.workflows.parameters import Unknown
+from ensemble_tools.workflows.runtime.columns import Column, offsets_of
 
 _FRAME = "pandas.core.frame.DataFrame"
 _MANAGER = "pandas.core.internals.managers.BlockManager"
@@ -36,8 +39,24 @@ class _NotAFrame(Exception):
     """An object is not what pandas and numpy pickle in its place."""
 
 
-def read_frame(value: Any) -> dict[str, Any]:
-    """The columns by their names, in order, as arrays of one length; texts as bytes (`S`), UTF-8.
+@dataclass(frozen=True)
+class FrameColumn:
+    """A column of a frame: numbers; or texts as bytes (`S`), UTF-8; or lists of one of these.
+
+    python_rows: its lists are Python's, and not arrays.
+    """
+
+    column: Column
+    python_rows: bool = False
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it has a number or a text a row."""
+        return self.column.offsets is None and self.column.missing is None
+
+
+def read_frame(value: Any) -> dict[str, FrameColumn]:
+    """The columns by their names, in order, of one length.
 
     Raises Unknown for what is no plain frame of numbers and texts, or too large.
     """
@@ -49,22 +68,22 @@ def read_frame(value: Any) -> dict[str, Any]:
         raise Unknown("its table is not as pandas 1.5 pickles it") from error
 
 
-def _read(manager: Any) -> dict[str, Any]:
+def _read(manager: Any) -> dict[str, FrameColumn]:
     blocks, axes = _made_by(manager, _MANAGER, 2)
     if not isinstance(blocks, tuple) or not isinstance(axes, list) or len(axes) != 2:
         raise _NotAFrame
     names = _names(axes[0])
     _check_row_index(axes[1])
-    found: dict[int, Any] = {}
+    found: dict[int, FrameColumn] = {}
     for block in blocks:
         values, places, dimensions = _made_by(block, _BLOCK, 3)
         if dimensions != 2:
             raise _NotAFrame
-        numbers, array = list(_places(places)), _values(values)
-        if len(array) != len(numbers):
+        numbers, columns = list(_places(places)), _columns(values)
+        if len(columns) != len(numbers):
             raise _NotAFrame
-        found.update(zip(numbers, array, strict=True))
-    lengths = {len(values) for values in found.values() if values.ndim == 1}
+        found.update(zip(numbers, columns, strict=True))
+    lengths = {each.column.rows for each in found.values()}
     if sorted(found) != list(range(len(names))) or len(lengths) != 1:
         raise _NotAFrame
     return {name: found[number] for number, name in enumerate(names)}
@@ -125,10 +144,13 @@ def _places(value: Any) -> Iterable[int]:
     return range(start, stop, step)
 
 
-def _values(array: Any) -> Any:
-    """An array of numbers or of texts; Unknown for one of other values."""
+def _columns(array: Any) -> list[FrameColumn]:
+    """The columns of a block, of numbers or of objects; Unknown for other values."""
     if class_name(array) != _ARRAY or _code(_state_of(array)[2]) != "O8":
-        return _numbers(array)
+        numbers = _numbers(array)
+        if numbers.ndim != 2:
+            raise _NotAFrame
+        return [FrameColumn(Column(values)) for values in numbers]
     _, shape, _, is_fortran, items = _state_of(array)
     if not isinstance(items, list) or len(shape) != 2 or shape[0] * shape[1] != len(items):
         raise _NotAFrame
@@ -137,19 +159,87 @@ def _values(array: Any) -> Any:
         items[number::count] if is_fortran else items[number * rows : (number + 1) * rows]
         for number in range(count)
     )
-    return [_texts(column) for column in columns]
+    return [_objects(column) for column in columns]
 
 
-def _texts(items: list[Any]) -> Any:
-    if not all(type(item) is str for item in items):
-        raise Unknown("its table has a column with values that are no texts, or with missing ones")
-    texts = [item.encode() for item in items]
-    longest = max(map(len, texts), default=0)
-    if longest * len(texts) > MAX_BYTES_OBJECT:
-        raise Unknown(f"its table has {len(texts)} texts of up to {longest} bytes")
-    if any(b"\0" in text for text in texts):
+def _objects(rows: list[Any]) -> FrameColumn:
+    """Texts, or lists; None and NaN are missing ones."""
+    missing = np.array([_is_missing(row) for row in rows], bool)
+    gaps = missing if missing.any() else None
+    present = [row for row in rows if not _is_missing(row)]
+    if not present:
+        raise Unknown("its table has a column without a value")
+    if all(type(row) is str for row in present):
+        # Missing ones are answered as these words, as Python writes them.
+        texts = [str(row) if _is_missing(row) else row for row in rows]
+        return FrameColumn(Column(_texts(texts), None, gaps))
+    python_rows = all(type(row) is list for row in present)
+    if not python_rows and any(class_name(row) not in (_ARRAY, _BUFFER) for row in present):
+        raise Unknown(f"its table has a column of {_kinds(present)}, which are no texts or lists")
+    lists = present if python_rows else [_array_items(row) for row in present]
+    lengths: Any = np.zeros(len(rows), np.int64)
+    lengths[~missing] = [len(items) for items in lists]
+    items = _list_items(lists) if python_rows else _joined(lists)
+    return FrameColumn(Column(items, offsets_of(lengths), gaps), python_rows)
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or (type(value) is float and value != value)
+
+
+def _kinds(values: list[Any]) -> str:
+    return ", ".join(sorted({class_name(value) or type(value).__name__ for value in values}))
+
+
+def _array_items(array: Any) -> Any:
+    """The items of an array of one dimension, texts as a list."""
+    items = array
+    if class_name(array) != _ARRAY or _code(_state_of(array)[2]) != "O8":
+        items = _numbers(array)
+        if items.ndim != 1:
+            raise _NotAFrame
+        return items
+    return _items(array)
+
+
+def _joined(arrays: list[Any]) -> Any:
+    """The items of arrays of one type."""
+    if all(isinstance(array, list) for array in arrays):
+        items = list(chain(*arrays))
+        if not items or any(type(item) is not str for item in items):
+            raise Unknown("its table has lists with values that are no texts, or without any")
+        return _texts(items)
+    if len({getattr(array, "dtype", None) for array in arrays}) != 1:
+        raise Unknown("its table has lists of several types")
+    values = np.concatenate(arrays)
+    if not len(values):
+        raise Unknown("its table has no lists but empty ones")
+    return values
+
+
+def _list_items(lists: list[Any]) -> Any:
+    """The items of Python's lists, of one type."""
+    items = list(chain(*lists))
+    kinds = {type(item) for item in items}
+    if kinds == {str}:
+        return _texts(items)
+    if kinds not in ({int}, {float}):
+        raise Unknown(f"its table has lists of {_kinds(items) or 'nothing'}")
+    if kinds == {float}:
+        return np.array(items, np.float64)
+    if not -(2**63) <= min(items) <= max(items) < 2**63:
+        raise Unknown("its table has lists of numbers beyond 64 bits")
+    return np.array(items, np.int64)
+
+
+def _texts(texts: list[str]) -> Any:
+    encoded = [text.encode() for text in texts]
+    longest = max(map(len, encoded), default=0)
+    if longest * len(encoded) > MAX_BYTES_OBJECT:
+        raise Unknown(f"its table has {len(encoded)} texts of up to {longest} bytes")
+    if any(b"\0" in text for text in encoded):
         raise Unknown("its table has a text with a zero in it")
-    return np.array(texts, "S")
+    return np.array(encoded, "S")
 
 
 def _numbers(array: Any) -> Any:

@@ -36,10 +36,16 @@ class Means:
 
 @dataclass(frozen=True)
 class Values:
-    """A column that stands in the program. dtype: numpy's code; data: its bytes as base64."""
+    """A column that stands in the program.
+
+    dtype: numpy's code; data: its bytes as base64. offsets, missing: as Column has them, int64 and
+    booleans; empty for None.
+    """
 
     dtype: str
     data: str
+    offsets: str = ""
+    missing: str = ""
 
 
 @dataclass(frozen=True)

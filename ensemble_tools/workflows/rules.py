@@ -7,7 +7,7 @@ model serves: a DataFrame of one request, made of numpy arrays, on the CPU.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,6 +19,7 @@ from ensemble_tools.workflows.errors import NotCompiled
 from ensemble_tools.workflows.frames import ColumnType, Frame, Kind
 from ensemble_tools.workflows.parameters import Unknown
 from ensemble_tools.workflows.program import Table
+from ensemble_tools.workflows.runtime.operations.filling import NoneMissing
 from ensemble_tools.workflows.runtime.records import Parameters
 
 #: Kinds of keys that pandas merges by -> how a table compares them.
@@ -142,17 +143,31 @@ class Call:
 
     # -- columns that it reads
 
-    def scalars(self, names: Iterable[str], *kinds: Kind) -> list[ColumnType]:
-        """Those columns; refused where one has lists, or values of another kind."""
-        return [self._check(name, kinds, False) for name in names]
+    def scalars(
+        self, names: Iterable[str], *kinds: Kind, with_gaps: bool = False
+    ) -> list[ColumnType]:
+        """Those columns; refused where one has lists, or values of another kind.
 
-    def columns(self, names: Iterable[str], *kinds: Kind) -> list[ColumnType]:
-        """Those columns, with lists or without."""
-        return [self._check(name, kinds, None) for name in names]
+        with_gaps: texts of which some may be missing are not refused.
+        """
+        return [self._check(name, kinds, False, with_gaps) for name in names]
+
+    def columns(
+        self, names: Iterable[str], *kinds: Kind, with_gaps: bool = False
+    ) -> list[ColumnType]:
+        """Those columns, with lists or without. with_gaps: texts and lists that may be missing."""
+        return [self._check(name, kinds, None, with_gaps) for name in names]
 
     def lists(self, names: Iterable[str], *kinds: Kind) -> list[ColumnType]:
-        """Those columns; refused where one has no lists."""
-        return [self._check(name, kinds, True) for name in names]
+        """Those columns; refused where one has no lists. A request is, if one is missing in it."""
+        return [self.without_gaps(self._check(name, kinds, True, True), name) for name in names]
+
+    def without_gaps(self, column: ColumnType, name: str) -> ColumnType:
+        """Lists of which none is missing: a request is refused otherwise."""
+        if not column.with_gaps:
+            return column
+        whole = replace(column, with_gaps=False)
+        return self.emit(NoneMissing(name), [column], whole, name)
 
     def passed_on(self, name: str) -> ColumnType:
         """A column to whose values nothing is done."""
@@ -196,12 +211,14 @@ class Call:
         """A step that makes several columns. columns: what the operator is applied to."""
         return self.emitter.emit(self, operation, reads, writes, columns)
 
-    def _check(self, name: str, kinds: tuple[Kind, ...], lists: bool | None) -> ColumnType:
+    def _check(
+        self, name: str, kinds: tuple[Kind, ...], lists: bool | None, with_gaps: bool
+    ) -> ColumnType:
         if name not in self.frame:
             raise self.refuse([name], "the column is not there")
         column = self.frame[name]
-        if column.with_gaps:
-            raise self.refuse([name], "it is applied to texts that may be missing")
+        if column.with_gaps and not with_gaps:
+            raise self.refuse([name], f"it is applied to {column.items} that may be missing")
         if column.kind is Kind.PANDAS or (column.kind is Kind.DATE and Kind.DATE not in kinds):
             raise self.refuse([name], "it is applied to a column that numpy has no plain type for")
         if kinds and column.kind not in kinds:

@@ -59,8 +59,13 @@ WITH_FUNCTIONS = (
 FUNCTIONS = (9000, 9000 + 12 * len(WITH_FUNCTIONS))
 SEED = 30
 COUNT = 5 * len(OPERATOR_LISTS)
-#: Seeds of cases with JoinExternal, of whose random tables few are such that they are compiled.
-JOINED = (7000, 7012)
+#: JoinExternal, of whose random tables few are such that they are compiled.
+WITH_TABLES = (
+    "JoinExternal",
+    "JoinExternal,JoinExternal of lists,Categorify,ListSlice,Dropna",
+    "JoinExternal,JoinExternal with gaps,Categorify,FillMissing,HashBucket",
+)
+JOINED = (7000, 7000 + 6 * len(WITH_TABLES))
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +77,7 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> list[Result]:
     directory = tmp_path_factory.mktemp("random-workflows")
     seeds = range(SEED, SEED + COUNT)
     parts = results(seeds, OPERATOR_LISTS, directory, cases_at_once=COUNT)  # one import for all
-    joined = results(range(*JOINED), ("JoinExternal",), directory, cases_at_once=COUNT)
+    joined = results(range(*JOINED), WITH_TABLES, directory, cases_at_once=COUNT)
     return [one for part in (*parts, *joined) for one in part if isinstance(one, Result)]
 
 

@@ -78,6 +78,20 @@ def compiled(
     return compile_workflow(graph(column, *operators), inputs, Path("/none"))
 
 
+def of_table(table: bytes, columns: tuple[Column, ...], *operators: Operator) -> Program:
+    """The program of JoinExternal with a pickled frame, by `user`, and of operators behind it.
+
+    columns: those of the table that are asked for; each operator is applied to all of them.
+    """
+    join = operator("join_external.JoinExternal", on="user", on_ext="user", how="left")
+    join = _with(join, _ext_cache=read_pickle(table))
+    names, output = tuple(column.name for column in columns), (USER, *columns)
+    nodes = [Node(1, join, (0,), ("user",), ("user",), (), output, ("user",))]
+    for number, made in enumerate(operators, 2):
+        nodes.append(Node(number, made, (number - 1,), names, names, (), columns, names))
+    return compile_workflow(ExecutorGraph((root(USER), *nodes)), INPUTS, Path("/none"))
+
+
 #: Categorify's parameters.
 CATEGORIES = {
     "encode_type": "joint",
@@ -310,3 +324,8 @@ EXAMPLES = {
 }
 #: One that NVTabular runs, before another that is compiled.
 KEPT = (operator("udf.UDF", "merlin.dag.ops", f=None), operator("logop.LogOp"))
+#: What ITEMS has beside its key.
+CITY, GENRES = (
+    Column("city", "object", False, (None,)),
+    Column("genres", "object", True, (None, None)),
+)

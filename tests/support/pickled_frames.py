@@ -37,7 +37,23 @@ USERS = base64.b64decode(
     "bGljYXRlX2xhYmVsc5SIc3ViLg=="
 )
 
-#: The same, made in other ways.
+#: A frame with texts, of which one is missing, and lists.
+ITEMS = base64.b64decode(
+    "gAWVIAMAAAAAAACMEXBhbmRhcy5jb3JlLmZyYW1llIwJRGF0YUZyYW1llJOUKYGUfZQojARfbWdylIwecGFuZGFzLmNvcmUu"
+    "aW50ZXJuYWxzLm1hbmFnZXJzlIwMQmxvY2tNYW5hZ2VylJOUjBZwYW5kYXMuX2xpYnMuaW50ZXJuYWxzlIwPX3VucGlja2xl"
+    "X2Jsb2NrlJOUjBJudW1weS5jb3JlLm51bWVyaWOUjAtfZnJvbWJ1ZmZlcpSTlCiWGAAAAAAAAAADAAAAAAAAAAUAAAAAAAAA"
+    "CAAAAAAAAACUjAVudW1weZSMBWR0eXBllJOUjAJpOJSJiIeUUpQoSwOMATyUTk5OSv////9K/////0sAdJRiSwFLA4aUjAFD"
+    "lHSUUpSMCGJ1aWx0aW5zlIwFc2xpY2WUk5RLAEsBSwGHlFKUSwKHlFKUaAuMFW51bXB5LmNvcmUubXVsdGlhcnJheZSMDF9y"
+    "ZWNvbnN0cnVjdJSTlGgQjAduZGFycmF5lJOUSwCFlEMBYpSHlFKUKEsBSwJLA4aUaBKMAk84lImIh5RSlChLA4wBfJROTk5K"
+    "/////0r/////Sz90lGKJXZQojAFhlE6MAsOplF2UKIwBeJSMAXmUZV2UXZRoNGFldJRiaB5LAUsDSwGHlFKUSwKHlFKUhpRd"
+    "lCiMGHBhbmRhcy5jb3JlLmluZGV4ZXMuYmFzZZSMCl9uZXdfSW5kZXiUk5RoQYwFSW5kZXiUk5R9lCiMBGRhdGGUaCVoJ0sA"
+    "hZRoKYeUUpQoSwFLA4WUaC+JXZQojAR1c2VylIwEY2l0eZSMBmdlbnJlc5RldJRijARuYW1llE51hpRSlGhDjBlwYW5kYXMu"
+    "Y29yZS5pbmRleGVzLnJhbmdllIwKUmFuZ2VJbmRleJSTlH2UKGhRTowFc3RhcnSUSwCMBHN0b3CUSwOMBHN0ZXCUSwF1hpRS"
+    "lGWGlFKUjARfdHlwlIwJZGF0YWZyYW1llIwJX21ldGFkYXRhlF2UjAVhdHRyc5R9lIwGX2ZsYWdzlH2UjBdhbGxvd3NfZHVw"
+    "bGljYXRlX2xhYmVsc5SIc3ViLg=="
+)
+
+#: USERS, made in other ways.
 ALIKE: dict[str, Callable[[Any, Any], Any]] = {
     "plain": lambda _, frame: frame,
     "added": lambda pd, frame: pd.DataFrame({"user": frame.user}).assign(
@@ -55,8 +71,22 @@ OTHER: dict[str, Callable[[Any, Any], Any]] = {
     "dates": lambda pd, frame: frame.assign(at=pd.Timestamp("2020-01-01")),
     "categories": lambda _, frame: frame.assign(weight=frame.weight.astype("category")),
     "nullable": lambda _, frame: frame.assign(weight=frame.weight.astype("Int64")),
-    "lists": lambda _, frame: frame.assign(tags=[[1], [2, 3], []]),
-    "gaps": lambda _, frame: frame.assign(city=["a", "b", None]),
+    "mixed": lambda _, frame: frame.assign(sizes=[[1], [2, 3.5], []]),
+    "flag lists": lambda _, frame: frame.assign(sizes=[[True], [], []]),
+    "empty lists": lambda _, frame: frame.assign(sizes=[[], [], []]),
+    "empty arrays": lambda _, frame: frame.assign(sizes=[np.zeros(0)] * 3),
+    "nested": lambda _, frame: frame.assign(sizes=[[[1]], [[2]], [[3]]]),
+    "tuples": lambda _, frame: frame.assign(sizes=[(1,), (2,), (3,)]),
+    "large in lists": lambda _, frame: frame.assign(sizes=[[2**63], [], []]),
+    "gaps in lists": lambda _, frame: frame.assign(sizes=[["a", None], [], []]),
+    "lists and texts": lambda _, frame: frame.assign(sizes=[["a"], "b", []]),
+    "several arrays": lambda _, frame: frame.assign(
+        sizes=[np.zeros(1), np.zeros(1, "int64"), np.zeros(1)]
+    ),
+    "matrices": lambda _, frame: frame.assign(sizes=[np.zeros((1, 1))] * 3),
+    "narrow arrays": lambda _, frame: frame.assign(sizes=[np.zeros(1, "int16")] * 3),
+    "only gaps": lambda _, frame: frame.assign(city=[None, None, None]),
+    "gaps among keys": lambda _, frame: frame.assign(user=["a", None, "b"]),
     "zeros": lambda _, frame: frame.assign(city=["a", "b\0", ""]),
     "long": lambda _, frame: frame.assign(city=["a", "b", "c" * 8_000_000]),
     "words": lambda _, frame: frame.assign(user=["a", "b", "c"]),

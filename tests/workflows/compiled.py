@@ -128,8 +128,12 @@ def _variants(program: Program, steps: list[Step]) -> Iterator[str]:
         elif isinstance(operation, Group):
             seen |= {"Groupby on two"} if operation.keys > 1 else set()
             seen |= {"Groupby in an order"} if operation.sorts else set()
-        elif isinstance(operation, Join) and len(step.reads) > 1:
-            seen |= {"JoinGroupby on two"} & {f"{step.operator} on two"}
+        elif isinstance(operation, Join):
+            if len(step.reads) > 1:
+                seen |= {"JoinGroupby on two"} & {f"{step.operator} on two"}
+            given = program.tables[operation.table].given
+            seen |= {"JoinExternal of lists"} if any(one.offsets for one in given) else set()
+            seen |= {"JoinExternal with gaps"} if any(one.missing for one in given) else set()
         elif isinstance(operation, ListSlice) and operation.length is not None:
             seen.add("ListSlice filled up")
         elif isinstance(operation, TargetEncode) and operation.folds > 1:

@@ -45,6 +45,8 @@ VARIANTS = (
     "Categorify of texts",
     "Groupby on two",
     "Groupby in an order",
+    "JoinExternal of lists",
+    "JoinExternal with gaps",
     "JoinGroupby on two",
     "ListSlice filled up",
     "TargetEncoding with folds",

@@ -601,12 +601,17 @@ def join_external(branch: Branch, context: Context) -> Branch:
     if context.chance(0.7):
         keys = [name for name in keys if branch.kinds[name].dtype in (*INTEGERS, STRING)]
     _check(bool(keys))
-    on = random.sample(keys, 2 if len(keys) > 1 and context.chance(0.2) else 1)
+    goes_on = context.chance(0.5)
+    on = random.sample(keys, 2 if len(keys) > 1 and context.chance(0.2) and not goes_on else 1)
     rows = random.randint(1, 12)
+    # Else some of the rows that a workflow is fitted on have no list, on which fitting fails.
+    whole = len(on) == 1 and (goes_on or context.chance(0.4))
+    if whole:
+        rows = len(dict.fromkeys(context.columns[on[0]].pool))
     table = pd.DataFrame()
     for name in on:
-        pool = list(context.columns[name].pool)
-        values = pd.Series([random.choice(pool) for _ in range(rows)])
+        pool = list(dict.fromkeys(context.columns[name].pool))
+        values = pd.Series(pool if whole else [random.choice(pool) for _ in range(rows)])
         if context.chance(0.8) and branch.kinds[name].dtype in NUMBERS:
             values = values.astype(branch.kinds[name].dtype)
         table[name] = values
@@ -620,8 +625,14 @@ def join_external(branch: Branch, context: Context) -> Branch:
         kinds[part] = Kind(dtype)
     if context.chance(0.4):
         part = f"text{number}"
-        table[part] = [random.choice([*WORDS, *FOREIGN_WORDS]) for _ in range(rows)]
+        gaps: list[Any] = random.choice([[], [], [None], [float("nan")], [None, float("nan")]])
+        table[part] = [random.choice([*WORDS, *FOREIGN_WORDS, *gaps * 6]) for _ in range(rows)]
         kinds[part] = Kind(STRING)
+    if context.chance(0.5):
+        part = f"list{number}"
+        dtype = random.choice(["int64", "float64", "int32", "float32", STRING, STRING])
+        table[part] = _table_lists(dtype, rows, context, 0.02 if goes_on else 0.15)
+        kinds[part] = Kind(dtype, ragged=True)
     if context.chance(0.8):
         table = table.drop_duplicates(subset=on, ignore_index=True)
     options: dict[str, Any] = {"on": on if len(on) > 1 or context.chance(0.5) else on[0]}
@@ -632,15 +643,54 @@ def join_external(branch: Branch, context: Context) -> Branch:
             list(renamed.values()) if isinstance(options["on"], list) else f"{on[0]}_ext"
         )
         kinds |= {f"{name}_ext": branch.kinds[name] for name in on}
-    options |= context.option(0.3, "how", "inner", "left")
+    options |= context.option(0.1, "how", "inner", "left")
     options |= context.option(0.3, "cache", "device", "host")
     options |= context.option(0.2, "drop_duplicates_ext", True)
     if context.chance(0.3):
-        options["columns_ext"] = list(table.columns)[: len(on) + 1]
-        kinds.pop(f"other{number}")
-        kinds.pop(f"text{number}", None)
+        parts = [name for name in table.columns if name.endswith(str(number))]
+        left_out = random.sample(parts, random.randrange(len(parts)))
+        options["columns_ext"] = [name for name in table.columns if name not in left_out]
+        kinds = {name: kind for name, kind in kinds.items() if name not in left_out}
+    context.features["JoinExternal of lists"] += f"list{number}" in kinds
+    context.features["JoinExternal with gaps"] += bool(
+        f"text{number}" in kinds and table[f"text{number}"].isna().any()
+    )
     described = f"JoinExternal({table.to_dict('list')!r}, {_called('', options)[1:]}"
-    return branch.then(ops.JoinExternal(table, **options), described, kinds)
+    made = branch.then(ops.JoinExternal(table, **options), described, kinds)
+    return _behind_the_table(made, number, context) if goes_on else made
+
+
+def _behind_the_table(branch: Branch, number: int, context: Context) -> Branch:
+    """At times an operator of the table's texts or lists alone."""
+    lists, text = f"list{number}", f"text{number}"
+    names = [name for name in (lists, text) if name in branch.kinds]
+    _check(bool(names))
+    name = context.random.choice(names)
+    words = f"({branch.words})[{[name]}]"
+    alone = Branch(branch.node[[name]], {name: branch.kinds[name]}, words)
+    makers = [categorify, list_slice, value_count, dropna]
+    if name == text:
+        makers = [categorify, hash_bucket, fill_missing, dropna]
+    return context.random.choice(makers)(alone, context)
+
+
+def _table_lists(dtype: str, rows: int, context: Context, missing: float) -> Any:
+    """Lists, or arrays, of values that come again, at times empty. missing: how often one is."""
+    random = context.random
+    pool: list[Any] = [*WORDS[:6], *FOREIGN_WORDS[:2]]
+    if dtype in INTEGERS:
+        pool = [0, 1, 2, 7, -3]
+    elif dtype in FLOATS:
+        pool = [0.0, 1.5, -2.0, 0.1, 3.0, float("nan")]
+    shortest, longest = random.choice([(0, 3), (0, 3), (1, 4), (2, 2)])
+    made: list[Any] = [
+        random.choices(pool, k=random.randint(shortest, longest)) for _ in range(rows)
+    ]
+    if dtype in ("int32", "float32") or context.chance(0.3):
+        made = [np.array(row, object if dtype == STRING else dtype) for row in made]
+    if context.chance(missing):
+        made[random.randrange(rows)] = random.choice([None, float("nan")])
+    return pd.Series(made, dtype=object)
 
 
 def column_similarity(branch: Branch, context: Context) -> Branch:

@@ -58,7 +58,12 @@ def categorify(call: Call) -> Frame:
     names = [encoding.name for encoding in encodings]
     for encoding in encodings:
         call.check_names(dict.fromkeys((*encoding.columns, *encoding.keys)), _OWN)
-        columns = call.columns(encoding.columns)
+        columns = [
+            call.without_gaps(column, name) if column.is_list else column
+            for name, column in zip(
+                encoding.columns, call.columns(encoding.columns, with_gaps=True), strict=True
+            )
+        ]
         _check_form(call, encoding, columns)
         buckets = _buckets(call, encoding, columns, names)
         frame[encoding.name] = _encode(call, encoding, columns, buckets, files, dtype)
@@ -78,6 +83,8 @@ def _encodings(call: Call, storage: Mapping[str, str], jointly: bool) -> list[_E
 def _check_form(call: Call, encoding: _Encoding, columns: Sequence[ColumnType]) -> None:
     if encoding.is_combined and any(column.is_list for column in columns):
         raise call.refuse(encoding.columns, "lists are combined with other columns")
+    if encoding.is_combined and any(column.with_gaps for column in columns):
+        raise call.refuse(encoding.columns, "texts that may be missing are combined")
     split = call.parameter("split_out")
     if (split.get(encoding.stored, 1) if isinstance(split, dict) else split) != 1:
         raise call.refuse(

@@ -15,7 +15,7 @@ def hash_to_buckets(call: Call) -> Frame:
         buckets = dict.fromkeys(call.names, buckets)
     frame = dict(call.frame)
     for name, count in read.mapping(buckets, "num_buckets").items():
-        (column,) = call.scalars([name])
+        (column,) = call.scalars([name], with_gaps=True)
         operation = HashBucket(read.bucket_count(count))
         frame[name] = call.emit(operation, [column], column.cast("int32"), name)
     return frame
@@ -23,7 +23,7 @@ def hash_to_buckets(call: Call) -> Frame:
 
 def hash_crossed(call: Call) -> Frame:
     """HashedCross: one column of all."""
-    columns = call.scalars(call.names)
+    columns = call.scalars(call.names, with_gaps=True)
     buckets = call.parameter("num_buckets")
     if isinstance(buckets, dict):
         buckets = buckets.get(call.names)

@@ -12,7 +12,7 @@ from ensemble_tools.archive.saved_workflow import PICKLE
 from ensemble_tools.workflows import parameters as read
 from ensemble_tools.workflows.frames import ColumnType, Frame, Kind
 from ensemble_tools.workflows.parameters import Unknown
-from ensemble_tools.workflows.pickled_frames import read_frame
+from ensemble_tools.workflows.pickled_frames import FrameColumn, read_frame
 from ensemble_tools.workflows.program import Table, Values
 from ensemble_tools.workflows.rules import Call, Rule, Unnamed, nvtabular
 from ensemble_tools.workflows.runtime.operations.joining import Join
@@ -21,6 +21,8 @@ from ensemble_tools.workflows.runtime.operations.joining import Join
 _OWN = ("__tmp__",)
 #: What may be merged by -> how a table compares it.
 _MERGED_BY = {Kind.INT: "whole", Kind.TEXT: "text"}
+#: Of numpy's kinds what lists of such items hold.
+_ITEMS = {"i": Kind.INT, "f": Kind.FLOAT, "S": Kind.TEXT}
 #: What JoinGroupby knows, in its files' order: of a key, then of each column (categorify.py).
 _STATISTICS = ("count", "size", "sum", "mean", "min", "max", "var", "std")
 #: Whole numbers below are exact as floats.
@@ -99,7 +101,7 @@ def join_table(call: Call) -> Frame:
     call.check_names((*call.frame, *table), _OWN)
     if taken := [name for name in beside if name in call.frame]:
         raise call.refuse(taken, "its table has a column of that name, too")
-    if narrow := [name for name in beside if _is_narrow(table[name])]:
+    if narrow := [name for name in beside if _is_narrow(table[name].column.values)]:
         raise call.refuse(narrow, "its table has small or unsigned whole numbers there")
     if any(column.rows for column in columns):
         raise call.refuse(keys, "its rows are not those of the request")
@@ -134,20 +136,26 @@ def _pair_keys(call: Call) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return keys, their_keys
 
 
-def _read_table(call: Call, keys: tuple[str, ...], columns: list[ColumnType]) -> dict[str, Any]:
+def _read_table(
+    call: Call, keys: tuple[str, ...], columns: list[ColumnType]
+) -> dict[str, FrameColumn]:
     """The table's columns, if a request's row has one row there at most, for certain."""
     table = read_frame(call.parameter("_ext_cache"))
     if absent := [name for name in keys if name not in table]:
         raise call.refuse(absent, "its table has no such column")
     for name, column in zip(keys, columns, strict=True):
         _check_key(call, name, table[name], column.kind)
-    ranks = [np.unique(table[name], return_inverse=True)[1].reshape(-1) for name in keys]
+    values = [table[name].column.values for name in keys]
+    ranks = [np.unique(each, return_inverse=True)[1].reshape(-1) for each in values]
     if len(np.unique(np.stack(ranks, axis=1), axis=0)) != len(ranks[0]):
         raise call.refuse(keys, "its table has a key twice, for which a row is answered twice")
     return table
 
 
-def _check_key(call: Call, name: str, values: Any, kind: Kind) -> None:
+def _check_key(call: Call, name: str, key: FrameColumn, kind: Kind) -> None:
+    values = key.column.values
+    if not key.is_plain:
+        raise call.refuse([name], "its table has lists or missing texts there")
     if not len(values) or (values.dtype.kind == "S") is not (kind is Kind.TEXT):
         raise call.refuse([name], "its table has no rows, or values of another kind there")
     if kind is Kind.TEXT:
@@ -160,15 +168,40 @@ def _check_key(call: Call, name: str, values: Any, kind: Kind) -> None:
 
 
 def _is_narrow(values: Any) -> bool:
+    """Lists too: what their numbers become in operators is not looked into."""
     return values.dtype.kind != "S" and values.dtype.str[1:] not in _WIDE
 
 
-def _given(values: Any) -> Values:
-    return Values(values.dtype.str, base64.b64encode(values.tobytes()).decode())
+def _given(given: FrameColumn) -> Values:
+    column = given.column
+    return Values(
+        column.values.dtype.str,
+        _encoded(column.values),
+        _encoded(column.offsets),
+        _encoded(column.missing),
+    )
 
 
-def _beside(key: ColumnType, values: Any) -> ColumnType:
-    """Whole numbers become floats where a request's key is not in the table."""
+def _encoded(array: Any) -> str:
+    return "" if array is None else base64.b64encode(array.tobytes()).decode()
+
+
+def _beside(key: ColumnType, given: FrameColumn) -> ColumnType:
+    """Texts and lists are missing where a request's key is not in the table.
+
+    Whole numbers become floats there.
+    """
+    values = given.column.values
+    if given.column.offsets is not None:
+        return replace(
+            key,
+            kind=_ITEMS[values.dtype.kind],
+            width=values.dtype.itemsize if values.dtype.kind != "S" else 0,
+            is_list=True,
+            python_rows=given.python_rows,
+            with_gaps=True,
+            of_table=True,
+        )
     if values.dtype.kind == "S":
         return replace(key, kind=Kind.TEXT, width=0, with_gaps=True)
     width = values.dtype.itemsize if values.dtype.kind == "f" else 0

@@ -19,7 +19,9 @@ def slice_lists(call: Call) -> Frame:
     pad = read.flag(call.parameter("pad"), "pad")
     frame: Frame = {}
     for name, column in call.each(call.lists(call.names)):
-        sliced, length = column, None
+        # Slices of arrays are views of these, of Python's lists they are copies.
+        sliced = replace(column, of_table=column.of_table and not column.python_rows)
+        length = None
         fill: Number = 0
         # Rows that are arrays are not filled up: numpy's append makes a copy that nobody keeps.
         if pad and column.python_rows:
@@ -27,7 +29,7 @@ def slice_lists(call: Call) -> Frame:
                 raise call.refuse([name], f"it fills up lists of {column.kind.value} values")
             length, fill = longest, read.number(call.parameter("pad_value"), "pad_value")
             of_floats = isinstance(read.plain(fill), float)
-            sliced = replace(column, kind=Kind.FLOAT if of_floats else column.kind, width=0)
+            sliced = replace(sliced, kind=Kind.FLOAT if of_floats else column.kind, width=0)
         frame[name] = call.emit(ListSlice(start, end, length, fill), [column], sliced, name)
     return frame
 

@@ -41,13 +41,15 @@ class Column:
     """One value a row; or, with offsets, one list a row.
 
     values: shape (rows,), or (all items of all lists,). offsets: int64, shape (rows + 1,), from 0
-    to the number of items.
+    to the number of items. missing: a mask of the rows in which pandas has no text or no list, None
+    for a column that has all of them. Among the values is then the text that is answered, or no
+    item.
     """
 
-    __slots__ = ("offsets", "values")
+    __slots__ = ("missing", "offsets", "values")
 
-    def __init__(self, values: Any, offsets: Any = None) -> None:
-        self.values, self.offsets = values, offsets
+    def __init__(self, values: Any, offsets: Any = None, missing: Any = None) -> None:
+        self.values, self.offsets, self.missing = values, offsets, missing
 
     @property
     def rows(self) -> int:
@@ -80,7 +82,9 @@ def distinct(values: Any) -> Any:
 
 
 def missing_rows(column: Column) -> Any:
-    """A mask of the rows with NaN; lists, and types that have none, miss nothing."""
+    """A mask of the rows with NaN; types that have none miss nothing."""
+    if column.missing is not None:
+        return column.missing
     if column.offsets is None and column.values.dtype.kind == "f":
         return np.isnan(column.values)
     return np.zeros(column.rows, bool)
@@ -88,12 +92,13 @@ def missing_rows(column: Column) -> Any:
 
 def take_rows(column: Column, rows: Any) -> Column:
     """Some of its rows, in their order. rows: their numbers, or a mask over all."""
+    missing = None if column.missing is None else column.missing[rows]
     if column.offsets is None:
-        return Column(column.values[rows])
+        return Column(column.values[rows], None, missing)
     if rows.dtype.kind == "b":
         rows = np.flatnonzero(rows)
     starts, lengths = column.offsets[rows], np.diff(column.offsets)[rows]
-    return Column(column.values[ranges(starts, lengths)], offsets_of(lengths))
+    return Column(column.values[ranges(starts, lengths)], offsets_of(lengths), missing)
 
 
 def ranges(starts: Any, lengths: Any) -> Any:

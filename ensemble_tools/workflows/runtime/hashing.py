@@ -28,7 +28,10 @@ def hash_rows(column: Column) -> Any:
     index = _mix(np.arange(len(values), dtype=np.int64).view(np.uint64))
     hashes = np.full(len(values), 0x345678, np.uint64)
     multiplier = 1000003
-    for number, part in enumerate((_hash_values(values), index)):
+    own = _hash_values(values)
+    if column.missing is not None:
+        own[column.missing] = np.uint64(_WORD)
+    for number, part in enumerate((own, index)):
         hashes ^= part
         hashes *= np.uint64(multiplier)
         multiplier += 82520 + 2 * (2 - number)

@@ -47,7 +47,8 @@ class KeptNode(Parameters):
     put out beside those; None where there may be no others. keeps_rows: it puts out as many
     rows as it is given. shares_request: where the function changes the frame in place, it changes
     the request, which other operators read. others_read: of each input whether others read the
-    objects in it, too. operator, applied_to: how people know the node.
+    objects in it, too. operator, applied_to: how people know the node. of_table: of each whether
+    its lists are those of a table, which has them for all requests.
     """
 
     name = "kept"
@@ -61,6 +62,7 @@ class KeptNode(Parameters):
     not_beside: tuple[str, ...] | None
     operator: str
     applied_to: tuple[str, ...]
+    of_table: tuple[bool, ...]
 
 
 #: A node -> what makes pandas' series of its columns from what the registers that it reads hold.
@@ -71,8 +73,9 @@ Original = Callable[[KeptNode], "Callable[..., list[Any]]"]
 class TakeArray(Parameters):
     """A series as a column: `family` is `int`, `float`, `number` (either), `bool`, `text`, `date`.
 
-    rows: `values`, one a row; `python lists` of such values; or `lists` of any kind, whose numbers
-    are cast when they are answered, and which no other step reads.
+    rows: `values`, one a row; `texts`, of which some may be missing; `python lists` of values; or
+    `lists` of any kind, whose numbers are cast when they are answered, and which no other step
+    reads.
     """
 
     name = "take_array"
@@ -86,6 +89,8 @@ class TakeArray(Parameters):
             return [self._python_lists(series.values)]
         if self.rows == "lists":
             return [self._lists(series)]
+        if self.rows == "texts":
+            return [self._texts_with_gaps(series.values)]
         values = series.values
         # Dates with a zone have an array without it.
         is_plain = isinstance(values, np.ndarray) and values.dtype == series.dtype
@@ -111,6 +116,11 @@ class TakeArray(Parameters):
         values = self._texts(values) if self.family == "text" else values
         return Column(values, _offsets(rows))
 
+    def _texts_with_gaps(self, values: Any) -> Column:
+        missing = np.array([_is_missing(value) for value in values], bool)
+        texts = [str(value) if gone else value for value, gone in zip(values, missing, strict=True)]
+        return Column(self._texts(texts), None, missing)
+
     def _texts(self, values: Any) -> Any:
         if not all(_is_plain(text) for text in values):
             raise LeftToNVTabular(
@@ -128,6 +138,10 @@ class TakeArray(Parameters):
 
 def _is_plain(text: Any) -> bool:
     return isinstance(text, str) and text.isascii() and "\0" not in text
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and value != value)
 
 
 def _code(values: Any) -> str:

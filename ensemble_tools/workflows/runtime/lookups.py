@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from .columns import Column, take_rows
+
 #: Multipliers of the text hash, odd; those of the n-th word are derived from them.
 _FIRST, _STEP, _LAST = 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03, 0xBF58476D1CE4E5B9
 _MASK = (1 << 64) - 1
@@ -123,14 +125,14 @@ def hashes_of(words: Any) -> Any:
 class Lookup:
     """Rows of one or several columns -> what stands beside the row of the table that is equal.
 
-    beside: arrays of one value a table row, by their names; first: of the file's first row.
+    beside: columns of a row each table row, by their names; first: of the file's first row.
     """
 
     def __init__(
         self,
         keys: list[Numbers | Texts],
         order: Any,
-        beside: dict[str, Any],
+        beside: dict[str, Column],
         first: dict[str, Any],
     ) -> None:
         self._keys, self._order, self._beside, self._first = keys, order, beside, first
@@ -151,8 +153,14 @@ class Lookup:
         return found & hit, places
 
     def beside(self, name: str, places: Any) -> Any:
-        """What stands beside those rows of the table, shape (n,)."""
-        return self._beside[name][places] if len(self._beside[name]) else np.zeros(len(places))
+        """The values that stand beside those rows of the table, shape (n,)."""
+        values = self._beside[name].values
+        return values[places] if len(values) else np.zeros(len(places))
+
+    def column(self, name: str, places: Any) -> Column:
+        """What stands beside those rows of the table."""
+        column = self._beside[name]
+        return take_rows(column, places) if column.rows else Column(np.zeros(len(places)))
 
 
 def read_lookup(
@@ -179,7 +187,17 @@ def read_lookup(
         else:
             keys.append(Numbers(array(f"{number}.keys"), key["nan"]))
     order = array("order") if len(keys) > 1 else None
-    beside = {name: array(f"beside.{place}") for place, name in enumerate(table["beside"])}
+    parts = {name: frozenset(table.get(name, ())) for name in ("offsets", "missing")}
+    beside = {
+        name: Column(
+            array(f"beside.{place}"),
+            *(
+                array(f"beside.{place}.{part}") if name in names else None
+                for part, names in parts.items()
+            ),
+        )
+        for place, name in enumerate(table["beside"])
+    }
     return Lookup(keys, order, beside, table["first"])
 
 

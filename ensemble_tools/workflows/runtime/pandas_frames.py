@@ -8,6 +8,7 @@ that are a view of the request; there a change is found out, and NVTabular answe
 from __future__ import annotations
 
 import copy
+import operator
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -21,6 +22,9 @@ from .kept import KeptNode
 
 #: What an object of a column may be without being copied for each reader.
 _UNCHANGEABLE = (str, bytes, int, float, type(None), pd.Timestamp, pd.Timedelta, np.generic)
+
+#: What is missing in texts, by how it is answered.
+_MISSING = {"nan": np.nan, "None": None}
 
 
 class NumpysErrors:
@@ -59,7 +63,8 @@ def run_node(node: KeptNode, transform: Callable[[Any], Any], *columns: Any) -> 
         )
     ]
     frame = pd.DataFrame(dict(zip(node.inputs, given, strict=True)))
-    watched = _Watched(frame, node.shares_request)
+    tables = [name for name, its in zip(node.inputs, node.of_table, strict=True) if its]
+    watched = _Watched(frame, node.shares_request, tables)
     rows = len(frame)
     with ERRORS:
         try:
@@ -90,14 +95,25 @@ def _series_of(column: Any, python_lists: bool) -> Any:
         return column
     values = column.values
     if values.dtype.kind == "S":
-        values = values.astype(str).astype(object)
+        values = _decoded(values)
     if column.offsets is None:
+        if column.missing is not None:
+            values[column.missing] = [_MISSING[text] for text in values[column.missing]]
         return values
+    if column.missing is not None and column.missing.any():
+        raise LeftToNVTabular("an operator is given lists of which some are missing: NaN, or None")
     if python_lists:
         items = values.tolist()
         return _objects([items[start:end] for start, end in _bounds(column)])
     values = values.copy()
     return _objects([values[start:end] for start, end in _bounds(column)])
+
+
+def _decoded(texts: Any) -> Any:
+    try:
+        return texts.astype(str).astype(object)
+    except UnicodeDecodeError:  # of a table, which may be no ASCII
+        return np.char.decode(texts, "utf-8").astype(object)
 
 
 def _bounds(column: Column) -> list[tuple[int, int]]:
@@ -112,9 +128,12 @@ def _objects(rows: list[Any]) -> Any:
 
 
 class _Watched:
-    """What of a frame may not be changed in place, since NVTabular's is a view of the request."""
+    """What of a frame may not be changed in place: NVTabular's is a view of the request or table.
 
-    def __init__(self, frame: pd.DataFrame, whole: bool) -> None:
+    whole: all of it. tables: columns with lists of a table.
+    """
+
+    def __init__(self, frame: pd.DataFrame, whole: bool, tables: list[str]) -> None:
         views = [frame[name].values for name in frame.columns]
         self._views = [(view, view.copy()) for view in views if whole]
         self._arrays = [
@@ -125,7 +144,17 @@ class _Watched:
             if isinstance(value, np.ndarray)
         ]
 
+        self._lists = [
+            (row, list(row))
+            for name in tables
+            for row in frame[name].values
+            if isinstance(row, list)
+        ]
+
     def check(self) -> None:
+        for row, items in self._lists:
+            if len(row) != len(items) or any(map(operator.is_not, row, items)):
+                raise LeftToNVTabular("an operator changed a table, which later requests read")
         for now, before in (*self._views, *self._arrays):
             if now.dtype == object:
                 same = all(one is other for one, other in zip(now, before, strict=True))

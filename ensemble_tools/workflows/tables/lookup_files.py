@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..program import Plain
+from ..runtime.columns import Column, take_rows
 from ..runtime.lookups import hashes_of, words_of
 from .arrays import UNREACHABLE
 from .errors import TableUnusable
@@ -41,12 +42,12 @@ class LookupFiles:
         self._directory, self._save_array, self._hash_words = directory, save, hash_words
 
     def write(
-        self, file: str, keys: list[Any], beside: dict[str, Any], source: str
+        self, file: str, keys: list[Any], beside: dict[str, Column], source: str
     ) -> dict[str, Plain]:
         """Write a table; its row in program.json.
 
-        keys, beside: arrays, all of shape (rows,). source: the category file's name, for
-        TableUnusable, which is raised where the rows' keys are not different.
+        keys: arrays, all of shape (rows,). source: the category file's name, for TableUnusable,
+        which is raised where the rows' keys are not different.
         """
         reachable = np.ones(len(keys[0]), bool)
         for values in keys:
@@ -71,11 +72,28 @@ class LookupFiles:
             )
         if len(keys) > 1:
             self._save(f"{file}.order", place[order])
-        for number, values in enumerate(beside.values()):
-            self._save(f"{file}.beside.{number}", values[reachable][order])
-        numbers = {name: values for name, values in beside.items() if values.dtype.kind != "S"}
-        first = {name: values[0].item() for name, values in numbers.items() if len(values)}
-        return {"file": file, "keys": rows, "beside": list(beside), "first": first}
+        for number, column in enumerate(beside.values()):
+            self._write_beside(f"{file}.beside.{number}", take_rows(column, reachable), order)
+        numbers = {
+            name: column.values
+            for name, column in beside.items()
+            if column.offsets is None and column.values.dtype.kind != "S"
+        }
+        return {
+            "file": file,
+            "keys": rows,
+            "beside": list(beside),
+            "offsets": [name for name, column in beside.items() if column.offsets is not None],
+            "missing": [name for name, column in beside.items() if column.missing is not None],
+            "first": {name: values[0].item() for name, values in numbers.items() if len(values)},
+        }
+
+    def _write_beside(self, part: str, column: Column, order: Any) -> None:
+        column = take_rows(column, order)
+        self._save(part, column.values)
+        for name, array in (("offsets", column.offsets), ("missing", column.missing)):
+            if array is not None:
+                self._save(f"{part}.{name}", array)
 
     def _write_key(self, part: str, values: Any, source: str) -> tuple[dict[str, Plain], Any, int]:
         """Write one key column; its row, each value's place in it, and how many places it has."""

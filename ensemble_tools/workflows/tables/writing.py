@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..program import Plain, Table
+from ..runtime.columns import Column
 from .category_files import INDEX, CategoryFiles
 from .errors import TableUnusable
 from .lookup_files import LookupFiles
@@ -48,16 +49,19 @@ def _write(table: Table, file: str, files: CategoryFiles, lookups: LookupFiles) 
     name = table.path.name
     try:
         if table.given:
-            keys, beside = _read_given(table)
-        elif table.means is not None:
-            keys, beside = smooth_means(files, table.path, len(table.columns), table.means)
+            keys, columns = _read_given(table)
         else:
-            keys, beside = _read(table, files)
+            keys, beside = (
+                _read(table, files)
+                if table.means is None
+                else smooth_means(files, table.path, len(table.columns), table.means)
+            )
+            columns = {column: Column(values) for column, values in beside.items()}
         keys = [
             _key_values(values, kind, column, name)
             for values, kind, column in zip(keys, table.kinds, table.columns, strict=True)
         ]
-        return lookups.write(file, keys, beside, name)
+        return lookups.write(file, keys, columns, name)
     except MemoryError as error:  # NVTabular would take more
         raise OSError(
             errno.ENOMEM, f"the category file {name} takes more memory than there is"
@@ -77,10 +81,22 @@ def _read(table: Table, files: CategoryFiles) -> tuple[list[Any], dict[str, Any]
     return [data[column] for column in table.columns], beside
 
 
-def _read_given(table: Table) -> tuple[list[Any], dict[str, Any]]:
-    arrays = [np.frombuffer(base64.b64decode(values.data), values.dtype) for values in table.given]
+def _read_given(table: Table) -> tuple[list[Any], dict[str, Column]]:
+    columns = [
+        Column(
+            _array(values.data, values.dtype),
+            _array(values.offsets, "i8") if values.offsets else None,
+            _array(values.missing, "?") if values.missing else None,
+        )
+        for values in table.given
+    ]
     count = len(table.columns)
-    return arrays[:count], dict(zip(table.beside, arrays[count:], strict=True))
+    keys = [column.values for column in columns[:count]]
+    return keys, dict(zip(table.beside, columns[count:], strict=True))
+
+
+def _array(data: str, dtype: str) -> Any:
+    return np.frombuffer(base64.b64decode(data), dtype)
 
 
 def _key_values(values: Any, kind: str, column: str, file: str) -> Any:

@@ -57,7 +57,8 @@ def _nulls(names: Sequence[str], columns: Sequence[Column]) -> Any:
     nulls = np.ones(columns[0].rows, bool)
     for name, column in zip(names, columns, strict=True):
         missing = missing_rows(column)
-        if column.values.dtype.kind == "f" and missing.all():
+        has_gaps = column.missing is not None or column.values.dtype.kind == "f"
+        if has_gaps and missing.all():
             raise RequestError(
                 f"column {name!r}: every value is missing, which Categorify cannot encode"
             )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..casting import put
-from ..columns import Column, NoRowsLeft, missing_rows, take_rows
+from ..columns import Column, NoRowsLeft, RequestError, missing_rows, take_rows
 from ..lookups import Lookup
 from ..records import Number, number_of
 from .operation import Operation, Transform
@@ -30,6 +30,41 @@ class Fill(Operation):
             return [Column(put(column.values, missing_rows(column), value))]
 
         return fill
+
+
+@dataclass(frozen=True)
+class FillTexts(Operation):
+    """A text in the place of those that are missing."""
+
+    name = "fill_texts"
+    text: str
+
+    def prepare(self, _: Sequence[Lookup]) -> Transform:
+        text = np.bytes_(self.text.encode())
+
+        def fill_texts(column: Column) -> list[Column]:
+            return [Column(np.where(missing_rows(column), text, column.values))]
+
+        return fill_texts
+
+
+@dataclass(frozen=True)
+class NoneMissing(Operation):
+    """Lists of which no row may be without one."""
+
+    name = "none_missing"
+    column: str
+
+    def prepare(self, _: Sequence[Lookup]) -> Transform:
+        def check(column: Column) -> list[Column]:
+            if missing_rows(column).any():
+                raise RequestError(
+                    f"column {self.column!r}: a row has no list, since a key of the request is not "
+                    "in the table that JoinExternal takes it from"
+                )
+            return [Column(column.values, column.offsets)]
+
+        return check
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ..columns import INTEGERS, Column, RequestError
+from ..columns import INTEGERS, Column, RequestError, missing_rows, offsets_of, ranges
 from ..lookups import Lookup
 from .operation import Operation, Transform
 
-#: What merlin-systems answers for NaN in a column of texts.
+#: What merlin-systems answers for NaN in a column of texts, whose rows pandas has as missing.
 MISSING_TEXT = b"nan"
 
 
@@ -35,18 +35,24 @@ class Join(Operation):
         def join(*columns: Column) -> list[Column]:
             found, places = table.find([column.values for column in columns])
             return [
-                Column(self._statistic(name, dtype, table.beside(name, places), found))
+                self._of_rows(name, dtype, table.column(name, places), found)
                 for name, dtype in self.wanted
             ]
 
         return join
 
+    def _of_rows(self, name: str, dtype: str | None, column: Column, found: Any) -> Column:
+        if column.offsets is not None:
+            return column if found.all() else _without_lists(column, ~found)
+        if column.values.dtype.kind == "S":
+            return column if found.all() else _without_texts(column, ~found)
+        return Column(self._statistic(name, dtype, column.values, found))
+
     def _statistic(self, name: str, dtype: str | None, values: Any, found: Any) -> Any:
         if not found.all():
             if values.dtype.kind in INTEGERS:
                 values = values.astype(np.float64)
-            missing = MISSING_TEXT if values.dtype.kind == "S" else values.dtype.type(np.nan)
-            values = np.where(found, values, missing)
+            values = np.where(found, values, values.dtype.type(np.nan))
         if dtype is None:
             return values
         whole = np.dtype(dtype).kind in INTEGERS and values.dtype.kind == "f"
@@ -56,3 +62,15 @@ class Join(Operation):
                 f"workflow was fitted, and has no {name!r}"
             )
         return values.astype(dtype)
+
+
+def _without_texts(column: Column, rows: Any) -> Column:
+    """The texts, missing in those rows, too."""
+    return Column(np.where(rows, MISSING_TEXT, column.values), None, missing_rows(column) | rows)
+
+
+def _without_lists(column: Column, rows: Any) -> Column:
+    """The lists, missing in those rows, too."""
+    lengths = np.where(rows, 0, np.diff(column.offsets))
+    values = column.values[ranges(column.offsets[:-1], lengths)]
+    return Column(values, offsets_of(lengths), missing_rows(column) | rows)

@@ -13,18 +13,27 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ensemble_tools.archive.executor_graph import Column
 from ensemble_tools.archive.inert_pickle import read_pickle
 from ensemble_tools.serving.publish import put_compiled
 from ensemble_tools.serving.serving_plan import Compiled, PublishedModel
 from ensemble_tools.workflows.errors import NotCompiled
 from ensemble_tools.workflows.operators.joining import as_in_file
 from ensemble_tools.workflows.pickled_frames import read_frame
-from ensemble_tools.workflows.program import program_text
+from ensemble_tools.workflows.program import Program, program_text
+from ensemble_tools.workflows.runtime.columns import RequestError
 from ensemble_tools.workflows.runtime.program import LoadedProgram
 from ensemble_tools.workflows.tables import write_tables
 from tests.support.container import ROOT
-from tests.support.fitted_operators import EXAMPLES, Example
-from tests.support.pickled_frames import ALIKE, COLUMNS, OTHER, USERS
+from tests.support.fitted_operators import (
+    CITY,
+    EXAMPLES,
+    GENRES,
+    Example,
+    of_table,
+    operator,
+)
+from tests.support.pickled_frames import ALIKE, COLUMNS, ITEMS, OTHER, USERS
 
 EXAMPLE = EXAMPLES["nvtabular.ops.join_external.JoinExternal"]
 _NO_NUMBERS = "no numbers, such as booleans or lists"
@@ -33,8 +42,20 @@ REASONS = {
     "dates": "a type of pandas' own",
     "categories": "a type of pandas' own",
     "nullable": "a type of pandas' own",
-    "lists": "values that are no texts",
-    "gaps": "or with missing ones",
+    "mixed": "lists of float, int",
+    "flag lists": "lists of bool",
+    "empty lists": "lists of nothing",
+    "empty arrays": "no lists but empty ones",
+    "nested": "lists of list",
+    "tuples": "a column of tuple, which are no texts or lists",
+    "large in lists": "lists of numbers beyond 64 bits",
+    "gaps in lists": "lists of NoneType, str",
+    "lists and texts": "a column of list, str, which are no texts or lists",
+    "several arrays": "lists of several types",
+    "matrices": "not as pandas 1.5 pickles it",
+    "narrow arrays": _TYPES,
+    "only gaps": "a column without a value",
+    "gaps among keys": "lists or missing texts there",
     "zeros": "a text with a zero in it",
     "long": "texts of up to 8000000 bytes",
     "words": "values of another kind there",
@@ -85,7 +106,8 @@ def test_frames_are_read(name: str, frames: dict[str, bytes]) -> None:
     found = read_frame(read_pickle(frames[name]))
     assert list(found) == list(COLUMNS)
     for column, values in COLUMNS.items():
-        assert (found[column].dtype, found[column].tolist()) == (values.dtype, values.tolist())
+        read = found[column].column.values
+        assert (read.dtype, read.tolist()) == (values.dtype, values.tolist())
 
 
 @pytest.mark.parametrize("name", OTHER)
@@ -147,6 +169,58 @@ def test_numbers(tmp_path: Path) -> None:
     np.testing.assert_array_equal(answer["weight"], [9, np.nan, 4])
     np.testing.assert_array_equal(answer["score"], np.array([2.5, np.nan, 0.5], np.float32))
     assert answer["score"].dtype == np.float32
+
+
+def run(program: Program, directory: Path, *users: int) -> dict[str, Any]:
+    """The program's answer for those keys."""
+    rows = write_tables(program.tables, directory)
+    (directory / "program.json").write_text(program_text(program, rows))
+    return LoadedProgram(directory).run({"user": np.array(users, np.int64)})
+
+
+def test_missing_texts(tmp_path: Path) -> None:
+    """They are answered as Python writes None and NaN."""
+    answer = run(of_table(ITEMS, (CITY,)), tmp_path, 8, 5, 4, 3)
+    assert answer["city"].tolist() == ["é".encode(), b"None", b"nan", b"a"]
+
+
+def test_missing_texts_are_filled_up(tmp_path: Path) -> None:
+    """Whichever of both stands there."""
+    fill = operator("fill.FillMissing", fill_val="none at all", add_binary_cols=False)
+    answer = run(of_table(ITEMS, (CITY,), fill), tmp_path, 3, 5, 4)
+    assert answer["city"].tolist() == [b"a", b"none at all", b"none at all"]
+
+
+def test_texts_are_not_filled_up_with_numbers() -> None:
+    """NVTabular makes a column of both, and answers it."""
+    fill = operator("fill.FillMissing", fill_val=0, add_binary_cols=False)
+    program = of_table(ITEMS, (CITY,), fill)
+    assert [kept.reason for kept in program.kept] == [
+        "FillMissing of 'city': it fills up texts with '0'"
+    ]
+
+
+def test_lists(tmp_path: Path) -> None:
+    """They are the table's; a row of the request that is not in the table has none."""
+    program = of_table(ITEMS, (GENRES,))
+    answer = run(program, tmp_path, 8, 5, 3, 8)
+    assert answer["genres__values"].tolist() == ["é".encode(), b"x", b"y", "é".encode()]
+    assert answer["genres__offsets"].tolist() == [0, 1, 1, 3, 4]
+    with pytest.raises(RequestError, match="column 'genres': a row has no list"):
+        LoadedProgram(tmp_path).run({"user": np.array([3, 4], np.int64)})
+
+
+def test_rows_without_lists_are_dropped(tmp_path: Path) -> None:
+    answer = run(of_table(ITEMS, (GENRES,), operator("dropna.Dropna")), tmp_path, 4, 3, 4)
+    assert answer["genres__values"].tolist() == [b"x", b"y"]
+    assert answer["genres__offsets"].tolist() == [0, 2]
+
+
+def test_lists_of_one_length_may_be_answered_as_single_values() -> None:
+    """By NVTabular, where no row of a request has one."""
+    fixed = Column("genres", "object", False, (None, 2))
+    with pytest.raises(NotCompiled, match="its lists are of one length, or missing"):
+        of_table(ITEMS, (fixed,))
 
 
 def test_what_is_written_is_let_go(tmp_path: Path) -> None:

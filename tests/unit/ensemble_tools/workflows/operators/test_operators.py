@@ -18,7 +18,17 @@ from ensemble_tools.workflows.runtime.kept import KeptNode, TakeArray
 from ensemble_tools.workflows.runtime.operations import CLASSES, find_operation
 from ensemble_tools.workflows.runtime.records import Parameters
 from ensemble_tools.workflows.runtime.tensors import InputColumn, OutputColumn
-from tests.support.fitted_operators import COLUMNS, EXAMPLES, KEPT, compiled
+from tests.support.fitted_operators import (
+    CITY,
+    COLUMNS,
+    EXAMPLES,
+    GENRES,
+    KEPT,
+    compiled,
+    of_table,
+    operator,
+)
+from tests.support.pickled_frames import ITEMS
 
 PAGE = Path(__file__).parents[5] / "docs/workflows.md"
 #: Everything that a step of a program may be.
@@ -29,6 +39,10 @@ KNOWN: dict[str, type[Parameters]] = {
 }
 PROGRAMS = {name: example.compiled() for name, example in EXAMPLES.items()}
 PROGRAMS["kept"] = compiled(*KEPT)
+PROGRAMS["texts that are filled up"] = of_table(
+    ITEMS, (CITY,), operator("fill.FillMissing", fill_val="b", add_binary_cols=False)
+)
+PROGRAMS["lists of a table"] = of_table(ITEMS, (GENRES,))
 
 
 def test_every_class_stands_in_one_rule() -> None:
