@@ -143,7 +143,7 @@ class _Run:
         # A process that has met a GPU cannot be forked; some libraries meet it when imported.
         self._warm = settings.warm != "off" and not hardware.gpus
         self.stop = _Stop()
-        self._models = ModelsPython(None, environment)
+        self._models = ModelsPython()
         self._access = TritonAccess.fresh()
         self._shm_prefix = shm_prefix_for(os.getpid(), secrets.token_hex(4))
         self._container: Container | None = None
@@ -263,9 +263,7 @@ class _Run:
                 self._settings.cuda_compat, self._environment, self._root
             ),
         )
-        self._models = ModelsPython(
-            runtime.backend_python, command.env, runtime.stand_ins, runtime.backends
-        )
+        self._models = ModelsPython(runtime.backend_python, runtime.stand_ins, runtime.backends)
         if self._interpreters is not None:
             python = runtime.backend_python
             self._surroundings = Surroundings(

@@ -118,15 +118,14 @@ class BackendPython:
 
 @dataclass(frozen=True)
 class ModelsPython:
-    """What tritonserver runs Python models with: the interpreter, and the environment.
+    """What tritonserver runs models with.
 
     python: None for the image's own arrangement, and as long as it is not known. stand_ins: the
     backends that ours play, none as long as they are not known. backends: all that there are,
     likewise.
     """
 
-    python: BackendPython | None
-    environment: Mapping[str, str]
+    python: BackendPython | None = None
     stand_ins: tuple[str, ...] = ()
     backends: tuple[str, ...] = ()
 

@@ -122,15 +122,17 @@ def _accepts(container: Container) -> bool:
 
 
 def test_settings_that_say_two_things(tmp_path: Path) -> None:
-    """A misspelt variable and what is preloaded into nothing are warnings: it serves."""
+    """A misspelt variable, a former one, and a preload into nothing are warnings: it serves."""
     said = {
         "SERVE_MODEL_ROTO": "/",
+        "SERVE_RESTART_LIMIT": "5",
         "SERVE_WARM": "off",
         "SERVE_PRELOAD": "torch",
     }
     with running(tmp_path, **fake_environment(tmp_path), **said) as container:
         assert container.ping() == 200
         assert "did you mean SERVE_MODEL_ROOT?" in container.log
+        assert "SERVE_RESTART_LIMIT is no setting any more: 3 deaths of" in container.log
         assert "there is nothing to preload into; set SERVE_WARM=auto" in container.log
 
 
