@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from container.constants import Constants
+from container.settings.former import FORMER
+from container.tritonserver.command import PYTHON_THREADS
+from serve.models.waiting_room import Bounds
+
+OURS, BOUNDS = Constants(), Bounds()
 
 
 def test_a_start_with_gpus_may_take_longer() -> None:
@@ -14,3 +21,23 @@ def test_a_start_with_gpus_may_take_longer() -> None:
 def test_the_platform_hears_of_an_unload_that_is_given_up() -> None:
     """It waits for 360 s, and giving one up takes up to ten."""
     assert Constants().unload_timeout_s + 10 <= 360
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("SERVE_START_TIMEOUT", f"has {OURS.start_timeout_s:g} s"),
+        ("SERVE_START_TIMEOUT", f"with GPUs {OURS.start_timeout_with_gpus_s:g} s"),
+        ("SERVE_UNLOAD_TIMEOUT", f"has {OURS.unload_timeout_s:g} s"),
+        ("SERVE_READ_TIMEOUT", f"has {OURS.read_timeout_s:g} s"),
+        ("SERVE_RESTART_LIMIT", f"{OURS.restart_limit} deaths of tritonserver"),
+        ("SERVE_RESTART_WINDOW", f"within {OURS.restart_window_s:g} s"),
+        ("SERVE_UNHEALTHY_AFTER", f"for {OURS.unhealthy_after_s:g} s"),
+        ("SERVE_MAX_WAITING", f"{BOUNDS.waiting:,} requests of a model"),
+        ("SERVE_MAX_WAITING_TOTAL", f"{BOUNDS.total_waiting:,} of all"),
+        ("SERVE_PYTHON_THREADS", f"{PYTHON_THREADS} threads"),
+    ],
+)
+def test_what_is_told_of_a_former_setting_holds(name: str, says: str) -> None:
+    """The number in the sentence is the constant's."""
+    assert says in FORMER[name]
