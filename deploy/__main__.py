@@ -6,13 +6,11 @@ import os
 import signal
 import sys
 
-from ensemble_tools.signals import drop_output, open_outputs, reader_is_gone
-
 #: What shells say after Ctrl-C.
 INTERRUPTED = 130
-#: Something was refused: one sentence says what.
+#: A command was refused, or failed: a sentence says why.
 REFUSED = 1
-#: Packages of this project, which are there or broken.
+#: Packages of this project: if one is missing, the installation is broken.
 _OURS = {"deploy", "ensemble_tools"}
 
 
@@ -21,28 +19,29 @@ def as_program(name: str) -> int:
 
     130 after Ctrl-C, which may come at any moment: the next call finishes what it cut off.
     """
-    open_outputs()
+    # While libraries are imported nothing has begun, and Ctrl-C has nothing to clear away.
     before = signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
     try:
+        from ensemble_tools import shipping
+
+        shipping.open_outputs()
         from deploy.commands.command_line import read_command
         from deploy.errors import DeployError
-        from ensemble_tools.errors import printable, sentence_of
 
         try:
             run = read_command(name)
-            # Nothing has begun: while libraries are imported, Ctrl-C has nothing to clear away.
             signal.signal(signal.SIGINT, before)
             code = run()
             sys.stdout.flush()
             return code
         except BrokenPipeError:
-            return reader_is_gone()
+            return shipping.reader_is_gone()
         except DeployError as error:
-            print(printable(f"error: {error}"), file=sys.stderr)
+            print(shipping.printable(f"error: {error}"), file=sys.stderr)
             return REFUSED
-        except OSError as error:  # of AWS and of files it is translated: this is the output's own
-            drop_output()
-            print(f"error: stdout: {sentence_of(error)}", file=sys.stderr)
+        except OSError as error:  # only the output's: AWS's and files' errors are translated
+            shipping.drop_output()
+            print(f"error: stdout: {shipping.sentence_of(error)}", file=sys.stderr)
             return REFUSED
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] in _OURS:
@@ -57,7 +56,7 @@ def as_program(name: str) -> int:
         print("; ".join(filter(None, ("interrupted", str(interrupted)))), file=sys.stderr)
         return INTERRUPTED
     finally:
-        # The interpreter's own end would print a second one.
+        # A second Ctrl-C would print a traceback while Python ends.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 

@@ -16,35 +16,34 @@ from types import FrameType
 from typing import Any
 
 from deploy.errors import Refused
-from ensemble_tools.errors import sentence_of
-from ensemble_tools.signals import heeded
+from ensemble_tools.shipping import heeded, sentence_of
 
 _NAME = re.compile(r"deploy-[0-9a-f]{16}")
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @contextmanager
-def orderly_end() -> Iterator[None]:
-    """In the block the first Ctrl-C or SIGTERM is raised, as KeyboardInterrupt or SystemExit.
+def clean_up_at_end() -> Iterator[None]:
+    """Put the block's temporary files into a directory of their own, and remove it at the end.
 
-    Those after it do not interrupt the clearing away. Temporary files of the block lie in a
-    directory of their own, which is gone at its end; what is left of a process that was killed is
-    gone at its beginning. For the main thread. Raises Refused where there is no room for it.
+    In the block the first Ctrl-C or SIGTERM is raised, as KeyboardInterrupt or SystemExit; later
+    ones do not interrupt the removal. Directories that killed processes left are removed first.
+    For the main thread. Raises Refused if there is no room for the directory.
     """
     before: dict[int, Any] = {number: signal.getsignal(number) for number in heeded()}
-    outer, room = tempfile.tempdir, Path(tempfile.gettempdir())
-    own, lock = room / f"deploy-{token_hex(8)}", -1
+    outer, parent = tempfile.tempdir, Path(tempfile.gettempdir())
+    own, lock = parent / f"deploy-{token_hex(8)}", -1
     try:
         try:
             for number in before:
                 signal.signal(number, _raise)
-            _remove_left(room)
+            _remove_abandoned(parent)
             lock = _make(own)
             tempfile.tempdir = str(own)
             yield
         finally:
             _clear_away(own, before)
-    except BaseException:  # also while it is removed; only the first one is raised
+    except BaseException:  # it may come during the removal, too
         _clear_away(own, before)
         raise
     finally:
@@ -56,11 +55,11 @@ def orderly_end() -> Iterator[None]:
 
 
 def _make(directory: Path) -> int:
-    """A descriptor with its lock, which ends with this process, whatever ends it."""
+    """A descriptor that locks it; the lock ends with this process, however it ends."""
     try:
         while True:
             directory.mkdir(mode=0o700, exist_ok=True)
-            # Before it is locked another command may take it for one that is left.
+            # Before it is locked, another command may remove it as abandoned.
             with suppress(FileNotFoundError):
                 lock = os.open(directory, _FLAGS)
                 fcntl.flock(lock, fcntl.LOCK_EX)
@@ -73,9 +72,9 @@ def _make(directory: Path) -> int:
         ) from error
 
 
-def _remove_left(room: Path) -> None:
-    """Directories of processes that were killed: nobody holds their locks."""
-    for directory in room.glob("deploy-*"):
+def _remove_abandoned(parent: Path) -> None:
+    """Remove the directories of killed processes: nobody holds their locks."""
+    for directory in parent.glob("deploy-*"):
         if not _NAME.fullmatch(directory.name):
             continue
         with suppress(OSError):  # another user's, or in use

@@ -1,16 +1,16 @@
-"""Why a command stopped, by whose fault it is.
+"""Why a command stopped, and whose fault it is.
 
 DeployError
 ├── ConfigurationRefused   CONFIG.toml: every mistake, each with its line
-├── Refused                what the command was asked for, or what it was given
+├── Refused                the command's arguments, archive or image
 ├── MissingRight           AWS says that the caller may not
-├── QuotaReached           AWS says that there is no more of it for this account
+├── QuotaReached           AWS says that the account may not have more
 ├── Unreachable            no credentials, no region
-│   └── NoAnswer           the network, or AWS for a while: asking again may help
+│   └── NoAnswer           the network fails, or AWS for a while: asking again may help
 ├── CallRefused            AWS refuses a call for another reason
-│   ├── AlreadyThere       what a call makes is there
-│   ├── NotThere           what a call is about is not there, or cannot be seen yet
-│   └── InProgress         the endpoint is in another change
+│   ├── AlreadyThere       the resource to be made exists
+│   ├── NotThere           a resource does not exist, or AWS does not show it yet
+│   └── InProgress         another change of the endpoint is under way
 └── DeploymentFailed       the endpoint did not come into service
 """
 
@@ -24,11 +24,11 @@ class DeployError(Exception):
 
 
 class Refused(DeployError):
-    """The caller's: an argument, an archive, an image."""
+    """The caller gave a wrong argument, archive or image."""
 
 
 class ConfigurationRefused(DeployError):
-    """Of a configuration file; mistakes are (line or None, sentence)."""
+    """mistakes: (line or None, sentence)."""
 
     def __init__(self, path: str, mistakes: Sequence[tuple[int | None, str]]) -> None:
         self.mistakes = tuple(mistakes)
@@ -53,11 +53,11 @@ class Unreachable(DeployError):
 
 
 class NoAnswer(Unreachable):
-    """AWS was asked, and did not answer, or answered that it cannot now."""
+    """AWS did not answer, or answered that it cannot now."""
 
 
 class CallRefused(DeployError):
-    """AWS's own words for a call; code: its error's."""
+    """AWS refuses a call. code: of AWS's error."""
 
     def __init__(self, message: str, code: str) -> None:
         super().__init__(message)
@@ -65,16 +65,16 @@ class CallRefused(DeployError):
 
 
 class AlreadyThere(CallRefused):
-    """Also what AWS says to a call that is sent again because its answer was lost."""
+    """AWS also answers so to a call that is sent again because its answer was lost."""
 
 
 class NotThere(CallRefused):
-    """AWS's reads lag behind its writes: what was made a moment ago may not be seen yet."""
+    """AWS's reads lag behind its writes: a new resource may not be seen yet."""
 
 
 class InProgress(CallRefused):
-    """One change at a time; also the answer to a call that is sent again, its answer lost."""
+    """AWS also answers so to a call that is sent again because its answer was lost."""
 
 
 class DeploymentFailed(DeployError):
-    """What SageMaker, or the container's log, says of it."""
+    """The endpoint did not come into service; the message has SageMaker's reason."""

@@ -21,16 +21,36 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from deploy.aws.account import Account, require_members
+from deploy.aws.account import Account
+from deploy.aws.answers import require_members
 from deploy.errors import CallRefused, Refused
 from deploy.terminal import show_bytes
-from ensemble_tools.errors import quoted
+from ensemble_tools.shipping import quoted
 
 _FOLDER = "archives/"
 _ALIASES = "aliases.json"
 SUFFIX = ".tar.gz"
 #: Of a SHA-256; two archives of one name share it once in 10^19 pairs.
 DIGEST_CHARACTERS = 16
+#: Archives that the table keeps of a name, the current one among them.
+MOST_TARGETS = 10
+_VERSION = 1
+#: InvokeEndpoint: TargetModel has 1 to 1024 characters.
+_MOST_CHARACTERS = 1024
+#: Archives of a name in a table that is read: far more than `put` writes.
+_MOST_READ = 1000
+#: Names in a message.
+_MOST_LISTED = 20
+#: S3's refusals of a write: the table has changed since, is gone, or is being written.
+_CONFLICTS = frozenset(
+    {"PreconditionFailed", "412", "ConditionalRequestConflict", "OperationAborted", "NoSuchKey"}
+)
+#: Bytes of a table; a name with all its archives takes a kilobyte at most.
+_MOST_BYTES = 64 * 1024 * 1024
+#: So many other writers may be first; each takes a moment.
+_TRIES = 30
+#: The longest pauses between two tries, in seconds; on average half of that.
+_FIRST_S, _MOST_S, _GROWTH = 0.1, 2.0, 1.5
 
 
 @dataclass(frozen=True)
@@ -42,66 +62,60 @@ class Place:
 
     @property
     def archives_url(self) -> str:
-        """Of CreateModel's ModelDataUrl."""
+        """CreateModel's ModelDataUrl."""
         return f"s3://{self.bucket}/{self.archives_prefix}"
 
     @property
     def archives_prefix(self) -> str:
-        """What every archive's key begins with."""
+        """The beginning of every archive's key."""
         return f"{self.prefix}{_FOLDER}"
 
     @property
     def aliases_key(self) -> str:
-        """Of the table of aliases."""
+        """The table's key."""
         return f"{self.prefix}{_ALIASES}"
 
     def archive_key(self, target_model: str) -> str:
-        """Of one archive, by what InvokeEndpoint calls TargetModel."""
+        """target_model: as InvokeEndpoint has it."""
         return f"{self.archives_prefix}{target_model}"
 
     def archive_url(self, target_model: str) -> str:
-        """Of one archive, by what InvokeEndpoint calls TargetModel."""
+        """target_model: as InvokeEndpoint has it."""
         return f"{self.archives_url}{target_model}"
 
 
 def read_place(url: str) -> Place:
-    """Of s3://BUCKET/PREFIX/, as the configuration's reader has checked it."""
+    """url: s3://BUCKET/PREFIX/, as the reader of CONFIG.toml has checked it."""
     bucket, _, prefix = url.removeprefix("s3://").partition("/")
     return Place(bucket, prefix)
 
 
 def make_target_model(name: str, digest: str) -> str:
-    """What InvokeEndpoint calls TargetModel; digest: SHA-256 of the archive's bytes, in hex."""
+    """InvokeEndpoint's TargetModel. digest: SHA-256 of the archive's bytes, in hex."""
     return f"{name}/{digest[:DIGEST_CHARACTERS]}{SUFFIX}"
 
 
+def make_encryption(key: str | None) -> dict[str, str]:
+    """Members of PutObject and CreateMultipartUpload. key: of KMS; None: the bucket's default."""
+    return {} if key is None else {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": key}
+
+
 def is_put(target_model: str) -> bool:
-    """Whether an archive's place is one that make_target_model makes."""
+    """Whether `put` makes such a TargetModel."""
     digest = rf"[0-9a-f]{{{DIGEST_CHARACTERS}}}"
     return re.fullmatch(rf"[^/]+/{digest}{re.escape(SUFFIX)}", target_model) is not None
 
 
-_VERSION = 1
-#: InvokeEndpoint: TargetModel has 1 to 1024 characters.
-_MOST_CHARACTERS = 1024
-#: Of a name in a table that is read: far more than `put` writes.
-_MOST_READ = 1000
-#: Names in a message.
-_MOST_LISTED = 20
-#: Of a name, with the one that is meant.
-MOST_TARGETS = 10
-
-
 @dataclass(frozen=True)
 class Aliases:
-    """targets: of each name its archives as TargetModel has them, the one that is meant first."""
+    """targets: the archives of each name (TargetModel), the current one first."""
 
     targets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def mentioned(self) -> frozenset[str]:
-        """All archives that some name means, or meant before."""
-        return frozenset(target for one in self.targets.values() for target in one)
+        """All archives that a name means, or meant before."""
+        return frozenset(target for targets in self.targets.values() for target in targets)
 
     def find(self, name: str) -> str | None:
         """The archive that a name means."""
@@ -112,31 +126,31 @@ class Aliases:
         return next(iter(self.targets.get(name, ())[1:]), None)
 
     def with_target(self, name: str, target: str) -> Aliases:
-        """With a name that means this archive; what it meant is what it meant before."""
-        former = (one for one in self.targets.get(name, ()) if one != target)
+        """The table with this archive as the name's current one."""
+        former = (it for it in self.targets.get(name, ()) if it != target)
         return Aliases({**self.targets, name: (target, *former)[:MOST_TARGETS]})
 
     def with_former(self, name: str) -> Aliases:
-        """With a name that means what it meant before; what it means now is forgotten."""
+        """The table with the name's former archive as its current one, which is forgotten."""
         return Aliases({**self.targets, name: self.targets[name][1:]})
 
 
-def parse_aliases(written: bytes, where: str) -> Aliases:
-    """Of a table that lies at this URL. Raises Refused for what is none."""
+def parse_aliases(content: bytes, url: str) -> Aliases:
+    """url: for messages. Raises Refused if the content is no table."""
     try:
-        table = json.loads(written)
+        table = json.loads(content)
         if table["version"] != _VERSION:
             raise ValueError(f"its version is {table['version']}")
-        return Aliases({name: _read_targets(name, one) for name, one in table["aliases"].items()})
+        return Aliases({name: _read_targets(name, it) for name, it in table["aliases"].items()})
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Refused(
-            f"{where} is no table of aliases as `put` writes it ({error}); restore an older "
+            f"{url} is no table of aliases as `put` writes it ({error}); restore an older "
             "version of the object, or delete it and put the archives again"
         ) from error
 
 
 def write_aliases(aliases: Aliases) -> bytes:
-    """The table, as parse_aliases reads it; equal tables are equal bytes."""
+    """The table's JSON; equal tables are equal bytes."""
     table = {
         "version": _VERSION,
         "aliases": {name: list(it) for name, it in aliases.targets.items()},
@@ -145,7 +159,7 @@ def write_aliases(aliases: Aliases) -> bytes:
 
 
 def require_target(aliases: Aliases, name: str, place: Place) -> str:
-    """The archive that a name means. Raises Refused, which lists the names that there are."""
+    """The archive that a name means. Raises Refused, which lists the names in the table."""
     target = aliases.find(name)
     if target is None:
         known = list_names(aliases)
@@ -157,71 +171,58 @@ def require_target(aliases: Aliases, name: str, place: Place) -> str:
 
 
 def list_names(aliases: Aliases) -> str:
-    """The names that there are, as many as a message has room for."""
+    """As many of the names as a message has room for."""
     names = sorted(aliases.targets)
     more = len(names) - _MOST_LISTED
     listed = names if more <= 0 else [*names[:_MOST_LISTED], f"and {more} more"]
     return ", ".join(listed) or "none"
 
 
-def _read_targets(name: str, found: object) -> tuple[str, ...]:
-    if not _can_be_named(name):
+def _read_targets(name: str, targets: object) -> tuple[str, ...]:
+    if not _is_target_model(name):
         raise ValueError(f"{quoted(name)} is no name of an archive")
-    if isinstance(found, list) and len(found) > _MOST_READ:
-        raise ValueError(f"{name} has {len(found)} archives")
-    if isinstance(found, list) and found and all(_can_be_named(one) for one in found):
-        return tuple(found)
+    if isinstance(targets, list) and len(targets) > _MOST_READ:
+        raise ValueError(f"{name} has {len(targets)} archives")
+    if isinstance(targets, list) and targets and all(map(_is_target_model, targets)):
+        return tuple(targets)
     raise ValueError(f"{name} has no list of archives")
 
 
-def _can_be_named(word: object) -> bool:
-    """A TargetModel of InvokeEndpoint, or a part of one: printable, and below its prefix."""
+def _is_target_model(text: object) -> bool:
+    """Whether InvokeEndpoint takes it as TargetModel or as a part of one; no .. may be in it."""
     return (
-        isinstance(word, str)
-        and 0 < len(word) <= _MOST_CHARACTERS
-        and word.isprintable()
-        and ".." not in word.split("/")
+        isinstance(text, str)
+        and 0 < len(text) <= _MOST_CHARACTERS
+        and text.isprintable()
+        and ".." not in text.split("/")
     )
-
-
-#: Of S3's refusals: the table is another by now, is gone, or is being written.
-_CONFLICTS = frozenset(
-    {"PreconditionFailed", "412", "ConditionalRequestConflict", "OperationAborted", "NoSuchKey"}
-)
-#: Bytes of a table: a name with all that it meant has a kilobyte, or less.
-_MOST_BYTES = 64 * 1024 * 1024
-#: Others' writes take a moment each; so many of them may come first.
-_TRIES = 30
-#: Between two tries, in seconds, at most; half of it on average.
-_FIRST_S, _MOST_S, _GROWTH = 0.1, 2.0, 1.5
 
 
 @dataclass(frozen=True)
 class Table:
-    """etag: of the object; None where there is none yet."""
+    """etag: of the object in S3; None if there is none yet."""
 
     aliases: Aliases
     etag: str | None
 
 
 def read_aliases(account: Account, place: Place) -> Aliases:
-    """As it is now; empty where nothing was put there yet. Raises DeployError."""
-    return read_table(account, place).aliases
+    """The table as it is now; empty before the first `put`. Raises DeployError."""
+    return _read_table(account, place).aliases
 
 
-def read_table(account: Account, place: Place) -> Table:
-    """With what tells whether it is another one by now. Raises DeployError."""
-    key, where = place.aliases_key, f"s3://{place.bucket}/{place.aliases_key}"
+def _read_table(account: Account, place: Place) -> Table:
+    key, url = place.aliases_key, f"s3://{place.bucket}/{place.aliases_key}"
     found = account.find_body("s3", "GetObject", _MOST_BYTES, Bucket=place.bucket, Key=key)
     if found is None:
         return Table(Aliases(), None)
-    written, answer = found
-    if len(written) > _MOST_BYTES:
+    content, answer = found
+    if len(content) > _MOST_BYTES:
         raise Refused(
-            f"{where} has more than {show_bytes(_MOST_BYTES)}, expected a table of aliases; "
+            f"{url} has more than {show_bytes(_MOST_BYTES)}, expected a table of aliases; "
             "restore an older version of the object, or take another endpoint.archives"
         )
-    aliases = parse_aliases(written, where)
+    aliases = parse_aliases(content, url)
     require_members(answer, "s3:GetObject", "ETag")
     return Table(aliases, str(answer["ETag"]))
 
@@ -232,13 +233,13 @@ def change_table(
     change: Callable[[Aliases], Aliases],
     encryption: Mapping[str, str],
 ) -> None:
-    """Bring the table from what it is to what `change` makes of it, whoever else changes it.
+    """Replace the table by what `change` makes of it, whoever else changes it meanwhile.
 
-    encryption: members of PutObject. Raises DeployError; what `change` raises.
+    encryption: members of PutObject. Raises DeployError, and what `change` raises.
     """
     pause = _FIRST_S
     for _ in range(_TRIES):
-        table = read_table(account, place)
+        table = _read_table(account, place)
         changed = change(table.aliases)
         if changed == table.aliases or _write(account, place, changed, table.etag, encryption):
             return
@@ -257,7 +258,7 @@ def _write(
     etag: str | None,
     encryption: Mapping[str, str],
 ) -> bool:
-    """Whether it was still the table of this etag."""
+    """False if the table is not that of this etag any more."""
     condition = {"IfNoneMatch": "*"} if etag is None else {"IfMatch": etag}
     try:
         account.change(

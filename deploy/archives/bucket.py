@@ -12,24 +12,24 @@ from deploy.archives.aliases import (
     Place,
     change_table,
     is_put,
+    make_encryption,
     read_aliases,
     read_place,
     require_target,
 )
-from deploy.archives.upload import make_encryption
-from deploy.aws.account import Account, require_members
+from deploy.aws.account import Account
+from deploy.aws.answers import require_members
 from deploy.config.sections import Config
 from deploy.errors import NotThere, Refused
 from deploy.terminal import Say, show_bytes
 
-#: What no alias mentions, and lies there for longer, may be on its way out (pruning.py).
+#: `put` does not rely on an archive that no name mentions and that is older: it may be pruned.
 YOUNG = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
 class Stored:
-    """An archive in S3. size: in bytes. modified: when it was put there; of one that came in parts,
-    when the first of them did (S3's LastModified)."""
+    """An archive in S3. size: in bytes. modified: S3's LastModified, when its upload began."""
 
     target_model: str
     size: int
@@ -37,43 +37,42 @@ class Stored:
 
 
 def find_stored(account: Account, place: Place, name: str | None = None) -> dict[str, Stored]:
-    """By TargetModel; name: of this name alone. Newest versions: what a bucket keeps besides is
-    not seen. Raises DeployError; Refused where there is no bucket."""
+    """By TargetModel; name: of this name alone. Older versions that a bucket keeps are not seen.
+
+    Raises DeployError; Refused if there is no bucket.
+    """
     prefix = place.archives_prefix
     try:
-        listed = account.ask_all(
-            "s3",
-            "ListObjectsV2",
-            "Contents",
-            Bucket=place.bucket,
-            Prefix=prefix if name is None else f"{prefix}{name}/",
+        folder = prefix if name is None else f"{prefix}{name}/"
+        objects = account.ask_all(
+            "s3", "ListObjectsV2", "Contents", Bucket=place.bucket, Prefix=folder
         )
-        found = []
-        for one in listed:
-            require_members(one, "s3:ListObjectsV2", "Key", "LastModified")
-            size = int(one.get("Size", 0))
-            found.append(Stored(one["Key"].removeprefix(prefix), size, one["LastModified"]))
+        stored = {}
+        for item in objects:
+            require_members(item, "s3:ListObjectsV2", "Key", "LastModified")
+            target = item["Key"].removeprefix(prefix)
+            stored[target] = Stored(target, int(item.get("Size", 0)), item["LastModified"])
     except NotThere as error:
         raise Refused(
             f"there is no bucket {place.bucket}; `aws s3 mb s3://{place.bucket} --region "
             f"{account.region}` makes it, or correct endpoint.archives"
         ) from error
-    return {one.target_model: one for one in found}
+    return stored
 
 
 def has_archive(
     stored: Mapping[str, Stored], aliases: Aliases, target_model: str, size: int, now: datetime
 ) -> bool:
-    """Whether an archive need not be sent: an old one that no name means is sent again."""
-    found = stored.get(target_model)
-    if found is None or found.size != size:
+    """Whether `put` need not send an archive. One that may be pruned meanwhile is sent again."""
+    archive = stored.get(target_model)
+    if archive is None or archive.size != size:
         return False
-    return target_model in aliases.mentioned or now - found.modified < YOUNG
+    return target_model in aliases.mentioned or now - archive.modified < YOUNG
 
 
 @dataclass(frozen=True)
 class Leftover:
-    """An upload in parts that has begun. key: of the object that it would make."""
+    """An unfinished upload, whose parts S3 bills until it is aborted. key: of its object."""
 
     key: str
     upload_id: str
@@ -81,19 +80,19 @@ class Leftover:
 
 
 def find_leftovers(account: Account, place: Place, target_model: str = "") -> Iterator[Leftover]:
-    """Of one archive, or of all. Raises DeployError."""
+    """Unfinished uploads of one archive, or of all. Raises DeployError."""
     key = place.archive_key(target_model)
-    listed = account.ask_all(
+    uploads = account.ask_all(
         "s3", "ListMultipartUploads", "Uploads", Bucket=place.bucket, Prefix=key
     )
-    for one in listed:
-        require_members(one, "s3:ListMultipartUploads", "Key", "UploadId", "Initiated")
-        if one["Key"] == key or not target_model:
-            yield Leftover(one["Key"], one["UploadId"], one["Initiated"])
+    for item in uploads:
+        require_members(item, "s3:ListMultipartUploads", "Key", "UploadId", "Initiated")
+        if item["Key"] == key or not target_model:
+            yield Leftover(item["Key"], item["UploadId"], item["Initiated"])
 
 
 def remove_leftover(account: Account, place: Place, leftover: Leftover) -> None:
-    """Its parts are gone then. Raises DeployError."""
+    """Abort the upload: S3 deletes its parts. Raises DeployError."""
     account.remove(
         "s3",
         "AbortMultipartUpload",
@@ -104,7 +103,7 @@ def remove_leftover(account: Account, place: Place, leftover: Leftover) -> None:
 
 
 class Standing(Enum):
-    """What an archive is to the names that there are."""
+    """Whether a name means an archive, and who else may need it."""
 
     CURRENT = "current"
     FORMER = "former"
@@ -115,7 +114,7 @@ class Standing(Enum):
 
 @dataclass(frozen=True)
 class Row:
-    """name: the folder that it is in. stored: None where a name means what is not there."""
+    """name: the archive's folder. stored: None if a name means an archive that is gone."""
 
     name: str
     target_model: str
@@ -126,83 +125,74 @@ class Row:
 def make_rows(
     aliases: Aliases, stored: Mapping[str, Stored], served: Collection[str]
 ) -> tuple[Row, ...]:
-    """By names; of each the current one, former ones from new to old, and then all others.
+    """Sorted by name; for each the current archive, former ones from new to old, then all others.
 
-    served: archives that models of the endpoint have as their only one.
+    served: archives that single-model endpoints have.
     """
     current = {target[0] for target in aliases.targets.values() if target}
-    rows = [
-        Row(
-            name,
-            target,
-            Standing.CURRENT if target in current else Standing.FORMER,
-            stored.get(target),
-        )
-        for name, targets in aliases.targets.items()
-        for target in targets
-    ]
-    for target, one in stored.items():
+    rows = []
+    for name, targets in aliases.targets.items():
+        for target in targets:
+            standing = Standing.CURRENT if target in current else Standing.FORMER
+            rows.append(Row(name, target, standing, stored.get(target)))
+    for target, archive in stored.items():
         if target not in aliases.mentioned:
-            rows.append(Row(target.rpartition("/")[0], target, _standing(target, served), one))
+            standing = Standing.UNNAMED if is_put(target) else Standing.OTHERS
+            if target in served:
+                standing = Standing.SERVED
+            rows.append(Row(target.rpartition("/")[0], target, standing, archive))
     return tuple(sorted(rows, key=lambda row: row.name))
 
 
-def find_needless(rows: Collection[Row], now: datetime, least_age: timedelta) -> Iterator[Stored]:
-    """What may go: `put` brought it, no name mentions it, nobody serves it, and it is no younger.
+def find_prunable(rows: Collection[Row], now: datetime, least_age: timedelta) -> Iterator[Stored]:
+    """Archives of `put` that no name mentions and no endpoint serves, and that are old enough.
 
-    What is younger may be that of a `put` whose table is not written yet.
+    A younger one may be that of a `put` that has not written its table yet.
     """
     for row in rows:
-        found = row.stored
-        if row.standing is Standing.UNNAMED and found and now - found.modified >= least_age:
-            yield found
-
-
-def _standing(target: str, served: Collection[str]) -> Standing:
-    if target in served:
-        return Standing.SERVED
-    return Standing.UNNAMED if is_put(target) else Standing.OTHERS
+        archive = row.stored
+        if row.standing is Standing.UNNAMED and archive and now - archive.modified >= least_age:
+            yield archive
 
 
 def prune_archives(
     account: Account, place: Place, served: Collection[str], say: Say, least_age: timedelta
 ) -> int:
-    """How many bytes went. served: as make_rows has it. Raises DeployError.
+    """Delete what find_prunable finds, and old unfinished uploads; how many bytes were deleted.
 
-    The table is read after the listing: what a `put` brought meanwhile is not on the list.
+    served: as make_rows has it. Raises DeployError.
     """
-    now, gone = datetime.now(timezone.utc), 0
+    now, deleted = datetime.now(timezone.utc), 0
+    # The list first: an archive that a `put` uploads between the two is not on it.
     stored = find_stored(account, place)
     rows = make_rows(read_aliases(account, place), stored, served)
-    for one in find_needless(rows, now, least_age):
-        if not _is_as_it_was(account, place, one):
-            continue
-        account.change(
-            "s3",
-            "DeleteObject",
-            Bucket=place.bucket,
-            Key=place.archive_key(one.target_model),
-        )
-        say(f"{one.target_model}: deleted, {show_bytes(one.size)}")
-        gone += one.size
+    for archive in find_prunable(rows, now, least_age):
+        if _is_unchanged(account, place, archive):
+            key = place.archive_key(archive.target_model)
+            account.change("s3", "DeleteObject", Bucket=place.bucket, Key=key)
+            say(f"{archive.target_model}: deleted, {show_bytes(archive.size)}")
+            deleted += archive.size
     for leftover in find_leftovers(account, place):
         if now - leftover.begun >= least_age:
             remove_leftover(account, place, leftover)
             say(f"{leftover.key}: an upload that was cut off was removed")
-    return gone
+    return deleted
 
 
-def _is_as_it_was(account: Account, place: Place, one: Stored) -> bool:
-    """A `put` sends an archive again that no name has meant for long."""
-    key = place.archive_key(one.target_model)
-    found = account.find("s3", "HeadObject", Bucket=place.bucket, Key=key)
-    # Its answer has whole seconds.
-    return found is not None and found["LastModified"] == one.modified.replace(microsecond=0)
+def _is_unchanged(account: Account, place: Place, archive: Stored) -> bool:
+    """False if a `put` has sent the archive again since it was listed."""
+    key = place.archive_key(archive.target_model)
+    answer = account.find("s3", "HeadObject", Bucket=place.bucket, Key=key)
+    # HeadObject tells whole seconds.
+    modified = archive.modified.replace(microsecond=0)
+    return answer is not None and answer["LastModified"] == modified
 
 
 def go_back(account: Account, config: Config, name: str) -> tuple[str, str]:
-    """What it meant, and what it means now; nothing else changes. One step; a second call goes
-    one more. Raises DeployError; Refused where there is nothing before it."""
+    """Let a name mean its former archive; the archives that it meant, and means now.
+
+    A second call goes one step more. Raises DeployError; Refused if there is no former one.
+    """
     place = read_place(config.endpoint.archives)
     aliases = read_aliases(account, place)
     now, former = require_target(aliases, name, place), aliases.find_former(name)
@@ -217,9 +207,9 @@ def go_back(account: Account, config: Config, name: str) -> tuple[str, str]:
             "content again"
         )
 
-    def step(found: Aliases) -> Aliases:
-        # Its answer may be lost: a call that is sent again goes no step further.
-        return found.with_former(name) if found.find(name) == now else found
+    def step(table: Aliases) -> Aliases:
+        # A write that is sent again because its answer was lost goes no step further.
+        return table.with_former(name) if table.find(name) == now else table
 
     change_table(account, place, step, make_encryption(config.encryption.archives_key))
     return now, former

@@ -25,23 +25,24 @@ from typing import IO, Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from deploy.archives.aliases import Place
-from deploy.aws.account import Account, require_members
+from deploy.aws.account import Account
+from deploy.aws.answers import require_members
 from deploy.errors import Refused
-from deploy.terminal import Bytes, Tell
+from deploy.terminal import Tell, tell_bytes
 
 _MIB = 1024 * 1024
 #: Of a part; S3 takes 5 MiB and more, and 10,000 of them.
 PART = 8 * _MIB
 _MOST_PARTS = 10_000
 _CHECKSUM = "CRC32"
-#: An upload is aborted when something went wrong: it may be that nothing answers any more.
+#: Seconds for aborting an upload after an error: perhaps nothing answers any more.
 _ABORT_S = 5.0
 
 
 @dataclass(frozen=True)
 class Parcel:
-    """A file that becomes an archive in S3. digest: its SHA-256, in hex. given: what it was made
-    of, for messages. encryption: members of the calls that begin an object."""
+    """A file to upload as an archive. digest: its SHA-256, in hex. given: the argument that it was
+    made of, for messages. encryption: as make_encryption makes it."""
 
     file: Path
     size: int
@@ -52,26 +53,19 @@ class Parcel:
 
 
 def hash_file(file: Path, what: str, tell: Tell) -> tuple[str, int]:
-    """SHA-256 in hex, and how many bytes it is of. Raises OSError."""
+    """SHA-256 in hex, and the number of bytes. what: for `tell`. Raises OSError."""
     digest, done = hashlib.sha256(), 0
     with file.open("rb") as source:
         total = file.stat().st_size
         while piece := source.read(_MIB):
             digest.update(piece)
             done += len(piece)
-            tell(Bytes(what, done, total))
+            tell_bytes(tell, what, done, total)
     return digest.hexdigest(), done
 
 
-def make_encryption(key: str | None) -> dict[str, str]:
-    """key: of KMS; None: the bucket's default."""
-    if key is None:
-        return {}
-    return {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": key}
-
-
 def upload(account: Account, place: Place, parcel: Parcel, tell: Tell) -> None:
-    """Until S3 has all of it, or nothing. Raises DeployError, OSError."""
+    """Return once S3 has all of it; after an error S3 has nothing. Raises DeployError, OSError."""
     named = {"Bucket": place.bucket, "Key": place.archive_key(parcel.target_model)}
     if account.dry_run:
         return
@@ -80,12 +74,12 @@ def upload(account: Account, place: Place, parcel: Parcel, tell: Tell) -> None:
             _upload_parts(account, named, parcel, source, tell)
             return
         body = source.read(parcel.size + 1)
-        _check(parcel, hashlib.sha256(body).hexdigest())
+        _require_unchanged(parcel, hashlib.sha256(body).hexdigest())
         account.change("s3", "PutObject", **named, Body=body, **parcel.encryption)
 
 
 def write_copy_line(place: Place, parcel: Parcel, file: Path) -> str:
-    """The upload as a line of the AWS CLI."""
+    """The command line of the AWS CLI that does the same."""
     url = place.archive_url(parcel.target_model)
     words = ["aws", "s3", "cp", str(file), url]
     if "SSEKMSKeyId" in parcel.encryption:
@@ -96,15 +90,15 @@ def write_copy_line(place: Place, parcel: Parcel, file: Path) -> str:
 def _upload_parts(
     account: Account, named: Mapping[str, str], parcel: Parcel, source: IO[bytes], tell: Tell
 ) -> None:
-    begun = account.change(
+    answer = account.change(
         "s3",
         "CreateMultipartUpload",
         **named,
         ChecksumAlgorithm=_CHECKSUM,
         **parcel.encryption,
     )
-    require_members(begun, "s3:CreateMultipartUpload", "UploadId")
-    upload_of = {**named, "UploadId": begun["UploadId"]}
+    require_members(answer, "s3:CreateMultipartUpload", "UploadId")
+    upload_of = {**named, "UploadId": answer["UploadId"]}
     with _aborted_unless_done(account, upload_of):
         digest, parts, done = hashlib.sha256(), [], 0
         for number, body in enumerate(_pieces(source, parcel.size), 1):
@@ -114,15 +108,15 @@ def _upload_parts(
             require_members(answer, "s3:UploadPart", "ETag")
             parts.append({**part, "ETag": answer["ETag"]})
             done += len(body)
-            tell(Bytes(f"{parcel.target_model}: uploading", done, parcel.size))
-        _check(parcel, digest.hexdigest())
+            tell_bytes(tell, f"{parcel.target_model}: uploading", done, parcel.size)
+        _require_unchanged(parcel, digest.hexdigest())
         account.change(
             "s3", "CompleteMultipartUpload", **upload_of, MultipartUpload={"Parts": parts}
         )
 
 
 def _pieces(source: IO[bytes], size: int) -> Iterator[bytes]:
-    """A file that grows meanwhile is told by its last piece, one that shrinks by what lacks."""
+    """Up to one byte more than size, so that the hash shows whether the file has grown."""
     length, left = max(PART, -(-size // _MOST_PARTS)), size + 1
     while left > 0 and (piece := source.read(min(length, left))):
         left -= len(piece)
@@ -130,11 +124,11 @@ def _pieces(source: IO[bytes], size: int) -> Iterator[bytes]:
 
 
 def _crc32(body: bytes) -> str:
-    """As S3 writes it."""
+    """In base64, as S3 writes it."""
     return base64.b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()
 
 
-def _check(parcel: Parcel, digest: str) -> None:
+def _require_unchanged(parcel: Parcel, digest: str) -> None:
     if digest != parcel.digest:
         raise Refused(
             f"{parcel.given} was changed while it was uploaded; nothing of it was kept: put it "
@@ -148,7 +142,7 @@ def _aborted_unless_done(account: Account, upload_of: Mapping[str, Any]) -> Iter
         yield
     except BaseException:
         client = account.client("s3", attempts=1, read_s=_ABORT_S)
-        # What it cannot abort now the next `put` does.
+        # The next `put` aborts it otherwise.
         with suppress(ClientError, BotoCoreError):
             client.abort_multipart_upload(**upload_of)
         raise

@@ -46,12 +46,12 @@ from deploy.errors import (
 )
 
 _HIDDEN = "…"
-#: Characters of what is told, and of what is looked at for secrets: AWS writes some hundred.
+#: Characters that are shown, and that are searched for secrets; AWS writes some hundred.
 _MOST_CHARACTERS, _MOST_READ = 2000, 100_000
 #: IAM, "Unique identifiers": keys, and whom temporary ones are of; AWS's have 16 or more characters
 #: behind the prefix.
 _IDS = re.compile(r"\b(AKIA|ASIA|ABIA|ACCA|AROA|AIDA)[A-Z0-9]{12,}\b")
-#: Names with what stands behind them, in headers, in queries and in canonical requests.
+#: Names with their values, in headers, in queries and in canonical requests.
 _NAMED = re.compile(
     r"(?i)\b(Credential|Signature|AWSAccessKeyId|X-Amz-Security-Token|X-Amz-Credential"
     r"|X-Amz-Signature|SecurityToken|SessionToken|SecretAccessKey|Authorization)"
@@ -59,21 +59,20 @@ _NAMED = re.compile(
         "HIDDEN", _HIDDEN
     )
 )
-#: A request as it was signed: from here on everything is what was sent.
+#: The signed request, up to the message's end.
 _REQUEST = re.compile(r"(?is)\s*The (Canonical String|String-to-Sign) for this request\b.*")
 
 
 def one_line(words: object) -> str:
-    """Without a full stop at its end."""
+    """A message in one line, without secrets and without a full stop at its end."""
     shown = _REQUEST.sub("", str(words)[:_MOST_READ])
     shown = _IDS.sub(_HIDDEN, _NAMED.sub(rf"\1\2{_HIDDEN}", shown))
     line = " ".join(shown.split()).rstrip(".")
     return line if len(line) <= _MOST_CHARACTERS else f"{line[:_MOST_CHARACTERS]}…"
 
 
-#: What comes out of a call: AWS's errors, botocore's, those that it lets pass of what it reads
-#: (urllib3's of bodies; a redirection to where it came from), and of where credentials come from (a
-#: program's output, a file).
+#: What a call may raise: AWS's errors, botocore's, those that botocore lets through (urllib3's from
+#: bodies, a circle of redirections), and those of where credentials come from (a program, a file).
 FOREIGN = (
     ClientError,
     BotoCoreError,
@@ -84,15 +83,14 @@ FOREIGN = (
     RecursionError,
 )
 _RIGHTS = re.compile(r"(AccessDenied|NotAuthorized|UnauthorizedOperation|AuthFailure)")
-#: Of the answer to a HEAD, which has no body: a code and words that botocore makes of its status.
+#: A HEAD's answer has no body: botocore makes a code and a message from its status.
 _HEAD_REFUSED = ("403", "Forbidden")
 _QUOTAS = re.compile(r"(ResourceLimitExceeded|LimitExceeded|QuotaExceeded|TooManyBuckets)")
 
 
 @dataclass(frozen=True)
 class _Distrust:
-    """Of what AWS says where it does not take who asks. Its own words are not told: they have the
-    request in them."""
+    """AWS does not trust the caller. Its message is not shown, since it has the request in it."""
 
     codes: re.Pattern[str]
     sentence: str
@@ -147,30 +145,83 @@ _MISSING = frozenset(
     }
 )
 _NOT_FOUND = re.compile(r"(Could not|Cannot) find")
-#: SageMaker has one code for all that it refuses: its words tell what it is.
+#: SageMaker has one code for all that it refuses: its message says why.
 _ALREADY = re.compile(r"already exist")
 _IN_PROGRESS = re.compile(r"in-progress endpoint|ConcurrentUpdate|OperationAborted")
-#: What passes. ServerException is ECR's: taken for a refusal, it would let an image go by its tag.
+#: Errors that pass. ServerException is ECR's: as a refusal it would let an image go by its tag.
 _BUSY = re.compile(
     r"(Throttl|TooManyRequests|RequestLimitExceeded|RequestThrottled|SlowDown|Internal"
     r"|ServiceUnavailable|^ServerException$|^5\d\d$)"
 )
-_CREDENTIALS = (
-    NoCredentialsError,
-    PartialCredentialsError,
-    CredentialRetrievalError,
-    ProfileNotFound,
-    TokenRetrievalError,
-    SSOError,
-    LoginError,
+
+
+@dataclass(frozen=True)
+class _OnTheWay:
+    """Errors that come before AWS's answer."""
+
+    errors: tuple[type[Exception], ...]
+    refusal: type[DeployError]
+    sentence: str
+    text: re.Pattern[str] = re.compile("")
+
+
+#: The first that fits.
+_ON_THE_WAY = (
+    _OnTheWay(
+        (
+            NoCredentialsError,
+            PartialCredentialsError,
+            CredentialRetrievalError,
+            ProfileNotFound,
+            TokenRetrievalError,
+            SSOError,
+            LoginError,
+        ),
+        Unreachable,
+        "there are no credentials that AWS would take ({words}); set AWS_PROFILE, or "
+        "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+    ),
+    _OnTheWay(
+        (NoRegionError,),
+        Unreachable,
+        "no region is given: set endpoint.region, or AWS_REGION",
+    ),
+    _OnTheWay(
+        (Exception,),
+        Unreachable,
+        "{asked}: a key or a token has a character that no header can have, such as a line's end; "
+        "look at AWS_ACCESS_KEY_ID and AWS_SESSION_TOKEN",
+        # http.client's words, which show the header: a key or a token.
+        re.compile(r"Invalid header value|bytes pattern on a string-like"),
+    ),
+    _OnTheWay(
+        (SSLError,),
+        Unreachable,
+        "{asked}: no TLS with the region {region} ({words}); look at AWS_CA_BUNDLE, "
+        "AWS_ENDPOINT_URL and proxies",
+    ),
+    _OnTheWay(
+        (ProxyConnectionError, InvalidProxiesConfigError),
+        NoAnswer,
+        "{asked}: the proxy does not let it through ({words}); look at HTTPS_PROXY, HTTP_PROXY and "
+        "NO_PROXY; nothing is lost, ask again",
+    ),
+    _OnTheWay(
+        (ResponseStreamingError, IncompleteReadError, FlexibleChecksumError, HTTPError),
+        NoAnswer,
+        "{asked}: the answer broke off ({words}); look at the network; nothing is lost, ask again",
+    ),
+    _OnTheWay(
+        (ConnectionError, HTTPClientError),
+        NoAnswer,
+        "{asked}: no answer from the region {region} ({words}); look at the region's name, "
+        "AWS_ENDPOINT_URL and the network; nothing is lost, ask again",
+    ),
 )
-_BROKEN = (ResponseStreamingError, IncompleteReadError, FlexibleChecksumError, HTTPError)
-#: http.client's words for a header, which it shows: a key or a token.
-_BAD_HEADER = re.compile(r"Invalid header value|bytes pattern on a string-like")
 
 
 def is_missing(error: ClientError) -> bool:
-    """Whether what was asked for is not there. SageMaker has no code of its own for that."""
+    """Whether AWS says that something does not exist. SageMaker has no code of its own for that."""
     code, words = code_of(error), _words(error)
     return code in _MISSING or (
         code == "ValidationException" and _NOT_FOUND.search(words) is not None
@@ -183,46 +234,17 @@ def code_of(error: ClientError) -> str:
 
 
 def refusal_of(error: Exception, asked: str, region: str) -> DeployError:
-    """error: one of FOREIGN. asked: what was called, such as sagemaker:CreateModel."""
+    """error: one of FOREIGN. asked: the call, such as sagemaker:CreateModel."""
     if isinstance(error, ClientError):
-        return _of_answer(error, asked, region)
-    words = one_line(error)
+        return _refusal_of_answer(error, asked, region)
     if isinstance(error, RecursionError):
         return no_aws(asked, "it is redirected without an end, or has values inside of values")
-    if isinstance(error, _CREDENTIALS):
-        return Unreachable(
-            f"there are no credentials that AWS would take ({words}); set AWS_PROFILE, "
-            "or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-        )
-    if isinstance(error, NoRegionError):
-        return Unreachable("no region is given: set endpoint.region, or AWS_REGION")
-    if _BAD_HEADER.search(str(error)):
-        return Unreachable(
-            f"{asked}: a key or a token has a character that no header can have, such as a line's "
-            "end; look at AWS_ACCESS_KEY_ID and AWS_SESSION_TOKEN"
-        )
-    if isinstance(error, SSLError):
-        return Unreachable(
-            f"{asked}: no TLS with the region {region} ({words}); look at AWS_CA_BUNDLE, "
-            "AWS_ENDPOINT_URL and proxies"
-        )
-    if isinstance(error, (ProxyConnectionError, InvalidProxiesConfigError)):
-        return NoAnswer(
-            f"{asked}: the proxy does not let it through ({words}); look at HTTPS_PROXY, "
-            "HTTP_PROXY and NO_PROXY; nothing is lost, ask again"
-        )
-    if isinstance(error, _BROKEN):
-        return NoAnswer(
-            f"{asked}: the answer broke off ({words}); look at the network; nothing is lost, ask "
-            "again"
-        )
-    if isinstance(error, (ConnectionError, HTTPClientError)):
-        return NoAnswer(
-            f"{asked}: no answer from the region {region} ({words}); look at the "
-            "region's name, AWS_ENDPOINT_URL and the network; nothing is lost, ask again"
-        )
+    words = one_line(error)
     if isinstance(error, ResponseParserError):
         return no_aws(asked, words)
+    for row in _ON_THE_WAY:
+        if isinstance(error, row.errors) and row.text.search(str(error)):
+            return row.refusal(row.sentence.format(asked=asked, region=region, words=words))
     if isinstance(error, BotoCoreError):
         return CallRefused(f"{asked}: {words}", type(error).__name__)
     return Unreachable(
@@ -232,14 +254,14 @@ def refusal_of(error: Exception, asked: str, region: str) -> DeployError:
 
 
 def no_aws(asked: str, words: str) -> NoAnswer:
-    """Something answered that nobody can read, or half of it. words: what it was."""
+    """Something else than AWS answered, or the answer is not whole. words: what came."""
     return NoAnswer(
         f"{asked}: the answer is none of AWS's ({words}); look at AWS_ENDPOINT_URL, proxies and "
         "the network; nothing is lost, ask again"
     )
 
 
-def _of_answer(error: ClientError, asked: str, region: str) -> DeployError:
+def _refusal_of_answer(error: ClientError, asked: str, region: str) -> DeployError:
     code, words = code_of(error), _words(error)
     for distrust in _DISTRUSTS:
         if distrust.codes.search(code) and distrust.words.search(words):
@@ -263,10 +285,10 @@ def _of_answer(error: ClientError, asked: str, region: str) -> DeployError:
 
 
 def _class_of(error: ClientError) -> type[CallRefused]:
-    told = f"{code_of(error)}: {_words(error)}"
-    if _ALREADY.search(told):
+    text = f"{code_of(error)}: {_words(error)}"
+    if _ALREADY.search(text):
         return AlreadyThere
-    if _IN_PROGRESS.search(told):
+    if _IN_PROGRESS.search(text):
         return InProgress
     return NotThere if is_missing(error) else CallRefused
 

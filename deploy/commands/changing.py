@@ -8,32 +8,31 @@ import sys
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 from functools import partial
-from typing import TYPE_CHECKING
 
 from deploy.archives.aliases import read_aliases, read_place
 from deploy.archives.bucket import (
     Row,
-    find_needless,
+    find_prunable,
     find_stored,
     go_back,
     make_rows,
     prune_archives,
 )
+from deploy.archives.put import Put, put_archives
+from deploy.archives.sources import find_sources
 from deploy.aws.account import Account, open_account
-from deploy.cleanup import orderly_end
+from deploy.cleanup import clean_up_at_end
 from deploy.config.catalog import describe_ami
 from deploy.config.reading import read_config
 from deploy.config.sections import Config
-from deploy.desired.requests import make_wanted
+from deploy.desired.requests import make_desired
 from deploy.endpoint.down import list_what_stays, take_down
 from deploy.endpoint.facts import find_facts
-from deploy.endpoint.resources import find_model_archives
+from deploy.endpoint.resources import find_single_archives
 from deploy.endpoint.rollback import roll_back
+from deploy.endpoint.state import Job
 from deploy.endpoint.up import bring_up
 from deploy.terminal import Say, progress_on, say, say_beside, show_bytes, show_duration
-
-if TYPE_CHECKING:
-    from deploy.archives.put import Put
 
 
 def push(options: argparse.Namespace) -> int:
@@ -45,7 +44,7 @@ def push(options: argparse.Namespace) -> int:
     tell = say if options.dry_run else say_beside
     engine = Engine()
     account = Account(options.region, tell, dry_run=options.dry_run)
-    with orderly_end():
+    with clean_up_at_end():
         pushed = push_image(account, engine, wish, tell, partial(progress_on, sys.stderr))
     if pushed is not None:
         say_beside("CONFIG.toml, section [endpoint]:")
@@ -55,15 +54,12 @@ def push(options: argparse.Namespace) -> int:
 
 def put(options: argparse.Namespace) -> int:
     """Print what each name means once the table of aliases says so."""
-    from deploy.archives.put import put_archives  # half a second: what checks and packs archives
-    from deploy.archives.sources import find_sources
-
     config = read_config(options.config)
     sources = find_sources(options.paths, options.name, say_beside)
     account = open_account(config, say, dry_run=options.dry_run)
-    with orderly_end(), progress_on(sys.stderr) as tell:
+    with clean_up_at_end(), progress_on(sys.stderr) as tell:
         done = put_archives(
-            account, config, sources, _said(account), tell, check=not options.no_check
+            account, config, sources, _sayer(account), tell, check=not options.no_check
         )
     if not account.dry_run:
         for line in _report_put(config, shlex.quote(str(options.config)), done):
@@ -77,10 +73,8 @@ def up(options: argparse.Namespace) -> int:
     if chosen := describe_ami(config.instances.type, config.instances.ami):
         say_beside(chosen)
     account = open_account(config, say, dry_run=options.dry_run)
-    wanted = make_wanted(config, find_facts(account, config, say))
-    bring_up(
-        account, wanted, _said(account), keep=config.deployment.keep, timeout_s=options.timeout
-    )
+    desired = make_desired(config, find_facts(account, config, say))
+    bring_up(_start(account, config, options), desired, keep=config.deployment.keep)
     if not account.dry_run:
         say(f"endpoint {config.endpoint.name} is in service in {account.region}")
     return 0
@@ -92,7 +86,7 @@ def rollback(options: argparse.Namespace) -> int:
     account = open_account(config, say, dry_run=options.dry_run)
     if options.archive is not None:
         return _go_back(account, config, options)
-    roll_back(account, config, _said(account), timeout_s=options.timeout)
+    roll_back(_start(account, config, options), config)
     if not account.dry_run:
         say(f"endpoint {config.endpoint.name} is in service as before")
     return 0
@@ -103,10 +97,10 @@ def archives(options: argparse.Namespace) -> int:
     config = read_config(options.config)
     account = open_account(config, say, dry_run=options.dry_run)
     place = read_place(config.endpoint.archives)
-    urls = find_model_archives(account, config.endpoint.name)
+    urls = find_single_archives(account, config.endpoint.name)
     served = frozenset(url.removeprefix(place.archives_url) for url in urls)
     if options.prune:
-        gone = prune_archives(account, place, served, _said(account), options.min_age)
+        gone = prune_archives(account, place, served, _sayer(account), options.min_age)
         if not account.dry_run:
             say(f"{show_bytes(gone)} were deleted" if gone else "no archive was to go")
         return 0
@@ -120,15 +114,19 @@ def down(options: argparse.Namespace) -> int:
     """Return once the endpoint is gone, and all that led to it."""
     config = read_config(options.config)
     account = open_account(config, say, dry_run=options.dry_run)
-    take_down(account, config.endpoint.name, _said(account), timeout_s=options.timeout)
+    take_down(_start(account, config, options))
     if not account.dry_run:
         for line in list_what_stays(config):
             say(line)
     return 0
 
 
-def _said(account: Account) -> Say:
-    """Tells of each thing that is done. With dry_run nothing is: the account tells the calls."""
+def _start(account: Account, config: Config, options: argparse.Namespace) -> Job:
+    return Job(account, config.endpoint.name, _sayer(account), options.timeout)
+
+
+def _sayer(account: Account) -> Say:
+    """Says what was done. With --dry-run nothing was: the account says the calls instead."""
     return (lambda line: None) if account.dry_run else say
 
 
@@ -183,6 +181,6 @@ def _table(rows: Sequence[Row], now: datetime, least_age: timedelta) -> Iterator
         yield "  ".join(padded).rstrip()
     there = [row.stored.size for row in rows if row.stored is not None]
     yield f"{len(there)} archives, {show_bytes(sum(there))}"
-    needless = [one.size for one in find_needless(rows, now, least_age)]
+    needless = [one.size for one in find_prunable(rows, now, least_age)]
     if needless:
         yield f"--prune deletes {len(needless)} of them, {show_bytes(sum(needless))}"

@@ -28,12 +28,12 @@ from deploy.documents.policies import (
 from deploy.documents.template import render as render_template
 from deploy.errors import Refused, Unreachable
 from deploy.invoke.bodies import make_body, write_answer
-from deploy.invoke.sending import Answer, Asked, choose_target, send, stream, write_times
+from deploy.invoke.sending import Answer, choose_target, send, stream, write_times
 from deploy.status.collect import gather
 from deploy.status.report import Report, write_document
 from deploy.status.text import write_text
 from deploy.terminal import say, say_beside, show_bytes
-from ensemble_tools.errors import printable
+from ensemble_tools.shipping import printable
 
 _STDIN = "-"
 _CLEAR_SCREEN = "\x1b[H\x1b[2J"
@@ -135,17 +135,16 @@ def invoke(options: argparse.Namespace) -> int:
     body = make_body(content, options.request, options.content_type, options.header_size)
     account = open_account(config, say)
     target = choose_target(account, config, options.model, options.target_model)
-    asked = Asked(config.endpoint.name, target)
-    archive = target or config.endpoint.single_model
+    archive = target.target_model or config.endpoint.single_model
     told = f"{archive} by the variant {{}} of {config.endpoint.name}"
     if options.stream:
-        if target is not None:
+        if target.target_model is not None:
             raise Refused(
                 "--stream is for single-model endpoints: InvokeEndpointWithResponseStream takes "
                 "no TargetModel; set endpoint.single_model, or leave --stream out"
             )
         start = time.perf_counter()
-        answer = stream(account, asked, body)
+        answer = stream(account, target, body)
         say_beside(told.format(answer.variant))
         _print_parts(answer.parts, start, options.output)
         return 0
@@ -153,7 +152,7 @@ def invoke(options: argparse.Namespace) -> int:
     try:
         for number in range(options.repeat):
             start = time.perf_counter()
-            whole = send(account, asked, body)
+            whole = send(account, target, body)
             seconds.append(time.perf_counter() - start)
             if number == 0:
                 _print_answer(whole, options)

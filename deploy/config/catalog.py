@@ -23,7 +23,7 @@ _NO_REGION = "-global"
 
 @cache
 def loader() -> Any:
-    """botocore's, one for the process: a service model takes tenths of a second to be read."""
+    """botocore's, shared by the process: reading a service model takes tenths of a second."""
     return create_loader()
 
 
@@ -32,19 +32,19 @@ def regions() -> frozenset[str]:
     """Of all partitions."""
     partitions = loader().load_data("partitions")["partitions"]
     return frozenset(
-        name for one in partitions for name in one["regions"] if not name.endswith(_NO_REGION)
+        name for it in partitions for name in it["regions"] if not name.endswith(_NO_REGION)
     )
 
 
 @cache
 def instance_types() -> frozenset[str]:
-    """That an endpoint may have: ProductionVariantInstanceType of SageMaker's service model."""
+    """Of endpoints: ProductionVariantInstanceType of SageMaker's service model."""
     shapes = loader().load_service_model("sagemaker", "service-2")["shapes"]
     return frozenset(shapes["ProductionVariantInstanceType"]["enum"])
 
 
 def nearest(name: str, known: Collection[str]) -> str:
-    """For the end of a sentence: what may have been meant, and that botocore may be older."""
+    """The end of a sentence: what was perhaps meant, and that botocore may be too old."""
     near = difflib.get_close_matches(name, sorted(known), 1)
     meant = f"did you mean {near[0]}? " if near else ""
     return f"{meant}a newer one is known to a newer boto3"
@@ -58,19 +58,19 @@ AMIS = (
 )
 #: Of `instances.ami`: no InferenceAmiVersion.
 LEFT_TO_AWS = "aws"
-_WITH_AN_OLD_DRIVER = ("ml.g4dn.", "ml.g5.", "ml.p4d.", "ml.p4de.")
+_OLD_DRIVER_TYPES = ("ml.g4dn.", "ml.g5.", "ml.p4d.", "ml.p4de.")
 _NEWEST = AMIS[-1]
 
 
 def choose_ami(instance_type: str, ami: str | None) -> str | None:
-    """InferenceAmiVersion of a variant; None leaves it to AWS. ami: as it is configured."""
+    """InferenceAmiVersion of a variant; None leaves it to AWS. ami: CONFIG.toml's."""
     if ami is not None:
         return None if ami == LEFT_TO_AWS else ami
-    return _NEWEST if instance_type.startswith(_WITH_AN_OLD_DRIVER) else None
+    return _NEWEST if instance_type.startswith(_OLD_DRIVER_TYPES) else None
 
 
 def describe_ami(instance_type: str, ami: str | None) -> str:
-    """What is chosen where nothing is configured, and why, in a sentence; empty elsewhere."""
+    """A sentence on the image that is chosen if CONFIG.toml has none; else empty."""
     if ami is not None or choose_ami(instance_type, ami) is None:
         return ""
     return (
@@ -88,7 +88,7 @@ _IMAGE = re.compile(
 
 @dataclass(frozen=True)
 class EcrImage:
-    """tag: None where the image names none. digest: likewise, with its sha256: in front."""
+    """tag and digest are None if the image has none; digest begins with sha256:."""
 
     account: str
     region: str
@@ -98,10 +98,6 @@ class EcrImage:
 
 
 def read_ecr_image(image: str) -> EcrImage | None:
-    """None for an image of another registry."""
-    found = _IMAGE.fullmatch(image)
-    if found is None:
-        return None
-    return EcrImage(
-        found["account"], found["region"], found["repository"], found["tag"], found["digest"]
-    )
+    """None if the image is in another registry."""
+    match = _IMAGE.fullmatch(image)
+    return None if match is None else EcrImage(**match.groupdict())

@@ -18,7 +18,7 @@ from deploy.config.sections import (
 )
 from deploy.config.values import show
 
-#: The way to a choice, and a sentence about it.
+#: The path to a choice, and a sentence about it.
 Contradiction = tuple[tuple[str, ...], str]
 #: CreateModel, Environment: entries; characters of each name and value; bytes of all together.
 MOST_VARIABLES, MOST_VARIABLE, MOST_ENVIRONMENT = 100, 1024, 32 * 1024
@@ -28,9 +28,9 @@ _RESERVE = "SERVE_MEMORY_RESERVE_MB"
 MOST_TAGS, MOST_TAG_NAME, MOST_TAG_VALUE = 50 - 3, 128, 256
 #: Tags of AWS's own, and of `up`'s.
 _RESERVED = {"aws:": "AWS's", "deploy:": "`up`'s"}
-#: Python's words for the letters, digits and separators of Unicode, which tags may have.
+#: Tags may have Unicode's letters, digits and separators: its categories.
 _TAG_KINDS, _TAG_SIGNS = ("L", "N", "Z"), "_.:/=+-@"
-#: An image by its digest is @sha256: and 64 characters longer; CreateModel takes 255.
+#: CreateModel takes 255 characters; an image by its digest has @sha256: and 64 more.
 _MOST_IMAGE, _DIGEST = 255, len("@sha256:") + 64
 #: EC2's: T and a number.
 _BURSTABLE = re.compile(r"ml\.t\d")
@@ -41,15 +41,14 @@ _LEAST_LINEAR = 10
 def find_contradictions(
     sections: Mapping[str, Any], tags: Mapping[str, str]
 ) -> Iterator[Contradiction]:
-    """Of those sections that could be read, by their names."""
+    """sections: those that could be read, by their names."""
     for names, check in _CHECKS:
-        given = [sections[name] for name in names if name in sections]
-        if len(given) == len(names):
-            yield from check(*given)
-    yield from _of_tags(tags)
+        if all(name in sections for name in names):
+            yield from check(*(sections[name] for name in names))
+    yield from _check_tags(tags)
 
 
-def _of_image(endpoint: EndpointSection) -> Iterator[Contradiction]:
+def _check_image(endpoint: EndpointSection) -> Iterator[Contradiction]:
     image = read_ecr_image(endpoint.image)
     if image is not None and image.digest is None:
         tag = 0 if image.tag is None else len(image.tag) + 1
@@ -62,7 +61,7 @@ def _of_image(endpoint: EndpointSection) -> Iterator[Contradiction]:
             )
 
 
-def _of_network(network: NetworkSection) -> Iterator[Contradiction]:
+def _check_network(network: NetworkSection) -> Iterator[Contradiction]:
     if bool(network.subnets) != bool(network.security_groups):
         given = "subnets" if network.subnets else "security_groups"
         yield (
@@ -71,7 +70,7 @@ def _of_network(network: NetworkSection) -> Iterator[Contradiction]:
         )
 
 
-def _of_counts(
+def _check_counts(
     instances: InstancesSection, scaling: AutoscalingSection | None
 ) -> Iterator[Contradiction]:
     if scaling is None:
@@ -89,10 +88,10 @@ def _of_counts(
         )
 
 
-def _of_burstable(
+def _check_burstable(
     instances: InstancesSection, scaling: AutoscalingSection | None
 ) -> Iterator[Contradiction]:
-    # RegisterScalableTarget refuses them, when the endpoint is there already. ml.trn1 is none.
+    # RegisterScalableTarget would refuse them once the endpoint is there. ml.trn1 is not burstable.
     if scaling is not None and _BURSTABLE.match(instances.type):
         yield (
             ("instances", "type"),
@@ -101,7 +100,7 @@ def _of_burstable(
         )
 
 
-def _of_cache(endpoint: EndpointSection, container: ContainerSection) -> Iterator[Contradiction]:
+def _check_cache(endpoint: EndpointSection, container: ContainerSection) -> Iterator[Contradiction]:
     if not container.model_cache and endpoint.single_model:
         yield (
             ("container", "model_cache"),
@@ -109,7 +108,7 @@ def _of_cache(endpoint: EndpointSection, container: ContainerSection) -> Iterato
         )
 
 
-def _of_traffic(deployment: DeploymentSection) -> Iterator[Contradiction]:
+def _check_traffic(deployment: DeploymentSection) -> Iterator[Contradiction]:
     if deployment.traffic == "linear" and deployment.step_percent < _LEAST_LINEAR:
         yield (
             ("deployment", "step_percent"),
@@ -118,7 +117,7 @@ def _of_traffic(deployment: DeploymentSection) -> Iterator[Contradiction]:
         )
 
 
-def _of_environment(container: ContainerSection) -> Iterator[Contradiction]:
+def _check_environment(container: ContainerSection) -> Iterator[Contradiction]:
     variables = dict(container.environment or {})
     here = ("container", "environment")
     for name, value in variables.items():
@@ -140,16 +139,16 @@ def _wrong_variable(name: str, value: str) -> str | None:
         return f"{name} is SageMaker's own to set; leave it out"
     if not _VARIABLE.fullmatch(name):
         return f"found the name {show(name)}, expected letters, digits and _, no digit first"
-    for what, found in (("name", name), ("value", value)):
-        if len(found.encode()) > MOST_VARIABLE:
+    for what, text in (("name", name), ("value", value)):
+        if len(text.encode()) > MOST_VARIABLE:
             return (
-                f"the {what} of {show(name)} has {len(found.encode())} bytes, expected at most "
+                f"the {what} of {show(name)} has {len(text.encode())} bytes, expected at most "
                 f"{MOST_VARIABLE}"
             )
     return f"the value of {name} has a NUL, which no variable can have" if "\0" in value else None
 
 
-def _of_tags(tags: Mapping[str, str]) -> Iterator[Contradiction]:
+def _check_tags(tags: Mapping[str, str]) -> Iterator[Contradiction]:
     if len(tags) > MOST_TAGS:
         yield ("tags",), f"found {len(tags)} tags, expected at most {MOST_TAGS}"
     for name, value in tags.items():
@@ -165,9 +164,9 @@ def _wrong_tag(name: str, value: str) -> str | None:
         return f"found a name of {len(name)} characters, expected 1 to {MOST_TAG_NAME}"
     if len(value) > MOST_TAG_VALUE:
         return f"found a value of {len(value)} characters, expected at most {MOST_TAG_VALUE}"
-    strange = sorted({one for one in name + value if not _may_be_in_tag(one)})
-    if strange:
-        return f"found {show(''.join(strange))}, expected letters, digits, blanks and {_TAG_SIGNS}"
+    refused = sorted({sign for sign in name + value if not _may_be_in_tag(sign)})
+    if refused:
+        return f"found {show(''.join(refused))}, expected letters, digits, blanks and {_TAG_SIGNS}"
     return None
 
 
@@ -176,11 +175,11 @@ def _may_be_in_tag(character: str) -> bool:
 
 
 _CHECKS: tuple[tuple[tuple[str, ...], Callable[..., Iterator[Contradiction]]], ...] = (
-    (("endpoint",), _of_image),
-    (("network",), _of_network),
-    (("instances", "autoscaling"), _of_counts),
-    (("instances", "autoscaling"), _of_burstable),
-    (("endpoint", "container"), _of_cache),
-    (("deployment",), _of_traffic),
-    (("container",), _of_environment),
+    (("endpoint",), _check_image),
+    (("network",), _check_network),
+    (("instances", "autoscaling"), _check_counts),
+    (("instances", "autoscaling"), _check_burstable),
+    (("endpoint", "container"), _check_cache),
+    (("deployment",), _check_traffic),
+    (("container",), _check_environment),
 )

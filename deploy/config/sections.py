@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Iterator
-from dataclasses import MISSING, dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field
 
 from deploy.config import values
 from deploy.config.catalog import AMIS, LEFT_TO_AWS
-from deploy.config.values import Choice, choice, choices_of
+from deploy.config.values import choice, choices_of
 
 #: SageMaker's names have 63 characters; models and configurations get a dash and 8 of a digest.
 MOST_NAME = 63 - 9
@@ -139,13 +137,13 @@ class NetworkSection:
     subnets: tuple[str, ...] = choice(
         "Subnets of your VPC, in two zones or more, with an S3 endpoint; none: SageMaker's own "
         "network.",
-        values.some(values.subnet, 16),
+        values.several(values.subnet, 16),
         default=(),
         example='["subnet-0a1b2c3d", "subnet-4e5f6a7b"]',
     )
     security_groups: tuple[str, ...] = choice(
         "What those interfaces may reach; needed with subnets.",
-        values.some(values.security_group, 5),
+        values.several(values.security_group, 5),
         default=(),
         example='["sg-0a1b2c3d"]',
     )
@@ -223,7 +221,7 @@ class AlarmsSection:
 
     topics: tuple[str, ...] = choice(
         "SNS topics that alarms go to, and their ends; none: alarms are only seen.",
-        values.some(values.topic, 5),
+        values.several(values.topic, 5),
         default=(),
         example='["arn:aws:sns:us-east-1:123456789012:oncall"]',
     )
@@ -357,27 +355,18 @@ _TAGS = """
 
 
 def make_example() -> str:
-    """TOML; it has what is required and no more."""
-    sections = [_make_section(name, section) for name, section in SECTIONS.items()]
+    """A CONFIG.toml with every choice. What is not required is commented out."""
+    sections = [_write_section(name, section) for name, section in SECTIONS.items()]
     return _HEAD + "".join(sections) + _TAGS
 
 
-def _make_section(name: str, section: type) -> str:
-    words = [f"\n# {section.__doc__}", f"[{name}]"]
-    # A section that is optional as a whole would otherwise be there with its first line.
-    optional = name == "autoscaling"
-    if optional:
-        words[-1] = f"#: [{name}]"
-    defaults = {it.name: it.default for it in fields(section)}
-    for one in choices_of(section):
-        words += _make_choice(one, defaults[one.name], optional)
-    return "\n".join(words) + "\n"
-
-
-def _make_choice(one: Choice, default: Any, optional: bool) -> Iterator[str]:
-    yield from (f"# {line}" for line in textwrap.wrap(one.reason, _COLUMNS))
-    if default is not MISSING and default not in (None, ()):
-        value = json.dumps(default)
-    else:
-        value = one.example
-    yield f"{'' if one.required and not optional else '#: '}{one.name} = {value}"
+def _write_section(name: str, section: type) -> str:
+    # [autoscaling] is optional as a whole: with its header alone it would be incomplete.
+    is_optional = name == "autoscaling"
+    lines = [f"\n# {section.__doc__}", f"{'#: ' if is_optional else ''}[{name}]"]
+    for key, it in choices_of(section).items():
+        lines += [f"# {line}" for line in textwrap.wrap(it.reason, _COLUMNS)]
+        has_default = not it.required and it.default not in (None, ())
+        value = json.dumps(it.default) if has_default else it.example
+        lines.append(f"{'' if it.required and not is_optional else '#: '}{key} = {value}")
+    return "\n".join(lines) + "\n"

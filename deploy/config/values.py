@@ -15,19 +15,56 @@ from typing import Any
 
 from deploy.config.catalog import instance_types, nearest, regions
 
+#: Returns the value, or raises ValueError with what was expected.
+Reader = Callable[[object], Any]
+_CHOICE = "choice"
+#: Characters of a value in a sentence.
 _MOST_SHOWN = 80
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_BUCKET = r"[a-z0-9][a-z0-9.\-]{1,61}[a-z0-9]"
+#: Whole numbers of AWS have 32 bits.
+MOST_WHOLE = 2**31 - 1
+#: PutMetricAlarm and PutScalingPolicy take no number beyond 2**360. We multiply by 1000 at most.
+MOST_NUMBER = 1e100
+#: Python does not write a whole number of more than 4300 digits; no setting needs one.
+_TOO_LONG = 10**100
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One field of a section. reason: a sentence for whoever chooses. default: MISSING if it is
+    required. example: TOML, if the default is none."""
+
+    reason: str
+    read: Reader
+    default: Any
+    example: str
+
+    @property
+    def required(self) -> bool:
+        """Whether the file must have it."""
+        return self.default is MISSING
+
+
+def choice(reason: str, read: Reader, *, default: Any = MISSING, example: str = "") -> Any:
+    """A dataclass's field; required without a default."""
+    return field(default=default, metadata={_CHOICE: Choice(reason, read, default, example)})
+
+
+def choices_of(section: type) -> dict[str, Choice]:
+    """The choices of a section by name, in the order of its fields."""
+    return {it.name: it.metadata[_CHOICE] for it in fields(section)}
 
 
 def show(value: object) -> str:
-    """A value; of one that has others in it no more than one line has room for."""
-    words = _show(value, inside=False)
-    return words if len(words) <= _MOST_SHOWN else f"{words[: _MOST_SHOWN - 1]}…"
+    """A value as TOML has it, in one line that is not too long."""
+    text = _show(value, inside=False)
+    return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 1]}…"
 
 
 def show_name(name: str) -> str:
-    """A key, quoted where TOML wants that."""
-    return show(name) if not _BARE.fullmatch(name) or len(name) > _MOST_SHOWN else name
+    """A key, quoted if TOML requires that."""
+    return show(name) if not _BARE_KEY.fullmatch(name) or len(name) > _MOST_SHOWN else name
 
 
 def _show(value: object, *, inside: bool) -> str:
@@ -41,179 +78,121 @@ def _show(value: object, *, inside: bool) -> str:
     if isinstance(value, list):
         if inside:
             return "[…]"
-        return f"[{', '.join(_show(one, inside=True) for one in value[:_MOST_SHOWN])}]"
+        return f"[{', '.join(_show(item, inside=True) for item in value[:_MOST_SHOWN])}]"
     try:
         return str(value)
-    except ValueError:  # Python writes no whole number of more than 4300 digits
+    except ValueError:  # Python does not write whole numbers of more than 4300 digits
         return "a number of thousands of digits"
 
 
-#: Reads what TOML has; raises ValueError with what was expected.
-Reader = Callable[[object], Any]
-_METADATA = "choice"
-
-
-@dataclass(frozen=True)
-class Choice:
-    """reason: a sentence for whoever chooses. example: TOML, where there is no default."""
-
-    name: str
-    reason: str
-    read: Reader
-    example: str
-    required: bool
-
-
-def choice(reason: str, read: Reader, *, default: Any = MISSING, example: str = "") -> Any:
-    """A field of a section; without a default it is required."""
-    metadata = {_METADATA: (reason, read, example)}
-    if default is MISSING:
-        return field(metadata=metadata)
-    return field(default=default, metadata=metadata)
-
-
-def choices_of(section: type) -> tuple[Choice, ...]:
-    """All of a section, in the order of its fields."""
-    return tuple(
-        Choice(
-            it.name,
-            it.metadata[_METADATA][0],
-            it.metadata[_METADATA][1],
-            it.metadata[_METADATA][2],
-            it.default is MISSING,
-        )
-        for it in fields(section)
-    )
-
-
-_BUCKET = r"[a-z0-9][a-z0-9.\-]{1,61}[a-z0-9]"
-#: Whole numbers of AWS have 32 bits.
-MOST_WHOLE = 2**31 - 1
-#: PutMetricAlarm and PutScalingPolicy take no number beyond 2**360; ours are up to 1000 times so.
-MOST_NUMBER = 1e100
-#: Python writes no whole number of more than 4300 digits; none of ours is near.
-_LONG = 10**100
-
-
 class WrongMembers(ValueError):
-    """Of a table: what was expected of each name that has something else."""
+    """expected: by the name of each wrong member of a table."""
 
     def __init__(self, expected: Mapping[str, str]) -> None:
         super().__init__(f"other values of {', '.join(expected)}")
         self.expected = expected
 
 
-def text(value: object) -> str:
-    """A string that says something."""
-    if isinstance(value, str) and value.strip() == value != "" and value.isprintable():
-        return value
-    raise ValueError("a string in one line without blanks around it")
+def _reader(
+    expected: str, accepts: Callable[[Any], bool], convert: Callable[[Any], Any] | None = None
+) -> Reader:
+    def read(value: object) -> Any:
+        if not accepts(value):
+            raise ValueError(expected)
+        return value if convert is None else convert(value)
+
+    return read
 
 
-def pattern(words: str, expression: str) -> Callable[[object], str]:
-    """A string of a pattern, which `words` describe."""
+text = _reader(
+    "a string in one line without blanks around it",
+    lambda it: isinstance(it, str) and it.strip() == it != "" and it.isprintable(),
+)
+boolean = _reader("true or false", lambda it: isinstance(it, bool))
+
+
+def pattern(expected: str, expression: str) -> Reader:
+    """A string that the whole expression matches."""
     compiled = re.compile(expression)
-
-    def read(value: object) -> str:
-        if isinstance(value, str) and compiled.fullmatch(value):
-            return value
-        raise ValueError(words)
-
-    return read
+    return _reader(expected, lambda it: isinstance(it, str) and compiled.fullmatch(it) is not None)
 
 
-def one_of(*names: str) -> Callable[[object], str]:
+def one_of(*names: str) -> Reader:
     """One of these strings."""
-
-    def read(value: object) -> str:
-        if isinstance(value, str) and value in names:
-            return value
-        raise ValueError(" or ".join(f'"{name}"' for name in names))
-
-    return read
+    expected = " or ".join(f'"{name}"' for name in names)
+    return _reader(expected, lambda it: isinstance(it, str) and it in names)
 
 
-def boolean(value: object) -> bool:
-    """true or false."""
-    if isinstance(value, bool):
-        return value
-    raise ValueError("true or false")
-
-
-def whole(least: int, most: int = MOST_WHOLE) -> Callable[[object], int]:
+def whole(least: int, most: int = MOST_WHOLE) -> Reader:
     """A whole number within bounds."""
-
-    def read(value: object) -> int:
-        if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
-            return value
-        raise ValueError(f"a whole number from {least} to {most}")
-
-    return read
+    return _reader(
+        f"a whole number from {least} to {most}",
+        lambda it: isinstance(it, int) and not isinstance(it, bool) and least <= it <= most,
+    )
 
 
-def number(least: float, most: float = MOST_NUMBER) -> Callable[[object], float]:
-    """A finite number within bounds."""
+def number(least: float, most: float = MOST_NUMBER) -> Reader:
+    """A number within bounds, as a float. No NaN is within bounds."""
+    return _reader(
+        f"a number from {least:g} to {most:g}",
+        lambda it: (
+            isinstance(it, (int, float)) and not isinstance(it, bool) and least <= it <= most
+        ),
+        float,
+    )
 
-    def read(value: object) -> float:
-        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if is_number and least <= value <= most:  # type: ignore[operator]  # is_number says so
-            return float(value)  # type: ignore[arg-type]  # as above; nan is in no bounds
-        raise ValueError(f"a number from {least:g} to {most:g}")
 
-    return read
+def several(read: Reader, most: int) -> Reader:
+    """A tuple of at most so many values of one kind, all different."""
 
-
-def some(read_one: Callable[[object], str], most: int) -> Callable[[object], tuple[str, ...]]:
-    """A list of at most so many values that one reader takes, none twice."""
-
-    def read(value: object) -> tuple[str, ...]:
+    def read_list(value: object) -> tuple[Any, ...]:
         if not isinstance(value, list):
             raise ValueError("a list")
         if len(value) > most:
             raise ValueError(f"a list of at most {most}, not of {len(value)}")
-        found = tuple(read_one(one) for one in value)
-        if len(set(found)) < len(found):
+        items = tuple(read(item) for item in value)
+        if len(set(items)) < len(items):
             raise ValueError("a list without the same value twice")
-        return found
+        return items
 
-    return read
+    return read_list
 
 
 def table(value: object) -> dict[str, str]:
-    """Names with strings, numbers or booleans, as an environment has them: all become strings.
+    """Names with strings, numbers or booleans, which become strings, as an environment has them.
 
-    Raises WrongMembers where a name has something else.
+    Raises WrongMembers for other values.
     """
     if not isinstance(value, dict):
         raise ValueError("a table of names and values")
-    found, wrong = dict[str, str](), dict[str, str]()
-    for name, one in value.items():
-        if isinstance(one, bool):
-            found[name] = str(one).lower()
-        elif isinstance(one, (str, float)) or (isinstance(one, int) and abs(one) < _LONG):
-            found[name] = str(one)
+    members, wrong = dict[str, str](), dict[str, str]()
+    for name, member in value.items():
+        if isinstance(member, bool):
+            members[name] = str(member).lower()
+        elif isinstance(member, (str, float)) or (
+            isinstance(member, int) and abs(member) < _TOO_LONG
+        ):
+            members[name] = str(member)
         else:
             wrong[name] = "a string, a number or a boolean"
     if wrong:
         raise WrongMembers(wrong)
-    return found
+    return members
 
 
-def known(
-    read_one: Callable[[object], str], names: Callable[[], frozenset[str]], what: str
-) -> Callable[[object], str]:
-    """A string of a pattern that is also one of those that AWS has."""
+def known(read: Reader, names: Callable[[], frozenset[str]], what: str) -> Reader:
+    """A value that AWS has, too. names: all that AWS has."""
 
-    def read(value: object) -> str:
-        found = read_one(value)
-        if found not in names():
-            raise ValueError(f"{what} of AWS; {nearest(found, names())}")
-        return found
+    def read_known(value: object) -> Any:
+        name = read(value)
+        if name not in names():
+            raise ValueError(f"{what} of AWS; {nearest(name, names())}")
+        return name
 
-    return read
+    return read_known
 
 
-def name(most: int) -> Callable[[object], str]:
+def name(most: int) -> Reader:
     """A name that SageMaker takes, with at most so many characters."""
     return pattern(
         f"1 to {most} letters, digits and single hyphens, such as shop-a",

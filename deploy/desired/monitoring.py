@@ -18,31 +18,18 @@ from deploy.config.sections import Config
 VARIANT = "AllTraffic"
 #: Of a digest; two of a name's some hundred versions share it once in a million times.
 DIGEST_CHARACTERS = 8
-#: A tag that all we make carries: whose it is.
+#: Tags: the endpoint that a resource was made for; and of the endpoint itself which configurations
+#: it had, and the one to which an unfinished rollback goes.
 ENDPOINT_TAG = "deploy:endpoint"
-#: Tags of the endpoint: in which order configurations were deployed, and to which of them a
-#: rollback goes that is not done yet.
 HISTORY_TAG = "deploy:history"
 STEP_TAG = "deploy:rollback"
-
-
-def content_name(endpoint_name: str, members: Mapping[str, Any]) -> str:
-    """NAME-<digest> of a request's members."""
-    written = json.dumps(members, sort_keys=True, separators=(",", ":"))
-    digest = hashlib.sha256(written.encode()).hexdigest()[:DIGEST_CHARACTERS]
-    return f"{endpoint_name}-{digest}"
-
-
-def is_ours(endpoint_name: str, name: str) -> bool:
-    """Whether a model's or configuration's name is one that content_name makes."""
-    digest = rf"[0-9a-f]{{{DIGEST_CHARACTERS}}}"
-    return re.fullmatch(rf"{re.escape(endpoint_name)}-{digest}", name) is not None
-
-
+#: Application Auto Scaling's.
+NAMESPACE = "sagemaker"
+DIMENSION = "sagemaker:variant:DesiredInstanceCount"
 _MICROSECONDS = 1000.0
-#: What an alarm of ours may be called behind the endpoint's prefix; a name stays here when it is no
-#: longer made, so that it goes.
-_NAMES = frozenset(
+#: What `up` calls its alarms behind the endpoint's prefix. A name stays here when no alarm has it
+#: any more, so that `up` removes the alarm.
+_ALARM_NAMES = frozenset(
     {
         "model-cache-hit",
         "model-loading-wait",
@@ -52,71 +39,84 @@ _NAMES = frozenset(
         "latency-p99",
     }
 )
-#: Alarms that end an update.
-_OF_UPDATES = ("errors-5xx", "latency-p99")
+#: New instances have nothing loaded, so an alarm about loading would end every update.
+_UPDATE_ENDING = ("errors-5xx", "latency-p99")
+
+
+def make_content_name(endpoint_name: str, members: Mapping[str, Any]) -> str:
+    """NAME-<digest> of a request's members: equal content has an equal name, and is made once."""
+    content = json.dumps(members, sort_keys=True, separators=(",", ":"))
+    digest = hashlib.sha256(content.encode()).hexdigest()[:DIGEST_CHARACTERS]
+    return f"{endpoint_name}-{digest}"
+
+
+def is_content_name(endpoint_name: str, name: str) -> bool:
+    """Whether make_content_name makes such names for this endpoint."""
+    digest = rf"[0-9a-f]{{{DIGEST_CHARACTERS}}}"
+    return re.fullmatch(rf"{re.escape(endpoint_name)}-{digest}", name) is not None
 
 
 @dataclass(frozen=True)
 class _Watch:
-    """Of one threshold. statistic: CloudWatch's, or a percentile as it writes one."""
+    """One threshold. statistic: CloudWatch's, or a percentile such as p99."""
 
     name: str
     metric: str
     statistic: str
-    threshold: float
-    below: bool = False
+    threshold: float | None
+    operator: str = "GreaterThanThreshold"
 
 
 def make_alarms(config: Config) -> tuple[dict[str, Any], ...]:
-    """All of them."""
-    return tuple(_make_alarm(config, watch) for watch in _watches(config))
+    """PutMetricAlarm's members, for each threshold that is set."""
+    return tuple(
+        _make_alarm(config, watch) for watch in _list_watches(config) if watch.threshold is not None
+    )
 
 
 def make_rollback_alarm_names(config: Config) -> tuple[str, ...]:
-    """Those that say that an update is bad: errors and latency.
-
-    New instances have nothing loaded, so those about loading would end every update.
-    """
+    """The alarms that end an update: errors and latency."""
     prefix = make_alarm_prefix(config.endpoint.name)
     names = (alarm["AlarmName"] for alarm in make_alarms(config))
-    return tuple(name for name in names if name.removeprefix(prefix) in _OF_UPDATES)
+    return tuple(name for name in names if name.removeprefix(prefix) in _UPDATE_ENDING)
 
 
 def make_alarm_prefix(endpoint_name: str) -> str:
-    """What the names of an endpoint's alarms begin with, and no other's do: no name has a slash."""
+    """How the names of an endpoint's alarms begin, and no other's: endpoints have no slashes."""
     return f"{endpoint_name}/"
 
 
 def is_alarm_of(endpoint_name: str, alarm_name: str) -> bool:
-    """Whether make_alarms makes one of that name; others' may begin with the prefix, too."""
+    """Whether `up` makes an alarm of this name; others may begin with the prefix, too."""
     prefix = make_alarm_prefix(endpoint_name)
-    return alarm_name.startswith(prefix) and alarm_name.removeprefix(prefix) in _NAMES
+    return alarm_name.startswith(prefix) and alarm_name.removeprefix(prefix) in _ALARM_NAMES
 
 
-def _watches(config: Config) -> Iterator[_Watch]:
+def _list_watches(config: Config) -> Iterator[_Watch]:
     alarms = config.alarms
-    of_many = config.endpoint.single_model is None
-    if of_many and alarms.cache_hit_below is not None:
-        yield _Watch("model-cache-hit", "ModelCacheHit", "Average", alarms.cache_hit_below, True)
-    if of_many and (limit := alarms.loading_wait_above_ms) is not None:
-        yield _Watch("model-loading-wait", "ModelLoadingWaitTime", "Average", limit * _MICROSECONDS)
-    if of_many and (limit := alarms.unloading_above_ms) is not None:
-        yield _Watch("model-unloading", "ModelUnloadingTime", "Average", limit * _MICROSECONDS)
-    if alarms.errors_5xx_above is not None:
-        yield _Watch("errors-5xx", "Invocation5XXErrors", "Sum", alarms.errors_5xx_above)
-    if alarms.errors_4xx_above is not None:
-        yield _Watch("errors-4xx", "Invocation4XXErrors", "Sum", alarms.errors_4xx_above)
-    if (limit := alarms.latency_p99_above_ms) is not None:
-        yield _Watch("latency-p99", "ModelLatency", "p99", limit * _MICROSECONDS)
+
+    def in_microseconds(milliseconds: float | None) -> float | None:
+        return None if milliseconds is None else milliseconds * _MICROSECONDS
+
+    if config.endpoint.single_model is None:
+        wait, unloading = alarms.loading_wait_above_ms, alarms.unloading_above_ms
+        yield _Watch(
+            "model-cache-hit",
+            "ModelCacheHit",
+            "Average",
+            alarms.cache_hit_below,
+            "LessThanThreshold",
+        )
+        yield _Watch("model-loading-wait", "ModelLoadingWaitTime", "Average", in_microseconds(wait))
+        yield _Watch("model-unloading", "ModelUnloadingTime", "Average", in_microseconds(unloading))
+    yield _Watch("errors-5xx", "Invocation5XXErrors", "Sum", alarms.errors_5xx_above)
+    yield _Watch("errors-4xx", "Invocation4XXErrors", "Sum", alarms.errors_4xx_above)
+    latency = in_microseconds(alarms.latency_p99_above_ms)
+    yield _Watch("latency-p99", "ModelLatency", "p99", latency)
 
 
 def _make_alarm(config: Config, watch: _Watch) -> dict[str, Any]:
-    statistic = (
-        {"ExtendedStatistic": watch.statistic}
-        if watch.statistic.startswith("p")
-        else {"Statistic": watch.statistic}
-    )
-    sign = "Less" if watch.below else "Greater"
+    kind = "ExtendedStatistic" if watch.statistic.startswith("p") else "Statistic"
     return {
         "AlarmName": f"{make_alarm_prefix(config.endpoint.name)}{watch.name}",
         "AlarmDescription": f"{watch.metric} of the endpoint {config.endpoint.name}",
@@ -126,31 +126,22 @@ def _make_alarm(config: Config, watch: _Watch) -> dict[str, Any]:
             {"Name": "EndpointName", "Value": config.endpoint.name},
             {"Name": "VariantName", "Value": VARIANT},
         ],
-        **statistic,
+        kind: watch.statistic,
         "Period": 60,
         "EvaluationPeriods": config.alarms.minutes,
         "DatapointsToAlarm": config.alarms.minutes,
         "Threshold": watch.threshold,
-        "ComparisonOperator": f"{sign}ThanThreshold",
-        # An endpoint that nobody asks is none that fails.
+        "ComparisonOperator": watch.operator,
+        # No requests are no failure.
         "TreatMissingData": "notBreaching",
         "AlarmActions": list(config.alarms.topics),
         "OKActions": list(config.alarms.topics),
     }
 
 
-NAMESPACE = "sagemaker"
-DIMENSION = "sagemaker:variant:DesiredInstanceCount"
-
-
 def make_resource_id(endpoint_name: str) -> str:
     """What Application Auto Scaling calls the variant."""
     return f"endpoint/{endpoint_name}/variant/{VARIANT}"
-
-
-def make_policy_name(endpoint_name: str) -> str:
-    """Of the one policy."""
-    return f"{endpoint_name}-invocations"
 
 
 def make_scalable(endpoint_name: str) -> dict[str, str]:
@@ -163,7 +154,7 @@ def make_scalable(endpoint_name: str) -> dict[str, str]:
 
 
 def make_target(config: Config) -> dict[str, Any] | None:
-    """Of RegisterScalableTarget; None without autoscaling."""
+    """RegisterScalableTarget's members; None without autoscaling."""
     scaling = config.autoscaling
     if scaling is None:
         return None
@@ -175,12 +166,12 @@ def make_target(config: Config) -> dict[str, Any] | None:
 
 
 def make_policy(config: Config) -> dict[str, Any] | None:
-    """Of PutScalingPolicy: target tracking on invocations, which AWS's guide recommends."""
+    """PutScalingPolicy's members: target tracking on invocations, as AWS's guide recommends."""
     scaling = config.autoscaling
     if scaling is None:
         return None
     return {
-        "PolicyName": make_policy_name(config.endpoint.name),
+        "PolicyName": f"{config.endpoint.name}-invocations",
         **make_scalable(config.endpoint.name),
         "PolicyType": "TargetTrackingScaling",
         "TargetTrackingScalingPolicyConfiguration": {

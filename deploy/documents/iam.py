@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from deploy.archives.aliases import read_place
+from deploy.archives.aliases import Place, read_place
 from deploy.config.catalog import read_ecr_image
 from deploy.config.sections import Config
 
-#: AWS's partitions by how their regions begin; all others are in `aws`. From botocore's
-#: partitions, which a test holds this against.
+#: AWS's partitions by how their regions begin; all others are in `aws`. A test compares botocore's.
 _PARTITIONS = {
     "cn-": "aws-cn",
     "us-gov-": "aws-us-gov",
@@ -21,20 +20,30 @@ _PARTITIONS = {
     "us-isof-": "aws-iso-f",
     "eusc-": "aws-eusc",
 }
-LOG_GROUPS = "/aws/sagemaker/Endpoints/"
+_LOG_GROUPS = "/aws/sagemaker/Endpoints/"
+#: Condition: a grant that a service makes for itself, such as for a disk.
+FOR_A_SERVICE = {"Bool": {"kms:GrantIsForAWSResource": "true"}}
+Statement = dict[str, Any]
+Document = dict[str, Any]
+Condition = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
 class Where:
-    """An account in a region; each may be a variable that CloudFormation fills in."""
+    """An account in a region; each may be a variable that CloudFormation replaces."""
 
     partition: str
     region: str
     account: str
 
     def make_arn(self, service: str, resource: str) -> str:
-        """Of what lies in this account and region."""
+        """Of a resource in this account and region."""
         return f"arn:{self.partition}:{service}:{self.region}:{self.account}:{resource}"
+
+    def make_sagemaker_arns(self, kind: str, name: str) -> list[str]:
+        """SageMaker writes names in lower case into ARNs, and IAM compares case: both are named."""
+        names = dict.fromkeys((name.lower(), name))
+        return [self.make_arn("sagemaker", f"{kind}/{it}") for it in names]
 
 
 #: In a template.
@@ -42,71 +51,72 @@ OF_STACK = Where("${AWS::Partition}", "${AWS::Region}", "${AWS::AccountId}")
 
 
 def make_where(config: Config, region: str) -> Where:
-    """The account is that of the role: SageMaker takes roles of no other."""
+    """In the role's account: SageMaker takes no other account's roles."""
     return Where(partition_of(region), region, config.endpoint.role.split(":")[4])
 
 
 def partition_of(region: str) -> str:
     """Such as aws-cn for cn-north-1."""
-    found = (name for start, name in _PARTITIONS.items() if region.startswith(start))
-    return next(found, "aws")
+    partitions = (name for start, name in _PARTITIONS.items() if region.startswith(start))
+    return next(partitions, "aws")
 
 
-def bucket_arn(config: Config, where: Where) -> str:
-    """Of the bucket that has the archives."""
-    return f"arn:{where.partition}:s3:::{read_place(config.endpoint.archives).bucket}"
+@dataclass(frozen=True)
+class Arns:
+    """ARNs of what an endpoint has, by its CONFIG.toml."""
 
+    config: Config
+    where: Where
 
-def archives_arn(config: Config, where: Where) -> str:
-    """Of every archive, and nothing else."""
-    prefix = read_place(config.endpoint.archives).archives_prefix
-    return f"{bucket_arn(config, where)}/{prefix}*"
+    @property
+    def place(self) -> Place:
+        """Where archives lie."""
+        return read_place(self.config.endpoint.archives)
 
+    @property
+    def bucket(self) -> str:
+        """The bucket of the archives."""
+        return f"arn:{self.where.partition}:s3:::{self.place.bucket}"
 
-def aliases_arn(config: Config, where: Where) -> str:
-    """Of the table of aliases."""
-    return f"{bucket_arn(config, where)}/{read_place(config.endpoint.archives).aliases_key}"
+    @property
+    def archives(self) -> str:
+        """All archives, and nothing else."""
+        return f"{self.bucket}/{self.place.archives_prefix}*"
 
+    @property
+    def aliases(self) -> str:
+        """The table of aliases."""
+        return f"{self.bucket}/{self.place.aliases_key}"
 
-def repository_arn(config: Config, where: Where) -> str | None:
-    """Of the image's repository, which may be another account's; None outside of ECR."""
-    image = read_ecr_image(config.endpoint.image)
-    if image is None:
-        return None
-    place = f"{image.region}:{image.account}"
-    return f"arn:{where.partition}:ecr:{place}:repository/{image.repository}"
+    @property
+    def repository(self) -> str | None:
+        """The image's repository, perhaps of another account; None outside of ECR."""
+        image = read_ecr_image(self.config.endpoint.image)
+        if image is None:
+            return None
+        place = f"{image.region}:{image.account}"
+        return f"arn:{self.where.partition}:ecr:{place}:repository/{image.repository}"
 
+    @property
+    def endpoint(self) -> list[str]:
+        """The endpoint."""
+        return self.where.make_sagemaker_arns("endpoint", self.config.endpoint.name)
 
-def endpoint_arns(config: Config, where: Where) -> list[str]:
-    """Of the endpoint."""
-    return _sagemaker(where, "endpoint", config.endpoint.name)
+    @property
+    def models(self) -> list[str]:
+        """All models that `up` makes."""
+        return self.where.make_sagemaker_arns("model", f"{self.config.endpoint.name}-*")
 
+    @property
+    def configs(self) -> list[str]:
+        """All endpoint configurations that `up` makes."""
+        return self.where.make_sagemaker_arns("endpoint-config", f"{self.config.endpoint.name}-*")
 
-def model_arns(config: Config, where: Where) -> list[str]:
-    """Of all models that `up` makes for it."""
-    return _sagemaker(where, "model", f"{config.endpoint.name}-*")
-
-
-def config_arns(config: Config, where: Where) -> list[str]:
-    """Of all endpoint configurations that `up` makes for it."""
-    return _sagemaker(where, "endpoint-config", f"{config.endpoint.name}-*")
-
-
-def log_arns(config: Config, where: Where) -> list[str]:
-    """Of the endpoint's log group, and of its streams."""
-    group = where.make_arn("logs", f"log-group:{LOG_GROUPS}{config.endpoint.name}")
-    return [group, f"{group}:*"]
-
-
-def _sagemaker(where: Where, kind: str, name: str) -> list[str]:
-    """SageMaker's ARNs have names in lower case, whatever was asked for; IAM compares case."""
-    return [
-        where.make_arn("sagemaker", f"{kind}/{one}") for one in dict.fromkeys((name.lower(), name))
-    ]
-
-
-Statement = dict[str, Any]
-Document = dict[str, Any]
+    @property
+    def logs(self) -> list[str]:
+        """The endpoint's log group, and its streams."""
+        group = self.where.make_arn("logs", f"log-group:{_LOG_GROUPS}{self.config.endpoint.name}")
+        return [group, f"{group}:*"]
 
 
 def make_document(statements: Iterable[Statement]) -> Document:
@@ -115,31 +125,23 @@ def make_document(statements: Iterable[Statement]) -> Document:
 
 
 def allow(
-    sid: str,
-    actions: Sequence[str],
-    resources: str | Sequence[str],
-    condition: Mapping[str, Mapping[str, Any]] | None = None,
+    sid: str, actions: str, resources: str | list[str], condition: Condition | None = None
 ) -> Statement:
-    """One that allows; sid: what for."""
-    made: Statement = {
+    """actions: a service, a colon and its actions, such as "s3: GetObject PutObject"."""
+    service, _, names = actions.partition(":")
+    statement: Statement = {
         "Sid": sid,
         "Effect": "Allow",
-        "Action": list(actions),
-        "Resource": resources if isinstance(resources, str) else list(resources),
+        "Action": [f"{service}:{name}" for name in names.split()],
+        "Resource": resources,
     }
-    return made if condition is None else {**made, "Condition": dict(condition)}
+    return statement if condition is None else {**statement, "Condition": dict(condition)}
 
 
-def allow_key(
-    sid: str,
-    actions: Sequence[str],
-    key: str,
-    where: Where,
-    condition: Mapping[str, Mapping[str, Any]],
-) -> Statement:
-    """Of a KMS key by its id, alias or ARN.
+def allow_key(sid: str, actions: str, key: str, where: Where, condition: Condition) -> Statement:
+    """key: of KMS, by its id, alias or ARN.
 
-    IAM knows keys, not their aliases: one that is named by an alias is any key that has it
+    IAM knows keys, but not their aliases: an alias stands for any key that has it
     (kms:ResourceAliases).
     """
     name = key.rpartition(":")[2]
@@ -150,11 +152,7 @@ def allow_key(
     return allow(sid, actions, arn, condition)
 
 
-def through_s3(where: Where) -> dict[str, Any]:
-    """Of a key that is used for objects alone."""
+def through_s3(where: Where) -> Condition:
+    """Condition: a key is used for S3's objects alone."""
     # China's services have addresses of amazonaws.com.cn.
     return {"StringLike": {"kms:ViaService": f"s3.{where.region}.amazonaws.com*"}}
-
-
-#: A grant that a service makes for itself, such as for a disk.
-FOR_A_SERVICE = {"Bool": {"kms:GrantIsForAWSResource": "true"}}

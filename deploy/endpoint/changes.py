@@ -13,40 +13,37 @@ from collections.abc import Callable
 from deploy.aws.account import Account
 from deploy.desired.monitoring import VARIANT
 from deploy.desired.requests import Members
-from deploy.endpoint.resources import end_scaling, has_scaling
+from deploy.endpoint.resources import end_scaling, find_target
 from deploy.endpoint.state import (
     CHANGING,
-    Endpoint,
+    Description,
+    Job,
+    call_patiently,
     describe,
+    describe_config,
+    desired_count,
     pauses,
+    variant_of,
     wait_until_settled,
-    with_patience,
 )
 from deploy.errors import DeploymentFailed, InProgress, NotThere
-from deploy.terminal import Say
 
 
 def update_endpoint(
-    account: Account,
-    name: str,
-    config_name: str,
-    deployment: Members | None,
-    say: Say,
-    *,
-    keep_count: bool,
-    timeout_s: float,
+    job: Job, config_name: str, deployment: Members | None, *, keep_count: bool
 ) -> None:
-    """UpdateEndpoint; keep_count: the instances are as many as autoscaling has made of them.
+    """UpdateEndpoint; keep_count: keep as many instances as autoscaling has made.
 
     SageMaker refuses another instance type while the variant is a scalable target
-    (endpoint-scaling-update in its guide), so the target goes for that time; `up` brings it back.
+    (endpoint-scaling-update in its guide), so autoscaling ends before; `up` brings it back.
     """
+    account, name = job.account, job.name
 
     def update() -> None:
-        if has_scaling(account, name) and _changes_type(account, name, config_name):
-            say("another instance type: autoscaling is taken away until the update is done")
+        if find_target(account, name) is not None and _changes_type(account, name, config_name):
+            job.say("another instance type: autoscaling is taken away until the update is done")
             end_scaling(account, name)
-        with_patience(
+        call_patiently(
             lambda: account.change(
                 "sagemaker",
                 "UpdateEndpoint",
@@ -58,36 +55,28 @@ def update_endpoint(
             NotThere,
         )
 
-    _once_idle(
-        account,
-        name,
-        update,
-        lambda endpoint: endpoint["EndpointConfigName"] == config_name,
-        say,
-        timeout_s,
+    _change_once_idle(
+        job, update, lambda endpoint: bool(endpoint["EndpointConfigName"] == config_name)
     )
 
 
-def scale_endpoint(account: Account, name: str, count: int, say: Say, timeout_s: float) -> None:
+def scale_endpoint(job: Job, count: int) -> None:
     """UpdateEndpointWeightsAndCapacities, to a number of instances."""
 
-    def is_so(endpoint: Endpoint) -> bool:
-        variants = endpoint.get("ProductionVariants") or [{}]
-        return bool(variants[0].get("DesiredInstanceCount") == count)
-
     def scale() -> None:
-        account.change(
+        job.account.change(
             "sagemaker",
             "UpdateEndpointWeightsAndCapacities",
-            EndpointName=name,
+            EndpointName=job.name,
             DesiredWeightsAndCapacities=[{"VariantName": VARIANT, "DesiredInstanceCount": count}],
         )
 
-    _once_idle(account, name, scale, is_so, say, timeout_s)
+    _change_once_idle(job, scale, lambda endpoint: desired_count(endpoint) == count)
 
 
-def delete_endpoint(account: Account, name: str, say: Say, timeout_s: float) -> None:
-    """Until it is gone."""
+def delete_endpoint(job: Job) -> None:
+    """Return once it is gone."""
+    account, name = job.account, job.name
     if account.dry_run:
         account.remove("sagemaker", "DeleteEndpoint", EndpointName=name)
         return
@@ -96,54 +85,54 @@ def delete_endpoint(account: Account, name: str, say: Say, timeout_s: float) -> 
         endpoint = describe(account, name)
         if endpoint is not None and endpoint["EndpointStatus"] in CHANGING:
             if endpoint["EndpointStatus"] != "Deleting":
-                say(f"the endpoint {name} is {endpoint['EndpointStatus']}, and cannot be deleted")
-            endpoint = wait_until_settled(account, name, say, timeout_s)
+                job.say(
+                    f"the endpoint {name} is {endpoint['EndpointStatus']}, and cannot be deleted"
+                )
+            endpoint = wait_until_settled(job)
         if endpoint is None:
             return
-        if time.monotonic() - start > timeout_s:
+        if time.monotonic() - start > job.timeout_s:
             raise DeploymentFailed(
-                f"the endpoint {name} is not deleted after {timeout_s:.0f} s (--timeout); the same "
-                "command goes on"
+                f"the endpoint {name} is not deleted after {job.timeout_s:.0f} s (--timeout); the "
+                "same command goes on"
             )
         try:
             account.remove("sagemaker", "DeleteEndpoint", EndpointName=name)
-            say(f"endpoint {name}: is deleted")
+            job.say(f"endpoint {name}: is deleted")
         except InProgress:
             time.sleep(pause)
 
 
-def _once_idle(
-    account: Account,
-    name: str,
-    change: Callable[[], None],
-    is_so: Callable[[Endpoint], bool],
-    say: Say,
-    timeout_s: float,
+def deleted_meanwhile(endpoint_name: str) -> DeploymentFailed:
+    """Another call deleted the endpoint during this one."""
+    return DeploymentFailed(
+        f"the endpoint {endpoint_name} was deleted meanwhile; `up` makes it anew"
+    )
+
+
+def _change_once_idle(
+    job: Job, change: Callable[[], None], is_done: Callable[[Description], bool]
 ) -> None:
-    """Change it; where it is in a change, wait for its end, and change it unless it is so then."""
+    """Wait for another change's end and try again; is_done: that change may have been this one."""
     start = time.monotonic()
     for pause in pauses():
         try:
             change()
             return
         except InProgress:
-            if time.monotonic() - start > timeout_s:
+            if time.monotonic() - start > job.timeout_s:
                 raise
-        say(f"the endpoint {name} is in another change: this waits until it is done")
-        endpoint = wait_until_settled(account, name, say, timeout_s)
+        job.say(f"the endpoint {job.name} is in another change: this waits until it is done")
+        endpoint = wait_until_settled(job)
         if endpoint is None:
-            raise DeploymentFailed(f"the endpoint {name} was deleted meanwhile; `up` makes it anew")
-        if is_so(endpoint):
+            raise deleted_meanwhile(job.name)
+        if is_done(endpoint):
             return
         time.sleep(pause)
 
 
-def _changes_type(account: Account, name: str, config_name: str) -> bool:
-    endpoint = describe(account, name) or {}
-    names = (endpoint.get("EndpointConfigName", ""), config_name)
-    return len({_instance_type(account, one) for one in names}) > 1
-
-
-def _instance_type(account: Account, config_name: str) -> str | None:
-    found = account.find("sagemaker", "DescribeEndpointConfig", EndpointConfigName=config_name)
-    return None if found is None else str(found["ProductionVariants"][0]["InstanceType"])
+def _changes_type(account: Account, endpoint_name: str, config_name: str) -> bool:
+    endpoint = describe(account, endpoint_name) or {}
+    configs = (endpoint.get("EndpointConfigName", ""), config_name)
+    types = {variant_of(describe_config(account, one)).get("InstanceType") for one in configs}
+    return len(types) > 1

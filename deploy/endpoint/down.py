@@ -3,36 +3,35 @@
 from __future__ import annotations
 
 from deploy.archives.aliases import read_place
-from deploy.aws.account import Account
 from deploy.config.sections import Config
 from deploy.endpoint.changes import delete_endpoint
 from deploy.endpoint.resources import (
     end_scaling,
     find_alarms,
-    has_scaling,
+    find_target,
     remove_alarms,
     remove_configs,
 )
-from deploy.endpoint.state import find_deployed
-from deploy.terminal import Say
+from deploy.endpoint.state import Job, find_deployed
 
 
-def take_down(account: Account, name: str, say: Say, *, timeout_s: float) -> None:
-    """The endpoint first, since that is what costs; then what led to it. Raises DeployError."""
-    # First of all, since it refuses an endpoint that was made in another way.
+def take_down(job: Job) -> None:
+    """The endpoint first, since it costs most; then what led to it. Raises DeployError."""
+    account, name = job.account, job.name
+    # First of all: it refuses an endpoint that `up` did not make.
     deployed = find_deployed(account, name)
-    if has_scaling(account, name):
+    if find_target(account, name) is not None:
         end_scaling(account, name)
-        say("autoscaling: ended")
+        job.say("autoscaling: ended")
     if deployed is not None:
-        delete_endpoint(account, name, say, timeout_s)
+        delete_endpoint(job)
     alarms = [alarm["AlarmName"] for alarm in find_alarms(account, name)]
-    remove_alarms(account, alarms, say)
-    remove_configs(account, name, (), say)
+    remove_alarms(account, alarms, job.say)
+    remove_configs(account, name, (), job.say)
 
 
 def list_what_stays(config: Config) -> tuple[str, ...]:
-    """What was not made by `up`, and what costs of it, with how it goes."""
+    """What `up` did not make, each with its cost and the command that removes it."""
     place, name = read_place(config.endpoint.archives), config.endpoint.name
     return (
         "what stays, and costs until you remove it:",

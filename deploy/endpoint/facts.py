@@ -12,47 +12,46 @@ from deploy.terminal import Say
 
 
 def find_facts(account: Account, config: Config, say: Say) -> Facts:
-    """Raises DeployError."""
+    """Raises DeployError. say: told why an image has no digest."""
     place, single = read_place(config.endpoint.archives), config.endpoint.single_model
     url = place.archives_url
     if single is not None:
         url = place.archive_url(require_target(read_aliases(account, place), single, place))
-    return Facts(find_image(account, config.endpoint.image, say), url)
+    return Facts(_add_digest(account, config.endpoint.image, say), url)
 
 
-def find_image(account: Account, image: str, say: Say) -> str:
-    """With its digest: what runs is then known, and a tag that moves is a new image.
+def describe_image(account: Account, image: EcrImage) -> Answer | None:
+    """DescribeImages' item, by digest or tag; None if ECR does not have it. Raises DeployError."""
+    if image.digest is not None:
+        image_id = {"imageDigest": image.digest}
+    else:
+        image_id = {"imageTag": image.tag or "latest"}
+    answer = account.find(
+        "ecr",
+        "DescribeImages",
+        registryId=image.account,
+        repositoryName=image.repository,
+        imageIds=[image_id],
+    )
+    detail: Answer | None = next(iter((answer or {}).get("imageDetails", ())), None)
+    return detail
 
-    As it stands where ECR does not have it, or does not tell: CreateModel will say.
+
+def _add_digest(account: Account, image: str, say: Say) -> str:
+    """The image by its digest: then it is known what runs, and a tag that moves is a new image.
+
+    Unchanged if ECR does not have it or does not tell: CreateModel's answer will say why.
     """
-    found = read_ecr_image(image)
-    if found is None or found.digest is not None:
+    ecr_image = read_ecr_image(image)
+    if ecr_image is None or ecr_image.digest is not None:
         return image
     try:
-        detail = find_image_detail(account, found)
+        detail = describe_image(account, ecr_image)
     except (MissingRight, CallRefused) as error:
         say(f"the image is taken by its tag: {error}")
         return image
     if detail is None:
         say(f"the image is taken by its tag: ECR does not know {image} (yet)")
         return image
-    repository = image if found.tag is None else image.removesuffix(f":{found.tag}")
+    repository = image if ecr_image.tag is None else image.removesuffix(f":{ecr_image.tag}")
     return f"{repository}@{detail['imageDigest']}"
-
-
-def find_image_detail(account: Account, image: EcrImage) -> Answer | None:
-    """What DescribeImages tells of an image: by its digest, or its tag, which is latest if none is
-    named; None where ECR does not have it. Raises DeployError."""
-    if image.digest is not None:
-        by = {"imageDigest": image.digest}
-    else:
-        by = {"imageTag": image.tag or "latest"}
-    answer = account.find(
-        "ecr",
-        "DescribeImages",
-        registryId=image.account,
-        repositoryName=image.repository,
-        imageIds=[by],
-    )
-    detail: Answer | None = next(iter((answer or {}).get("imageDetails", ())), None)
-    return detail

@@ -10,160 +10,138 @@ from deploy.desired.monitoring import (
     DIMENSION,
     NAMESPACE,
     is_alarm_of,
-    is_ours,
+    is_content_name,
     make_alarm_prefix,
     make_resource_id,
     make_scalable,
 )
-from deploy.desired.requests import Members, has_all
-from deploy.endpoint.state import digest_of, find_deployed, is_tagged
+from deploy.desired.requests import Members, has_members
+from deploy.endpoint.state import (
+    describe_config,
+    digest_of,
+    find_deployed,
+    is_tagged,
+    variant_of,
+)
 from deploy.terminal import Say
 
-_SERVICE = "application-autoscaling"
+SCALING = "application-autoscaling"
+#: DeleteAlarms takes so many at once.
+_MOST_DELETED = 100
 
 
 def find_target(account: Account, endpoint_name: str) -> Mapping[str, Any] | None:
-    """The variant as a scalable target; None where it is none."""
-    found = account.ask(
-        _SERVICE,
+    """The variant as a scalable target; None if there is no autoscaling."""
+    answer = account.ask(
+        SCALING,
         "DescribeScalableTargets",
         ServiceNamespace=NAMESPACE,
         ResourceIds=[make_resource_id(endpoint_name)],
         ScalableDimension=DIMENSION,
     )
-    return next(iter(found["ScalableTargets"]), None)
+    return next(iter(answer["ScalableTargets"]), None)
 
 
-def has_scaling(account: Account, endpoint_name: str) -> bool:
-    """Whether autoscaling moves the instances."""
-    return find_target(account, endpoint_name) is not None
+def find_policies(account: Account, endpoint_name: str) -> list[Mapping[str, Any]]:
+    """DescribeScalingPolicies' items for the variant."""
+    members = make_scalable(endpoint_name)
+    return list(account.ask_all(SCALING, "DescribeScalingPolicies", "ScalingPolicies", **members))
 
 
-def bring_scaling(
+def apply_scaling(
     account: Account, endpoint_name: str, target: Members | None, policy: Members | None, say: Say
 ) -> None:
-    """To the target and the policy that are wanted; None: to no autoscaling."""
+    """Make autoscaling what is desired; None: end it."""
     present = find_target(account, endpoint_name)
     if target is None or policy is None:
         if present is not None:
             end_scaling(account, endpoint_name)
             say("autoscaling: ended")
         return
-    if not has_all(present, target):
-        account.change(_SERVICE, "RegisterScalableTarget", **target)
+    if not has_members(present, target):
+        account.change(SCALING, "RegisterScalableTarget", **target)
         say(f"autoscaling: {target['MinCapacity']} to {target['MaxCapacity']} instances")
-    policies = find_policies(account, endpoint_name)
-    if not any(has_all(one, policy) for one in policies):
-        account.change(_SERVICE, "PutScalingPolicy", **policy)
+    if not any(has_members(one, policy) for one in find_policies(account, endpoint_name)):
+        account.change(SCALING, "PutScalingPolicy", **policy)
         say(f"autoscaling: policy {policy['PolicyName']}")
 
 
-def end_scaling(account: Account, endpoint_name: str) -> bool:
-    """The target goes, with every policy and every alarm that Application Auto Scaling made.
-
-    Whether it was there.
-    """
-    return account.remove(_SERVICE, "DeregisterScalableTarget", **make_scalable(endpoint_name))
-
-
-def find_policies(account: Account, endpoint_name: str) -> list[Mapping[str, Any]]:
-    """Of the variant, as DescribeScalingPolicies has them."""
-    return list(
-        account.ask_all(
-            _SERVICE,
-            "DescribeScalingPolicies",
-            "ScalingPolicies",
-            ServiceNamespace=NAMESPACE,
-            ResourceId=make_resource_id(endpoint_name),
-            ScalableDimension=DIMENSION,
-        )
-    )
-
-
-#: DeleteAlarms takes so many at once.
-_MOST_DELETED = 100
+def end_scaling(account: Account, endpoint_name: str) -> None:
+    """Remove the target; AWS removes its policies, and the alarms that autoscaling made."""
+    account.remove(SCALING, "DeregisterScalableTarget", **make_scalable(endpoint_name))
 
 
 def find_alarms(account: Account, endpoint_name: str) -> list[Mapping[str, Any]]:
-    """All that `up` makes for an endpoint, as DescribeAlarms has them."""
-    listed = account.ask_all(
-        "cloudwatch",
-        "DescribeAlarms",
-        "MetricAlarms",
-        AlarmNamePrefix=make_alarm_prefix(endpoint_name),
-    )
-    return [one for one in listed if is_alarm_of(endpoint_name, one["AlarmName"])]
+    """DescribeAlarms' items that `up` makes for an endpoint."""
+    prefix = make_alarm_prefix(endpoint_name)
+    alarms = account.ask_all("cloudwatch", "DescribeAlarms", "MetricAlarms", AlarmNamePrefix=prefix)
+    return [alarm for alarm in alarms if is_alarm_of(endpoint_name, alarm["AlarmName"])]
 
 
-def bring_alarms(account: Account, endpoint_name: str, wanted: Sequence[Members], say: Say) -> None:
-    """Those that differ are written, those that nobody wants any more go."""
+def apply_alarms(
+    account: Account, endpoint_name: str, desired: Sequence[Members], say: Say
+) -> None:
+    """Write the alarms that differ; remove those that are not desired any more."""
     present = {alarm["AlarmName"]: alarm for alarm in find_alarms(account, endpoint_name)}
-    for alarm in wanted:
-        if not has_all(present.get(alarm["AlarmName"]), alarm):
+    for alarm in desired:
+        if not has_members(present.get(alarm["AlarmName"]), alarm):
             account.change("cloudwatch", "PutMetricAlarm", **alarm)
             say(f"alarm {alarm['AlarmName']}: written")
-    names = {alarm["AlarmName"] for alarm in wanted}
+    names = {alarm["AlarmName"] for alarm in desired}
     remove_alarms(account, sorted(set(present) - names), say)
 
 
 def remove_alarms(account: Account, names: Sequence[str], say: Say) -> None:
-    """By their names."""
     for start in range(0, len(names), _MOST_DELETED):
-        some = list(names[start : start + _MOST_DELETED])
-        account.remove("cloudwatch", "DeleteAlarms", AlarmNames=some)
-        for name in some:
+        batch = list(names[start : start + _MOST_DELETED])
+        account.remove("cloudwatch", "DeleteAlarms", AlarmNames=batch)
+        for name in batch:
             say(f"alarm {name}: removed")
 
 
-def find_model_archives(account: Account, endpoint_name: str) -> frozenset[str]:
-    """Their URLs, of all models that `up` made and that are still there. Raises DeployError."""
-    listed = account.ask_all("sagemaker", "ListModels", "Models", NameContains=f"{endpoint_name}-")
-    names = [one["ModelName"] for one in listed if is_ours(endpoint_name, one["ModelName"])]
-    found = (account.find("sagemaker", "DescribeModel", ModelName=name) for name in names)
-    containers = (one.get("PrimaryContainer", {}) for one in found if one is not None)
-    return frozenset(one["ModelDataUrl"] for one in containers if "ModelDataUrl" in one)
-
-
-def prune(account: Account, endpoint_name: str, say: Say) -> None:
-    """Remove what neither the endpoint nor its history has."""
+def remove_unused_configs(account: Account, endpoint_name: str, say: Say) -> None:
+    """Remove configurations and models that neither the endpoint nor its history has."""
     deployed = find_deployed(account, endpoint_name)
-    if deployed is None:
-        return
-    remove_configs(account, endpoint_name, {*deployed.history.digests, deployed.digest}, say)
+    if deployed is not None:
+        keep = {*deployed.history.digests, deployed.digest}
+        remove_configs(account, endpoint_name, keep, say)
 
 
-def remove_configs(
-    account: Account, endpoint_name: str, kept_digests: Collection[str], say: Say
-) -> None:
-    """Configurations of other digests go, and models that no kept configuration has.
+def remove_configs(account: Account, endpoint_name: str, keep: Collection[str], say: Say) -> None:
+    """Remove configurations of other digests, and models that no remaining configuration has.
 
-    What others made stays, whatever its name is: shop-20261125 looks like a digest of ours.
+    What `up` did not make stays, whatever its name is: shop-20261125 looks like one of its names.
     """
-    kept_models: set[str] = set()
-    for name, arn in _listed(account, endpoint_name, "EndpointConfig"):
-        if digest_of(name) in kept_digests:
-            found = account.find("sagemaker", "DescribeEndpointConfig", EndpointConfigName=name)
-            kept_models |= {one["ModelName"] for one in (found or {}).get("ProductionVariants", ())}
+    used_models: set[str] = set()
+    for name, arn in _list_made(account, endpoint_name, "EndpointConfig"):
+        if digest_of(name) in keep:
+            used_models.add(variant_of(describe_config(account, name)).get("ModelName", ""))
         elif is_tagged(account, arn, endpoint_name) and account.remove(
             "sagemaker", "DeleteEndpointConfig", EndpointConfigName=name
         ):
             say(f"endpoint configuration {name}: removed")
-    for name, arn in _listed(account, endpoint_name, "Model"):
+    for name, arn in _list_made(account, endpoint_name, "Model"):
         if (
-            name not in kept_models
+            name not in used_models
             and is_tagged(account, arn, endpoint_name)
             and account.remove("sagemaker", "DeleteModel", ModelName=name)
         ):
             say(f"model {name}: removed")
 
 
-def _listed(account: Account, endpoint_name: str, what: str) -> list[tuple[str, str]]:
-    """Names and ARNs."""
-    listed = account.ask_all(
+def find_single_archives(account: Account, endpoint_name: str) -> frozenset[str]:
+    """URLs of the archives that models of an endpoint have as their only one."""
+    urls = set()
+    for name, _ in _list_made(account, endpoint_name, "Model"):
+        model = account.find("sagemaker", "DescribeModel", ModelName=name) or {}
+        urls.add(model.get("PrimaryContainer", {}).get("ModelDataUrl"))
+    return frozenset(url for url in urls if url is not None)
+
+
+def _list_made(account: Account, endpoint_name: str, what: str) -> list[tuple[str, str]]:
+    """Names and ARNs of what may have been made by `up`: Model or EndpointConfig."""
+    items = account.ask_all(
         "sagemaker", f"List{what}s", f"{what}s", NameContains=f"{endpoint_name}-"
     )
-    return [
-        (one[f"{what}Name"], one[f"{what}Arn"])
-        for one in listed
-        if is_ours(endpoint_name, one[f"{what}Name"])
-    ]
+    pairs = [(item[f"{what}Name"], item[f"{what}Arn"]) for item in items]
+    return [(name, arn) for name, arn in pairs if is_content_name(endpoint_name, name)]

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import docker
@@ -14,14 +15,21 @@ from urllib3.exceptions import HTTPError
 
 from deploy.errors import DeployError, Refused, Unreachable
 from deploy.images.image import Destination, LocalImage
-from deploy.images.repository import Login
 from deploy.terminal import Say
 
 _ANSWER_S = 30
-#: A registry that takes a large layer in says nothing meanwhile.
+#: A registry says nothing while it takes in a large layer.
 _SILENCE_S = 900
-#: What the SDK raises; requests' errors are OSErrors, those of what is streamed are urllib3's.
-_TROUBLE = (DockerException, OSError, HTTPError)
+#: What the SDK raises. Errors of requests are OSErrors, those of streams are urllib3's.
+_ENGINE_ERRORS = (DockerException, OSError, HTTPError)
+
+
+@dataclass(frozen=True)
+class Login:
+    """It goes to the engine with one push, and is kept nowhere."""
+
+    username: str
+    password: str = field(repr=False)
 
 
 class Engine:
@@ -31,13 +39,13 @@ class Engine:
         self._client = _connect(_ANSWER_S)
 
     def find(self, name: str) -> LocalImage | None:
-        """By a name or an id; None where there is none."""
+        """An image by a name or an id; None if there is none."""
         try:
             attributes = self._client.images.get(name).attrs
         except ImageNotFound:
             return None
-        except _TROUBLE as error:
-            raise _failed(error) from error
+        except _ENGINE_ERRORS as error:
+            raise _translate(error) from error
         return LocalImage(
             id=attributes["Id"],
             names=tuple(attributes.get("RepoTags") or ()),
@@ -48,66 +56,62 @@ class Engine:
         )
 
     def add_name(self, image_id: str, destination: Destination) -> None:
-        """Call an image by the destination's reference, too."""
+        """Give an image the destination's reference as another name."""
         try:
             self._client.api.tag(image_id, destination.place, destination.tag)
-        except _TROUBLE as error:
-            raise _failed(error) from error
+        except _ENGINE_ERRORS as error:
+            raise _translate(error) from error
 
     def remove_name(self, reference: str) -> None:
-        """Of an image with other names, which stays; it may be gone."""
+        """Take a name from an image that has others, and stays. The name may be gone already."""
         try:
             self._client.api.remove_image(reference, noprune=True)
         except ImageNotFound:
             return
-        except _TROUBLE as error:
-            raise _failed(error) from error
+        except _ENGINE_ERRORS as error:
+            raise _translate(error) from error
 
     def push(self, destination: Destination, login: Login | None) -> Iterator[Mapping[str, Any]]:
-        """The engine's lines while it pushes. It gives up when nobody listens any more.
+        """The engine's lines while it pushes; it gives up when nobody reads them any more.
 
-        login: None for what `docker login` has kept.
+        login: None takes what `docker login` has kept.
         """
-        # Of its own: the connection is closed when the listening ends, however it ends.
+        # A client of its own: its connection is closed when the reading ends, however it ends.
         client = _connect(_SILENCE_S)
-        sent = {} if login is None else {"auth_config": _auth_config(login)}
+        sent = {} if login is None else {"auth_config": asdict(login)}
         try:
             yield from client.api.push(
                 destination.place, destination.tag, stream=True, decode=True, **sent
             )
-        except _TROUBLE as error:
-            raise _failed(error) from error
+        except _ENGINE_ERRORS as error:
+            raise _translate(error) from error
         finally:
             client.close()
-
-
-def _auth_config(login: Login) -> dict[str, str]:
-    return {"username": login.username, "password": login.password}
 
 
 def _connect(timeout_s: int) -> Any:
     try:
         client = docker.from_env(timeout=timeout_s)
         client.ping()
-    except _TROUBLE as error:
+    except _ENGINE_ERRORS as error:
         place = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
         raise Unreachable(
-            f"no Docker engine answers at {place} ({_said(error)}): start Docker, or set "
+            f"no Docker engine answers at {place} ({_words_of(error)}): start Docker, or set "
             "DOCKER_HOST to its address, which `docker context inspect` shows"
         ) from error
     return client
 
 
-def _failed(error: Exception) -> DeployError:
+def _translate(error: Exception) -> DeployError:
     if isinstance(error, APIError) and error.is_client_error():
-        return Refused(f"the Docker engine refuses it: {_said(error)}")
+        return Refused(f"the Docker engine refuses it: {_words_of(error)}")
     return Unreachable(
-        f"the Docker engine went away in the middle ({_said(error)}): start it, and call again"
+        f"the Docker engine went away in the middle ({_words_of(error)}): start it, and call again"
     )
 
 
-def _said(error: BaseException) -> str:
-    """The engine's own words, or the system's, without what HTTP and the SDK add to them."""
+def _words_of(error: BaseException) -> str:
+    """The engine's words, or the system's, without those that HTTP and the SDK add."""
     words = getattr(error, "explanation", None)
     while words is None and error.__context__ is not None:
         error = error.__context__
@@ -119,10 +123,10 @@ def _said(error: BaseException) -> str:
 def borrowed_name(
     engine: Engine, image: LocalImage, destination: Destination, say: Say
 ) -> Iterator[None]:
-    """The engine knows the image by the destination's reference inside of it.
+    """In the block the image has the destination's reference as a name.
 
-    Afterwards, after Ctrl-C too, the name is what it was: gone, or of the image that had it.
-    Raises DeployError before it begins, never for what cannot be cleared away.
+    Afterwards, also after Ctrl-C, the name is what it was: gone, or another image's. If that fails,
+    say is told. Raises DeployError only before the block.
     """
     before = engine.find(destination.reference)
     if before is not None and before.id == image.id:
@@ -146,5 +150,5 @@ def _give_back(
 ) -> None:
     if before is not None:
         engine.add_name(before.id, destination)
-    elif image.names:  # without another name the image would go with this one
+    elif image.names:  # an image goes with its last name
         engine.remove_name(destination.reference)

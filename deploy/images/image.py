@@ -15,9 +15,9 @@ _PLATFORM = "linux/amd64"
 
 @dataclass(frozen=True)
 class LocalImage:
-    """id: sha256:…; names: by which the engine knows it, with tags; size: of its layers, bytes.
+    """id: sha256:…; names: the engine's, with tags; size: of its layers in bytes.
 
-    media_type: of its manifest, where the engine knows it before a push.
+    media_type: of its manifest, if the engine knows it before a push.
     """
 
     id: str
@@ -29,25 +29,25 @@ class LocalImage:
 
 
 def check_image(name: str, image: LocalImage) -> None:
-    """Raises Refused for one that no multi-model endpoint could run."""
+    """Raises Refused if no multi-model endpoint could run the image."""
     if image.platform != _PLATFORM:
         raise Refused(
             f"{name} is for {image.platform}, SageMaker's instances are {_PLATFORM}: build it with "
             f"docker build --platform {_PLATFORM}"
         )
-    found = image.labels.get(LABEL)
-    if found != "true":
-        seen = "has no label" if found is None else f'has "{found}" as its label'
+    label = image.labels.get(LABEL)
+    if label != "true":
+        seen = "has no label" if label is None else f'has "{label}" as its label'
         raise Refused(
             f"{name} {seen} {LABEL}, which multi-model endpoints ask for with the value true: "
             "build it with this project's Dockerfile, or with that LABEL in your own"
         )
 
 
-def doubts_of(name: str, image: LocalImage) -> Iterator[str]:
-    """What may go wrong later and is no reason to refuse it now.
+def list_doubts(name: str, image: LocalImage) -> Iterator[str]:
+    """What may fail later, but not surely.
 
-    aws/amazon-sagemaker-feedback#180: CreateModel did not take OCI's media types.
+    aws/amazon-sagemaker-feedback#180: CreateModel refused OCI's media types.
     """
     if image.media_type is not None and "vnd.oci." in image.media_type:
         yield (
@@ -74,26 +74,26 @@ class Destination:
 
     @property
     def host(self) -> str:
-        """Of the registry that gets it."""
+        """The registry's."""
         return self.registry or self.repository_uri.partition("/")[0]
 
     @property
     def place(self) -> str:
-        """What the engine is told to push, without the tag."""
+        """The reference without its tag."""
         return f"{self.host}/{self.repository_uri.partition('/')[2]}"
 
     @property
     def reference(self) -> str:
-        """With the tag."""
+        """What the engine pushes: HOST/REPOSITORY:TAG."""
         return f"{self.place}:{self.tag}"
 
 
 def choose_name(
     image: str, image_id: str, repository: str | None, tag: str | None
 ) -> tuple[str, str]:
-    """Repository and tag: those that are given, or the image's own.
+    """Repository and tag: those given, or the image's own. Raises Refused.
 
-    image_id: sha256:…, by which the image may be asked for, too. Raises Refused.
+    image_id: sha256:…, since `image` may be an id, too.
     """
     own_repository, own_tag = _split(image, image_id)
     repository, tag = repository or own_repository, tag or own_tag
@@ -116,7 +116,7 @@ def choose_name(
 
 
 def _split(image: str, image_id: str) -> tuple[str | None, str | None]:
-    """As the image calls itself, without a registry's host; None for what it does not say."""
+    """The image's own repository and tag, without a registry's host; None if it has none."""
     if image_id.removeprefix("sha256:").startswith(image.removeprefix("sha256:")):
         return None, None
     name, _, digest = image.partition("@")

@@ -1,7 +1,8 @@
-"""Push an image to ECR, or to a registry that stands for it; progress and errors of the push."""
+"""Push an image to ECR, or to a registry that stands for it."""
 
 from __future__ import annotations
 
+import base64
 import re
 import shlex
 from collections.abc import Mapping
@@ -9,20 +10,78 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deploy.aws.account import Account
-from deploy.errors import DeployError, MissingRight, QuotaReached, Refused, Unreachable
-from deploy.images.engine import Engine, borrowed_name
-from deploy.images.image import Destination, LocalImage, check_image, choose_name, doubts_of
-from deploy.images.repository import Login, get_login, have_repository
-from deploy.terminal import Progress, Say
+from deploy.errors import (
+    CallRefused,
+    DeployError,
+    MissingRight,
+    QuotaReached,
+    Refused,
+    Unreachable,
+)
+from deploy.images.engine import Engine, Login, borrowed_name
+from deploy.images.image import Destination, LocalImage, check_image, choose_name, list_doubts
+from deploy.terminal import Progress, Say, show_bytes
+
+_REPOSITORY_EXISTS = "RepositoryAlreadyExistsException"
+_KEPT = "layers that are there stay: the same command sends the rest"
+_REPOSITORY_GONE = r"name unknown|repository with name '\S+' does not exist"
+_NO_RIGHT = (
+    r"not authorized to perform|\b(denied|unauthorized|forbidden|no basic auth credentials)\b"
+)
+_ACTION = re.compile(r"not authorized to perform: (ecr:\w+)")
+#: By the engine's words, in lower case, why a push stopped; the first that fits.
+_FAULTS: tuple[tuple[str, type[DeployError], str], ...] = (
+    (
+        r"(authorization )?token (has|is) expired",
+        Unreachable,
+        f"{{place}}: the login ended in the middle of the push ({{words}}); {_KEPT}, with a new "
+        "login",
+    ),
+    (
+        r"\bimmutable\b",
+        Refused,
+        "{place}: the repository has another image under the tag {tag}, and its tags are "
+        "immutable: say another with --tag",
+    ),
+    (
+        _REPOSITORY_GONE,
+        Refused,
+        "{place}: the repository is gone ({words}): the same command makes it again",
+    ),
+    (
+        r"limit ?exceeded|toomanyrequests|quota|rate exceeded",
+        QuotaReached,
+        "{place}: a quota of the registry is reached ({words}): ask for more in Service Quotas, or "
+        f"wait; {_KEPT}",
+    ),
+    (_NO_RIGHT, MissingRight, "{action} to {place} is not allowed: {words}; {remedy}"),
+    (
+        "server gave http response to https client",
+        Unreachable,
+        "{place}: the registry speaks HTTP, and the engine wants TLS ({words}): name it by "
+        "127.0.0.1, or add it to the engine's insecure-registries",
+    ),
+    ("", Unreachable, f"{{place}}: the push stopped ({{words}}); {_KEPT}"),
+)
+
+
+@dataclass(frozen=True)
+class Wish:
+    """image: a name or id on this machine. The others are options of `push`; None: the image's."""
+
+    image: str
+    repository: str | None = None
+    tag: str | None = None
+    registry: str | None = None
 
 
 class PushStopped(Exception):
-    """The engine gave it up; the message has its words, without a full stop."""
+    """The engine gave up; the message has its words, without a full stop."""
 
 
 @dataclass
 class Layer:
-    """sent of total: bytes as the layer is on this machine; 0 of 0 where nothing was sent."""
+    """Bytes as the layer is on this machine; 0 of 0 if nothing was sent."""
 
     sent: int = 0
     total: int = 0
@@ -31,40 +90,37 @@ class Layer:
 
 
 @dataclass
-class PushTally:
-    """One push so far. waiting: the engine's words while it waits to try a layer again."""
+class PushProgress:
+    """waiting: the engine's words while it waits to try a layer again."""
 
     layers: dict[str, Layer] = field(default_factory=dict)
     digest: str | None = None
     waiting: str | None = None
 
-    def hear(self, line: Mapping[str, Any]) -> None:
-        """One line of the engine. Raises PushStopped."""
+    def read(self, line: Mapping[str, Any]) -> None:
+        """Take in one line of the engine. Raises PushStopped."""
         if "error" in line:
             raise PushStopped(" ".join(str(line["error"]).split()).rstrip("."))
         if digest := (line.get("aux") or {}).get("Digest"):
             self.digest = str(digest)
         if name := line.get("id"):
-            self._hear_layer(str(name), str(line.get("status", "")), line)
+            self._read_layer(str(name), str(line.get("status", "")), line)
 
-    def _hear_layer(self, name: str, status: str, line: Mapping[str, Any]) -> None:
+    def _read_layer(self, name: str, status: str, line: Mapping[str, Any]) -> None:
         words = status.lower()
         self.waiting = status if words.startswith("retrying") else None
-        if words == "pushing":
-            layer, detail = self._layer(name), line.get("progressDetail") or {}
+        is_known = words.endswith("already exists") or words.startswith("mounted")
+        if not is_known and words not in ("preparing", "waiting", "pushing", "pushed"):
+            return
+        layer = self.layers.setdefault(name, Layer())
+        if is_known:
+            layer.done = layer.was_there = True
+        elif words == "pushing":
+            detail = line.get("progressDetail") or {}
             layer.sent = int(detail.get("current", layer.sent))
             layer.total = max(int(detail.get("total", layer.total)), layer.sent)
         elif words == "pushed":
-            layer = self._layer(name)
             layer.done, layer.sent = True, layer.total
-        elif words.endswith("already exists") or words.startswith("mounted"):
-            layer = self._layer(name)
-            layer.done = layer.was_there = True
-        elif words in ("preparing", "waiting"):
-            self._layer(name)
-
-    def _layer(self, name: str) -> Layer:
-        return self.layers.setdefault(name, Layer())
 
     @property
     def done(self) -> int:
@@ -77,107 +133,30 @@ class PushTally:
         return sum(layer.was_there for layer in self.layers.values())
 
     @property
-    def sent(self) -> int:
-        """Bytes of all layers."""
-        return sum(layer.sent for layer in self.layers.values())
-
-    @property
-    def total(self) -> int:
-        """Bytes of those layers that are sent, as far as the engine has told."""
-        return sum(layer.total for layer in self.layers.values())
-
-    @property
     def share(self) -> float:
-        """Of the layers that are there; those on their way count by their bytes."""
+        """Of the layers; those on their way count by their bytes."""
         parts = [
             1.0 if layer.done else layer.sent / layer.total if layer.total else 0.0
             for layer in self.layers.values()
         ]
         return sum(parts) / len(parts) if parts else 0.0
 
-    def in_words(self) -> str:
-        """Layers and bytes, and what it waits for."""
-        words = f"{self.done} of {len(self.layers)} layers, {format_bytes(self.sent)}"
-        if self.sent < self.total:
-            words += f" of {format_bytes(self.total)}"
-        return f"{words} ({self.waiting})" if self.waiting else words
-
-
-def format_bytes(count: int) -> str:
-    """In powers of ten, as registries count."""
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return f"{count} B"
-
-
-_ACTION = re.compile(r"not authorized to perform: (?P<action>ecr:\w+)")
-_EXPIRED = re.compile(r"(authorization )?token (has|is) expired")
-_NO_RIGHT = re.compile(r"\b(denied|unauthorized|forbidden|no basic auth credentials)\b")
-_GONE = re.compile(r"name unknown|repository with name '\S+' does not exist")
-_IMMUTABLE = re.compile(r"\bimmutable\b")
-_QUOTA = re.compile(r"limit ?exceeded|toomanyrequests|quota|rate exceeded")
-_NO_TLS = re.compile(r"server gave http response to https client")
-_KEPT = "layers that are there stay: the same command sends the rest"
-
-
-def fault_of(destination: Destination, words: str) -> DeployError:
-    """words: the engine's. What is not known is the registry's, or the network's."""
-    place, lower = destination.reference, words.lower()
-    if _EXPIRED.search(lower):
-        return Unreachable(
-            f"{place}: the login ended in the middle of the push ({words}); {_KEPT}, with a new "
-            "login"
-        )
-    if _IMMUTABLE.search(lower):
-        return Refused(
-            f"{place}: the repository has another image under the tag {destination.tag}, and its "
-            "tags are immutable: say another with --tag"
-        )
-    if _GONE.search(lower):
-        return Refused(
-            f"{place}: the repository is gone ({words}): the same command makes it again"
-        )
-    if _QUOTA.search(lower):
-        return QuotaReached(
-            f"{place}: a quota of the registry is reached ({words}): ask for more in Service "
-            f"Quotas, or wait; {_KEPT}"
-        )
-    if (found := _ACTION.search(words)) or _NO_RIGHT.search(lower):
-        return MissingRight(
-            f"{found['action'] if found else 'the push'} to {place} is not allowed: {words}; "
-            + _remedy(destination)
-        )
-    if _NO_TLS.search(lower):
-        return Unreachable(
-            f"{place}: the registry speaks HTTP, and the engine wants TLS ({words}): name it by "
-            "127.0.0.1, or add it to the engine's insecure-registries"
-        )
-    return Unreachable(f"{place}: the push stopped ({words}); {_KEPT}")
-
-
-def _remedy(destination: Destination) -> str:
-    if destination.registry is not None:
-        return f"docker login {destination.registry} is what the engine is asked with"
-    return "`python -m deploy policy` prints the rights that are needed"
-
-
-@dataclass(frozen=True)
-class Wish:
-    """image: a name or id on this machine; the others: see `push`. None: the image's own."""
-
-    image: str
-    repository: str | None = None
-    tag: str | None = None
-    registry: str | None = None
+    def describe(self) -> str:
+        """Layers and bytes, and what the engine waits for."""
+        sent = sum(layer.sent for layer in self.layers.values())
+        total = sum(layer.total for layer in self.layers.values())
+        of_total = f" of {show_bytes(total)}" if sent < total else ""
+        waiting = f" ({self.waiting})" if self.waiting else ""
+        layers = f"{self.done} of {len(self.layers)} layers"
+        return f"{layers}, {show_bytes(sent)}{of_total}{waiting}"
 
 
 def push_image(
     account: Account, engine: Engine, wish: Wish, say: Say, progress: Progress
 ) -> str | None:
-    """The image by its digest, as CONFIG.toml names it; None with dry_run.
+    """The image by its digest, as CONFIG.toml names it; None with --dry-run. Raises DeployError.
 
-    What the registry has is not sent again. progress: shows how far it is. Raises DeployError.
+    Layers that the registry has are not sent again.
     """
     image = engine.find(wish.image)
     if image is None:
@@ -186,45 +165,108 @@ def push_image(
             "look at `docker images`"
         )
     check_image(wish.image, image)
-    for doubt in doubts_of(wish.image, image):
+    for doubt in list_doubts(wish.image, image):
         say(doubt)
     repository, tag = choose_name(wish.image, image.id, wish.repository, wish.tag)
-    destination = Destination(have_repository(account, repository, say), tag, wish.registry)
+    destination = Destination(ensure_repository(account, repository, say), tag, wish.registry)
     if account.dry_run:
-        for line in _command_lines(account, wish, destination):
+        for line in _list_commands(account, wish, destination):
             say(line)
         return None
     login = get_login(account)
-    say(f"{wish.image} ({format_bytes(image.size)}) goes to {destination.reference}")
-    # A login of ECR's is for no other host.
-    tally = _send(engine, image, destination, None if wish.registry else login, say, progress)
-    say(f"pushed: {tally.in_words()}; {tally.were_there} were there before")
-    return f"{destination.repository_uri}@{tally.digest}"
+    say(f"{wish.image} ({show_bytes(image.size)}) goes to {destination.reference}")
+    # ECR's login is for no other host.
+    pushed = _push(engine, image, destination, None if wish.registry else login, say, progress)
+    say(f"pushed: {pushed.describe()}; {pushed.were_there} were there before")
+    return f"{destination.repository_uri}@{pushed.digest}"
 
 
-def _send(
+def ensure_repository(account: Account, name: str, say: Say) -> str:
+    """The repository's URI; a new one scans what is pushed. Raises DeployError."""
+    if (uri := _find_repository(account, name)) is not None:
+        return uri
+    try:
+        answer = account.change(
+            "ecr",
+            "CreateRepository",
+            repositoryName=name,
+            imageScanningConfiguration={"scanOnPush": True},
+        )
+    except CallRefused as error:
+        # Another call may have made it since.
+        if error.code != _REPOSITORY_EXISTS or (uri := _find_repository(account, name)) is None:
+            raise
+        return uri
+    if account.dry_run:
+        number, _ = account.who()
+        domain = "amazonaws.com.cn" if account.region.startswith("cn-") else "amazonaws.com"
+        return f"{number}.dkr.ecr.{account.region}.{domain}/{name}"
+    say(f"repository {name} created in {account.region}; it scans what is pushed")
+    return str(answer["repository"]["repositoryUri"])
+
+
+def get_login(account: Account) -> Login:
+    """ECR's, for twelve hours. Raises DeployError, which does not show the password."""
+    answer = account.ask("ecr", "GetAuthorizationToken")
+    try:
+        token = base64.b64decode(answer["authorizationData"][0]["authorizationToken"]).decode()
+        username, colon, password = token.partition(":")
+        if not colon:
+            raise ValueError("it has no colon")
+    except (LookupError, ValueError) as error:
+        raise Refused(
+            f"ecr:GetAuthorizationToken in {account.region} gave no user and password "
+            f"({type(error).__name__}): ask again, or look at AWS_ENDPOINT_URL"
+        ) from None
+    return Login(username, password)
+
+
+def explain_stop(destination: Destination, words: str) -> DeployError:
+    """Why a push stopped. words: the engine's."""
+    action = _ACTION.search(words)
+    remedy = "`python -m deploy policy` prints the rights that are needed"
+    if destination.registry is not None:
+        remedy = f"docker login {destination.registry} is what the engine is asked with"
+    _, kind, sentence = next(it for it in _FAULTS if re.search(it[0], words.lower()))
+    return kind(
+        sentence.format(
+            place=destination.reference,
+            tag=destination.tag,
+            words=words,
+            action=action[1] if action else "the push",
+            remedy=remedy,
+        )
+    )
+
+
+def _push(
     engine: Engine,
     image: LocalImage,
     destination: Destination,
     login: Login | None,
     say: Say,
     progress: Progress,
-) -> PushTally:
-    tally = PushTally()
+) -> PushProgress:
+    pushed = PushProgress()
     with borrowed_name(engine, image, destination, say), progress() as tell:
         try:
             for line in engine.push(destination, login):
-                tally.hear(line)
-                tell(tally)
+                pushed.read(line)
+                tell(pushed.describe(), pushed.share)
         except PushStopped as stopped:
-            raise fault_of(destination, str(stopped)) from stopped
-    if tally.digest is None:
-        raise fault_of(destination, "the engine ended without a digest")
-    return tally
+            raise explain_stop(destination, str(stopped)) from stopped
+    if pushed.digest is None:
+        raise explain_stop(destination, "the engine ended without a digest")
+    return pushed
 
 
-def _command_lines(account: Account, wish: Wish, destination: Destination) -> tuple[str, ...]:
-    """What the engine would be told, as lines of the docker command."""
+def _find_repository(account: Account, name: str) -> str | None:
+    answer = account.find("ecr", "DescribeRepositories", repositoryNames=[name])
+    return str(answer["repositories"][0]["repositoryUri"]) if answer else None
+
+
+def _list_commands(account: Account, wish: Wish, destination: Destination) -> tuple[str, ...]:
+    """For --dry-run: what the engine would do, as docker's command lines."""
     reference = shlex.quote(destination.reference)
     login = (
         f"aws ecr get-login-password --region {account.region} | docker login --username AWS "

@@ -22,7 +22,7 @@ _BLANKS = b" \t\r\n"
 
 @dataclass(frozen=True)
 class Body:
-    """As it is sent."""
+    """What InvokeEndpoint sends."""
 
     content: bytes
     content_type: str
@@ -31,9 +31,9 @@ class Body:
 def make_body(
     content: bytes, where: str, content_type: str | None, header_size: int | None
 ) -> Body:
-    """content_type and header_size as they were asked for; None: found out.
+    """content_type and header_size: the caller's; None: find out.
 
-    where: what the bytes are of, for messages. Raises Refused.
+    where: the bytes' file, for messages. Raises Refused.
     """
     if content_type is not None and not _lacks_size(content_type):
         return Body(content, content_type)
@@ -44,21 +44,21 @@ def make_body(
                 "leave it out, and it is found out"
             )
         return _make_binary(content, header_size, content_type)
-    found = _read_head(content)
-    if found is None:
+    json_part = _read_json(content)
+    if json_part is None:
         raise Refused(
             f"{where} begins with no JSON object; expected a request of the v2 protocol, as "
             "`python -m ensemble_tools request` writes one, or a --content-type that says what it "
             "is"
         )
-    head, size = found
+    head, size = json_part
     if content_type is None and not content[size:].strip(_BLANKS):
         return Body(content, JSON_TYPE)
     return _make_binary(content, _find_size(head, size, content, where), content_type)
 
 
 def find_header_size(content_type: str) -> int | None:
-    """How many bytes of a body are its JSON; None where all of it is."""
+    """How many bytes of a body are its JSON; None if all are."""
     for parameter in content_type.split(";")[1:]:
         name, _, value = parameter.partition("=")
         digits = value.strip().strip('"')
@@ -76,9 +76,9 @@ def _lacks_size(content_type: str) -> bool:
     return media == BINARY_TYPE and find_header_size(content_type) is None
 
 
-def _read_head(content: bytes) -> tuple[Mapping[str, Any], int] | None:
-    """The JSON object that a body begins with, and where it ends."""
-    # Each byte is one character, so that places in the text are places in the bytes.
+def _read_json(content: bytes) -> tuple[Mapping[str, Any], int] | None:
+    """The JSON object at a body's beginning, and where it ends."""
+    # latin-1: one character for each byte, so that places in the text are places in the bytes.
     text = content.decode("latin-1")
     start = len(text) - len(text.lstrip(_BLANKS.decode()))
     try:
@@ -89,8 +89,8 @@ def _read_head(content: bytes) -> tuple[Mapping[str, Any], int] | None:
 
 
 def _find_size(head: Mapping[str, Any], end: int, content: bytes, where: str) -> int:
-    """Where the JSON ends for its reader: blanks may follow, and what its inputs announce must."""
-    announced = _announced(head)
+    """Where the JSON ends: blanks may follow it, and then the bytes that its inputs announce."""
+    announced = _count_announced(head)
     size = len(content) - announced
     if size < end or content[end:size].strip(_BLANKS):
         raise Refused(
@@ -100,18 +100,18 @@ def _find_size(head: Mapping[str, Any], end: int, content: bytes, where: str) ->
     return size
 
 
-def _announced(head: Mapping[str, Any]) -> int:
+def _count_announced(head: Mapping[str, Any]) -> int:
     inputs = head.get("inputs")
     total = 0
-    for one in inputs if isinstance(inputs, list) else ():
-        parameters = one.get("parameters") if isinstance(one, dict) else None
+    for tensor in inputs if isinstance(inputs, list) else ():
+        parameters = tensor.get("parameters") if isinstance(tensor, dict) else None
         size = parameters.get("binary_data_size") if isinstance(parameters, dict) else None
         total += size if isinstance(size, int) and size > 0 else 0
     return total
 
 
 def write_answer(content: bytes, content_type: str, *, pretty: bool) -> str:
-    """For a terminal; what is no text is told by its size."""
+    """Text as it is; tensors by name, type and shape; other bytes by their number."""
     size = find_header_size(content_type)
     if size is not None:
         return "\n".join(_describe_tensors(content, size))
@@ -119,10 +119,10 @@ def write_answer(content: bytes, content_type: str, *, pretty: bool) -> str:
         text = content.decode()
     except UnicodeDecodeError:
         return f"{show_bytes(len(content))} of {content_type}; --output FILE keeps them"
-    return _indented(text) if pretty else text
+    return _indent(text) if pretty else text
 
 
-def _indented(text: str) -> str:
+def _indent(text: str) -> str:
     try:
         return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
     except ValueError:

@@ -44,14 +44,14 @@ Series = Mapping[datetime, float]
 
 @dataclass(frozen=True)
 class Span:
-    """The last minutes until now; the minute that runs is one of them."""
+    """The last minutes, the current one among them."""
 
     now: datetime
     minutes: int
 
     @property
     def end(self) -> datetime:
-        """When the minute that runs is over."""
+        """When the current minute is over."""
         whole = math.floor(self.now.timestamp() / _MINUTE_S) + 1
         return datetime.fromtimestamp(whole * _MINUTE_S, timezone.utc)
 
@@ -62,7 +62,7 @@ class Span:
 
     @property
     def period_minutes(self) -> int:
-        """Of percentiles."""
+        """One percentile is of so many minutes."""
         return max(1, self.minutes // _PERIODS)
 
 
@@ -84,7 +84,7 @@ def make_queries(endpoint_name: str, span: Span) -> dict[str, Any]:
 
 
 def read_answer(results: Sequence[Mapping[str, Any]], span: Span) -> TrafficPart:
-    """Of MetricDataResults, of all pages."""
+    """results: MetricDataResults of all pages."""
     series: dict[str, dict[datetime, float]] = {name: {} for name in (*_BY_MINUTE, *_BY_PERIOD)}
     for result in results:
         pairs = zip(result["Timestamps"], result["Values"], strict=True)
@@ -136,9 +136,9 @@ def _each_minute(series: Series, span: Span) -> tuple[int, ...]:
 
 
 def _newest_whole(series: Series, span: Span) -> float | None:
-    """Of the minute that runs some instances may not have told yet: the one before, if there is."""
-    running = span.end - timedelta(minutes=1)
-    whole = [at for at in series if at < running] or list(series)
+    """The minute before the current one, in which some instances may not have reported yet."""
+    current = span.end - timedelta(minutes=1)
+    whole = [at for at in series if at < current] or list(series)
     return series[max(whole)] if whole else None
 
 

@@ -1,4 +1,4 @@
-"""What `status` tells; `--json` prints this document, with the names of these fields.
+"""What `status` reports. `--json` prints this document, with the names of these fields.
 
 Report
 ├── at              when AWS answered, by its clock
@@ -15,8 +15,8 @@ Report
 ├── history         digests[], current, before (what `rollback` goes to)
 └── costs[]         what, quantity, unit, money_per_day, currency, note
 
-A part that could not be read is {"missing": a sentence} in its place. Times are ISO 8601. What is
-null is not known, or is not there: a hit ratio without requests, bounds without autoscaling.
+A part that could not be read is {"missing": a sentence}. Times are ISO 8601. null is not known, or
+not there: a hit ratio without requests, bounds without autoscaling.
 latency_p50_ms is the median of the periods' medians, latency_p99_ms the p99 of the worst period:
 CloudWatch adds no percentiles up. A period has latency_period_minutes.
 """
@@ -25,25 +25,23 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
-#: Of the document: it grows when a name changes its meaning, or goes.
+#: Of the document; it grows when a name changes its meaning or goes.
 VERSION = 1
 
 
 @dataclass(frozen=True)
 class Missing:
-    """In the place of a part that could not be read: why."""
+    """Why a part could not be read."""
 
     missing: str
 
 
 @dataclass(frozen=True)
 class EndpointPart:
-    """updating_to: the configuration that an update brings, while one is under way."""
+    """updating_to: the configuration of the update under way."""
 
     name: str
     region: str
@@ -56,7 +54,7 @@ class EndpointPart:
 
 @dataclass(frozen=True)
 class Change:
-    """What `up` would change; values as AWS has them, None where there is nothing."""
+    """What `up` would change; None: nothing is there, or wanted."""
 
     what: str
     now: str | None
@@ -81,7 +79,7 @@ class ConfigurationPart:
 
 @dataclass(frozen=True)
 class Activity:
-    """One of autoscaling's, in AWS's words; status: Successful, Failed, InProgress, …"""
+    """Of autoscaling, in AWS's words. status: Successful, Failed, InProgress, …"""
 
     at: datetime
     status: str
@@ -143,8 +141,8 @@ class Alias:
 
 @dataclass(frozen=True)
 class ArchivesPart:
-    """former: archives that some alias meant before, and none means now. without_alias: that none
-    means or meant."""
+    """former: archives that an alias meant before, and none means now. without_alias: archives that
+    none means or meant."""
 
     count: int
     bytes: int
@@ -164,7 +162,7 @@ class HistoryPart:
 
 @dataclass(frozen=True)
 class Cost:
-    """A quantity that AWS bills; quantity None: not known, and note says why."""
+    """A quantity that AWS bills; if it is None, note says why."""
 
     what: str
     quantity: float | None
@@ -176,7 +174,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Report:
-    """All of it."""
+    """The whole document."""
 
     at: datetime
     endpoint: EndpointPart
@@ -189,11 +187,7 @@ class Report:
     costs: tuple[Cost, ...]
 
 
-def make_document(report: Report) -> Mapping[str, Any]:
-    """Of plain values; times are still datetimes."""
-    return {"version": VERSION, **dataclasses.asdict(report)}
-
-
 def write_document(report: Report, *, indent: int | None) -> str:
     """As JSON."""
-    return json.dumps(make_document(report), indent=indent, default=datetime.isoformat)
+    document = {"version": VERSION, **dataclasses.asdict(report)}
+    return json.dumps(document, indent=indent, default=datetime.isoformat)

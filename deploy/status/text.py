@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
@@ -28,7 +29,7 @@ _ON = "ALARM"
 
 
 def write_text(report: Report, *, columns: int | None, pictures: bool) -> str:
-    """columns: of the screen, to which lines are wrapped. pictures: a sparkline can be seen."""
+    """columns: where lines are wrapped. pictures: the terminal can show a sparkline."""
     now = report.at
     paragraphs = {
         "endpoint": _endpoint(report.endpoint, now),
@@ -40,23 +41,18 @@ def write_text(report: Report, *, columns: int | None, pictures: bool) -> str:
         "history": _history(report.history, report.endpoint.name),
         "costs": _costs(report.costs),
     }
-    lines: list[str] = []
-    for label, paragraph in paragraphs.items():
-        for number, line in enumerate(paragraph):
-            head = (label if number == 0 else "").ljust(_LABEL)
-            lines += [head + line] if columns is None else _wrap(head, line, columns)
-    return "\n".join(lines)
-
-
-def _wrap(head: str, line: str, columns: int) -> list[str]:
-    return textwrap.wrap(
-        line,
-        columns,
-        initial_indent=head,
+    wrapper = textwrap.TextWrapper(
+        columns or sys.maxsize,
         subsequent_indent=" " * (_LABEL + 2),
         break_long_words=False,
         break_on_hyphens=False,
     )
+    lines: list[str] = []
+    for label, paragraph in paragraphs.items():
+        for number, line in enumerate(paragraph):
+            wrapper.initial_indent = ("" if number else label).ljust(_LABEL)
+            lines += wrapper.wrap(line) if columns else [wrapper.initial_indent + line]
+    return "\n".join(lines)
 
 
 def _endpoint(part: EndpointPart, now: datetime) -> Iterator[str]:
@@ -96,13 +92,14 @@ def _instances(part: InstancesPart, now: datetime) -> Iterator[str]:
         yield f"{kind}{wanted}; no autoscaling"
     else:
         yield f"{kind}{wanted}, {part.minimum} to {part.maximum} by autoscaling"
-    yield from (_activity(one, now) for one in part.activities)
+    yield from (_activity(it, now) for it in part.activities)
 
 
-def _activity(one: Activity, now: datetime) -> str:
-    words = f"{one.at:%H:%M %Z}{_ago(one.at, now)}  {one.status}: {_sentence(one.description)}"
-    message = "" if one.message is None else f" {_sentence(one.message)}"
-    return f"{words} {_sentence(one.cause)}{message}"
+def _activity(activity: Activity, now: datetime) -> str:
+    at = f"{activity.at:%H:%M %Z}{_ago(activity.at, now)}"
+    parts = (activity.description, activity.cause, activity.message)
+    sentences = " ".join(_sentence(part) for part in parts if part is not None)
+    return f"{at}  {activity.status}: {sentences}"
 
 
 def _traffic(part: TrafficPart | Missing, pictures: bool) -> Iterator[str]:
@@ -194,7 +191,7 @@ def _quantity(quantity: float, unit: str) -> str:
 
 
 def _ago(then: datetime, now: datetime) -> str:
-    """Nothing where it is in the future: clocks differ."""
+    """Empty in the future: clocks differ."""
     past = now - then
     return "" if past < timedelta(0) else f" ({show_duration(past.total_seconds())} ago)"
 

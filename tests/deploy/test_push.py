@@ -73,7 +73,7 @@ def test_a_push_that_stops_is_finished_by_the_next_one(
     engine.stop_after, engine.error, engine.breaks = 3, None, False
     finished = push(plane, engine, tmp_path, "merlin:1")
     assert finished.returncode == 0, finished.stderr
-    assert "3 of 3 layers, 1.0 MB; 2 were there before" in finished.stderr
+    assert "3 of 3 layers, 1 MB; 2 were there before" in finished.stderr
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])

@@ -9,7 +9,7 @@ from botocore.session import get_session
 from botocore.validate import ParamValidator
 
 from deploy.config.sections import Config
-from deploy.desired.requests import Facts, Wanted, make_wanted
+from deploy.desired.requests import Desired, Facts, make_desired
 from simulator.control.errors import ServiceError
 from simulator.control.validation import check_members
 
@@ -20,7 +20,7 @@ _SESSION, _VALIDATOR = get_session(), ParamValidator()
 def check_config(config: Config) -> set[str]:
     """The operations of all its requests, each of which AWS would take. Raises AssertionError."""
     url = f"{config.endpoint.archives}archives/shop-a/0123.tar.gz"
-    wanted = make_wanted(config, Facts(config.endpoint.image, url))
+    wanted = make_desired(config, Facts(config.endpoint.image, url))
     seen = set()
     for service, operation, members in make_requests(wanted):
         shape = _input_shape(service, operation)
@@ -34,7 +34,7 @@ def check_config(config: Config) -> set[str]:
     return seen
 
 
-def make_requests(wanted: Wanted) -> Iterator[Request]:
+def make_requests(wanted: Desired) -> Iterator[Request]:
     """As `up` sends them."""
     tags = list(wanted.tags)
     names = {"EndpointName": wanted.endpoint_name, "EndpointConfigName": wanted.config_name}

@@ -19,7 +19,7 @@ from deploy.__main__ import as_program
 from deploy.archives.aliases import read_place
 from deploy.commands.command_line import read_command
 from deploy.config.reading import read_config
-from deploy.desired.requests import Facts, make_wanted
+from deploy.desired.requests import Facts, make_desired
 from deploy.endpoint.state import digest_of
 from deploy.errors import DeployError
 from tests.fakes.aws_faults import Fault, FaultyAws
@@ -138,7 +138,7 @@ def left_of(plane: ControlPlane, name: str, configs: Sequence[Path]) -> str:
     for number, path in enumerate(dict.fromkeys(configs)):
         config = read_config(path)
         place = read_place(config.endpoint.archives)
-        wanted = make_wanted(config, Facts(config.endpoint.image, place.archives_url))
+        wanted = make_desired(config, Facts(config.endpoint.image, place.archives_url))
         labels[digest_of(wanted.config_name)] = f"<config {number}>"
         labels[digest_of(wanted.model_name)] = f"<model {number}>"
     return pprint.pformat(_labelled(_found(plane, name), labels))

@@ -1,14 +1,51 @@
-"""The configuration that there is, against the one that is wanted."""
+"""The endpoint that there is, against the one that is desired."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from deploy.config.reading import parse_config
-from deploy.desired.requests import Facts, Wanted, make_wanted
-from deploy.status.compare import Present, Scaling, compare
-from deploy.status.report import ConfigurationPart, Missing
+from deploy.desired.requests import Desired, Facts, make_desired
+from deploy.status.compare import Present, Scaling, compare, find_changes
+from deploy.status.report import Change, ConfigurationPart, Missing
+
+
+@pytest.mark.parametrize(
+    ("present", "wanted", "changes"),
+    [
+        ({"A": 1, "AddedByAws": 2}, {"A": 1}, []),
+        ({"A": 1}, {"A": 2}, [("it A", "1", "2")]),
+        ({}, {"A": 2}, [("it A", None, "2")]),
+        ({"A": [{"B": 1, "C": 1}]}, {"A": [{"B": 2, "C": 1}]}, [("it A B", "1", "2")]),
+        ({"A": [{"B": 1}] * 2}, {"A": [{"B": 1}, {"B": 2}]}, [("it A[1] B", "1", "2")]),
+        ({"A": ["x"]}, {"A": ["x", "y"]}, [("it A", "x", "x, y")]),
+        ({"A": ["x"]}, {"A": []}, [("it A", "x", "none")]),
+        ({"ModelName": "shop-1"}, {"ModelName": "shop-2"}, []),
+        ({"KmsKeyId": "k"}, {}, [("it KmsKeyId", "k", None)]),
+        (None, {"A": 1}, [("it", None, "new")]),
+        ({"A": 1}, None, [("it", "there", None)]),
+        (None, None, []),
+    ],
+)
+def test_changes(present: Any, wanted: Any, changes: list[tuple[str, str, str]]) -> None:
+    """Each by its path; what AWS added itself is none, and names of content are none."""
+    assert list(find_changes("it", present, wanted)) == [Change(*change) for change in changes]
+
+
+def test_environment_is_named_and_not_shown() -> None:
+    """Its values may be secrets."""
+    present = {"Environment": {"GONE": "secret1", "SAME": "x", "OTHER": "secret2"}}
+    wanted = {"Environment": {"NEW": "secret3", "SAME": "x", "OTHER": "secret4"}}
+    found = list(find_changes("model", present, wanted))
+    names = [change.what.rpartition(" ")[2] for change in found]
+    assert names == ["GONE", "NEW", "OTHER"]
+    assert "secret" not in str(found)
+    (gone,) = find_changes("model", {"Environment": {"GONE": "secret"}}, {})
+    assert (gone.what, gone.wanted) == ("model Environment GONE", None)
+
 
 FILE = """
 [endpoint]
@@ -80,14 +117,14 @@ def test_what_may_not_be_read_is_noted() -> None:
     assert compare(blind, None, ()).is_wanted is None
 
 
-def want(file: str) -> Wanted:
+def want(file: str) -> Desired:
     """Of a CONFIG.toml."""
-    return make_wanted(
+    return make_desired(
         parse_config(file, "CONFIG.toml"), Facts(IMAGE, "s3://models/shop/archives/")
     )
 
 
-def as_made(wanted: Wanted, count: int = 2) -> Present:
+def as_made(wanted: Desired, count: int = 2) -> Present:
     """As AWS describes what `up` has made, with members of its own."""
     variant: dict[str, Any] = {
         "DesiredInstanceCount": count,

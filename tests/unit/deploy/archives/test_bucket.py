@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from deploy.archives.aliases import Aliases
-from deploy.archives.bucket import Standing, Stored, find_needless, has_archive, make_rows
+from deploy.archives.bucket import Standing, Stored, find_prunable, has_archive, make_rows
 
 NOW = datetime(2026, 1, 2, tzinfo=timezone.utc)
 DAY = timedelta(days=1)
@@ -50,13 +50,13 @@ def test_only_what_nobody_needs_goes(
     age: timedelta, aliases: Aliases, served: tuple[str, ...], goes: bool
 ) -> None:
     rows = make_rows(aliases, stored(age), served)
-    assert [one.target_model for one in find_needless(rows, NOW, DAY)] == [TARGET] * goes
+    assert [one.target_model for one in find_prunable(rows, NOW, DAY)] == [TARGET] * goes
 
 
 def test_what_put_did_not_bring_stays() -> None:
     rows = make_rows(Aliases(), stored(DAY, "shop-a/1.tar.gz"), ())
     assert [row.standing for row in rows] == [Standing.OTHERS]
-    assert list(find_needless(rows, NOW, DAY)) == []
+    assert list(find_prunable(rows, NOW, DAY)) == []
 
 
 def test_an_archive_that_is_gone_has_a_row() -> None:

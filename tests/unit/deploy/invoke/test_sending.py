@@ -9,9 +9,9 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
 
 from deploy.errors import CallRefused, DeployError, MissingRight, NoAnswer, Unreachable
-from deploy.invoke.sending import Asked, refusal_of_invocation
+from deploy.invoke.sending import Target, refusal_of_invocation
 
-ASKED = Asked("shop", "shop-a/0123.tar.gz")
+ASKED = Target("shop", "shop-a/0123.tar.gz")
 LOG = "arn:aws:logs:us-east-1:123456789012:log-group:/aws/sagemaker/Endpoints/shop"
 
 
@@ -114,7 +114,7 @@ def test_who_can_do_something(status: int, cure: str) -> None:
         "the model 'a' is not loaded: tritonserver died or stood still twice",
     ],
 )
-def test_an_archive_that_does_not_load_is_no_fault_of_the_request(sentence: str) -> None:
+def test_an_archive_that_does_not_load_is_no_explain_stop_the_request(sentence: str) -> None:
     said = of_model(400, json.dumps({"error": sentence}))
     assert said.endswith(
         "; correct the archive and `put` it again, or take an image that has what it needs"
@@ -126,7 +126,7 @@ def test_an_archive_that_does_not_load_is_no_fault_of_the_request(sentence: str)
     "sentence",
     ["the model m failed at this request: no", "the field `/a: b`: found 3", "no model /x: y"],
 )
-def test_a_request_that_is_refused_is_no_fault_of_the_archive(sentence: str) -> None:
+def test_a_request_that_is_refused_is_no_explain_stop_the_archive(sentence: str) -> None:
     assert of_model(400, json.dumps({"error": sentence})).endswith("; correct the request")
 
 
@@ -135,7 +135,7 @@ def test_without_words_of_the_container_it_is_the_platforms() -> None:
     members = {"OriginalStatusCode": 500, "OriginalMessage": None}
     said = str(of("ModelError", "Received\n an error.", **members))
     assert said == "shop-a/0123.tar.gz answers 500: Received an error; its log has more"
-    alone = Asked("shop", None)
+    alone = Target("shop", None)
     error = ClientError({"Error": {"Code": "ModelError", "Message": "no"}}, "InvokeEndpoint")
     assert str(refusal_of_invocation(error, alone, "us-east-1")).startswith("shop answers None")
 
