@@ -1,1 +1,1 @@
-"""Archives in S3: where each lies, and which one a name means."""
+"""Archives in S3: put them, name them, delete those that no name needs."""

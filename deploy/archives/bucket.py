@@ -37,7 +37,7 @@ class Stored:
 
 
 def find_stored(account: Account, place: Place, name: str | None = None) -> dict[str, Stored]:
-    """By TargetModel; name: of this name alone. Older versions that a bucket keeps are not seen.
+    """Archives by TargetModel. name: of this name alone. A bucket's older versions are not seen.
 
     Raises DeployError; Refused if there is no bucket.
     """

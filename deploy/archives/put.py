@@ -99,7 +99,7 @@ class Putter:
         return Put(source.name, target, size, sent, self.aliases.find(source.name))
 
     def _show_commands(self, checked: Checked, parcel: Parcel) -> None:
-        """With --dry-run: the command lines that do the same."""
+        """Say the command lines that do the same, with --dry-run."""
         file = checked.source.path
         if checked.tree is not None:
             file = Path(f"{checked.source.name}.tar.gz")
@@ -136,7 +136,7 @@ def put_archives(
     *,
     check: bool = True,
 ) -> tuple[Put, ...]:
-    """In the order of the sources. tell: told of each step's progress. Raises DeployError."""
+    """Put all sources, in their order. tell: told of each step's progress. Raises DeployError."""
     place = read_place(config.endpoint.archives)
     # Before any work: it tells of a missing bucket or right.
     stored: dict[str, Stored] = {}

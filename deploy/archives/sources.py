@@ -114,7 +114,7 @@ def check_all(
 
 
 def refusal_of_disk(source: Source, error: OSError) -> Refused:
-    """What the system says of an archive's files, or of the temporary ones."""
+    """The system's error of an archive's files, or of temporary ones, with what to do."""
     sentence = f"{source.path}: {sentence_of(error)}"
     if error.errno not in (errno.ENOSPC, errno.EDQUOT):
         return Refused(sentence)

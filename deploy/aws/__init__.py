@@ -1,1 +1,1 @@
-"""The way to AWS: clients, the one place where something is changed, errors in sentences."""
+"""The only way to AWS: calls, whole answers, errors in sentences."""

@@ -134,21 +134,21 @@ def _report_put(config: Config, file: str, done: tuple[Put, ...]) -> Iterator[st
     """What each name means now, and the command that asks it."""
     single = config.endpoint.single_model
     if single is None and len(done) > 1:
-        sent = sum(one.sent for one in done)
-        size = show_bytes(sum(one.size for one in done))
+        sent = sum(archive.sent for archive in done)
+        size = show_bytes(sum(archive.size for archive in done))
         yield f"{len(done)} archives, {size}: {sent} uploaded, {len(done) - sent} were there"
         yield f"  python -m deploy invoke {file} --model NAME --request FILE"
         return
-    for one in done:
-        yield f"{one.name}  {one.target_model}  {show_bytes(one.size)}"
+    for archive in done:
+        yield f"{archive.name}  {archive.target_model}  {show_bytes(archive.size)}"
         if single is None:
             # A name that begins like an option is taken only behind an equals sign.
-            sign = "=" if one.name.startswith("-") else " "
-            model = f"--model{sign}{shlex.quote(one.name)}"
+            sign = "=" if archive.name.startswith("-") else " "
+            model = f"--model{sign}{shlex.quote(archive.name)}"
             yield f"  python -m deploy invoke {file} {model} --request FILE"
-        elif one.name != single:
+        elif archive.name != single:
             yield f"  not served: endpoint.single_model is {single}"
-        elif one.meant == one.target_model:
+        elif archive.meant == archive.target_model:
             yield f"  python -m deploy invoke {file} --request FILE"
         else:
             yield f"  python -m deploy up {file}  # the endpoint takes it over, blue/green"
@@ -181,6 +181,6 @@ def _table(rows: Sequence[Row], now: datetime, least_age: timedelta) -> Iterator
         yield "  ".join(padded).rstrip()
     there = [row.stored.size for row in rows if row.stored is not None]
     yield f"{len(there)} archives, {show_bytes(sum(there))}"
-    needless = [one.size for one in find_prunable(rows, now, least_age)]
-    if needless:
-        yield f"--prune deletes {len(needless)} of them, {show_bytes(sum(needless))}"
+    prunable = [archive.size for archive in find_prunable(rows, now, least_age)]
+    if prunable:
+        yield f"--prune deletes {len(prunable)} of them, {show_bytes(sum(prunable))}"

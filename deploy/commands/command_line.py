@@ -29,7 +29,7 @@ Parser = argparse.ArgumentParser
 
 @dataclass(frozen=True)
 class Command:
-    """module: where the function of the command's name is. interrupted: what Ctrl-C leaves."""
+    """module: it has the function, named like the command. interrupted: what Ctrl-C leaves."""
 
     module: str
     help: str
@@ -39,7 +39,7 @@ class Command:
 
 
 def read_command(program: str) -> Callable[[], int]:
-    """What runs the command of this process's arguments, and returns its exit code.
+    """A function that runs the command of sys.argv, and returns its exit code.
 
     program: the name by which it was called. KeyboardInterrupt comes with what the command leaves.
     """
@@ -82,7 +82,7 @@ def _add_dry_run(parser: Parser) -> None:
 
 
 def _add_change_options(parser: Parser) -> None:
-    """Of a command that changes an endpoint, and waits for it."""
+    """Options of a command that changes an endpoint, and waits for it."""
     _add_config(parser)
     _add_dry_run(parser)
     parser.add_argument(
@@ -237,7 +237,7 @@ def _add_policy_options(parser: Parser) -> None:
 def _read_number(
     raw: str, expected: str, *, least: float, most: float, above: bool = False
 ) -> float:
-    """Raises ArgumentTypeError for what is no number, or out of bounds; above: least is, too."""
+    """above: more than `least`. Raises ArgumentTypeError."""
     try:
         number = float(raw)
     except ValueError:

@@ -53,8 +53,8 @@ def render(options: argparse.Namespace) -> int:
     rendered = render_template(config, with_role=options.with_role)
     if chosen := describe_ami(config.instances.type, config.instances.ami):
         say_beside(chosen)
-    for one in rendered.left_out:
-        say_beside(f"left out: {one}")
+    for sentence in rendered.left_out:
+        say_beside(f"left out: {sentence}")
     template = json.dumps(rendered.template, indent=2)
     if options.output is None:
         print(template)

@@ -29,7 +29,7 @@ def loader() -> Any:
 
 @cache
 def regions() -> frozenset[str]:
-    """Of all partitions."""
+    """Regions of all partitions."""
     partitions = loader().load_data("partitions")["partitions"]
     return frozenset(
         name for it in partitions for name in it["regions"] if not name.endswith(_NO_REGION)
@@ -38,7 +38,7 @@ def regions() -> frozenset[str]:
 
 @cache
 def instance_types() -> frozenset[str]:
-    """Of endpoints: ProductionVariantInstanceType of SageMaker's service model."""
+    """Instance types for endpoints: ProductionVariantInstanceType of SageMaker's service model."""
     shapes = loader().load_service_model("sagemaker", "service-2")["shapes"]
     return frozenset(shapes["ProductionVariantInstanceType"]["enum"])
 

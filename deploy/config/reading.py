@@ -235,7 +235,7 @@ def _list_paths(meaning: Mapping[str, Any], above: Keys = ()) -> Iterator[Keys]:
 
 
 def _find_line(keys: Keys, lines: Mapping[Keys, int]) -> int | None:
-    """Of the innermost key that has a line."""
+    """The line of the innermost key of a path that has one."""
     for length in range(len(keys), 0, -1):
         if keys[:length] in lines:
             return lines[keys[:length]]

@@ -37,7 +37,7 @@ class Where:
     account: str
 
     def make_arn(self, service: str, resource: str) -> str:
-        """Of a resource in this account and region."""
+        """The ARN of a resource in this account and region."""
         return f"arn:{self.partition}:{service}:{self.region}:{self.account}:{resource}"
 
     def make_sagemaker_arns(self, kind: str, name: str) -> list[str]:

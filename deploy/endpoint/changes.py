@@ -134,5 +134,5 @@ def _change_once_idle(
 def _changes_type(account: Account, endpoint_name: str, config_name: str) -> bool:
     endpoint = describe(account, endpoint_name) or {}
     configs = (endpoint.get("EndpointConfigName", ""), config_name)
-    types = {variant_of(describe_config(account, one)).get("InstanceType") for one in configs}
+    types = {variant_of(describe_config(account, name)).get("InstanceType") for name in configs}
     return len(types) > 1

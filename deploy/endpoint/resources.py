@@ -61,7 +61,7 @@ def apply_scaling(
     if not has_members(present, target):
         account.change(SCALING, "RegisterScalableTarget", **target)
         say(f"autoscaling: {target['MinCapacity']} to {target['MaxCapacity']} instances")
-    if not any(has_members(one, policy) for one in find_policies(account, endpoint_name)):
+    if not any(has_members(it, policy) for it in find_policies(account, endpoint_name)):
         account.change(SCALING, "PutScalingPolicy", **policy)
         say(f"autoscaling: policy {policy['PolicyName']}")
 

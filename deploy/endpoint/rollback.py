@@ -64,7 +64,7 @@ def _step_before(deployed: Deployed, name: str) -> str:
 
 
 def _require_config(account: Account, config_name: str) -> None:
-    """With its model."""
+    """Raises Refused if the configuration or its model was deleted."""
     config = describe_config(account, config_name)
     if config is None:
         raise _deleted(f"configuration {config_name}")

@@ -71,13 +71,13 @@ class History:
 
 
 def read_history(value: str | None) -> History:
-    """Of a tag's value; words that are no digests are left out."""
+    """value: a tag's. Words in it that are no digests are left out."""
     words = (value or "").split()
     return History(tuple(word for word in words if len(word) == DIGEST_CHARACTERS))
 
 
 def write_history(history: History) -> str:
-    """As a tag's value."""
+    """The history as a tag's value."""
     return " ".join(history.digests)
 
 
@@ -104,7 +104,7 @@ class Deployed:
 
     @property
     def digest(self) -> str:
-        """Of that configuration's name."""
+        """The digest in that configuration's name."""
         return digest_of(self.config_name)
 
     @property
@@ -249,7 +249,7 @@ def pauses() -> Iterator[float]:
 
 
 def read_tags(account: Account, arn: str) -> dict[str, str]:
-    """Of any resource of SageMaker."""
+    """Tags of any resource of SageMaker."""
     tags = account.ask_all("sagemaker", "ListTags", "Tags", ResourceArn=arn)
     return {tag["Key"]: tag["Value"] for tag in tags}
 

@@ -101,7 +101,7 @@ def finish(job: Job, config_name: str, target: Members | None, policy: Members |
 
 
 def read_last_log_lines(account: Account, endpoint_name: str) -> list[str]:
-    """Of the instances that wrote last; none if there is no log, or no right to read it."""
+    """Lines of the instances that wrote last; none without a log, or the right to read it."""
     group = f"/aws/sagemaker/Endpoints/{endpoint_name}"
     lines: list[str] = []
     with suppress(DeployError):

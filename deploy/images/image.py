@@ -45,7 +45,7 @@ def check_image(name: str, image: LocalImage) -> None:
 
 
 def list_doubts(name: str, image: LocalImage) -> Iterator[str]:
-    """What may fail later, but not surely.
+    """Reasons why CreateModel may refuse the image.
 
     aws/amazon-sagemaker-feedback#180: CreateModel refused OCI's media types.
     """

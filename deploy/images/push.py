@@ -134,7 +134,7 @@ class PushProgress:
 
     @property
     def share(self) -> float:
-        """Of the layers; those on their way count by their bytes."""
+        """The share of layers that are done; those on their way count by their bytes."""
         parts = [
             1.0 if layer.done else layer.sent / layer.total if layer.total else 0.0
             for layer in self.layers.values()
@@ -266,7 +266,7 @@ def _find_repository(account: Account, name: str) -> str | None:
 
 
 def _list_commands(account: Account, wish: Wish, destination: Destination) -> tuple[str, ...]:
-    """For --dry-run: what the engine would do, as docker's command lines."""
+    """Docker's command lines that do the same, for --dry-run."""
     reference = shlex.quote(destination.reference)
     login = (
         f"aws ecr get-login-password --region {account.region} | docker login --username AWS "

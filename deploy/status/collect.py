@@ -152,7 +152,7 @@ def _find_archives(account: Account, config: Config) -> ArchivesPart:
 
 
 def _find_image_bytes(account: Account, image: str | None) -> int:
-    """As ECR bills them: compressed."""
+    """Compressed bytes, as ECR bills them."""
     ecr_image = read_ecr_image(image or "")
     if ecr_image is None:
         raise Refused("not in ECR" if image else "the image is not known")
@@ -228,7 +228,7 @@ def make_archives(named: Aliases, stored: Mapping[str, Stored]) -> ArchivesPart:
 def make_costs(
     report: Report, present: Present, image_bytes: int | Missing, costs: CostsSection
 ) -> Iterator[Cost]:
-    """What AWS bills, with quantities; money only by the caller's price. Instances come first."""
+    """Quantities that AWS bills, instances first; money only if CONFIG.toml has a price."""
     count, most = report.instances.now, report.instances.maximum
     instances = report.configuration.instance_type or "instances"
     if count is None:

@@ -63,7 +63,7 @@ class Change:
 
 @dataclass(frozen=True)
 class ConfigurationPart:
-    """image: with its digest where SageMaker tells it. notes: what could not be compared, and why.
+    """image: with its digest, if SageMaker tells it. notes: what could not be compared, and why.
 
     wanted_name and is_wanted are None where what is wanted is not known.
     """
@@ -79,7 +79,7 @@ class ConfigurationPart:
 
 @dataclass(frozen=True)
 class Activity:
-    """Of autoscaling, in AWS's words. status: Successful, Failed, InProgress, …"""
+    """One step of autoscaling, in AWS's words. status: Successful, Failed, InProgress, …"""
 
     at: datetime
     status: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from deploy.status.report import (
     Activity,
@@ -26,6 +27,7 @@ _LABEL = 15
 #: On one screen; --json has all of them.
 _CHANGES, _ALIASES = 12, 10
 _ON = "ALARM"
+_Part = TypeVar("_Part")
 
 
 def write_text(report: Report, *, columns: int | None, pictures: bool) -> str:
@@ -35,11 +37,11 @@ def write_text(report: Report, *, columns: int | None, pictures: bool) -> str:
         "endpoint": _endpoint(report.endpoint, now),
         "configuration": _configuration(report.configuration),
         "instances": _instances(report.instances, now),
-        "traffic": _traffic(report.traffic, pictures),
-        "alarms": _alarms(report.alarms, now),
-        "archives": _archives(report.archives),
-        "history": _history(report.history, report.endpoint.name),
-        "costs": _costs(report.costs),
+        "traffic": _or_why(report.traffic, lambda part: _traffic(part, pictures)),
+        "alarms": _or_why(report.alarms, lambda part: _alarms(part, now)),
+        "archives": _or_why(report.archives, _archives),
+        "history": _or_why(report.history, lambda part: _history(part, report.endpoint.name)),
+        "costs": map(_cost, report.costs),
     }
     wrapper = textwrap.TextWrapper(
         columns or sys.maxsize,
@@ -53,6 +55,11 @@ def write_text(report: Report, *, columns: int | None, pictures: bool) -> str:
             wrapper.initial_indent = ("" if number else label).ljust(_LABEL)
             lines += wrapper.wrap(line) if columns else [wrapper.initial_indent + line]
     return "\n".join(lines)
+
+
+def _or_why(part: _Part | Missing, write: Callable[[_Part], Iterable[str]]) -> Iterable[str]:
+    """A part's lines; of one that could not be read, why."""
+    return [part.missing] if isinstance(part, Missing) else write(part)
 
 
 def _endpoint(part: EndpointPart, now: datetime) -> Iterator[str]:
@@ -102,10 +109,7 @@ def _activity(activity: Activity, now: datetime) -> str:
     return f"{at}  {activity.status}: {sentences}"
 
 
-def _traffic(part: TrafficPart | Missing, pictures: bool) -> Iterator[str]:
-    if isinstance(part, Missing):
-        yield part.missing
-        return
+def _traffic(part: TrafficPart, pictures: bool) -> Iterator[str]:
     yield (
         f"{show_count(part.invocations)} invocations in {part.minutes} minutes, "
         f"{show_count(part.errors_4xx)} of 4xx, {show_count(part.errors_5xx)} of 5xx"
@@ -132,26 +136,19 @@ def _waited(part: TrafficPart) -> str:
     return f", others waited {show_ms(part.loading_wait_ms)} on average"
 
 
-def _alarms(part: Sequence[Alarm] | Missing, now: datetime) -> Iterator[str]:
-    if isinstance(part, Missing):
-        yield part.missing
-        return
-    if not part:
+def _alarms(alarms: Sequence[Alarm], now: datetime) -> Iterator[str]:
+    if not alarms:
         yield "none"
-        return
-    for alarm in part:
+    for alarm in alarms:
         if alarm.state == _ON:
             since = "" if alarm.since is None else _ago(alarm.since, now)
             yield f"{_ON} {alarm.name}{since}: {_sentence(alarm.reason)}"
-    for state in sorted({alarm.state for alarm in part} - {_ON}):
-        names = (alarm.name.rpartition("/")[2] for alarm in part if alarm.state == state)
+    for state in sorted({alarm.state for alarm in alarms} - {_ON}):
+        names = (alarm.name.rpartition("/")[2] for alarm in alarms if alarm.state == state)
         yield f"{state}: {', '.join(names)}"
 
 
-def _archives(part: ArchivesPart | Missing) -> Iterator[str]:
-    if isinstance(part, Missing):
-        yield part.missing
-        return
+def _archives(part: ArchivesPart) -> Iterator[str]:
     more = f", {part.former} former" if part.former else ""
     if part.without_alias:
         more += f", {part.without_alias} without an alias"
@@ -162,32 +159,24 @@ def _archives(part: ArchivesPart | Missing) -> Iterator[str]:
         yield f"and {others} more (--json has them)"
 
 
-def _history(part: HistoryPart | Missing, name: str) -> Iterator[str]:
-    if isinstance(part, Missing):
-        yield part.missing
-    elif part.before is None:
+def _history(part: HistoryPart, name: str) -> Iterator[str]:
+    if part.before is None:
         yield "nothing to roll back to"
     else:
         yield f"`rollback` goes to {name}-{part.before}"
 
 
-def _costs(costs: Sequence[Cost]) -> Iterator[str]:
-    for cost in costs:
-        if cost.quantity is None:
-            yield f"{cost.what}: {cost.note}"
-            continue
-        money = (
-            ""
-            if cost.money_per_day is None
-            else f" = {cost.money_per_day:,.2f} {cost.currency} a day"
-        )
-        yield f"{cost.what}: {_quantity(cost.quantity, cost.unit)}{money}"
-
-
-def _quantity(quantity: float, unit: str) -> str:
-    if unit == "bytes":
-        return show_bytes(int(quantity))
-    return f"{quantity:,g}" if unit == "alarms" else f"{quantity:,g} {unit}"
+def _cost(cost: Cost) -> str:
+    if cost.quantity is None:
+        return f"{cost.what}: {cost.note}"
+    amount = f"{cost.quantity:,g} {cost.unit}"
+    if cost.unit == "bytes":
+        amount = show_bytes(int(cost.quantity))
+    elif cost.unit == "alarms":
+        amount = f"{cost.quantity:,g}"
+    if cost.money_per_day is not None:
+        amount += f" = {cost.money_per_day:,.2f} {cost.currency} a day"
+    return f"{cost.what}: {amount}"
 
 
 def _ago(then: datetime, now: datetime) -> str:
