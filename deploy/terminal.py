@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -26,12 +27,19 @@ _DRAWN_EVERY_S, _LINE_EVERY_S = 0.1, 5.0
 
 def say(line: str) -> None:
     """Print a line at once. Control characters in it are shown as escapes."""
-    print(printable(line), flush=True)
+    _print(line, sys.stdout)
 
 
 def say_beside(line: str) -> None:
     """As say, on stderr: stdout has an answer alone."""
-    print(printable(line), file=sys.stderr, flush=True)
+    _print(line, sys.stderr)
+
+
+def _print(line: str, stream: TextIO) -> None:
+    # tqdm, once it is imported, moves its bar out of the line's way.
+    write = sys.modules["tqdm"].tqdm.write if "tqdm" in sys.modules else print
+    write(printable(line), file=stream)
+    stream.flush()
 
 
 def show_bytes(count: int) -> str:
@@ -114,12 +122,14 @@ def _show_lines(stream: TextIO) -> Iterator[Tell]:
 def _show_bar(stream: TextIO) -> Iterator[Tell]:
     from tqdm import tqdm  # only people at a terminal pay for its import
 
+    # Its size is given, so that tqdm draws on a terminal that does not tell its own.
     shape = "[{bar:24}] {desc}"
     with tqdm(
-        total=1.0, file=stream, leave=False, ascii="-#", bar_format=shape, dynamic_ncols=True
+        total=1.0, file=stream, leave=False, ascii="-#", bar_format=shape, ncols=80, nrows=20
     ) as bar:
 
         def show(line: str, share: float) -> None:
+            bar.ncols = shutil.get_terminal_size().columns - 1
             bar.n = share
             bar.set_description_str(line)
 

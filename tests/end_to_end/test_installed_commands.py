@@ -227,8 +227,9 @@ def check(answer: httpx.Response) -> None:
 def test_a_missing_extra_is_said(without_extras: Path, tmp_path: Path, extra: str) -> None:
     """Without its packages a command names the one that is missing, and what brings it."""
     command = "merlin-" + {"server": "serve"}.get(extra, extra)
-    # Help of these two needs no package; a command of theirs does.
-    words = {"server": ["serve"], "simulator": ["up", "--models", "."]}.get(extra, ["--help"])
+    # Help of these needs no package; a command of theirs does.
+    needing = {"server": ["serve"], "simulator": ["up", "--models", "."], "deploy": ["example"]}
+    words = needing.get(extra, ["--help"])
     said = run(str(without_extras / command), *words, code=1, cwd=tmp_path)
     assert said.count("\n") == 1
     assert "is not installed" in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 import pytest
@@ -67,3 +68,45 @@ def test_progress_moves_no_cursor(capsys: pytest.CaptureFixture[str]) -> None:
     with progress_on(sys.stderr, lambda: next(moments)) as tell:
         tell_bytes(tell, HOSTILE, 1, 2)
     assert capsys.readouterr().err == f"{SHOWN}: 1 bytes of 2 bytes\n"
+
+
+class Terminal(io.StringIO):
+    """One that says that it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_elsewhere_than_on_a_terminal_there_is_now_and_then_a_line() -> None:
+    """No more than one in five seconds, whatever happens."""
+    now, written = [0.0], io.StringIO()
+    with progress_on(written, lambda: now[0]) as tell:
+        for second in range(12):
+            now[0] = float(second)
+            tell_bytes(tell, "a: uploading", second, 12)
+    assert (
+        written.getvalue()
+        == "a: uploading: 5 bytes of 12 bytes\na: uploading: 10 bytes of 12 bytes\n"
+    )
+
+
+def test_a_bar_leaves_nothing_on_the_terminal() -> None:
+    """Its length is the share that is done."""
+    written = Terminal()
+    with progress_on(written, lambda: 0.0) as tell:
+        tell("2 of 4 layers", 2.25 / 4)
+    assert "[#############-----------] 2 of 4 layers" in written.getvalue()
+    assert written.getvalue().rpartition("\r")[0].rpartition("\r")[2].isspace()
+
+
+def test_a_bar_makes_room_for_what_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line begins where the terminal's does, and the bar is drawn again below it."""
+    written = Terminal()
+    monkeypatch.setattr(sys, "stderr", written)
+    with progress_on(sys.stderr, lambda: 0.0) as tell:
+        tell("a: uploading", 0.5)
+        say_beside("b: is there")
+    before, line, after = written.getvalue().partition("\rb: is there\n")
+    assert line
+    assert before.rpartition("\r")[2].isspace()
+    assert "[############------------] a: uploading" in after

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import io
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +13,6 @@ from deploy.aws.account import Account
 from deploy.errors import DeployError, MissingRight, QuotaReached, Refused, Unreachable
 from deploy.images.image import Destination
 from deploy.images.push import PushProgress, PushStopped, ensure_repository, explain_stop, get_login
-from deploy.terminal import progress_on
 
 URI = "123456789012.dkr.ecr.us-east-1.amazonaws.com/merlin"
 ASKED = {"repositoryNames": ["merlin"]}
@@ -125,31 +123,6 @@ def test_an_error_ends_it() -> None:
     """With the engine's words on one line."""
     with pytest.raises(PushStopped, match=r"^no basic auth credentials$"):
         heard({"errorDetail": {}, "error": "no basic\nauth credentials."})
-
-
-class Terminal(io.StringIO):
-    """One that says that it is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
-
-
-def test_elsewhere_than_on_a_terminal_there_is_now_and_then_a_line() -> None:
-    """No more than one in five seconds, whatever happens."""
-    now, written = [0.0], io.StringIO()
-    with progress_on(written, lambda: now[0]) as tell:
-        for second in range(12):
-            now[0] = float(second)
-            tell(heard(*MIDDLE).describe(), 0.0)
-    assert written.getvalue() == "2 of 4 layers, 500 MB of 2 GB\n" * 2
-
-
-def test_a_bar_leaves_nothing_on_the_terminal() -> None:
-    written = Terminal()
-    with progress_on(written, lambda: 0.0) as tell:
-        tell(heard(*MIDDLE).describe(), heard(*MIDDLE).share)
-    assert "[#############-----------] 2 of 4 layers" in written.getvalue()
-    assert written.getvalue().rpartition("\r")[0].rpartition("\r")[2].isspace()
 
 
 ECR = Destination("123456789012.dkr.ecr.us-east-1.amazonaws.com/merlin", "1")
