@@ -77,6 +77,8 @@ class Workflow:
     def _how(self) -> str:
         if self.not_compiled:
             return "not compiled"
+        if self.kept and not self.operators:
+            return "in pandas, operator by operator"
         return "compiled in part: numpy" if self.kept else "compiled: numpy"
 
 

@@ -79,8 +79,6 @@ _MERLINS = ("nvtabular.", "merlin.")
 _FILES = "out_path"
 #: What a rule may add to: steps, tables, and the numbers of registers and of sets of rows.
 _Emitted = tuple[tuple[Step, ...], tuple[Table, ...], int, int]
-#: Steps of kept operators.
-_PANDAS = (KeptNode, TakeArray)
 #: What of kept operators puts out one row for each that it is given.
 _KEEP_ROWS = (KeptColumns.ALONE, KeptColumns.BESIDE_INPUT)
 
@@ -148,8 +146,6 @@ class _Compiler:
 
     def _drop_unread(self, outputs: Iterable[OutputColumn]) -> tuple[Step, ...]:
         """Without arrays that nobody reads. Other steps stay: they may refuse a request."""
-        if self._kept and all(isinstance(step.operation, _PANDAS) for step in self._steps):
-            raise NotCompiled("", (), self._kept[0].reason)
         read = {output.reads for output in outputs}
         read.update(register for step in self._steps for register in step.reads)
         return tuple(

@@ -123,7 +123,11 @@ def filled(*names: str) -> Any:
 
 WORKFLOWS = {
     "part": lambda: (["mode"] >> ops.LambdaOp(moody)) + filled("price"),
-    "whole": lambda: ["mode"] >> ops.LambdaOp(moody),
+    # A Categorify without a cache is neither compiled nor kept.
+    "whole": lambda: (
+        (["mode"] >> ops.LambdaOp(moody))
+        + (["mode"] >> ops.Rename(postfix="_key") >> ops.Categorify(cat_cache=None))
+    ),
     "filter": lambda: filled("mode", "price") >> ops.Filter(keep),
     "own": lambda: (["mode"] >> Recency()) + filled("price"),
     "later": lambda: (

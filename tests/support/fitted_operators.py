@@ -6,7 +6,7 @@ EXAMPLES has one of every class that is compiled.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import numpy as np
 from ensemble_tools.archive.executor_graph import Column, ExecutorGraph, Node, Operator
 from ensemble_tools.archive.inert_pickle import read_pickle
 from ensemble_tools.workflows.compiler import compile_workflow
+from ensemble_tools.workflows.errors import NotCompiled
 from ensemble_tools.workflows.program import Input, Program
 from tests.support.pickled_frames import USERS
 
@@ -90,6 +91,15 @@ def of_table(table: bytes, columns: tuple[Column, ...], *operators: Operator) ->
     for number, made in enumerate(operators, 2):
         nodes.append(Node(number, made, (number - 1,), names, names, (), columns, names))
     return compile_workflow(ExecutorGraph((root(USER), *nodes)), INPUTS, Path("/none"))
+
+
+def why_not_compiled(compiling: Callable[[], Program]) -> str:
+    """Why an operator is kept, or the whole workflow is not compiled; empty where all of it is."""
+    try:
+        kept = compiling().kept
+    except NotCompiled as error:
+        return str(error)
+    return kept[0].reason if kept else ""
 
 
 #: Categorify's parameters.
