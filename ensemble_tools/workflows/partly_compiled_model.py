@@ -14,9 +14,10 @@ import nvtabular
 import triton_python_backend_utils as pb_utils
 from compiled_workflow.columns import LeftToNVTabular, RefusedByDesign, RequestError
 from compiled_workflow.failures import OperatorFailed, failed_node, log_failure
-from compiled_workflow.pandas_frames import ERRORS, run_node
+from compiled_workflow.pandas_frames import ERRORS, run_function, run_node
 from compiled_workflow.program import LoadedProgram
 from merlin.dag import DataFormats
+from merlin.dag.ops.udf import UDF
 from merlin.systems.workflow.base import WorkflowRunner
 
 
@@ -102,6 +103,8 @@ class Original:
         self._kept[id(node)] = kept
         if not node.op.supported_formats & DataFormats.PANDAS_DATAFRAME:
             return _leave_whole
+        if type(node.op) is UDF and node.op._param_count == 1 and kept.columns == kept.inputs:
+            return functools.partial(run_function, kept, node.op.f)
         selection = node.input_columns.resolve(node.input_schema)
         transform = functools.partial(node.op.transform, selection)
         return functools.partial(run_node, kept, transform)

@@ -82,7 +82,7 @@ def test_nvtabular_answers_nothing_whole(tmp_path: Path, monkeypatch: pytest.Mon
     An operator that puts out its whole frame (ItemRecency), or whole numbers where its schema says
     floats (DaysSincePublished), is no reason to leave the request to NVTabular.
     """
-    monkeypatch.setenv("PYTHONPATH", str(HERE / "modules"))
+    monkeypatch.setenv("PYTHONPATH", str(HERE / "tutorials/modules"))
     cases = [_case(name, tmp_path / f"case_{number}") for number, name in enumerate(IN_PART)]
     original = [str(MODELS_PYTHON), "-m", "tests.workflows.original", *map(str, cases)]
     subprocess.run(original, cwd=ROOT, check=True, capture_output=True)
@@ -94,7 +94,7 @@ def test_nvtabular_answers_nothing_whole(tmp_path: Path, monkeypatch: pytest.Mon
 
 def _case(name: str, case: Path) -> Path:
     """The tutorial's workflow and its request, where random workflows have theirs."""
-    step = HERE / name / "repository/0_transformworkflowtriton"
+    step = HERE / "tutorials" / name / "repository/0_transformworkflowtriton"
     shutil.copytree(step / "1/workflow", case / WORKFLOW)
     declared = parse_model_config((step / CONFIG).read_text(), step / CONFIG).inputs
     rows = [
@@ -102,7 +102,7 @@ def _case(name: str, case: Path) -> Path:
         for tensor in declared.values()
     ]
     (case / INPUTS).write_text(json.dumps(rows))
-    written = json.loads((HERE / name / "request.json").read_text())["inputs"]
+    written = json.loads((HERE / "tutorials" / name / "request.json").read_text())["inputs"]
     request: Tensors = {
         tensor["name"]: _array(tensor) for tensor in written if tensor["name"] in declared
     }

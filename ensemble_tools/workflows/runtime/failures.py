@@ -38,14 +38,18 @@ _TRACEBACK = "Traceback (most recent call last)"
 class OperatorFailed(Exception):
     """An operator's own code raised, so that NVTabular would fail in the same way."""
 
-    def __init__(self, operator: str, columns: Sequence[str], error: Exception) -> None:
-        """error: as it was caught; what is above its first frame is none of the operator's."""
+    def __init__(
+        self, operator: str, columns: Sequence[str], error: Exception, function: Any = None
+    ) -> None:
+        """error: as it was caught; what is above its first frame is none of the operator's.
+
+        function: the operator's, where no frame of the operator says which.
+        """
         frames = list(_frames(error.__traceback__))[1:]
         column = _at_work(frames, columns)
         names = columns if column is None else (column,)
-        super().__init__(
-            f"{BEGINNING}{_describe(operator, names)}{FAILED}{_place(frames)}: {_words(error)}"
-        )
+        place = _place(frames, function)
+        super().__init__(f"{BEGINNING}{_describe(operator, names)}{FAILED}{place}: {_words(error)}")
 
 
 def failed_node(error: Exception) -> Any:
@@ -111,7 +115,7 @@ def _describe(operator: str, columns: Sequence[str]) -> str:
     return f"{_cut(operator, _LONGEST_NAME)} of {names}" if names else operator
 
 
-def _place(frames: Sequence[_Frame]) -> str:
+def _place(frames: Sequence[_Frame], function: Any) -> str:
     """Where in the user's code; else which function of a library the operator called."""
     yours = [each for each in frames if each.is_yours]
     if yours:
@@ -120,7 +124,7 @@ def _place(frames: Sequence[_Frame]) -> str:
     installed = [each for each in foreign if each.package and each.package not in _LIBRARIES]
     if installed:
         return _show(installed[0].code, installed[0].line)
-    function = next(filter(None, map(_function, frames)), None)
+    function = next(filter(None, map(_function, frames)), function)
     code = getattr(function, "__code__", None)
     if code is not None and not (_PACKAGE.search(code.co_filename)):
         return _show(code, code.co_firstlineno)  # what it put out was nothing to go on with

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import Any
 
@@ -56,15 +56,8 @@ def run_node(node: KeptNode, transform: Callable[[Any], Any], *columns: Any) -> 
 
     Raises OperatorFailed where its own code does, LeftToNVTabular where it is not as foreseen.
     """
-    given = [
-        _own_series(column) if others_read else _series_of(column, python_lists)
-        for column, python_lists, others_read in zip(
-            columns, node.python_lists, node.others_read, strict=True
-        )
-    ]
-    frame = pd.DataFrame(dict(zip(node.inputs, given, strict=True)))
-    tables = [name for name, its in zip(node.inputs, node.of_table, strict=True) if its]
-    watched = _Watched(frame, node.shares_request, tables)
+    frame = pd.DataFrame(_given(node, columns))
+    watched = _Watched(node, frame)
     rows = len(frame)
     with ERRORS:
         try:
@@ -74,6 +67,53 @@ def run_node(node: KeptNode, transform: Callable[[Any], Any], *columns: Any) -> 
     watched.check()
     _check_made(node, made, rows)
     return [made[name] for name in node.columns]
+
+
+def run_function(
+    node: KeptNode, function: Callable[[pd.Series], Any], *columns: Any
+) -> list[pd.Series]:
+    """The same for a LambdaOp whose function is handed a column alone.
+
+    It sees no frame around it. Where it makes a series of the same rows, no frame is made.
+    """
+    given = {
+        name: pd.Series(column, name=name, copy=True)
+        for name, column in _given(node, columns).items()
+    }
+    watched = _Watched(node, given)
+    rows = len(given[node.inputs[0]])
+    made, name = {}, ""
+    with ERRORS:
+        try:
+            for name, column in given.items():
+                made[name] = function(column)
+            are_plain = all(_has_rows(column, rows) for column in made.values())
+            frame = made if are_plain else pd.DataFrame(made)
+        except Exception as error:
+            raise OperatorFailed(node.operator, (name,), error, function) from error
+    watched.check()
+    if are_plain:
+        return [pd.Series(made[name], name=name, copy=True) for name in node.columns]
+    _check_made(node, frame, rows)
+    return [frame[name] for name in node.columns]
+
+
+def _has_rows(made: Any, rows: int) -> bool:
+    """Whether it is a series of those rows, which is the same in a frame beside its like."""
+    if type(made) is not pd.Series or type(made.index) is not pd.RangeIndex:
+        return False
+    index = made.index
+    return (index.start, index.step, len(index), index.name) == (0, 1, rows, None)
+
+
+def _given(node: KeptNode, columns: Iterable[Any]) -> dict[str, Any]:
+    """The columns of the node's frame."""
+    return {
+        name: _own_series(column) if others_read else _series_of(column, python_lists)
+        for name, column, python_lists, others_read in zip(
+            node.inputs, columns, node.python_lists, node.others_read, strict=True
+        )
+    }
 
 
 def _own_series(column: pd.Series) -> Any:
@@ -128,14 +168,12 @@ def _objects(rows: list[Any]) -> Any:
 
 
 class _Watched:
-    """What of a frame may not be changed in place: NVTabular's is a view of the request or table.
+    """What of a frame may not be changed in place: NVTabular's is of the request, or of a table."""
 
-    whole: all of it. tables: columns with lists of a table.
-    """
-
-    def __init__(self, frame: pd.DataFrame, whole: bool, tables: list[str]) -> None:
-        views = [frame[name].values for name in frame.columns]
-        self._views = [(view, view.copy()) for view in views if whole]
+    def __init__(self, node: KeptNode, frame: pd.DataFrame | dict[str, pd.Series]) -> None:
+        views = [frame[name].values for name in node.inputs]
+        tables = [name for name, its in zip(node.inputs, node.of_table, strict=True) if its]
+        self._views = [(view, view.copy()) for view in views if node.shares_request]
         self._arrays = [
             (value, value.copy())
             for view in views
@@ -143,7 +181,6 @@ class _Watched:
             for value in view
             if isinstance(value, np.ndarray)
         ]
-
         self._lists = [
             (row, list(row))
             for name in tables

@@ -93,6 +93,13 @@ def test_what_a_function_put_out_is_of_no_use() -> None:
     )
 
 
+def test_what_a_function_that_is_called_alone_put_out_is_of_no_use() -> None:
+    """No frame of the operator's says which function it was."""
+    failed = OperatorFailed("LambdaOp", ("a",), ValueError("nothing"), function_of("return 5"))
+    expected = "the workflow's LambdaOp of 'a' failed in weekday (etl.py:3): ValueError: nothing"
+    assert str(failed) == expected
+
+
 def test_an_operator_of_your_own() -> None:
     own = defined("\n\ndef transform():\n    return {}['x']\n", "/a/recency.py")
     assert said(own.transform, ("ts", "id")) == (
