@@ -1,25 +1,57 @@
-"""Modules of a workflow's functions that do not lie where the archive has its own.
+"""Modules of a graph's functions and operators that do not lie where the archive has its own.
 
-graph.json names a function by its module, which is imported in the model's process alone: whether
-the models' Python has it, only a load can tell. Nothing is imported here.
+A workflow, and a graph for Merlin's executor, name functions and classes by their modules, which
+are imported in the model's process alone: whether the models' Python has one, only a load can tell.
+Nothing is imported here.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from ensemble_tools.archive.files import kind
-from ensemble_tools.archive.graph_json import NamedFunction, NotAWorkflow, read_functions
+from ensemble_tools.archive.files import is_directory, kind
+from ensemble_tools.archive.graph_json import NamedFunction, read_functions
+from ensemble_tools.archive.inert_pickle import NotInert
+from ensemble_tools.archive.named_functions import find_named
 from ensemble_tools.archive.repository import ModelRepository
-from ensemble_tools.archive.saved_workflow import GRAPH
-from ensemble_tools.archive.source_model import PYTHON_FILE, WORKFLOW
+from ensemble_tools.archive.saved_workflow import GRAPH, read_objects, workflow_file
+from ensemble_tools.archive.source_model import GRAPH_FILE, PYTHON_FILE, WORKFLOW
 from ensemble_tools.errors import quoted, shown
 from ensemble_tools.serving.serving_plan import PublishedModel, ServingPlan
 
-#: What NVTabular itself cannot do without.
-_WITH_NVTABULAR = {"dask", "merlin", "numba", "numpy", "nvtabular", "pandas", "pyarrow"}
+#: What NVTabular itself cannot do without, and what cuDF brings where a workflow was fitted.
+_WITH_NVTABULAR = {
+    *("cloudpickle", "cudf", "cupy", "dask", "distributed", "fsspec", "merlin", "numba", "numpy"),
+    *("nvtabular", "pandas", "pyarrow", "pytz", "scipy"),
+}
+#: How old pickles name Python's own modules, and what no file can be.
+_PYTHONS = {"__builtin__", "__main__", "copy_reg"}
+
+
+@dataclass(frozen=True)
+class NeededModule:
+    """graph: the file that names it. top: the file or package that has it, without its ending."""
+
+    graph: Path
+    version: Path
+    named: NamedFunction
+
+    @property
+    def top(self) -> str:
+        return self.named.module.partition(".")[0]
+
+    @property
+    def use(self) -> str:
+        """Who needs what of it, in words."""
+        operator, module, name = self.named.operator, self.named.module, self.named.qualname
+        if name == operator:
+            return f"the operator {quoted(operator)} is of the module {quoted(module)}"
+        if name == "__init__":
+            return f"{operator} uses the module {quoted(module)}"
+        return f"{operator} calls {quoted(name)} of the module {quoted(module)}"
 
 
 def describe_needed_modules(plan: ServingPlan, repository: ModelRepository) -> Iterator[str]:
@@ -29,35 +61,64 @@ def describe_needed_modules(plan: ServingPlan, repository: ModelRepository) -> I
         if source is None or model.generated or _is_compiled_whole(model):
             continue
         for version in source.versions:
-            yield from _describe(source.version_directory(version), repository.path)
+            for needed in _find(source.version_directory(version)):
+                yield _describe(needed, repository.path)
+
+
+def find_needed(plan: ServingPlan, module: str) -> str:
+    """Who of the plan's models needs that module, in words; empty where none is known to.
+
+    Blocking: for a load that failed, which says no more than the module's name.
+    """
+    try:
+        found = (
+            f"{needed.use}, which does not lie beside {model.source_name}/{needed.version.name}/"
+            f"{PYTHON_FILE}: put {shown(module)}.py, or the package {shown(module)}/, there"
+            for model in plan.everything
+            if not _is_compiled_whole(model)
+            for name, directory in model.links
+            if name.isdecimal() and is_directory(directory)
+            for needed in _find(directory)
+            if needed.top == module
+        )
+        return next(found, "")
+    except OSError:
+        return ""
 
 
 def _is_compiled_whole(model: PublishedModel) -> bool:
     return model.compiled is not None and not model.compiled.program.kept
 
 
-def _describe(version: Path, archive: Path) -> Iterator[str]:
-    graph = version / WORKFLOW / GRAPH
+def _find(version: Path) -> Iterator[NeededModule]:
+    """Each module once."""
     told: set[str] = set()
-    for function in _read_functions(graph):
-        top = function.module.partition(".")[0]
-        if top in told or top in sys.stdlib_module_names or top in _WITH_NVTABULAR:
-            continue
-        if any(kind(version / name) is not None for name in (top, f"{top}.py")):
-            continue
-        told.add(top)
-        model = shown(version.relative_to(archive) / PYTHON_FILE)
-        yield (
-            f"{shown(graph.relative_to(archive))}: {function.operator} calls "
-            f"{quoted(function.qualname)} of the module {quoted(function.module)}, which does not "
-            f"lie beside {model}: unless the models' Python has it, a load is refused; put "
-            f"{shown(top)}.py, or the package {shown(top)}/, there"
-        )
+    for graph in (workflow_file(version / WORKFLOW), version / GRAPH_FILE):
+        for function in _read_names(graph):
+            needed = NeededModule(graph, version, function)
+            top = needed.top
+            if top in told or top in sys.stdlib_module_names or top in _WITH_NVTABULAR | _PYTHONS:
+                continue
+            if any(kind(version / name) is not None for name in (top, f"{top}.py")):
+                continue
+            told.add(top)
+            yield needed
 
 
-def _read_functions(graph: Path) -> tuple[NamedFunction, ...]:
-    """None of a file that is no workflow: who reads the workflow tells that."""
+def _describe(needed: NeededModule, archive: Path) -> str:
+    graph, top = shown(needed.graph.relative_to(archive)), shown(needed.top)
+    model = shown(needed.version.relative_to(archive) / PYTHON_FILE)
+    return (
+        f"{graph}: {needed.use}, which does not lie beside {model}: unless the models' Python has "
+        f"it, a load is refused; put {top}.py, or the package {top}/, there"
+    )
+
+
+def _read_names(graph: Path) -> tuple[NamedFunction, ...]:
+    """None of a file that is no graph: who reads it tells that."""
     try:
-        return tuple(read_functions(graph))
-    except NotAWorkflow:
+        if graph.name == GRAPH:
+            return tuple(read_functions(graph))
+        return tuple(find_named(read_objects(graph)))
+    except NotInert:
         return ()

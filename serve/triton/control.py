@@ -15,10 +15,12 @@ from tritonclient.grpc import aio as triton_grpc
 from tritonclient.utils import InferenceServerException
 
 from ensemble_tools import ServingPlan
+from ensemble_tools.serving.needed_modules import find_needed
 from serve.deadline import Deadline, within
 from serve.errors import ModelUnusable, ResourceExhausted, TritonUnavailable
+from serve.threads import in_daemon_thread
 from serve.triton.exhaustion import means_exhaustion
-from serve.triton.load_errors import ModelsSide, describe_load_error
+from serve.triton.load_errors import ModelsSide, describe_load_error, lacking_module
 from serve.triton.messages import load_failure_reason, without_regions
 
 #: How long a question about models may take; the index of hundreds is some ms.
@@ -134,7 +136,8 @@ class ModelControl:
         except InferenceServerException as error:
             if error.status() == _LATE and await self._nobody_listens():
                 raise TritonUnavailable("nobody is there") from error
-            raise self._translate_load_error(plan, error, deadline) from error
+            needed = await _find_needed(plan, lacking_module(error.message() or ""))
+            raise self._translate_load_error(plan, error, deadline, needed) from error
         except grpc.aio.UsageError as error:
             raise TritonUnavailable("the connection is closed") from error
 
@@ -274,8 +277,9 @@ class ModelControl:
             await asyncio.sleep(_FIRST_LOOK_S)
 
     def _translate_load_error(
-        self, plan: ServingPlan, error: InferenceServerException, deadline: Deadline
+        self, plan: ServingPlan, error: InferenceServerException, deadline: Deadline, needed: str
     ) -> Exception:
+        """needed: who needs a module that is lacking, in words."""
         message = error.message() or ""
         if error.status() in _UNREACHABLE:
             return TritonUnavailable("it went away during the load")
@@ -285,7 +289,12 @@ class ModelControl:
         if means_exhaustion(message, names, self.memory):
             reason = load_failure_reason(message)
             return ResourceExhausted(f"no resources to load the model {plan.model_name}: {reason}")
-        return ModelUnusable(describe_load_error(plan, message, self._models_side()))
+        return ModelUnusable(describe_load_error(plan, message, self._models_side(), needed))
+
+
+async def _find_needed(plan: ServingPlan, module: str) -> str:
+    """Who of the plan needs a module that a load lacked; in a thread, since files are read."""
+    return await in_daemon_thread(lambda: find_needed(plan, module), "needed") if module else ""
 
 
 def _ensembles(plan: ServingPlan) -> set[str]:

@@ -102,15 +102,25 @@ _LONGEST_READ = 4096
 _LONGEST = 600
 
 
-def describe_load_error(plan: ServingPlan, message: str, models: ModelsSide) -> str:
-    """A sentence; message: tritonserver's, whole."""
+def lacking_module(message: str) -> str:
+    """Which module the models' Python has not, by tritonserver's message; empty for another one."""
+    lacked = _MODULE_LACKS.search(load_failure_reason(message)[:_LONGEST_READ])
+    return lacked["name"] if lacked else ""
+
+
+def describe_load_error(
+    plan: ServingPlan, message: str, models: ModelsSide, needed: str = ""
+) -> str:
+    """A sentence; message: tritonserver's, whole. needed: who needs the module that is lacking, and
+    where it belongs, in words; empty where that is not known.
+    """
     if _UNREAD in message and (unread := _explain_unread(plan, models)):
         return unread
     failing = _find_failing(plan, message)
     doubts = "; ".join(plan.doubts)
     if _UNREAD in message and doubts:
         return f"{_name(plan, failing)} failed to load: Triton cannot read its config: {doubts}"
-    reason = _explain(plan, failing, load_failure_reason(message), models)
+    reason = _explain(plan, failing, load_failure_reason(message), models, needed)
     rest = f"; {doubts}" if doubts else ""
     whole = f"{_name(plan, failing)} failed to load: {reason}{_find_place(plan, message)}{rest}"
     return f"{whole}; see the log of the container for more"
@@ -138,7 +148,7 @@ def _explain_unread(plan: ServingPlan, models: ModelsSide) -> str:
     return f"{_name(plan, name)} failed to load: {file}: {words}"
 
 
-def _explain(plan: ServingPlan, failing: str, reason: str, models: ModelsSide) -> str:
+def _explain(plan: ServingPlan, failing: str, reason: str, models: ModelsSide, needed: str) -> str:
     reason = _with_archives_names(plan, _SAID_BEFORE.sub("", reason[:_LONGEST_READ]))
     if lacked := _NO_VERSION.search(reason):
         step = f"{reason[: lacked.start()]}whose version {lacked['version']} is not served"
@@ -158,6 +168,8 @@ def _explain(plan: ServingPlan, failing: str, reason: str, models: ModelsSide) -
     if lacked := _MODULE_LACKS.search(reason):
         packages = _INSTALLED_AS.get(lacked["name"], "it")
         other = _MERLIN if lacked["name"] in {"merlin", "nvtabular"} else _base_with(lacked["name"])
+        if needed:
+            return f"{reason}; {needed}, or install {packages} into {models.python}{other}"
         is_known = lacked["name"] in _INSTALLED_AS or other
         if not is_known and (of := _find_reader(plan, failing)):
             other = f", or put it into the archive beside {of}"  # a function's

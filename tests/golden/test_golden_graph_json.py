@@ -128,6 +128,20 @@ def test_a_function_that_is_not_there(
     assert told in refused.json()["error"]
 
 
+def test_a_pickles_module_that_is_not_there(container: Container, tmp_path: Path) -> None:
+    """The load is refused with the operator, the module and its place, as without a pickle."""
+    tutorial = HERE.parent / "tutorials/t4r_end_to_end_module/repository"
+    export = Path(shutil.copytree(tutorial, tmp_path / "repository"))
+    (export / STEP / "session_functions.py").unlink()
+    refused = container.load("model", export)
+    assert refused.status_code == 400, refused.text
+    assert (
+        "No module named 'session_functions'; Filter calls 'is_long_enough' of the module "
+        f"'session_functions', which does not lie beside {STEP}/model.py: put "
+        "session_functions.py, or the package session_functions/, there, or install it into "
+    ) in refused.json()["error"]
+
+
 def test_what_nvtabular_must_run_itself(tmp_path: Path) -> None:
     """NVTabular 23.08 knows no graph.json, and the load says which one does; a pickle that an
     earlier export left there is not served in its place.

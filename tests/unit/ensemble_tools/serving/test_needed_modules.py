@@ -9,10 +9,18 @@ from pathlib import Path
 import pytest
 
 from ensemble_tools.archive.graph_json import NamedFunction, read_functions
+from ensemble_tools.archive.inert_pickle import Inert, Key, stand_in
+from ensemble_tools.archive.named_functions import find_named
 from ensemble_tools.packing.checking import check_archive
+from ensemble_tools.serving.needed_modules import find_needed
+from ensemble_tools.serving.opened_archive import read_archive
+from ensemble_tools.serving.serving_plan import Rewrite
 from ensemble_tools.serving.setting_names import SettingNames
 
-LAMBDA = Path(__file__).parents[3] / "golden/graph_json/lambda/repository"
+GOLDEN = Path(__file__).parents[3] / "golden"
+LAMBDA = GOLDEN / "graph_json/lambda/repository"
+#: Functions and an operator of session_functions, in the workflow's pickle and the executor's.
+MODULE = GOLDEN / "tutorials/t4r_end_to_end_module/repository"
 STEP = "0_transformworkflowtriton/1"
 GRAPH = f"{STEP}/workflow/graph.json"
 DOUBLE = "def double(x):\n    return x * 2\n"
@@ -91,3 +99,64 @@ def test_a_version_whose_graph_is_no_workflow_has_no_functions(export: Path) -> 
     (export / GRAPH).write_text("[]")
     (note,) = [note for note in notes(export) if "LambdaOp calls" in note]
     assert note.startswith("0_transformworkflowtriton/2/")
+
+
+def test_a_module_that_a_pickle_names(tmp_path: Path) -> None:
+    """An operator that needs it is named; a pickle that has all beside it needs nothing."""
+    export = Path(shutil.copytree(MODULE, tmp_path / "export"))
+    assert not [note for note in notes(export) if "of the module" in note]
+    (export / STEP / "session_functions.py").rename(export / "session_functions.py")
+    (note,) = [note for note in notes(export) if "of the module" in note]
+    assert note == (
+        f"{STEP}/workflow/workflow.pkl: Filter calls 'is_long_enough' of the module "
+        f"'session_functions', which does not lie beside {STEP}/model.py: unless the models' "
+        "Python has it, a load is refused; put session_functions.py, or the package "
+        "session_functions/, there"
+    )
+
+
+def test_a_module_that_the_executors_graph_names(tmp_path: Path) -> None:
+    """Where Merlin's executor is served it unpickles the same functions."""
+    export = Path(shutil.copytree(MODULE, tmp_path / "export"))
+    (export / "executor_model/1/session_functions.py").unlink()
+    made = read_archive(export, "m", rewrite=Rewrite.EXECUTOR).plan
+    assert made is not None
+    (note,) = [note for note in made.notes if "of the module" in note]
+    assert note.startswith("executor_model/1/ensemble/ensemble.pkl: ")
+    assert "which does not lie beside executor_model/1/model.py: " in note
+    assert "'session_functions', which does not lie" in find_needed(made, "session_functions")
+    assert find_needed(made, "another") == ""
+
+
+def test_all_that_a_pickle_names() -> None:
+    """Functions, classes, and modules that functions use which are pickled by value.
+
+    An operator may know nodes: what another node's operator names is that one's.
+    """
+    by_value = stand_in("cloudpickle.cloudpickle._make_function")
+    uses = by_value("code", {"m": stand_in("cloudpickle.cloudpickle.subimport")("our.dates")})
+    table = {Key((1, 2)): [stand_in("shop.Item")(), {"f": stand_in("shop.price")}]}
+    itself: list[object] = [table]
+    itself.append(itself)
+    weekday = node("nvtabular.ops.lambdaop.UDF", f=stand_in("etl.weekday"))
+    own = node("(pickled by value).Own", f=uses, t=itself, target=weekday)
+    inner = stand_in("merlin.dag.graph.Graph")()
+    inner.__setstate__({"output_node": node("ours.Keep")})
+    graph = [own, weekday, node("merlin.dag.ops.subgraph.Subgraph", graph=inner)]
+    found = {(it.operator, it.module, it.qualname) for it in find_named(graph)}
+    assert {it for it in found if it[1].partition(".")[0] not in ("merlin", "cloudpickle")} == {
+        ("LambdaOp", "nvtabular.ops.lambdaop", "UDF"),
+        ("LambdaOp", "etl", "weekday"),
+        ("Own", "our.dates", "__init__"),
+        ("Own", "shop", "Item"),
+        ("Own", "shop", "price"),
+        ("Keep", "ours", "Keep"),
+    }
+
+
+def node(operator: str, **state: object) -> Inert:
+    """A node with an operator of that class."""
+    made, op = stand_in("merlin.dag.node.Node")(), stand_in(operator)()
+    op.__setstate__(state)
+    made.__setstate__({"op": op, "parents": []})
+    return made
