@@ -8,6 +8,7 @@ from collections.abc import Generator
 import pytest
 from hypothesis import settings
 
+from tests.support.clock import clock as clock
 from tests.support.examples import CHECK, CHECKED
 
 # Without a clock: a busy machine is no fault.

@@ -24,6 +24,11 @@ FOREIGN = "tests/golden/merlin_releases/"
 #: What the libraries themselves leave without another name.
 THEIRS = {"os._exit", "torch._C", "pickle._Unpickler"}
 
+#: A store that hangs is to be asked no more for a while: twenty who queued would take 40 s.
+TIMED = {"tests/end_to_end/test_feature_store.py": 1}
+#: What tells the time of day or of the machine, in `time` or an event loop.
+CLOCKS = {"monotonic", "perf_counter", "time"}
+
 Look = Callable[[ast.Module], Iterator[str]]
 
 
@@ -94,22 +99,45 @@ def _is_of_ours(target: ast.expr, others: set[str]) -> bool:
     return ast.unparse(target).split(".")[0] not in others
 
 
+def timings(tree: ast.Module) -> Iterator[str]:
+    """Assertions that something took less than a time: a busy machine takes longer."""
+    for node in ast.walk(tree):
+        for asserted in ast.walk(node.test) if isinstance(node, ast.Assert) else ():
+            if isinstance(asserted, ast.Compare):
+                sides = [asserted.left, *asserted.comparators]
+                less = [
+                    left if isinstance(op, (ast.Lt, ast.LtE)) else right
+                    for op, left, right in zip(asserted.ops, sides, sides[1:], strict=False)
+                    if isinstance(op, (ast.Lt, ast.LtE, ast.Gt, ast.GtE))
+                ]
+                if any(_is_duration(side) for side in less):
+                    yield ast.unparse(asserted)
+
+
+def _is_duration(node: ast.expr) -> bool:
+    """Whether it is a clock's time less an earlier one."""
+    now = node.left if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub) else None
+    named = isinstance(now, ast.Call) and isinstance(now.func, ast.Attribute)
+    return named and now.func.attr in CLOCKS  # type: ignore[union-attr]
+
+
 @pytest.fixture(scope="module")
 def seen() -> dict[Look, dict[str, list[str]]]:
     """What each look finds in each file, read once."""
-    found: dict[Look, dict[str, list[str]]] = {private_names: {}, patches: {}}
+    found: dict[Look, dict[str, list[str]]] = {private_names: {}, patches: {}, timings: {}}
     for name, tree in sources():
         for look in found:
             found[look][name] = list(look(tree))
     return found
 
 
-@pytest.mark.parametrize("look", [private_names, patches])
+@pytest.mark.parametrize(("look", "known"), [(private_names, {}), (patches, {}), (timings, TIMED)])
 def test_tests_go_through_the_front_door(
-    look: Look, seen: dict[Look, dict[str, list[str]]]
+    look: Look, known: dict[str, int], seen: dict[Look, dict[str, list[str]]]
 ) -> None:
-    """None touches private names of ours, and none patches ours."""
-    assert not {name: each for name, each in seen[look].items() if each}
+    """None touches private names of ours, none patches ours, none goes by how long things took."""
+    found = seen[look]
+    assert {name: len(each) for name, each in found.items() if each} == known, found
 
 
 @pytest.mark.parametrize(
@@ -130,3 +158,20 @@ def test_what_is_found(text: str, private: list[str], patched: list[str]) -> Non
     """The looks see what they are for, and let others' things be."""
     tree = ast.parse(text)
     assert (list(private_names(tree)), list(patches(tree))) == (private, patched)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("assert time.monotonic() - began < 5", True),
+        ("assert 5 > time.perf_counter() - began", True),
+        ("assert 1 <= loop.time() - began <= 5, why", True),
+        ("assert time.monotonic() - began >= 5", False),
+        ("assert time.process_time() - began < 5", False),
+        ("assert time.monotonic() < deadline", False),
+        ("if time.monotonic() - began < 5: pass", False),
+    ],
+)
+def test_which_assertions_are_timings(text: str, found: bool) -> None:
+    """A least time is none, nor is the processor's time, nor the end of a wait."""
+    assert bool(list(timings(ast.parse(text)))) is found

@@ -21,7 +21,7 @@ from tests.support.protocol import complaint, infer, values
 from tests.support.quick_container import told
 
 #: tritonserver lives again, and all its models are back.
-BACK_S = 30.0
+BACK_S = 60.0
 
 
 @pytest.fixture(scope="module")

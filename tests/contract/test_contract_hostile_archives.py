@@ -60,7 +60,7 @@ def asked(container: Container) -> Iterator[None]:
     def ask() -> None:
         with httpx.Client(base_url=str(container.http.base_url), trust_env=False) as http:
             while not done.is_set():
-                answer = http.post(f"/models/{WITNESS}/invoke", json=infer([1]), timeout=20.0)
+                answer = http.post(f"/models/{WITNESS}/invoke", json=infer([1]), timeout=60.0)
                 if answer.status_code != 200 or values(answer) != [4.0]:
                     wrong.append(answer.text)
                 time.sleep(0.01)
@@ -242,11 +242,11 @@ def test_refused(case: str, hosting: Container, tmp_path: Path) -> None:
     make(directory)
     before, logged = hosting.snapshot(), len(hosting.log)
     with asked(hosting):
-        started = time.monotonic()
+        before_s = hosting.computed_s()
         answer = hosting.load("m1", directory)
-        took = time.monotonic() - started
+        took_s = hosting.computed_s() - before_s
     assert answer.status_code == 400, answer.text
-    assert took < REFUSED_WITHIN_S
+    assert took_s < REFUSED_WITHIN_S
     for fragment in fragments:
         assert fragment in complaint(answer)
     assert len(answer.content) < 2_000

@@ -9,7 +9,6 @@ from __future__ import annotations
 import gzip
 import json
 import struct
-import time
 import zlib
 from collections.abc import Iterator, Mapping
 
@@ -109,11 +108,11 @@ def test_shapes_that_the_data_do_not_have(datatype: str, container: Container, t
     """Each is a 400 within a second, whatever the size overflows to."""
     for shape in _SHAPES:
         for padding in (b"", b" " * 100_000):  # a long one goes the way of large JSON
-            started = time.monotonic()
+            before_s = container.computed_s()
             answer = container.invoke(tenant, _one(shape, datatype, _DATA[datatype]) + padding)
             assert answer.status_code == 400, (shape, answer.text)
             complaint(answer)
-            assert time.monotonic() - started < 5
+            assert container.computed_s() - before_s < 5
 
 
 def test_shapes_of_binary_tensors(container: Container, tenant: str) -> None:
@@ -183,11 +182,11 @@ def test_bombs(megabytes: int, encoding: str, container: Container, tenant: str)
     """What inflates to gigabytes is a 413 in bounded time, and nobody takes the memory."""
     assert zlib.decompressobj(47).decompress(_bomb(3, encoding)) == b" " * (3 << 20)
     body = _bomb(megabytes, encoding)
-    started = time.monotonic()
+    before_s = container.computed_s()
     answer = container.invoke(tenant, body, Content_Encoding=encoding)
     assert answer.status_code == 413, answer.text
     assert "inflated" in complaint(answer)
-    assert time.monotonic() - started < 10  # 0.2 s on an idle machine
+    assert container.computed_s() - before_s < 10  # 0.2 s on an idle machine
 
 
 def test_compressed_requests_are_read_too(container: Container, tenant: str) -> None:
@@ -268,21 +267,21 @@ def test_weights_that_no_double_holds(weight: str, container: Container, tenant:
 def test_a_great_many_parameters(container: Container, tenant: str) -> None:
     """tritonserver's time grows with their square, on threads that are everybody's."""
     request = {**json.loads(_one([2])), "parameters": {f"k{n}": 1 for n in range(60_000)}}
-    started = time.monotonic()
+    before_s = container.computed_s()
     answer = container.invoke(tenant, json.dumps(request).encode())
     assert answer.status_code == 400, answer.text
     complaint(answer)
-    assert time.monotonic() - started < 5
+    assert container.computed_s() - before_s < 5
 
 
 @pytest.mark.parametrize("size", [8_001, 9_000, 12_000, 16_000, 33_000])
 def test_long_header_lines(size: int, container: Container, tenant: str) -> None:
     """A line that tritonserver's HTTP library does not take is a 431 at once."""
-    started = time.monotonic()
+    before_s = container.computed_s()
     answer = container.invoke(tenant, _one([2]), X_Long="x" * size)
     assert answer.status_code == 431, answer.text
     assert "header" in complaint(answer)
-    assert time.monotonic() - started < 5
+    assert container.computed_s() - before_s < 5
 
 
 def test_long_header_lines_that_pass(container: Container, tenant: str) -> None:

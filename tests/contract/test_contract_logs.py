@@ -108,7 +108,7 @@ def test_the_end_of_a_log_that_nobody_reads(tmp_path: Path) -> None:
     with running(tmp_path, **environment) as container:
         container.descendants()
         container.signal(signal.SIGTERM)
-        assert container.wait(10) == 0
+        assert container.wait() == 0
     log.read_on()
     assert len(log.ended()) < 20_000
 

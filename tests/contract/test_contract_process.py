@@ -104,13 +104,11 @@ def test_sigterm_finishes_what_is_in_flight(triton: Mapping[str, str], tmp_path:
             invoking = pool.submit(container.invoke, "m1", infer([2]))
             until(marker.exists, "the model runs")
             container.descendants()
-            asked = time.monotonic()
             container.signal(signal.SIGTERM)
             until(lambda: not _accepts(container), "it accepts no more", timeout_s=SHUTDOWN_S)
             assert not invoking.done()
             assert values(invoking.result()) == [2.0]
-        assert container.wait() == 0
-        assert time.monotonic() - asked < SHUTDOWN_S
+        assert container.wait(SHUTDOWN_S) == 0
 
 
 def _accepts(container: Container) -> bool:
@@ -142,7 +140,7 @@ def test_signal_when_idle(number: signal.Signals, tmp_path: Path) -> None:
     with running(tmp_path, **fake_environment(tmp_path)) as container:
         container.descendants()
         container.signal(number)
-        assert container.wait(10) == 0
+        assert container.wait() == 0
 
 
 def test_sigterm_before_tritonserver_lives(tmp_path: Path) -> None:
@@ -153,7 +151,7 @@ def test_sigterm_before_tritonserver_lives(tmp_path: Path) -> None:
         until(lambda: container.ping() == 503, "it listens", container)
         container.descendants()
         container.signal(signal.SIGTERM)
-        assert container.wait(10) == 0
+        assert container.wait() == 0
     finally:
         container.close()
 
@@ -167,15 +165,13 @@ def _slow_interpreter(directory: Path, seconds: float) -> Path:
 
 def test_the_models_python_is_slow(tmp_path: Path) -> None:
     """It is answered what can be answered, and a stop is a stop."""
-    slow = _slow_interpreter(tmp_path, 20)
+    slow = _slow_interpreter(tmp_path, 600)
     container = launch(tmp_path, SERVE_BACKEND_PYTHON=str(slow))
     try:
         until(lambda: container.ping() == 503, "it listens", container)
         container.descendants()
-        signalled = time.monotonic()
         container.signal(signal.SIGTERM)
-        assert container.wait(10) == 0
-        assert time.monotonic() - signalled < 5
+        assert container.wait() == 0
     finally:
         container.close()
 
@@ -218,7 +214,7 @@ def test_no_model_root(kind: str, tmp_path: Path) -> None:
         root.touch()
     container = launch(tmp_path, SERVE_MODEL_ROOT=str(root))
     try:
-        assert container.wait(10) == 1
+        assert container.wait() == 1
         (last,) = container.log.splitlines()
         assert f"SERVE_MODEL_ROOT is '{root}', expected a directory, and " in last
     finally:
@@ -266,7 +262,7 @@ def test_no_work_dir(tmp_path: Path) -> None:
     """One sentence says what is wrong with it."""
     container = launch(tmp_path, TMPDIR="/proc/nothing")
     try:
-        assert container.wait(10) == 1
+        assert container.wait() == 1
         last = container.log.splitlines()[-1]
         assert "TMPDIR=/proc/nothing: no directory can be made there" in last
     finally:
@@ -281,7 +277,7 @@ def test_sigterm_at_any_moment(after_s: float, tmp_path: Path) -> None:
         time.sleep(after_s)
         container.descendants()
         container.signal(signal.SIGTERM)
-        assert container.wait(10) in (0, -signal.SIGTERM), "the latter before Python itself runs"
+        assert container.wait() in (0, -signal.SIGTERM), "the latter before Python itself runs"
     finally:
         container.close()
 
@@ -291,16 +287,14 @@ def test_sigterm_during_a_load(triton: Mapping[str, str], tmp_path: Path) -> Non
     marker = tmp_path / "marker"
     with running(tmp_path, SERVE_SHUTDOWN_TIMEOUT="5", **triton) as container:
         directory = models.write_archive(
-            container.model_root / "one/model", {"m": models.late(60, marker)}
+            container.model_root / "one/model", {"m": models.late(600, marker)}
         )
         with ThreadPoolExecutor(1) as pool:
             loading = pool.submit(container.load, "m1", directory)
             until(marker.exists, "the model is being loaded")
             container.descendants()
             container.signal(signal.SIGTERM)
-            signalled = time.monotonic()
             assert container.wait(SHUTDOWN_S) == 0
-            assert time.monotonic() - signalled < 10, "its setting is 5 s, and this machine is slow"
             answer = loading.result()
             assert answer.status_code == 503
             assert "stopping" in complaint(answer)
@@ -311,16 +305,14 @@ def test_sigterm_during_the_load_of_a_single_model(
 ) -> None:
     """Nor does that of the model that the container is for."""
     marker = tmp_path / "marker"
-    directory = models.write_archive(tmp_path / "model", {"m": models.late(60, marker)})
+    directory = models.write_archive(tmp_path / "model", {"m": models.late(600, marker)})
     single = {"SAGEMAKER_MULTI_MODEL": "false", "SERVE_SINGLE_MODEL_DIR": str(directory)}
     container = launch(tmp_path, SERVE_SHUTDOWN_TIMEOUT="5", **single, **triton)
     try:
         until(marker.exists, "the model is being loaded", container)
         container.descendants()
         container.signal(signal.SIGTERM)
-        signalled = time.monotonic()
         assert container.wait(SHUTDOWN_S) == 0
-        assert time.monotonic() - signalled < 10, "its setting is 5 s, and this machine is slow"
     finally:
         container.close()
 

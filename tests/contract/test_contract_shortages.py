@@ -20,7 +20,7 @@ from tests.support.protocol import complaint, infer, values
 
 CGROUP = Path("/sys/fs/cgroup")
 MIB = 1024 * 1024
-GONE_S = 10.0
+GONE_S = 60.0
 
 
 @dataclass(frozen=True)

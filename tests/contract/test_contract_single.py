@@ -266,7 +266,7 @@ def test_streams_whose_callers_leave(end: str, decoupled: bool, tmp_path: Path) 
         assert "last" in answer.text
         *left, own = map(int, marker.read_text().split())
     assert own == 2
-    assert sum(left) < (60 if decoupled else 12 * 20)
+    assert sum(left) < (8 * 20 if decoupled else 12 * 20)  # of 20 words each
 
 
 @pytest.mark.parametrize("operation", ["generate", "generate_stream"])

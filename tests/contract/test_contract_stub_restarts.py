@@ -187,12 +187,10 @@ def test_a_stub_that_dies_while_it_is_unloaded(mortal: Container, archive: Archi
     assert mortal.load("m1", directory).status_code == 200
     (stub,) = mortal.stubs("m1")
     with ThreadPoolExecutor(1) as pool:
-        began = time.monotonic()
         unloading = pool.submit(mortal.unload, "m1")
         time.sleep(0.4)
         os.kill(stub, signal.SIGKILL)
         assert unloading.result().status_code == 200
-        assert time.monotonic() - began < 20.0
     with mortal.loaded("m1", directory):
         assert values(mortal.invoke("m1", infer([1]))) == [4.0]
 

@@ -41,8 +41,8 @@ FLAGS = (
 LONGEST_MESSAGE = 64 * 1024 * 1024
 
 #: How long Chromium may take for one command, and the page for what a test waits for; seconds.
-COMMAND_S = 30.0
-PAGE_S = 20.0
+COMMAND_S = 90.0
+PAGE_S = 90.0
 LOOK_EVERY_S = 0.05
 
 

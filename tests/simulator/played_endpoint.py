@@ -16,8 +16,8 @@ from simulator.watch.page_routes import HEARTBEAT_S, make_page_routes
 from simulator.watch.view import EndpointView, InstanceState, InstanceView, ModelState, ModelView
 
 #: How long a server may take to begin, and to end with streams open; seconds.
-START_S = 10.0
-STOP_S = 5.0
+START_S = 60.0
+STOP_S = 60.0
 
 
 @dataclass
@@ -126,10 +126,15 @@ def page_app(endpoint: PlayedEndpoint, heartbeat_s: float = HEARTBEAT_S) -> Star
 
 
 @asynccontextmanager
-async def served(app: Starlette, port: int = 0) -> AsyncIterator[str]:
-    """The app's address while it is served in this event loop."""
+async def served(app: Starlette, port: int = 0, graceful_s: int = 2) -> AsyncIterator[str]:
+    """The app's address while it is served in this event loop.
+
+    graceful_s: how long its end waits for streams that do not end.
+    """
     app.state.ending.clear()
-    config = uvicorn.Config(app, log_level="critical", lifespan="off", timeout_graceful_shutdown=2)
+    config = uvicorn.Config(
+        app, log_level="critical", lifespan="off", timeout_graceful_shutdown=graceful_s
+    )
     server = PageServer(config, app.state.ending)
     with _listening(port) as listener:
         serving = asyncio.ensure_future(server.serve([listener]))

@@ -19,7 +19,7 @@ from tests.support.simulator import FAKE_CONTAINER, Simulator, fake_model, simul
 
 #: What is at once on an idle machine is far below this on a busy one, and far below the time-outs
 #: of a minute and more that a stall would take.
-AT_ONCE_S = 15.0
+AT_ONCE_S = 50.0
 
 
 @pytest.fixture
@@ -35,11 +35,8 @@ def _fits(count: int) -> str:
 
 
 def _together(*calls: Callable[[], httpx.Response]) -> list[httpx.Response]:
-    start = time.monotonic()
     with ThreadPoolExecutor(len(calls)) as pool:
-        answers = list(pool.map(lambda call: call(), calls))
-    assert time.monotonic() - start < AT_ONCE_S
-    return answers
+        return list(pool.map(lambda call: call(), calls, timeout=AT_ONCE_S))
 
 
 def _asking(played: Simulator, *names: str) -> list[Callable[[], httpx.Response]]:

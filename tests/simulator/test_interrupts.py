@@ -15,7 +15,7 @@ import pytest
 from tests.support.container import ROOT
 from tests.support.simulator import FAKE_CONTAINER, fake_model
 
-WAIT_S = 30.0
+WAIT_S = 120.0
 #: What stands in the environment of everything that a command starts.
 _MARK = "INTERRUPT_TEST"
 

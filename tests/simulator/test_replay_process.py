@@ -306,43 +306,35 @@ def test_what_prevents_a_replay_is_one_sentence(
     assert "expected a Triton model repository" in capsys.readouterr().err
 
 
-def _asked_of(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> tuple[float, str]:
-    """The seconds until a replay of an endpoint there has failed, and what it said."""
-    began = time.monotonic()
+def _asked_of(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """What a replay of an endpoint there has said when it has failed."""
     words = ("--endpoint-url", url, "--endpoint-name", "x", "--report", str(tmp_path / "report"))
     assert cli(*words) == 1
-    return time.monotonic() - began, capsys.readouterr().err
+    return capsys.readouterr().err
 
 
-def test_a_dead_address_is_said_within_seconds(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_dead_address_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nobody listens there: the url stands in the one sentence."""
     url = f"http://127.0.0.1:{find_free_port()}"
-    took, said = _asked_of(url, tmp_path, capsys)
-    assert took < 15
+    said = _asked_of(url, tmp_path, capsys)
     assert said.count("\n") == 1
     assert url in said
     assert "correct --endpoint-url" in said
 
 
-def test_an_address_that_does_not_answer_is_said_within_seconds(
+def test_an_address_that_does_not_answer_is_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Connections are taken, and nothing comes."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        took, said = _asked_of(f"http://127.0.0.1:{silent.getsockname()[1]}", tmp_path, capsys)
-    assert took < 15
+        said = _asked_of(f"http://127.0.0.1:{silent.getsockname()[1]}", tmp_path, capsys)
     assert "no answer within 5 s" in said
 
 
-def test_another_server_is_said_within_seconds(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_server_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It answers, but not as an endpoint of the simulator."""
     with plain_http(lambda method, path: b"hello") as port:
-        took, said = _asked_of(f"http://127.0.0.1:{port}", tmp_path, capsys)
-    assert took < 15
+        said = _asked_of(f"http://127.0.0.1:{port}", tmp_path, capsys)
     assert "an answer of 200 without an endpoint's state" in said
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import shutil
 import signal
@@ -172,6 +173,14 @@ class Container:
             and marked in process.command[1]
         )
 
+    def computed_s(self) -> float:
+        """The processor's time that it and tritonserver have had, however busy the machine is."""
+        ticks = 0
+        for pid in (self.process.pid, self.triton()):
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
     def regions(self) -> frozenset[str]:
         """Its regions in /dev/shm."""
         return frozenset(p.name for p in SHARED_MEMORY.glob(f"serve_{self.process.pid}_*"))
@@ -321,11 +330,20 @@ def until(
         time.sleep(LOOK_S)
 
 
+#: Of each worker of a suite, since a port that was found is not listened on for a while.
+_PORTS_EACH = 1000
+_candidates = itertools.count(int.from_bytes(os.urandom(2), "big"))
+
+
 def free_port() -> int:
-    """A port that nobody listens on, below the ephemeral ones, so that no client is given it."""
+    """A port that nobody listens on, below the ephemeral ones, so that no client is given it.
+
+    None that another worker of this suite may be given, nor one that was given just now.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 10
     while True:
         with socket.socket() as probe:
-            candidate = 10_000 + int.from_bytes(os.urandom(2), "big") % 20_000
+            candidate = 10_000 + worker * _PORTS_EACH + next(_candidates) % _PORTS_EACH
             with contextlib.suppress(OSError):
                 probe.bind(("127.0.0.1", candidate))
                 return candidate

@@ -85,13 +85,15 @@ class TritonPythonModel(Each):
         return respond(request, values)
 """
 
-#: Notes in the file `marker` how many requests each of its batches has, and takes a while.
+#: Notes in the file `marker` how many requests each of its batches has; answers none before the
+#: file `go` exists.
 BATCHING = """
 class TritonPythonModel(Each):
     def execute(self, requests):
         with open(self.words["marker"], "a") as file:
             file.write("%d\\n" % len(requests))
-        time.sleep(0.05)
+        while not os.path.exists(self.words["go"]):
+            time.sleep(0.01)
         return super().execute(requests)
 
     def answer(self, request, values):
@@ -167,13 +169,15 @@ class TritonPythonModel(Each):
         os.kill(os.getpid(), signal.SIGKILL)
 """
 
-#: Takes `seconds` to initialize; notes the start in the file `marker`.
+#: Takes `seconds` to initialize, or until the file `go` exists; notes the start in `marker`.
 LATE = """
 class TritonPythonModel(Each):
     def initialize(self, args):
         super().initialize(args)
         self.mark()
         time.sleep(float(self.words["seconds"]))
+        while self.words.get("go") and not os.path.exists(self.words["go"]):
+            time.sleep(0.01)
 
     def answer(self, request, values):
         return respond(request, values)
@@ -396,10 +400,10 @@ def slow(marker: Path) -> PythonModel:
     return PythonModel(SLOW, parameters={"marker": marker})
 
 
-def batching(marker: Path) -> PythonModel:
-    """In batches of up to eight; notes their sizes in the file `marker`."""
+def batching(marker: Path, go: Path) -> PythonModel:
+    """In batches of up to eight, from when `go` exists; notes their sizes in the file `marker`."""
     more = "max_batch_size: 8\ndynamic_batching {}\n"
-    return PythonModel(BATCHING, more, {"marker": marker})
+    return PythonModel(BATCHING, more, {"marker": marker, "go": go})
 
 
 def parent(marker: Path) -> PythonModel:
@@ -410,6 +414,11 @@ def parent(marker: Path) -> PythonModel:
 def late(seconds: float, marker: Path) -> PythonModel:
     """Takes so long to load; the marker file exists once it has begun."""
     return PythonModel(LATE, parameters={"seconds": seconds, "marker": marker})
+
+
+def held(go: Path, marker: Path) -> PythonModel:
+    """Loads until the file `go` exists; the marker file exists once it has begun."""
+    return PythonModel(LATE, parameters={"seconds": 0, "go": go, "marker": marker})
 
 
 def booby_trap(armed: Path) -> PythonModel:

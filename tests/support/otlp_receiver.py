@@ -43,12 +43,13 @@ class Span:
 
 @dataclass
 class Receiver:
-    """What came so far. delay_s: before each answer; status: of each answer."""
+    """What came so far. held: until it is set, nothing is answered; status: of each answer."""
 
     port: int = 0
-    delay_s: float = 0.0
+    held: threading.Event | None = None
     status: int = 200
     requests: int = 0
+    answers: int = 0
     spans: list[Span] = field(default_factory=list)
 
     @property
@@ -61,7 +62,7 @@ class Receiver:
         found = [span for span in list(self.spans) if span.trace_id == trace_id]
         return sorted(found, key=lambda span: span.began_ns)
 
-    def until(self, names: set[str], trace_id: str, timeout_s: float = 20.0) -> list[Span]:
+    def until(self, names: set[str], trace_id: str, timeout_s: float = 60.0) -> list[Span]:
         """The trace's spans as soon as all of these names are among them."""
         deadline = time.monotonic() + timeout_s
         while not names <= {span.name for span in self.of_trace(trace_id)}:
@@ -97,7 +98,9 @@ def receiving(**knobs: Any) -> Iterator[Receiver]:
             if self.headers.get("content-encoding") == "gzip":
                 body = gzip.decompress(body)
             receiver.requests += 1
-            time.sleep(receiver.delay_s)
+            if receiver.held is not None:
+                receiver.held.wait(60)
+            receiver.answers += 1
             if receiver.status == 200:
                 receiver.keep(body, self.headers.get("content-type", ""))
             self.send_response(receiver.status)

@@ -51,7 +51,7 @@ def _ask(
     plane: ControlPlane, method: str, path: str, host: str, headers: Mapping[str, str], body: bytes
 ) -> tuple[int, bytes]:
     """A request with a Host header of one's own."""
-    connection = http.client.HTTPConnection(plane.url.removeprefix("http://"), timeout=30)
+    connection = http.client.HTTPConnection(plane.url.removeprefix("http://"), timeout=60)
     connection.request(method, path, body, {**headers, "Host": host})
     answer = connection.getresponse()
     found = answer.status, answer.read()
@@ -109,9 +109,9 @@ def test_presigned_urls(alone: ControlPlane) -> None:
     s3, key = alone.client("s3", signature_version="s3v4"), {"Bucket": "bucket", "Key": "pre"}
     url = s3.generate_presigned_url("put_object", Params=key)
     request = urllib.request.Request(url, data=b"a=1&b=2", method="PUT")
-    assert urllib.request.urlopen(request, timeout=30).status == 200
+    assert urllib.request.urlopen(request, timeout=60).status == 200
     url = s3.generate_presigned_url("get_object", Params=key)
-    assert urllib.request.urlopen(url, timeout=30).read() == b"a=1&b=2"
+    assert urllib.request.urlopen(url, timeout=60).read() == b"a=1&b=2"
 
 
 @pytest.mark.parametrize("host", ["virtual.localhost:1", "virtual.s3.us-east-1.amazonaws.com"])
@@ -128,7 +128,7 @@ def test_a_client_that_waits_before_it_sends(alone: ControlPlane) -> None:
     host, port = alone.url.removeprefix("http://").split(":")
     head = "PUT /bucket/expected HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n"
     head += f"Expect: 100-continue\r\nAuthorization: {SIGNED['Authorization']}\r\n\r\n"
-    with socket.create_connection((host, int(port)), timeout=30) as connection:
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
         connection.sendall(head.encode())
         assert connection.recv(1000).startswith(b"HTTP/1.1 100 ")
         connection.sendall(b"hello")
@@ -202,7 +202,7 @@ STRANGE = [
 @pytest.mark.parametrize(("sent", "status"), STRANGE)
 def test_strange_requests_are_answered(alone: ControlPlane, sent: bytes, status: bytes) -> None:
     host, port = alone.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=30) as connection:
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
         connection.sendall(sent)
         assert connection.recv(1000).startswith(b"HTTP/1.1 " + status)
     assert "Traceback" not in alone.log_path.read_text()

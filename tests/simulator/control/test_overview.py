@@ -19,7 +19,7 @@ URL = "s3://models/shop/"
 
 @pytest.fixture(scope="module")
 def http(plane: ControlPlane) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=plane.url, timeout=20, trust_env=False) as client:
+    with httpx.Client(base_url=plane.url, timeout=60, trust_env=False) as client:
         yield client
 
 
@@ -111,7 +111,7 @@ def test_a_deleted_endpoint_ends_its_streams(plane: ControlPlane, http: httpx.Cl
 
     following = threading.Thread(target=follow)
     following.start()
-    assert heard.wait(10)
+    assert heard.wait(60)
     plane.client("sagemaker").delete_endpoint(EndpointName="ends")
     following.join(10)
     assert not following.is_alive()
@@ -164,7 +164,7 @@ def test_streams_end_when_the_control_plane_does(tmp_path: Path) -> None:
     with control_plane(tmp_path / "log") as plane, httpx.Client(trust_env=False) as client:
         plane.create_endpoint("followed", plane.put_models(tmp_path, "a.tar.gz"))
         url = f"{plane.url}/simulator/endpoints/followed/events"
-        with client.stream("GET", url, timeout=20) as stream:
+        with client.stream("GET", url, timeout=60) as stream:
             lines = stream.iter_lines()
             assert next(lines) == "retry: 1000"
             assert plane.stop() == 0

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 import pytest
 import uvloop
 
+from tests.support.clock import ClockedLoop
 from tests.unit.serve.served import Served, serving
 
 
@@ -15,7 +16,10 @@ def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """What touches sockets runs on both; the rest on the one that production runs on."""
-    loops: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"uvloop": uvloop.new_event_loop}
+    clocked = "clock" in getattr(item, "fixturenames", ())
+    loops: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
+        "uvloop": ClockedLoop if clocked else uvloop.new_event_loop
+    }
     if "triton/test_http" in item.nodeid:
         loops["asyncio"] = asyncio.new_event_loop
     return loops

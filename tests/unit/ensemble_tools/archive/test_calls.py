@@ -209,9 +209,9 @@ def test_hostile_files(name: str, tmp_path: Path) -> None:
     """What is no program of a plausible size says nothing, and takes nothing but a moment."""
     (tmp_path / "model.py").write_bytes(HOSTILE[name])
     (tmp_path / "other.py").write_bytes(b"'c'")
-    started = time.monotonic()
+    started = time.process_time()
     assert read_python_files(tmp_path) == PythonFiles(frozenset({"c"}))
-    assert time.monotonic() - started < 10
+    assert time.process_time() - started < 10
 
 
 def test_many_files(tmp_path: Path) -> None:

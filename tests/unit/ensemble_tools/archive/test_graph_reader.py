@@ -244,10 +244,10 @@ ENDLESS: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_no_graph(kind: str, tmp_path: Path) -> None:
     """What is no graph, or one without end, is refused fast, in a sentence that names the file."""
-    started = time.monotonic()
+    started = time.process_time()
     with pytest.raises(GraphUnreadable) as refusal:
         read(HOSTILE[kind](), tmp_path)
-    assert time.monotonic() - started < BOMB_SECONDS
+    assert time.process_time() - started < BOMB_SECONDS
     assert refusal.value.path == tmp_path / "ensemble.pkl"
     assert len(str(refusal.value)) < 300 + len(str(tmp_path))
 
@@ -255,10 +255,10 @@ def test_no_graph(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ENDLESS)
 def test_graph_that_takes_too_much(kind: str, tmp_path: Path) -> None:
     """It is given up fast, in a sentence that names the limit."""
-    started = time.monotonic()
+    started = time.process_time()
     with pytest.raises(GraphNotInert, match="more than 1000000 nodes, edges and columns"):
         read(ENDLESS[kind](), tmp_path)
-    assert time.monotonic() - started < BOMB_SECONDS
+    assert time.process_time() - started < BOMB_SECONDS
 
 
 def test_pickle_that_takes_too_much(tmp_path: Path) -> None:

@@ -372,9 +372,9 @@ def test_very_many_steps_are_not_looked_at(dense: ServingPlan) -> None:
     for text in (text_format.MessageToString(config), long):
         last = replace(dense.models[-1], config_text=text)
         many = replace(dense, models=(*dense.models[:-1], last))
-        began = time.monotonic()
+        began = time.process_time()
         check_apart(many)
-        assert time.monotonic() - began < 5
+        assert time.process_time() - began < 5
 
 
 def test_forests_are_called_by_a_step(dense: ServingPlan) -> None:

@@ -6,6 +6,8 @@ import asyncio
 
 import pytest
 
+from tests.support.clock import Clock
+from tests.unit.serve.joined import until
 from tests.unit.serve.served import WAIT_S, Served, post
 
 
@@ -95,6 +97,7 @@ async def test_ahead_of_the_answer(served: Served) -> None:
     served.forwarding.behind = behind
     ping = b"GET /ping HTTP/1.1\r\nhost: x\r\n\r\n"
     await wire.send(post("slow", b"1") + post("m", b"2") + ping + post("m", b"3"))
+    await until(lambda: bool(served.forwarding.asked))
     await asyncio.sleep(0.1)
     assert [name for name, _ in served.forwarding.asked] == ["slow"]
     let_go.set()
@@ -141,13 +144,12 @@ async def test_a_caller_that_leaves(served: Served) -> None:
     wire.writer.close()
     await asyncio.sleep(0.05)
     let_go.set()
-    await asyncio.sleep(0.05)
+    state = served.server.server_state
+    await until(lambda: not state.tasks and not state.connections)
     assert [name for name, _ in served.forwarding.asked] == ["left"]
-    assert not served.server.server_state.tasks
-    assert not served.server.server_state.connections
 
 
-async def test_the_end(served: Served) -> None:
+async def test_the_end(clock: Clock, served: Served) -> None:
     """What is in flight at the end is answered, and its connection closed; later, it is a 503."""
     wire, late, idle = [await served.connect() for _ in range(3)]
     let_go = asyncio.Event()
@@ -160,13 +162,18 @@ async def test_the_end(served: Served) -> None:
     await late.send(post("late"))
     await idle.send(b"GET /ping HTTP/1.1\r\nhost: x\r\n\r\n")
     assert (await idle.answer())[0] == 200
+    served.server.config.timeout_graceful_shutdown = 30
     served.server.should_exit = True
     assert await idle.is_closed()
     let_go.set()
     status, headers, body = await wire.answer()
     assert (status, headers["connection"], body) == (200, "close", b"m:{}")
     assert await wire.is_closed()
-    status, _, body = await late.answer()
+    given_up = asyncio.ensure_future(late.answer())
+    while not given_up.done():
+        clock.advance(10)
+        await asyncio.sleep(0.05)
+    status, _, body = given_up.result()
     assert status == 503
     assert b"stopping" in body
 
@@ -220,11 +227,11 @@ async def test_no_request_behind_an_answer(served: Served) -> None:
     assert (await asyncio.wait_for(wire.reader.read(-1), WAIT_S)).startswith(b"HTTP/1.1 400")
 
 
-async def test_a_caller_that_never_reads(served: Served) -> None:
+async def test_a_caller_that_never_reads(clock: Clock, served: Served) -> None:
     """Its answer is held no longer than an invocation may take."""
-    served.forwarding.timeout_s = 0.2
+    served.forwarding.timeout_s = 5
     wire = await served.connect()
     wire.writer.write(post("m", b"x" * 20_000_000))
-    await asyncio.sleep(1)
-    assert not served.server.server_state.tasks
-    assert not served.server.server_state.connections
+    await until(lambda: bool(served.forwarding.asked))
+    state = served.server.server_state
+    await clock.until(lambda: not state.tasks and not state.connections, within_s=6)

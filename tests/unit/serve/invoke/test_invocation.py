@@ -33,6 +33,7 @@ from serve.limit import Limit
 from serve.models.registry import State
 from serve.models.waiting_room import MIB, Bounds, HeldBody, WaitingRooms
 from serve.triton.connection import Answer
+from tests.support.clock import Clock
 from tests.unit.serve.joined import DEAD, WAIT_S, joined, until
 
 BINARY = b"application/vnd.sagemaker-triton.binary+json"
@@ -126,10 +127,12 @@ async def test_answers_that_are_errors(
 ) -> None:
     """Each is ours, of the right kind, in one line; nothing stays in flight or is loaded again."""
     knobs: Any = {"infer": {"m": {**wrong, "times": 1}}}
-    async with joined(tmp_path, invoke_timeout_s=1.0, operation=operation, **knobs) as on:
+    limit_s = 1.0 if "hang" in wrong else WAIT_S
+    async with joined(tmp_path, invoke_timeout_s=limit_s, operation=operation, **knobs) as on:
         await on.load()
         with pytest.raises(error, match=says) as raised:
             await on.invoke()
+        on.invocation.timeout_s = WAIT_S
         assert len(str(raised.value).splitlines()) == 1
         assert on.registry.loaded("m").in_flight == 0
         assert on.events("load") == ["load"]
@@ -372,34 +375,47 @@ async def test_a_caller_who_goes_away(tmp_path: Path) -> None:
         assert not on.http.left
 
 
-async def test_a_caller_who_is_not_waited_for(tmp_path: Path) -> None:
+async def test_a_caller_who_is_not_waited_for(clock: Clock, tmp_path: Path) -> None:
     """An answer that never comes takes its place twice as long as an invocation may take."""
     knobs: Any = {"infer": {"m": {"hang": True, "times": 1}}}
-    async with joined(tmp_path, invoke_timeout_s=0.7, **knobs) as on:
+    async with joined(tmp_path, invoke_timeout_s=100, **knobs) as on:
         await on.load()
         model = on.registry.loaded("m")
         model.room.open(1)
         first = asyncio.ensure_future(on.invoke())
         await until(lambda: on.events("infer") == ["infer"])
+        second = asyncio.ensure_future(on.invocation.forward("m", Request([], [b'{"inputs":[]}'])))
+        await until(lambda: model.room.waiting == 1)
+        clock.advance(101)
         with pytest.raises(TritonTimeout, match="waiting for others of that model, took longer"):
-            await on.invoke()
+            await second
         with pytest.raises(TritonTimeout, match="the invocation of the model m took longer"):
             await first
-        assert (model.in_flight, model.room.taken) == (0, 1)
-        await asyncio.sleep(0.1)
-        assert b"echo" in await on.invoke()
+        clock.advance(50)
+        third = asyncio.ensure_future(on.invocation.forward("m", Request([], [b'{"inputs":[]}'])))
+        await until(lambda: model.room.waiting == 1)
+        assert (model.in_flight, model.room.taken) == (1, 1)
+        clock.advance(55)
+        assert b"echo" in b"".join((await third).body)
         assert (model.in_flight, model.room.taken) == (0, 0)
 
 
-async def test_the_time_that_was_spent_waiting(tmp_path: Path) -> None:
+async def test_the_time_that_was_spent_waiting(clock: Clock, tmp_path: Path) -> None:
     """Who waited for others for most of his time is told so: no higher limit is what he needs."""
-    knobs: Any = {"infer": {"m": {"delay_s": 0.7}}}
-    async with joined(tmp_path, invoke_timeout_s=1.0, **knobs) as on:
+    knobs: Any = {"infer": {"m": {"delay_s": 70}}}
+    async with joined(tmp_path, invoke_timeout_s=100, **knobs) as on:
         await on.load()
         on.registry.loaded("m").room.open(1)
-        first, second = (asyncio.ensure_future(on.invoke()) for _ in range(2))
-        assert b"echo" in await first
-        with pytest.raises(TritonTimeout, match=r"which waited 0\.\d+ s of that for others"):
+        first, second = (
+            asyncio.ensure_future(on.invocation.forward("m", Request([], [b'{"inputs":[]}'])))
+            for _ in range(2)
+        )
+        await until(lambda: on.events("infer") == ["infer"])
+        clock.advance(71)
+        assert b"echo" in b"".join((await first).body)
+        await until(lambda: on.events("infer") == ["infer"] * 2)
+        clock.advance(31)
+        with pytest.raises(TritonTimeout, match=r"which waited 7\d(\.\d+)? s of that for others"):
             await second
 
 

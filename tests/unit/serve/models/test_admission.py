@@ -374,7 +374,7 @@ async def test_a_load_beside_a_renewal_waits_for_it(machine: Machine) -> None:
     await _one_is_there(machine, admitting)
     there[0] = MIB // 2
     lacking = asyncio.ensure_future(admitting.room_for(machine.plan("m")))
-    await asyncio.wait_for(begun.wait(), 10)
+    await asyncio.wait_for(begun.wait(), 60)
     native = asyncio.ensure_future(admitting.room_for(machine.plan("n", 'backend: "onnxruntime"')))
     await asyncio.sleep(0.2)
     assert not native.done()
@@ -568,7 +568,7 @@ async def test_guesses_wait_for_what_others_turn_out_to_take(tmp_path: Path) -> 
         except ResourceExhausted:
             outcomes.append("refused")
 
-    await asyncio.wait_for(asyncio.gather(*(load(number) for number in range(8))), 10)
+    await asyncio.wait_for(asyncio.gather(*(load(number) for number in range(8))), 60)
     assert sorted(outcomes) == ["loaded"] * 3 + ["refused"] * 5
 
 
@@ -589,7 +589,7 @@ async def test_a_guess_that_does_not_come_true(tmp_path: Path, end: str) -> None
         third.cancel()
     if end != "takes for ever":
         first.give_back()
-    await asyncio.wait_for(asyncio.wait({second, third}), 10)
+    await asyncio.wait_for(asyncio.wait({second, third}), 60)
     assert second.exception() is None
     assert third.cancelled() or third.exception() is None
     assert not machine.admission.waiting

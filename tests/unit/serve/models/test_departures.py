@@ -18,11 +18,12 @@ from serve.errors import ResourceExhausted, TritonTimeout
 from serve.models.lifecycle import ArchiveTools
 from serve.models.registry import State
 from serve.triton.control import LOST_UNLOAD_S
+from tests.support.clock import Clock
 from tests.unit.serve.joined import WAIT_S, Joined, joined, until
 from tests.unit.serve.stub_stand_in import started_by, starting, stub
 
-#: tritonserver says for so long that it has the model.
-LONG_S = 0.7
+#: tritonserver says for so long that it has the model: of the test's clock, which moves on.
+LONG_S = WAIT_S / 2
 SLOW: Any = {"unload": {"m": {"ready_for_s": LONG_S, "times": 1}}}
 
 
@@ -36,16 +37,17 @@ def join(root: Path, **knobs: Any) -> AbstractAsyncContextManager[Joined]:
     return joined(root, lifecycle={"tools": ArchiveTools(plan=generated)}, **knobs)
 
 
-async def test_its_memory_is_free_when_its_caller_is_answered(tmp_path: Path) -> None:
+async def test_its_memory_is_free_when_its_caller_is_answered(clock: Clock, tmp_path: Path) -> None:
     """tritonserver holds the model still, and has no trace of it in the end."""
     async with join(tmp_path, **SLOW) as on:
         await on.load()
         with stub(on.repository, "m.step", WAIT_S) as ending:
-            await asyncio.wait_for(on.lifecycle.unload("m"), LONG_S / 2)
+            await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
             assert ending.wait(0) == -signal.SIGKILL
         assert on.registry.all_loaded() == []
         assert on.registry.count(State.UNLOADING) == 1
         assert "m" in await on.held()
+        clock.advance(LONG_S)
         await until(lambda: not list(on.repository.iterdir()))
         await until(lambda: on.registry.count(State.UNLOADING) == 0)
         await on.assert_empty()
@@ -63,16 +65,17 @@ async def test_what_they_have_started_ends_too(tmp_path: Path) -> None:
         await on.assert_empty()
 
 
-async def test_the_next_of_that_name_waits_and_no_other(tmp_path: Path) -> None:
+async def test_the_next_of_that_name_waits_and_no_other(clock: Clock, tmp_path: Path) -> None:
     """tritonserver would not load a model that it is unloading."""
     async with join(tmp_path, **SLOW) as on:
         await on.load()
         with stub(on.repository, "m.step", WAIT_S):
             await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
         again = asyncio.ensure_future(on.lifecycle.load("m", f"{on.root}/m/model"))
-        await asyncio.wait_for(on.load("other"), LONG_S)
+        await asyncio.wait_for(on.load("other"), WAIT_S)
         assert "m" in await on.held()
         assert not again.done()
+        clock.advance(LONG_S)
         await asyncio.wait_for(again, WAIT_S)
         assert on.events("load", "unload")[-1] == "load"
         assert [model.name for model in on.registry.all_loaded()] == ["m", "other"]
@@ -81,7 +84,9 @@ async def test_the_next_of_that_name_waits_and_no_other(tmp_path: Path) -> None:
         await on.assert_empty()
 
 
-async def test_a_load_without_room_waits_for_what_they_still_hold(tmp_path: Path) -> None:
+async def test_a_load_without_room_waits_for_what_they_still_hold(
+    clock: Clock, tmp_path: Path
+) -> None:
     """tritonserver frees a model's part of /dev/shm last; nobody is refused for it before."""
     async with join(tmp_path, **SLOW) as on:
         looks = []
@@ -95,7 +100,10 @@ async def test_a_load_without_room_waits_for_what_they_still_hold(tmp_path: Path
         on.admission.lacks = lacks
         with stub(on.repository, "m.step", WAIT_S):
             await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
-        await on.load("other")
+        loading = asyncio.ensure_future(on.load("other"))
+        await until(lambda: looks == [1])
+        clock.advance(LONG_S)
+        await loading
         assert looks == [1, 0]
         assert [model.name for model in on.registry.all_loaded()] == ["other"]
 
@@ -120,7 +128,7 @@ async def test_what_tritonserver_lets_go_of_is_waited_for(tmp_path: Path, versio
         assert waited == [LOST_UNLOAD_S]
 
 
-async def test_a_lack_that_stays_is_told(tmp_path: Path) -> None:
+async def test_a_lack_that_stays_is_told(clock: Clock, tmp_path: Path) -> None:
     """After one more look, when nothing is leaving any more; at once where nothing was."""
     async with join(tmp_path, **SLOW) as on:
         looks = []
@@ -134,8 +142,11 @@ async def test_a_lack_that_stays_is_told(tmp_path: Path) -> None:
         with stub(on.repository, "m.step", WAIT_S):
             await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
         for seen in ([1, 0], [0]):
+            loading = asyncio.ensure_future(on.load(f"other{len(seen)}"))
+            await until(lambda: bool(looks))
+            clock.advance(LONG_S)
             with pytest.raises(ResourceExhausted):
-                await on.load(f"other{len(seen)}")
+                await loading
             assert looks == seen
             looks.clear()
         await on.assert_empty()

@@ -14,7 +14,7 @@ from serve.errors import ModelAlreadyLoaded, ModelNotLoaded, TritonTimeout, Trit
 from serve.http.messages import list_body, parse_page
 from serve.models.registry import Model, Registry, State
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 LEGAL = {
     (State.LOADING, State.READY),
     (State.LOADING, State.GONE),

@@ -263,6 +263,7 @@ async def test_an_invocation_does_not_wait_for_ever_for_a_reload(tmp_path: Path)
         model = on.registry.loaded("m")
         assert model.in_flight == 0
         await asyncio.wait_for(model.settled(), WAIT_S)
+        on.invocation.timeout_s = WAIT_S
         assert b"echo" in await on.invoke()
 
 

@@ -22,9 +22,10 @@ from serve.models.waiting_room import (
     WaitingRoom,
     WaitingRooms,
 )
+from tests.support.clock import Clock
 from tests.support.examples import examples
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 async def settle() -> None:
@@ -153,8 +154,9 @@ async def test_streams_that_are_left(places: int, most: int) -> None:
     assert (order, room.taken) == ([1], 0)
 
 
-async def test_callers_who_leave_do_not_make_a_model_quick() -> None:
+async def test_callers_who_leave_do_not_make_a_model_quick(clock: Clock) -> None:
     """Its places grow with what it answers."""
+    clock.stop()
     room = WaitingRooms().room("m", 1)
     order: list[int] = []
     assert room.enter()
@@ -164,7 +166,7 @@ async def test_callers_who_leave_do_not_make_a_model_quick() -> None:
     for _ in range(1000):
         releases.append(room.keep())
         room.leave()
-    await asyncio.sleep(0.06)
+    clock.advance(0.06)
     waits.append(entering(room, 4, order))
     await settle()
     assert (room.places, order) == (1, [])
@@ -178,8 +180,9 @@ async def test_without_a_number_nobody_waits() -> None:
     assert all(room.enter() for _ in range(1000))
 
 
-async def test_a_quick_model_has_more_places() -> None:
+async def test_a_quick_model_has_more_places(clock: Clock) -> None:
     """As many as it answers in a quarter of a second, up to 16; few again when it is slow."""
+    clock.stop()
     room = WaitingRooms().room("m", 4)
     order: list[int] = []
     for _ in range(4):
@@ -191,11 +194,11 @@ async def test_a_quick_model_has_more_places() -> None:
     for _ in range(30):
         room.leave()
         room.enter()
-    await asyncio.sleep(0.1)
+    clock.advance(0.1)
     callers += [entering(room, number, order) for number in range(1, 20)]
     await settle()
     assert (room.places, room.taken) == (16, 16)
-    await asyncio.sleep(0.1)
+    clock.advance(0.1)
     callers.append(entering(room, 20, order))
     await settle()
     assert (room.places, room.taken, room.waiting) == (4, 16, 8)

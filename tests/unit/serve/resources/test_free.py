@@ -190,7 +190,7 @@ def test_it_costs_a_load_little() -> None:
     free_amounts(Kernel(), None)
     took = []
     for _ in range(20):
-        started = time.perf_counter()
+        started = time.thread_time()
         assert free_amounts(Kernel(), None)[MEMORY] > 0
-        took.append(time.perf_counter() - started)
+        took.append(time.thread_time() - started)
     assert min(took) < 0.005

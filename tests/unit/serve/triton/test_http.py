@@ -11,6 +11,7 @@ import pytest
 
 from serve.triton.connection import Answer, AnswerLate, Connection, ConnectionFailed
 from serve.triton.http import TritonHttp
+from tests.support.clock import Clock
 from tests.unit.serve.played_server import (
     WAIT_S,
     Peer,
@@ -289,22 +290,26 @@ async def test_bytes_before_anything_was_asked() -> None:
 
     async with played(play) as stage:
         with pytest.raises(ConnectionFailed):
-            await ask(stage, timeout_s=5)
+            await ask(stage)
 
 
 @pytest.mark.parametrize("said", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhe"])
-async def test_an_answer_that_is_late(said: bytes) -> None:
+async def test_an_answer_that_is_late(clock: Clock, said: bytes) -> None:
     """AnswerLate at the time given, also when a part came; the server sees the connection close."""
-    ends = []
+    ends, began = [], asyncio.Event()
 
     async def play(peer: Peer) -> None:
         await peer.request()
         await peer.send(said)
+        began.set()
         ends.append(await peer.closed())
 
     async with played(play) as stage:
+        waiting = asyncio.ensure_future(ask(stage, timeout_s=WAIT_S / 2))
+        await began.wait()
+        clock.advance(WAIT_S / 2 + 1)
         with pytest.raises(AnswerLate):
-            await ask(stage, timeout_s=0.1)
+            await waiting
         await stage.over()
         assert ends == [True]
 

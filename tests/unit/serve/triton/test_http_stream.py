@@ -9,6 +9,7 @@ import pytest
 
 from serve.triton.connection import STREAM_HIGH_WATER, Answer, AnswerLate, ConnectionFailed
 from serve.triton.http import AnswerStream
+from tests.support.clock import Clock
 from tests.unit.serve.played_server import (
     WAIT_S,
     Peer,
@@ -172,47 +173,59 @@ async def test_cancelled_while_it_waits_for_a_piece() -> None:
         assert ends == [True]
 
 
-async def test_a_stream_that_stalls() -> None:
+async def test_a_stream_that_stalls(clock: Clock) -> None:
     """Late when no piece comes for the time given; what had come is read first."""
     play, ends = never_ending()
     async with played(play) as stage:
-        _, body = await stream(stage, timeout_s=0.2)
+        _, body = await stream(stage, timeout_s=WAIT_S / 2)
         assert await anext(body) == b"a"
+        waiting = asyncio.ensure_future(anext(body))
+        await asyncio.sleep(0)
+        clock.advance(WAIT_S / 2 + 1)
         with pytest.raises(AnswerLate):
-            await anext(body)
+            await waiting
         await stage.over()
         assert ends == [True]
 
 
-async def test_a_stream_may_take_longer_than_the_limit_between_pieces() -> None:
+async def test_a_stream_may_take_longer_than_the_limit_between_pieces(clock: Clock) -> None:
     """The limit is for each piece and not for the whole, however slow the reader is."""
 
     async def play(peer: Peer) -> None:
         await peer.request()
         await peer.send(HEAD)
         for _ in range(6):
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(WAIT_S / 2)
             await peer.send(chunk(b"a"))
         await peer.send(END)
 
     async with played(play) as stage:
-        _, body = await stream(stage, timeout_s=0.4)
-        assert b"".join([piece async for piece in body]) == b"aaaaaa"
+        _, body = await stream(stage)
+        clock.advance(WAIT_S / 2)
+        pieces = []
+        async for piece in body:
+            pieces.append(piece)
+            clock.advance(WAIT_S / 2)
+        assert b"".join(pieces) == b"aaaaaa"
 
 
 @pytest.mark.parametrize("said", [b"", b"HTTP/1.1 200 OK\r\n"])
-async def test_a_head_that_is_late(said: bytes) -> None:
+async def test_a_head_that_is_late(clock: Clock, said: bytes) -> None:
     """As a whole answer that is late."""
-    ends = []
+    ends, began = [], asyncio.Event()
 
     async def play(peer: Peer) -> None:
         await peer.request()
         await peer.send(said)
+        began.set()
         ends.append(await peer.closed())
 
     async with played(play) as stage:
+        waiting = asyncio.ensure_future(stream(stage, timeout_s=WAIT_S / 2))
+        await began.wait()
+        clock.advance(WAIT_S / 2 + 1)
         with pytest.raises(AnswerLate):
-            await stream(stage, timeout_s=0.1)
+            await waiting
         await stage.over()
         assert ends == [True]
 

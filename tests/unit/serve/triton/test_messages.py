@@ -690,7 +690,7 @@ def test_causes_that_speak_of_values(cause: str, of_values: bool) -> None:
 )
 def test_what_a_model_writes_is_looked_through_at_once(words: str) -> None:
     """Whatever it repeats: the event loop waits meanwhile."""
-    started = time.perf_counter()
+    started = time.thread_time()
     means_exhaustion("blas " + words.replace(" ", "") * 6000, memory=2**30)
     means_exhaustion(words * 6000, memory=2**30)
-    assert time.perf_counter() - started < 0.5
+    assert time.thread_time() - started < 0.5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import signal
 import subprocess
@@ -12,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from serve.triton.stubs import (
-    PATIENCE,
     Descendant,
     Patience,
     Stub,
@@ -25,8 +25,9 @@ from serve.triton.stubs import (
 from tests.unit.serve.joined import WAIT_S, no_descriptor, until
 from tests.unit.serve.stub_stand_in import STUB, started_by, starting, stub
 
-#: Less than serve.triton.stubs._ENDING_S.
 SOON_S = 0.3
+#: Longer than anything takes that ends by itself.
+LASTING = Patience(ending_s=WAIT_S, killed_s=WAIT_S, alone_s=WAIT_S)
 
 
 def process(root: Path, pid: int, *command: str) -> None:
@@ -79,7 +80,7 @@ async def test_stubs_that_end_by_themselves_are_waited_for(tmp_path: Path) -> No
         stub(tmp_path, "m.step", 2 * SOON_S) as last,
         stub(tmp_path, "other", WAIT_S) as other,
     ):
-        await end_stubs(find_stubs(tmp_path, {"m", "m.step"}))
+        await end_stubs(find_stubs(tmp_path, {"m", "m.step"}), LASTING)
         assert [first.wait(0), last.wait(0), other.poll()] == [0, 0, None]
 
 
@@ -87,7 +88,7 @@ async def test_a_stub_has_ended_when_its_memory_is_free(tmp_path: Path) -> None:
     """The kernel forgets a process's words before that, and its first thread ends before others."""
     for number in range(4):
         with stub(tmp_path / str(number), "m", SOON_S, holds_mib=400) as large:
-            await end_stubs(find_stubs(tmp_path / str(number), {"m"}))
+            await end_stubs(find_stubs(tmp_path / str(number), {"m"}), LASTING)
             assert large.poll() == 0
 
 
@@ -167,7 +168,7 @@ def test_descendants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_what_stubs_have_started_ends_after_them(tmp_path: Path) -> None:
     """In whatever session; what another model's have started is no matter."""
-    patience = Patience(alone_s=SOON_S)
+    patience = Patience(ending_s=WAIT_S, alone_s=SOON_S)
     mine, others, unloaded = tmp_path / "mine", tmp_path / "others", tmp_path / "unloaded"
     with (
         stub(tmp_path, "m", SOON_S, more=starting(mine), after=unloaded) as one,
@@ -201,10 +202,12 @@ async def test_a_fork_of_a_stub_is_no_stub_to_wait_for(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It has the stub's very command, and tritonserver does not keep it."""
-    patience = Patience(alone_s=SOON_S)
-    with stub(tmp_path, "m", SOON_S, more="if not os.fork(): time.sleep(1000)"):
+    patience, unloaded = Patience(ending_s=WAIT_S, alone_s=SOON_S), tmp_path / "unloaded"
+    forking = "if not os.fork(): time.sleep(1000)"
+    with stub(tmp_path, "m", 0, more=forking, after=unloaded):
         stubs = find_stubs(tmp_path, {"m"})
         assert len(stubs) == 2
+        unloaded.touch()
         with caplog.at_level(logging.WARNING):
             await end_stubs(stubs | find_descendants(stubs), patience)
         assert not find_stubs(tmp_path, {"m"})
@@ -223,12 +226,12 @@ def is_there(found: Descendant) -> bool:
     return Path(f"/proc/{found.pid}").exists()
 
 
-async def test_what_ends_by_itself_is_not_killed() -> None:
-    """It has a while for it. Its id is given back."""
-    clearing, found = a_child("sleep", str(SOON_S))
-    began = time.monotonic()
-    await end_stubs([found])
-    assert SOON_S / 2 < time.monotonic() - began < PATIENCE.alone_s
+async def test_what_ends_by_itself_is_not_killed(tmp_path: Path) -> None:
+    """It has a while for it, which need not be over. Its id is given back."""
+    cleared = tmp_path / "cleared"
+    clearing, found = a_child("sh", "-c", f"sleep {SOON_S}; touch {cleared}")
+    await asyncio.wait_for(end_stubs([found], Patience(alone_s=10 * WAIT_S)), WAIT_S)
+    assert cleared.exists()
     assert not is_there(found)
     clearing.returncode = 0
 

@@ -240,7 +240,7 @@ def test_many_models_come_and_go_at_once(tmp_path: Path, store: FolderArchives) 
     start = threading.Barrier(8)
 
     def work(worker: int) -> None:
-        start.wait(10)
+        start.wait(60)
         for i in range(worker, 24, 8):
             fetched(disk, store, f"{i}.tar.gz")
             if i % 2:

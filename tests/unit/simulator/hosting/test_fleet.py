@@ -22,7 +22,7 @@ from simulator.rules import Rules
 from simulator.runners.attachment import Attachment
 from simulator.watch.events import EventLog
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 RULES = replace(Rules(), cold_wait_s=1.0, invoke_timeout_s=1.0)
 
 

@@ -50,7 +50,7 @@ async def test_an_instance_in_the_making_ends_with_its_fleet(tmp_path: Path) -> 
     scaling.cancel()
     with pytest.raises(asyncio.CancelledError):
         await scaling
-    await asyncio.wait_for(fleet.stop(), 10)
+    await asyncio.wait_for(fleet.stop(), 60)
     assert slow.forgotten == ["one"]
     assert os.listdir(tmp_path) == []
 

@@ -116,11 +116,11 @@ async def test_models_leave_for_several_loads_at_the_same_time() -> None:
     for resident in coming:
         resident.state, resident.needed = ModelState.ON_DISK, 40
     making = [asyncio.ensure_future(played.room.make(resident)) for resident in coming]
-    await asyncio.wait_for(played.until_asked(2), 5)
+    await asyncio.wait_for(played.until_asked(2), 60)
     assert played.asked == [("a", "memory"), ("b", "memory")]
     assert [resident.state for resident in coming] == [ModelState.ON_DISK] * 2
     played.leave.set()
-    await asyncio.wait_for(asyncio.gather(*making), 5)
+    await asyncio.wait_for(asyncio.gather(*making), 60)
     assert [resident.state for resident in coming] == [ModelState.LOADING] * 2
     assert played.room.evictions == 2
 
@@ -131,15 +131,15 @@ async def test_who_comes_first_is_not_held_up_by_who_comes_later() -> None:
     for resident in (first, later):
         resident.state, resident.needed = ModelState.ON_DISK, 90
     waiting = asyncio.ensure_future(played.room.make(first))
-    await asyncio.wait_for(played.until_asked(1), 5)
+    await asyncio.wait_for(played.until_asked(1), 60)
     others = asyncio.ensure_future(played.room.make(later))
     await asyncio.sleep(0)
     played.leave.set()
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, 60)
     assert first.state is ModelState.LOADING
     first.state = ModelState.ON_DISK
     played.room.count_eviction()
-    await asyncio.wait_for(others, 5)
+    await asyncio.wait_for(others, 60)
 
 
 class Unseparated(Played):

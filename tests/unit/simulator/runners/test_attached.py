@@ -26,13 +26,13 @@ from simulator.rules import Rules
 from simulator.runners.attachment import read_attachment
 from simulator.watch.events import EventLog
 from simulator.watch.view import InstanceState
-from tests.support.container import STOP_TIMEOUT_S
+from tests.support.container import STOP_TIMEOUT_S, free_port
 from tests.support.simulator import FAKE_CONTAINER, fake_model
 
 HOST = "replicas.test"
-WAIT_S = 30.0
+WAIT_S = 60.0
 RULES = replace(
-    Rules(), ping_timeout_s=0.3, ping_every_s=0.1, unhealthy_after=2, resolve_every_s=0.05
+    Rules(), ping_timeout_s=1.0, ping_every_s=0.1, unhealthy_after=2, resolve_every_s=0.05
 )
 
 
@@ -64,8 +64,7 @@ async def _until(holds: Any, what: str) -> None:
 
 @contextmanager
 def _container() -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     with subprocess.Popen(FAKE_CONTAINER.format(port=port).split()) as process:
         try:
             yield port, process
@@ -106,7 +105,7 @@ async def test_one_that_leaves_answers_what_it_was_asked(
 
     After that its folder is gone, and what earlier runs left beside it.
     """
-    fake_model(tmp_path / "models", "m.tar.gz", invoke_seconds=3)
+    fake_model(tmp_path / "models", "m.tar.gz", invoke_seconds=6)
     (tmp_path / "folder" / "10.0.0.9" / "old").mkdir(parents=True)
     (tmp_path / "folder" / "other").mkdir()
     names = Names(["127.0.0.1"])

@@ -15,7 +15,7 @@ def test_what_was_noted_and_runs_is_ended(tmp_path: Path) -> None:
     with subprocess.Popen(SLEEPS, start_new_session=True) as left:
         note(tmp_path / "pids", left.pid)
         assert end_left(tmp_path / "pids") == 1
-        assert left.wait(10) == -9
+        assert left.wait(60) == -9
 
 
 def test_another_program_of_the_same_pid_is_let_be(tmp_path: Path) -> None:

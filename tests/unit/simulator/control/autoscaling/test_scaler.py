@@ -192,7 +192,7 @@ async def _until(holds: Callable[[], bool]) -> None:
         while not holds():  # noqa: ASYNC110 - the scaler's own tasks change it
             await asyncio.sleep(0.001)
 
-    await asyncio.wait_for(seen(), 10)
+    await asyncio.wait_for(seen(), 60)
 
 
 async def test_a_scheduled_action_sets_bounds_at_its_time(tmp_path: Path) -> None:

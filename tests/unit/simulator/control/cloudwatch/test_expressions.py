@@ -85,7 +85,7 @@ def test_lines_over_many_times_are_drawn_at_once() -> None:
     """15 days of minutes, every second of which has a value: looked for one by one, it is hours."""
     times = [60.0 * number for number in range(21_600)]
     given = Given({"m1": {one: one for one in times[::2]}}, ["m1"], times, 60)
-    start = time.monotonic()
+    start = time.process_time()
     value = evaluate("FILL(m1, LINEAR)", given)
-    assert time.monotonic() - start < 5
+    assert time.process_time() - start < 5
     assert value == pytest.approx({one: one for one in times[:-1]})
