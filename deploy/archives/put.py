@@ -25,7 +25,7 @@ from deploy.archives.aliases import (
 )
 from deploy.archives.bucket import Stored, find_leftovers, find_stored, has_archive, remove_leftover
 from deploy.archives.sources import Checked, Source, check_all, refusal_of_disk
-from deploy.archives.upload import Parcel, hash_file, upload, write_copy_line
+from deploy.archives.upload import PackedArchive, hash_file, upload, write_copy_line
 from deploy.aws.account import Account
 from deploy.config.sections import Config
 from deploy.errors import MissingRight, NotThere
@@ -90,31 +90,31 @@ class Putter:
         target = make_target_model(source.name, digest)
         sent = not has_archive(self.stored, self.aliases, target, size, datetime.now(timezone.utc))
         if sent:
-            parcel = Parcel(file, size, digest, target, source.path, self.encryption)
-            self._show_commands(checked, parcel)
-            self._upload(parcel)
+            archive = PackedArchive(file, size, digest, target, source.path, self.encryption)
+            self._show_commands(checked, archive)
+            self._upload(archive)
         self._remove_leftovers(target)
         state = "uploaded" if sent else "is there"
         self.say(f"{source.name}: {target}, {show_bytes(size)}, {state}")
         return Put(source.name, target, size, sent, self.aliases.find(source.name))
 
-    def _show_commands(self, checked: Checked, parcel: Parcel) -> None:
+    def _show_commands(self, checked: Checked, archive: PackedArchive) -> None:
         """Say the command lines that do the same, with --dry-run."""
         file = checked.source.path
         if checked.tree is not None:
             file = Path(f"{checked.source.name}.tar.gz")
             words = ["pack", str(checked.source.path), "-o", str(file)]
             self.account.show(f"python -m ensemble_tools {shlex.join(words)}")
-        self.account.show(write_copy_line(self.place, parcel, file))
+        self.account.show(write_copy_line(self.place, archive, file))
 
-    def _upload(self, parcel: Parcel) -> None:
+    def _upload(self, archive: PackedArchive) -> None:
         try:
-            upload(self.account, self.place, parcel, self.tell)
+            upload(self.account, self.place, archive, self.tell)
         except NotThere:
             # Another `put` of the same content ended first, and removed this upload as a leftover.
-            name = parcel.target_model.partition("/")[0]
-            stored = find_stored(self.account, self.place, name).get(parcel.target_model)
-            if stored is None or stored.size != parcel.size:
+            name = archive.target_model.partition("/")[0]
+            stored = find_stored(self.account, self.place, name).get(archive.target_model)
+            if stored is None or stored.size != archive.size:
                 raise
 
     def _remove_leftovers(self, target: str) -> None:

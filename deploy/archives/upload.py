@@ -40,7 +40,7 @@ _ABORT_S = 5.0
 
 
 @dataclass(frozen=True)
-class Parcel:
+class PackedArchive:
     """A file to upload as an archive. digest: its SHA-256, in hex. given: the argument that it was
     made of, for messages. encryption: as make_encryption makes it."""
 
@@ -64,52 +64,56 @@ def hash_file(file: Path, what: str, tell: Tell) -> tuple[str, int]:
     return digest.hexdigest(), done
 
 
-def upload(account: Account, place: Place, parcel: Parcel, tell: Tell) -> None:
+def upload(account: Account, place: Place, archive: PackedArchive, tell: Tell) -> None:
     """Return once S3 has all of it; after an error S3 has nothing. Raises DeployError, OSError."""
-    named = {"Bucket": place.bucket, "Key": place.archive_key(parcel.target_model)}
+    named = {"Bucket": place.bucket, "Key": place.archive_key(archive.target_model)}
     if account.dry_run:
         return
-    with parcel.file.open("rb") as source:
-        if parcel.size > PART:
-            _upload_parts(account, named, parcel, source, tell)
+    with archive.file.open("rb") as source:
+        if archive.size > PART:
+            _upload_parts(account, named, archive, source, tell)
             return
-        body = source.read(parcel.size + 1)
-        _require_unchanged(parcel, hashlib.sha256(body).hexdigest())
-        account.change("s3", "PutObject", **named, Body=body, **parcel.encryption)
+        body = source.read(archive.size + 1)
+        _require_unchanged(archive, hashlib.sha256(body).hexdigest())
+        account.change("s3", "PutObject", **named, Body=body, **archive.encryption)
 
 
-def write_copy_line(place: Place, parcel: Parcel, file: Path) -> str:
+def write_copy_line(place: Place, archive: PackedArchive, file: Path) -> str:
     """The command line of the AWS CLI that does the same."""
-    url = place.archive_url(parcel.target_model)
+    url = place.archive_url(archive.target_model)
     words = ["aws", "s3", "cp", str(file), url]
-    if "SSEKMSKeyId" in parcel.encryption:
-        words += ["--sse", "aws:kms", "--sse-kms-key-id", parcel.encryption["SSEKMSKeyId"]]
+    if "SSEKMSKeyId" in archive.encryption:
+        words += ["--sse", "aws:kms", "--sse-kms-key-id", archive.encryption["SSEKMSKeyId"]]
     return shlex.join(words)
 
 
 def _upload_parts(
-    account: Account, named: Mapping[str, str], parcel: Parcel, source: IO[bytes], tell: Tell
+    account: Account,
+    named: Mapping[str, str],
+    archive: PackedArchive,
+    source: IO[bytes],
+    tell: Tell,
 ) -> None:
     answer = account.change(
         "s3",
         "CreateMultipartUpload",
         **named,
         ChecksumAlgorithm=_CHECKSUM,
-        **parcel.encryption,
+        **archive.encryption,
     )
     require_members(answer, "s3:CreateMultipartUpload", "UploadId")
     upload_of = {**named, "UploadId": answer["UploadId"]}
     with _aborted_unless_done(account, upload_of):
         digest, parts, done = hashlib.sha256(), [], 0
-        for number, body in enumerate(_pieces(source, parcel.size), 1):
+        for number, body in enumerate(_pieces(source, archive.size), 1):
             digest.update(body)
             part = {"PartNumber": number, f"Checksum{_CHECKSUM}": _crc32(body)}
             answer = account.change("s3", "UploadPart", **upload_of, **part, Body=body)
             require_members(answer, "s3:UploadPart", "ETag")
             parts.append({**part, "ETag": answer["ETag"]})
             done += len(body)
-            tell_bytes(tell, f"{parcel.target_model}: uploading", done, parcel.size)
-        _require_unchanged(parcel, digest.hexdigest())
+            tell_bytes(tell, f"{archive.target_model}: uploading", done, archive.size)
+        _require_unchanged(archive, digest.hexdigest())
         account.change(
             "s3", "CompleteMultipartUpload", **upload_of, MultipartUpload={"Parts": parts}
         )
@@ -128,10 +132,10 @@ def _crc32(body: bytes) -> str:
     return base64.b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()
 
 
-def _require_unchanged(parcel: Parcel, digest: str) -> None:
-    if digest != parcel.digest:
+def _require_unchanged(archive: PackedArchive, digest: str) -> None:
+    if digest != archive.digest:
         raise Refused(
-            f"{parcel.given} was changed while it was uploaded; nothing of it was kept: put it "
+            f"{archive.given} was changed while it was uploaded; nothing of it was kept: put it "
             "again once it is written"
         )
 

@@ -38,14 +38,14 @@ from deploy.terminal import Say, progress_on, say, say_beside, show_bytes, show_
 def push(options: argparse.Namespace) -> int:
     """Print the line of CONFIG.toml on stdout once the registry has the image."""
     from deploy.images.engine import Engine  # the Docker SDK: no other command needs it
-    from deploy.images.push import Wish, push_image
+    from deploy.images.push import PushOptions, push_image
 
-    wish = Wish(options.image, options.repository, options.tag, options.registry)
+    chosen = PushOptions(options.image, options.repository, options.tag, options.registry)
     tell = say if options.dry_run else say_beside
     engine = Engine()
     account = Account(options.region, tell, dry_run=options.dry_run)
     with clean_up_at_end():
-        pushed = push_image(account, engine, wish, tell, partial(progress_on, sys.stderr))
+        pushed = push_image(account, engine, chosen, tell, partial(progress_on, sys.stderr))
     if pushed is not None:
         say_beside("CONFIG.toml, section [endpoint]:")
         say(f'image = "{pushed}"')

@@ -18,7 +18,7 @@ from deploy.config.catalog import describe_ami
 from deploy.config.reading import read_config
 from deploy.config.sections import make_example
 from deploy.config.values import archive_name
-from deploy.documents.iam import make_where
+from deploy.documents.iam import make_location
 from deploy.documents.policies import (
     make_deployer_policy,
     make_role_policy,
@@ -76,14 +76,14 @@ def policy(options: argparse.Namespace) -> int:
 
 def _make_policies(options: argparse.Namespace) -> dict[str, Any]:
     config = read_config(options.config)
-    where = make_where(config, open_account(config, say).region)
+    location = make_location(config, open_account(config, say).region)
     if options.whom == "tenant":
         try:
             name = archive_name(options.name)
         except ValueError as error:
             found = "no name" if options.name is None else options.name
             raise Refused(f"tenant: found {found}, expected {error}") from error
-        return make_tenant_policy(config, where, name, aliases=options.aliases)
+        return make_tenant_policy(config, location, name, aliases=options.aliases)
     if options.name is not None or options.aliases:
         raise Refused(
             f"found {'--aliases' if options.name is None else options.name}, which is about a "
@@ -91,8 +91,8 @@ def _make_policies(options: argparse.Namespace) -> dict[str, Any]:
         )
     policies = {
         "trust": make_trust_policy(),
-        "role": make_role_policy(config, where),
-        "deploy": make_deployer_policy(config, where),
+        "role": make_role_policy(config, location),
+        "deploy": make_deployer_policy(config, location),
     }
     return policies if options.whom is None else policies[options.whom]
 

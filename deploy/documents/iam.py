@@ -29,7 +29,7 @@ Condition = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class Where:
+class Location:
     """An account in a region; each may be a variable that CloudFormation replaces."""
 
     partition: str
@@ -47,12 +47,12 @@ class Where:
 
 
 #: In a template.
-OF_STACK = Where("${AWS::Partition}", "${AWS::Region}", "${AWS::AccountId}")
+OF_STACK = Location("${AWS::Partition}", "${AWS::Region}", "${AWS::AccountId}")
 
 
-def make_where(config: Config, region: str) -> Where:
+def make_location(config: Config, region: str) -> Location:
     """In the role's account: SageMaker takes no other account's roles."""
-    return Where(partition_of(region), region, config.endpoint.role.split(":")[4])
+    return Location(partition_of(region), region, config.endpoint.role.split(":")[4])
 
 
 def partition_of(region: str) -> str:
@@ -66,17 +66,17 @@ class Arns:
     """ARNs of what an endpoint has, by its CONFIG.toml."""
 
     config: Config
-    where: Where
+    location: Location
 
     @property
     def place(self) -> Place:
-        """Where archives lie."""
+        """Location archives lie."""
         return read_place(self.config.endpoint.archives)
 
     @property
     def bucket(self) -> str:
         """The bucket of the archives."""
-        return f"arn:{self.where.partition}:s3:::{self.place.bucket}"
+        return f"arn:{self.location.partition}:s3:::{self.place.bucket}"
 
     @property
     def archives(self) -> str:
@@ -95,27 +95,31 @@ class Arns:
         if image is None:
             return None
         place = f"{image.region}:{image.account}"
-        return f"arn:{self.where.partition}:ecr:{place}:repository/{image.repository}"
+        return f"arn:{self.location.partition}:ecr:{place}:repository/{image.repository}"
 
     @property
     def endpoint(self) -> list[str]:
         """The endpoint."""
-        return self.where.make_sagemaker_arns("endpoint", self.config.endpoint.name)
+        return self.location.make_sagemaker_arns("endpoint", self.config.endpoint.name)
 
     @property
     def models(self) -> list[str]:
         """All models that `up` makes."""
-        return self.where.make_sagemaker_arns("model", f"{self.config.endpoint.name}-*")
+        return self.location.make_sagemaker_arns("model", f"{self.config.endpoint.name}-*")
 
     @property
     def configs(self) -> list[str]:
         """All endpoint configurations that `up` makes."""
-        return self.where.make_sagemaker_arns("endpoint-config", f"{self.config.endpoint.name}-*")
+        return self.location.make_sagemaker_arns(
+            "endpoint-config", f"{self.config.endpoint.name}-*"
+        )
 
     @property
     def logs(self) -> list[str]:
         """The endpoint's log group, and its streams."""
-        group = self.where.make_arn("logs", f"log-group:{_LOG_GROUPS}{self.config.endpoint.name}")
+        group = self.location.make_arn(
+            "logs", f"log-group:{_LOG_GROUPS}{self.config.endpoint.name}"
+        )
         return [group, f"{group}:*"]
 
 
@@ -138,7 +142,9 @@ def allow(
     return statement if condition is None else {**statement, "Condition": dict(condition)}
 
 
-def allow_key(sid: str, actions: str, key: str, where: Where, condition: Condition) -> Statement:
+def allow_key(
+    sid: str, actions: str, key: str, location: Location, condition: Condition
+) -> Statement:
     """key: of KMS, by its id, alias or ARN.
 
     IAM knows keys, but not their aliases: an alias stands for any key that has it
@@ -147,12 +153,12 @@ def allow_key(sid: str, actions: str, key: str, where: Where, condition: Conditi
     name = key.rpartition(":")[2]
     if name.startswith("alias/"):
         alias = {"ForAnyValue:StringEquals": {"kms:ResourceAliases": name}}
-        return allow(sid, actions, where.make_arn("kms", "key/*"), {**alias, **condition})
-    arn = key if key.startswith("arn:") else where.make_arn("kms", f"key/{name}")
+        return allow(sid, actions, location.make_arn("kms", "key/*"), {**alias, **condition})
+    arn = key if key.startswith("arn:") else location.make_arn("kms", f"key/{name}")
     return allow(sid, actions, arn, condition)
 
 
-def through_s3(where: Where) -> Condition:
+def through_s3(location: Location) -> Condition:
     """Condition: a key is used for S3's objects alone."""
     # China's services have addresses of amazonaws.com.cn.
-    return {"StringLike": {"kms:ViaService": f"s3.{where.region}.amazonaws.com*"}}
+    return {"StringLike": {"kms:ViaService": f"s3.{location.region}.amazonaws.com*"}}

@@ -25,8 +25,8 @@ from deploy.documents.iam import (
     FOR_A_SERVICE,
     Arns,
     Document,
+    Location,
     Statement,
-    Where,
     allow,
     allow_key,
     make_document,
@@ -51,9 +51,9 @@ def make_trust_policy() -> Document:
     )
 
 
-def make_role_policy(config: Config, where: Where) -> Document:
+def make_role_policy(config: Config, location: Location) -> Document:
     """What SageMaker may do in the role."""
-    return make_document(_list_role_statements(config, Arns(config, where)))
+    return make_document(_list_role_statements(config, Arns(config, location)))
 
 
 def _list_role_statements(config: Config, arns: Arns) -> Iterator[Statement]:
@@ -74,18 +74,18 @@ def _list_role_statements(config: Config, arns: Arns) -> Iterator[Statement]:
     namespaces = {"StringEquals": {"cloudwatch:namespace": _METRICS}}
     yield allow("PutMetrics", "cloudwatch: PutMetricData", "*", namespaces)
     if config.network.subnets:
-        yield from _list_network_statements(config, arns.where)
+        yield from _list_network_statements(config, arns.location)
     key = config.encryption.archives_key
     if key is not None:
-        condition = through_s3(arns.where)
-        yield allow_key("DecryptArchives", "kms: Decrypt", key, arns.where, condition)
-    yield from _list_disk_statements(config, arns.where)
+        condition = through_s3(arns.location)
+        yield allow_key("DecryptArchives", "kms: Decrypt", key, arns.location, condition)
+    yield from _list_disk_statements(config, arns.location)
 
 
-def _list_network_statements(config: Config, where: Where) -> Iterator[Statement]:
-    interfaces = where.make_arn("ec2", "network-interface/*")
+def _list_network_statements(config: Config, location: Location) -> Iterator[Statement]:
+    interfaces = location.make_arn("ec2", "network-interface/*")
     # A shared subnet belongs to another account.
-    anywhere = f"arn:{where.partition}:ec2:{where.region}:*"
+    anywhere = f"arn:{location.partition}:ec2:{location.region}:*"
     subnets = [f"{anywhere}:subnet/{it}" for it in config.network.subnets]
     groups = [f"{anywhere}:security-group/{it}" for it in config.network.security_groups]
     yield allow("MakeInterfaces", "ec2: CreateNetworkInterface", [interfaces, *subnets, *groups])
@@ -104,22 +104,22 @@ def _list_network_statements(config: Config, where: Where) -> Iterator[Statement
     )
 
 
-def _list_disk_statements(config: Config, where: Where) -> Iterator[Statement]:
+def _list_disk_statements(config: Config, location: Location) -> Iterator[Statement]:
     key = config.encryption.volume_key
     if key is not None:
-        yield allow_key("EncryptDisks", "kms: CreateGrant", key, where, FOR_A_SERVICE)
+        yield allow_key("EncryptDisks", "kms: CreateGrant", key, location, FOR_A_SERVICE)
 
 
-def make_deployer_policy(config: Config, where: Where) -> Document:
+def make_deployer_policy(config: Config, location: Location) -> Document:
     """What all commands need together."""
-    arns = Arns(config, where)
+    arns = Arns(config, location)
     return make_document(
         [
             *_list_endpoint_statements(config, arns),
-            *_list_scaling_statements(config, where),
-            *_list_alarm_statements(config, where),
+            *_list_scaling_statements(config, location),
+            *_list_alarm_statements(config, location),
             *_list_storage_statements(config, arns),
-            *_list_disk_statements(config, where),
+            *_list_disk_statements(config, location),
         ]
     )
 
@@ -148,14 +148,14 @@ def _list_endpoint_statements(config: Config, arns: Arns) -> Iterator[Statement]
     yield allow("Logs", "logs: DescribeLogStreams GetLogEvents", arns.logs)
 
 
-def _list_scaling_statements(config: Config, where: Where) -> Iterator[Statement]:
+def _list_scaling_statements(config: Config, location: Location) -> Iterator[Statement]:
     """Also without [autoscaling]: `up` and `down` end what an older CONFIG.toml asked for."""
     service = "application-autoscaling"
     yield allow(
         "Scaling",
         f"{service}: DeregisterScalableTarget PutScalingPolicy RegisterScalableTarget",
         # A target's ARN has an identifier that AWS makes, not the endpoint's name.
-        where.make_arn(service, "scalable-target/*"),
+        location.make_arn(service, "scalable-target/*"),
         {
             "StringEquals": {
                 f"{service}:service-namespace": NAMESPACE,
@@ -173,19 +173,21 @@ def _list_scaling_statements(config: Config, where: Where) -> Iterator[Statement
         yield allow(
             "ScalingRole",
             "iam: CreateServiceLinkedRole",
-            f"arn:{where.partition}:iam::{where.account}:{path}",
+            f"arn:{location.partition}:iam::{location.account}:{path}",
             {"StringEquals": {"iam:AWSServiceName": _SCALING_SERVICE}},
         )
 
 
-def _list_alarm_statements(config: Config, where: Where) -> Iterator[Statement]:
+def _list_alarm_statements(config: Config, location: Location) -> Iterator[Statement]:
     name = config.endpoint.name
-    ours = where.make_arn("cloudwatch", f"alarm:{make_alarm_prefix(name)}*")
+    ours = location.make_arn("cloudwatch", f"alarm:{make_alarm_prefix(name)}*")
     # Application Auto Scaling makes its alarms with the rights of whoever puts the policy.
-    theirs = where.make_arn("cloudwatch", f"alarm:TargetTracking-{make_resource_id(name)}-*")
+    theirs = location.make_arn("cloudwatch", f"alarm:TargetTracking-{make_resource_id(name)}-*")
     yield allow("Alarms", "cloudwatch: DeleteAlarms PutMetricAlarm", [ours, theirs])
     # A listing by a prefix needs the right for all.
-    yield allow("SeeAlarms", "cloudwatch: DescribeAlarms", where.make_arn("cloudwatch", "alarm:*"))
+    yield allow(
+        "SeeAlarms", "cloudwatch: DescribeAlarms", location.make_arn("cloudwatch", "alarm:*")
+    )
     yield allow("Metrics", "cloudwatch: GetMetricData", "*")
 
 
@@ -206,13 +208,13 @@ def _list_storage_statements(config: Config, arns: Arns) -> Iterator[Statement]:
         yield allow("LogInToRegistry", "ecr: GetAuthorizationToken", "*")
     key = config.encryption.archives_key
     if key is not None:
-        condition = through_s3(arns.where)
+        condition = through_s3(arns.location)
         # S3 decrypts the parts of an upload to join them.
         actions = "kms: Decrypt GenerateDataKey"
-        yield allow_key("EncryptArchives", actions, key, arns.where, condition)
+        yield allow_key("EncryptArchives", actions, key, arns.location, condition)
 
 
-def make_tenant_policy(config: Config, where: Where, name: str, *, aliases: bool) -> Document:
+def make_tenant_policy(config: Config, location: Location, name: str, *, aliases: bool) -> Document:
     """name: a name of `put --as`, as its reader has checked it.
 
     aliases: the tenant may read the table of aliases, which has every tenant's names. Raises
@@ -224,7 +226,7 @@ def make_tenant_policy(config: Config, where: Where, name: str, *, aliases: bool
             f"{config.endpoint.single_model}): whoever may invoke it, asks that one; tenants need "
             "a multi-model endpoint, or an endpoint each"
         )
-    return make_document(_list_tenant_statements(config, Arns(config, where), name, aliases))
+    return make_document(_list_tenant_statements(config, Arns(config, location), name, aliases))
 
 
 def _list_tenant_statements(
@@ -242,5 +244,5 @@ def _list_tenant_statements(
         yield allow("ResolveAliases", "s3: GetObject", arns.aliases)
         # `put` encrypts the table, too.
         if (key := config.encryption.archives_key) is not None:
-            condition = through_s3(arns.where)
-            yield allow_key("DecryptAliases", "kms: Decrypt", key, arns.where, condition)
+            condition = through_s3(arns.location)
+            yield allow_key("DecryptAliases", "kms: Decrypt", key, arns.location, condition)

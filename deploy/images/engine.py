@@ -120,7 +120,7 @@ def _words_of(error: BaseException) -> str:
 
 
 @contextmanager
-def borrowed_name(
+def temporary_name(
     engine: Engine, image: LocalImage, destination: Destination, say: Say
 ) -> Iterator[None]:
     """In the block the image has the destination's reference as a name.

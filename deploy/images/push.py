@@ -18,7 +18,7 @@ from deploy.errors import (
     Refused,
     Unreachable,
 )
-from deploy.images.engine import Engine, Login, borrowed_name
+from deploy.images.engine import Engine, Login, temporary_name
 from deploy.images.image import Destination, LocalImage, check_image, choose_name, list_doubts
 from deploy.terminal import Progress, Say, show_bytes
 
@@ -66,7 +66,7 @@ _FAULTS: tuple[tuple[str, type[DeployError], str], ...] = (
 
 
 @dataclass(frozen=True)
-class Wish:
+class PushOptions:
     """image: a name or id on this machine. The others are options of `push`; None: the image's."""
 
     image: str
@@ -152,31 +152,31 @@ class PushProgress:
 
 
 def push_image(
-    account: Account, engine: Engine, wish: Wish, say: Say, progress: Progress
+    account: Account, engine: Engine, options: PushOptions, say: Say, progress: Progress
 ) -> str | None:
     """The image by its digest, as CONFIG.toml names it; None with --dry-run. Raises DeployError.
 
     Layers that the registry has are not sent again.
     """
-    image = engine.find(wish.image)
+    image = engine.find(options.image)
     if image is None:
         raise Refused(
-            f"the Docker engine has no image {wish.image}: build it (README has the commands), or "
-            "look at `docker images`"
+            f"the Docker engine has no image {options.image}: build it (README has the commands), "
+            "or look at `docker images`"
         )
-    check_image(wish.image, image)
-    for doubt in list_doubts(wish.image, image):
+    check_image(options.image, image)
+    for doubt in list_doubts(options.image, image):
         say(doubt)
-    repository, tag = choose_name(wish.image, image.id, wish.repository, wish.tag)
-    destination = Destination(ensure_repository(account, repository, say), tag, wish.registry)
+    repository, tag = choose_name(options.image, image.id, options.repository, options.tag)
+    destination = Destination(ensure_repository(account, repository, say), tag, options.registry)
     if account.dry_run:
-        for line in _list_commands(account, wish, destination):
+        for line in _list_commands(account, options, destination):
             say(line)
         return None
     login = get_login(account)
-    say(f"{wish.image} ({show_bytes(image.size)}) goes to {destination.reference}")
+    say(f"{options.image} ({show_bytes(image.size)}) goes to {destination.reference}")
     # ECR's login is for no other host.
-    pushed = _push(engine, image, destination, None if wish.registry else login, say, progress)
+    pushed = _push(engine, image, destination, None if options.registry else login, say, progress)
     say(f"pushed: {pushed.describe()}; {pushed.were_there} were there before")
     return f"{destination.repository_uri}@{pushed.digest}"
 
@@ -248,7 +248,7 @@ def _push(
     progress: Progress,
 ) -> PushProgress:
     pushed = PushProgress()
-    with borrowed_name(engine, image, destination, say), progress() as tell:
+    with temporary_name(engine, image, destination, say), progress() as tell:
         try:
             for line in engine.push(destination, login):
                 pushed.read(line)
@@ -265,7 +265,9 @@ def _find_repository(account: Account, name: str) -> str | None:
     return str(answer["repositories"][0]["repositoryUri"]) if answer else None
 
 
-def _list_commands(account: Account, wish: Wish, destination: Destination) -> tuple[str, ...]:
+def _list_commands(
+    account: Account, options: PushOptions, destination: Destination
+) -> tuple[str, ...]:
     """Docker's command lines that do the same, for --dry-run."""
     reference = shlex.quote(destination.reference)
     login = (
@@ -273,7 +275,7 @@ def _list_commands(account: Account, wish: Wish, destination: Destination) -> tu
         f"--password-stdin {destination.host}"
     )
     return (
-        *(() if wish.registry else (login,)),
-        f"docker tag {shlex.quote(wish.image)} {reference}",
+        *(() if options.registry else (login,)),
+        f"docker tag {shlex.quote(options.image)} {reference}",
         f"docker push {reference}",
     )

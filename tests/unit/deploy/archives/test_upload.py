@@ -13,7 +13,7 @@ import pytest
 from botocore.awsrequest import AWSResponse
 
 from deploy.archives.aliases import Place
-from deploy.archives.upload import PART, Parcel, upload
+from deploy.archives.upload import PART, PackedArchive, upload
 from deploy.aws.account import Account
 
 
@@ -82,9 +82,9 @@ def test_parts_have_checksums_as_s3_wants_them(
     content, file = bytes(PART) + b"the rest", tmp_path / "a.tar.gz"
     file.write_bytes(content)
     digest = hashlib.sha256(content).hexdigest()
-    parcel = Parcel(file, len(content), digest, "a/1.tar.gz", file, {})
+    archive = PackedArchive(file, len(content), digest, "a/1.tar.gz", file, {})
     told: list[float] = []
-    upload(account, Place("models", "shop/"), parcel, lambda _, share: told.append(share))
+    upload(account, Place("models", "shop/"), archive, lambda _, share: told.append(share))
     assert s3.completed
     assert s3.whole == content
     assert len(s3.checksums) == 2

@@ -12,7 +12,7 @@ import boto3
 import pytest
 
 from deploy.config.sections import Config
-from deploy.documents.iam import Where, make_where, partition_of
+from deploy.documents.iam import Location, make_location, partition_of
 from deploy.documents.policies import (
     make_deployer_policy,
     make_role_policy,
@@ -24,7 +24,7 @@ from examples.tenants.iam import as_list, is_allowed
 from tests.support.cfn_lint import lint_template, read_actions
 from tests.support.deploy_grid import make_config, make_grid
 
-WHERE = Where("aws", "us-east-1", "123456789012")
+WHERE = Location("aws", "us-east-1", "123456789012")
 SAGEMAKER = "arn:aws:sagemaker:us-east-1:123456789012"
 ENDPOINT = f"{SAGEMAKER}:endpoint/shop"
 #: Resources of which an endpoint's have none: its metrics lie in no data set.
@@ -225,8 +225,8 @@ def test_partitions_are_those_of_botocore() -> None:
         for region in session.get_available_regions("ec2", partition_name=partition):
             assert partition_of(region) == partition
     role = "arn:aws-cn:iam::210987654321:role/sagemaker"
-    where = make_where(make_config(role=role), "cn-north-1")
-    assert where == Where("aws-cn", "cn-north-1", "210987654321")
+    where = make_location(make_config(role=role), "cn-north-1")
+    assert where == Location("aws-cn", "cn-north-1", "210987654321")
 
 
 def all_policies(config: Config) -> Iterator[dict[str, Any]]:
@@ -279,7 +279,7 @@ def test_the_deployer_may_do_what_the_code_asks_and_no_more() -> None:
     """Each call of the code is allowed; each right is of a call, or of what stands behind one."""
     allowed: set[str] = set()
     for config in make_grid().values():
-        policy = make_deployer_policy(config, Where("aws", "us-east-1", "123456789012"))
+        policy = make_deployer_policy(config, Location("aws", "us-east-1", "123456789012"))
         allowed |= {action for one in policy["Statement"] for action in one["Action"]}
     asked = set(rights())
     assert asked - allowed == set()

@@ -13,7 +13,7 @@ import hcl2
 import pytest
 
 from deploy.desired.monitoring import make_alarms
-from deploy.documents.iam import Where
+from deploy.documents.iam import Location
 from deploy.documents.policies import make_role_policy, make_trust_policy
 from deploy.documents.template import render
 from tests.support.deploy_grid import make_config
@@ -192,7 +192,7 @@ def test_the_role_has_the_same_rights(module: Module) -> None:
     (statement,) = make_trust_policy()["Statement"]
     assert trust["principals"][0]["identifiers"] == [statement["Principal"]["Service"]]
     network = '[network]\nsubnets = ["subnet-1"]\nsecurity_groups = ["sg-1"]'
-    where = Where("<partition>", "<region>", "<account>")
+    where = Location("<partition>", "<region>", "<account>")
     ours = {one["Sid"]: one for one in make_role_policy(make_config(network), where)["Statement"]}
     document = module.find("aws_iam_policy_document", "role", "data")
     plain = document["statement"]
