@@ -158,15 +158,16 @@ class _Compiler:
         """Kept nodes know what they may put out beside the columns of their schemas."""
         makers = count()
         return tuple(
-            replace(
-                step,
-                operation=replace(
-                    step.operation, not_beside=self._unnamed.not_beside(next(makers))
-                ),
-            )
+            self._mark_maker(step, step.operation, next(makers))
             if isinstance(step.operation, KeptNode)
             else step
             for step in steps
+        )
+
+    def _mark_maker(self, step: Step, operation: KeptNode, maker: int) -> Step:
+        not_beside, unchanged = self._unnamed.not_beside(maker), self._unnamed.unchanged(maker)
+        return replace(
+            step, operation=replace(operation, not_beside=not_beside, unchanged=unchanged)
         )
 
     def _loosen(self, step: Step) -> Step:
@@ -273,7 +274,7 @@ class _Compiler:
         unnamed: dict[int, Makers] = {}
         for node in graph.nodes:
             merged = self._merge(graph, node, frames, root)
-            makers = self._unnamed.merge(node, frames, unnamed)
+            makers = self._unnamed.merge(node, frames, unnamed, root)
             self._count_columns(len(merged))
             steps, tables = len(self._steps), len(self._tables)
             try:
@@ -294,7 +295,7 @@ class _Compiler:
                     raise reason from error
                 # 4. NVTabular runs it, if that is known to be possible.
                 frames[node.number] = self._keep(node, merged, reason)
-                unnamed[node.number] = self._pass_on(node, makers) | self._unnamed.new_maker()
+                unnamed[node.number] = self._pass_on(node, makers) | self._unnamed.new_maker(merged)
         return frames
 
     def _pass_on(self, node: Node, makers: Makers) -> Makers:
@@ -324,10 +325,7 @@ class _Compiler:
         # 1. The frame that it is given; a function of a column alone does not see the others.
         if _is_of_a_column_alone(node):
             merged = {name: _column(node, merged, name) for name in node.selection}
-        given = [
-            column.register if column.series is None else column.series
-            for column in merged.values()
-        ]
+        given = [column.handed_over for column in merged.values()]
         # 2. What it puts out, as far as the schemas say it.
         columns = self._foresee(node, rule.kept, merged)
         names, keeps_rows = tuple(columns), rule.kept in _KEEP_ROWS
@@ -340,6 +338,7 @@ class _Compiler:
             self._is_one_block and not {*given}.isdisjoint(range(self._request_columns)),
             tuple(False for _ in given),
             None,
+            (),
             _label(node),
             reason.columns,
             tuple(column.of_table for column in merged.values()),

@@ -54,6 +54,11 @@ class ColumnType:
         """What may be missing in it, in words."""
         return "lists" if self.is_list else "texts"
 
+    @property
+    def handed_over(self) -> int:
+        """The register that a kept operator reads."""
+        return self.register if self.series is None else self.series
+
     def at(self, register: int) -> ColumnType:
         """The same in another register."""
         return replace(self, register=register, series=None)

@@ -6,7 +6,8 @@ not be there.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections import defaultdict
+from collections.abc import Mapping
 
 from ensemble_tools.archive.executor_graph import Node
 from ensemble_tools.workflows.frames import Frame
@@ -20,25 +21,37 @@ class UnnamedColumns:
     """Which of them each kept operator may not put out."""
 
     def __init__(self) -> None:
-        self._taken: list[set[str]] = []
+        #: The registers that each kept operator is given, by the names of their columns.
+        self._given: list[dict[str, int]] = []
+        self._taken = defaultdict[int, set[str]](set)
+        self._unchanged = defaultdict[int, set[str]](set)
         self._seen: set[int] = set()
 
-    def new_maker(self) -> Makers:
-        """The next kept operator."""
-        self._taken.append(set())
-        return frozenset({len(self._taken) - 1})
+    def new_maker(self, given: Frame) -> Makers:
+        """The next kept operator, and the frame that it is given."""
+        self._given.append({name: column.handed_over for name, column in given.items()})
+        return frozenset({len(self._given) - 1})
 
     def merge(
-        self, node: Node, frames: Mapping[int, Frame], makers: Mapping[int, Makers]
+        self,
+        node: Node,
+        frames: Mapping[int, Frame],
+        makers: Mapping[int, Makers],
+        root: Frame,
     ) -> Makers:
         """Whose columns are in the frame that a node is given (LocalExecutor's two rules of it)."""
         last = {name: place for place, up in enumerate(node.upstream) for name in frames[up]}
         for place, number in enumerate(node.upstream):
             # 1. Of columns with one name the last is taken.
-            covered = [name for name, other in last.items() if other < place]
+            covered = {
+                name: frames[node.upstream[other]][name]
+                for name, other in last.items()
+                if other < place
+            }
             # 2. What is there is not taken from the request.
-            missing = [name for name in node.inputs if name not in last]
-            self._take(makers[number], (*covered, *missing))
+            missing = {name: root[name] for name in node.inputs if name not in last}
+            for maker in makers[number]:
+                self._take(maker, {**covered, **missing})
         return frozenset().union(*(makers[number] for number in node.upstream))
 
     def see(self, makers: Makers) -> None:
@@ -49,6 +62,12 @@ class UnnamedColumns:
         """The names that its unnamed columns may not have; None where there may be none."""
         return None if maker in self._seen else tuple(sorted(self._taken[maker]))
 
-    def _take(self, makers: Makers, names: Collection[str]) -> None:
-        for maker in makers:
-            self._taken[maker].update(names)
+    def unchanged(self, maker: int) -> tuple[str, ...]:
+        """The names that they may have if they are as the operator was given them."""
+        return tuple(sorted(self._unchanged[maker]))
+
+    def _take(self, maker: int, frame: Frame) -> None:
+        """Others read these columns, in whose place the operator's would stand."""
+        for name, column in frame.items():
+            is_given = self._given[maker].get(name) == column.handed_over
+            (self._unchanged if is_given else self._taken)[maker].add(name)

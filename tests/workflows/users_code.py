@@ -269,6 +269,8 @@ def by_value(step: int, words: str, dependency: str = "") -> Any:
                     df[f"{name}_new"] = days.astype("float64")
                     if words == "whole frame, changed":
                         df[name] = step
+                    if words == "whole frame, in place":
+                        df[name].values[:] = step
                 if words == "whole frame, more":
                     df[f"more{step}"] = "more"
                 return df[[*df.columns[::-1]]] if words == "whole frame, backwards" else df
@@ -306,6 +308,7 @@ def new_ending(words: str) -> str:
 WHOLE_FRAME = (
     "whole frame",
     "whole frame, changed",
+    "whole frame, in place",
     "whole frame, more",
     "whole frame, backwards",
 )

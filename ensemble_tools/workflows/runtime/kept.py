@@ -44,7 +44,8 @@ class KeptNode(Parameters):
 
     inputs: the frame's columns, as many as the step reads. python_lists: of each whether its lists
     are Python's. columns: what it puts out, in their order. not_beside: which columns it may not
-    put out beside those; None where there may be no others. keeps_rows: it puts out as many
+    put out beside those; None where there may be no others. unchanged: which it may put out only as
+    it was given them. keeps_rows: it puts out as many
     rows as it is given. shares_request: where the function changes the frame in place, it changes
     the request, which other operators read. others_read: of each input whether others read the
     objects in it, too. operator, applied_to: how people know the node. of_table: of each whether
@@ -60,6 +61,7 @@ class KeptNode(Parameters):
     shares_request: bool
     others_read: tuple[bool, ...]
     not_beside: tuple[str, ...] | None
+    unchanged: tuple[str, ...]
     operator: str
     applied_to: tuple[str, ...]
     of_table: tuple[bool, ...]

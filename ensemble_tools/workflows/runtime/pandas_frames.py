@@ -56,7 +56,8 @@ def run_node(node: KeptNode, transform: Callable[[Any], Any], *columns: Any) -> 
 
     Raises OperatorFailed where its own code does, LeftToNVTabular where it is not as foreseen.
     """
-    frame = pd.DataFrame(_given(node, columns))
+    given = _given(node, columns)
+    frame = pd.DataFrame(given)
     watched = _Watched(node, frame)
     rows = len(frame)
     with ERRORS:
@@ -66,6 +67,7 @@ def run_node(node: KeptNode, transform: Callable[[Any], Any], *columns: Any) -> 
             raise OperatorFailed(node.operator, node.applied_to, error) from error
     watched.check()
     _check_made(node, made, rows)
+    _check_unchanged(node, made, given)
     return [made[name] for name in node.columns]
 
 
@@ -225,3 +227,21 @@ def _has_columns(node: KeptNode, made: tuple[str, ...]) -> bool:
         and names.issuperset(node.columns)
         and names.isdisjoint(node.not_beside)
     )
+
+
+def _check_unchanged(node: KeptNode, made: pd.DataFrame, given: dict[str, Any]) -> None:
+    """Columns that stand in the place of others are the same as those."""
+    for name in node.unchanged:
+        if name in made.columns and not _is_same(made[name].values, given[name]):
+            raise LeftToNVTabular("an operator changed a column that its schema does not name")
+
+
+def _is_same(now: Any, before: Any) -> bool:
+    """Whether all values are; objects that may have been changed in place are not."""
+    before = before.values if isinstance(before, pd.Series) else before
+    if not isinstance(now, np.ndarray) or now.dtype != getattr(before, "dtype", None):
+        return False
+    if now.dtype != object:
+        return bool(now.tobytes() == before.tobytes())
+    pairs = zip(now, before, strict=True)
+    return all(one is other and isinstance(one, _UNCHANGEABLE) for one, other in pairs)

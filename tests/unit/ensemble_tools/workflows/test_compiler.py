@@ -118,7 +118,18 @@ def test_what_is_kept() -> None:
     program = compiled(*KEPT)
     kept, array, log = program.steps
     assert kept.operation == KeptNode(
-        1, ("age",), (False,), ("age",), True, True, (False,), (), "LambdaOp", ("age",), (False,)
+        1,
+        ("age",),
+        (False,),
+        ("age",),
+        True,
+        True,
+        (False,),
+        (),
+        (),
+        "LambdaOp",
+        ("age",),
+        (False,),
     )
     assert array.operation == TakeArray("age", NUMBER, "values")
     assert (kept.reads, array.reads, log.reads) == ((0,), kept.writes, array.writes)
@@ -277,17 +288,29 @@ def test_nothing_may_stand_beside_where_a_function_sees_the_frame() -> None:
         assert _not_beside(_own(clip, seeing)) == ()
 
 
-def test_nothing_may_stand_in_the_place_of_anothers_column() -> None:
-    """Of columns with one name merlin-core takes the last; the request's only if nobody has it."""
+def test_nothing_else_may_stand_in_the_place_of_anothers_column() -> None:
+    """Of columns with one name merlin-core takes the last; the request's only if nobody has it.
+
+    What the operator was given itself may stand there, if it is unchanged.
+    """
     start, own, log = _own(LOG).nodes
     names = ("age", "user")
     start = dataclasses.replace(start, inputs=names, columns_in=(AGE, USER), selection=names)
+    changed = dataclasses.replace(log, upstream=(0,), inputs=names, selection=("user",))
     join = Operator("merlin.dag.ops.concat_columns.ConcatColumns", "ConcatColumns")
-    both = dataclasses.replace(log, operator=join, inputs=names, selection=names)
-    for upstream, taken in (((0, 1), ("user",)), ((1, 0), ()), ((1,), ("user",))):
-        last = dataclasses.replace(both, number=3, upstream=upstream)
-        after = dataclasses.replace(log, upstream=(0,))
-        assert _not_beside(ExecutorGraph((start, own, after, last))) == taken
+    joined = dataclasses.replace(log, number=3, operator=join, inputs=names, selection=names)
+    seen = {}
+    for upstream in ((0, 1), (1, 0), (1,), (2, 1), (1, 2)):
+        last = dataclasses.replace(joined, upstream=upstream)
+        made = compile_workflow(ExecutorGraph((start, own, changed, last)), INPUTS, Path("/none"))
+        seen[upstream] = (_kept(made)[0].not_beside, _kept(made)[0].unchanged)
+    assert seen == {
+        (0, 1): ((), ("user",)),
+        (1, 0): ((), ()),
+        (1,): ((), ("user",)),
+        (2, 1): (("user",), ()),
+        (1, 2): ((), ()),
+    }
 
 
 @pytest.mark.parametrize(
