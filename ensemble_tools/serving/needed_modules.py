@@ -58,10 +58,11 @@ def describe_needed_modules(plan: ServingPlan, repository: ModelRepository) -> I
     """Sentences for people. Blocking; raises as kind and read_bounded do."""
     for model in plan.everything:
         source = repository.models.get(model.source_name)
-        if source is None or model.generated or _is_compiled_whole(model):
+        if _is_compiled_whole(model):
             continue
-        for version in source.versions:
-            for needed in _find(source.version_directory(version)):
+        served = map(source.version_directory, source.versions) if source else ()
+        for version in _linked(model) if model.generated else served:
+            for needed in _find(version):
                 yield _describe(needed, repository.path)
 
 
@@ -70,20 +71,29 @@ def find_needed(plan: ServingPlan, module: str) -> str:
 
     Blocking: for a load that failed, which says no more than the module's name.
     """
+    top = shown(module)
     try:
         found = (
-            f"{needed.use}, which does not lie beside {model.source_name}/{needed.version.name}/"
-            f"{PYTHON_FILE}: put {shown(module)}.py, or the package {shown(module)}/, there"
+            f"{needed.use}, which does not lie beside {needed.version.parent.name}/"
+            f"{needed.version.name}/{PYTHON_FILE}: put {top}.py, or the package {top}/, there"
             for model in plan.everything
             if not _is_compiled_whole(model)
-            for name, directory in model.links
-            if name.isdecimal() and is_directory(directory)
-            for needed in _find(directory)
+            for version in _linked(model)
+            for needed in _find(version)
             if needed.top == module
         )
         return next(found, "")
     except OSError:
         return ""
+
+
+def _linked(model: PublishedModel) -> Iterator[Path]:
+    """The version directories that its links lead to; a step that runs operators has the graph."""
+    for name, path in model.links:
+        if name.isdecimal() and is_directory(path):
+            yield path
+        elif model.generated and name == f"1/{Path(GRAPH_FILE).parent}":
+            yield path.parent
 
 
 def _is_compiled_whole(model: PublishedModel) -> bool:

@@ -11,10 +11,11 @@ import pytest
 from ensemble_tools.archive.graph_json import NamedFunction, read_functions
 from ensemble_tools.archive.inert_pickle import Inert, Key, stand_in
 from ensemble_tools.archive.named_functions import find_named
+from ensemble_tools.archive.source_model import GRAPH_FILE
 from ensemble_tools.packing.checking import check_archive
 from ensemble_tools.serving.needed_modules import find_needed
 from ensemble_tools.serving.opened_archive import read_archive
-from ensemble_tools.serving.serving_plan import Rewrite
+from ensemble_tools.serving.serving_plan import Form, PublishedModel, Rewrite, ServingPlan
 from ensemble_tools.serving.setting_names import SettingNames
 
 GOLDEN = Path(__file__).parents[3] / "golden"
@@ -126,6 +127,19 @@ def test_a_module_that_the_executors_graph_names(tmp_path: Path) -> None:
     assert "which does not lie beside executor_model/1/model.py: " in note
     assert "'session_functions', which does not lie" in find_needed(made, "session_functions")
     assert find_needed(made, "another") == ""
+
+
+def test_a_step_that_runs_operators_reads_the_executors_graph(tmp_path: Path) -> None:
+    """It unpickles that, and finds modules where the executor would."""
+    graph = tmp_path / "executor_model/1" / GRAPH_FILE
+    shutil.copytree(MODULE / "executor_model/1/ensemble", graph.parent)
+    step = PublishedModel(
+        "m.operators", "operators", "", links=(("1/ensemble", graph.parent),), generated=True
+    )
+    plan = ServingPlan("m", Form.STEPPED_ENSEMBLE, "m.operators", (step,))
+    assert "does not lie beside executor_model/1/model.py" in find_needed(plan, "session_functions")
+    (graph.parent.parent / "session_functions.py").touch()
+    assert find_needed(plan, "session_functions") == ""
 
 
 def test_all_that_a_pickle_names() -> None:
