@@ -89,7 +89,13 @@ def compile_workflow(graph: ExecutorGraph, inputs: Mapping[str, Input], director
     inputs: the tensors that its model declares. directory: where its files are.
     """
     try:
-        return _Compiler(graph, inputs, directory).run()
+        first = _Compiler(graph, inputs, directory, may_leave_out=True)
+        try:
+            return first.run()
+        except NotCompiled:
+            if not first.left_out:
+                raise
+        return _Compiler(graph, inputs, directory, may_leave_out=False).run()
     except Unknown as error:
         raise NotCompiled("", (), str(error)) from error
 
@@ -106,8 +112,17 @@ class _Compiler:
        numbers whose kind changes nothing may be of either.
     """
 
-    def __init__(self, graph: ExecutorGraph, inputs: Mapping[str, Input], directory: Path) -> None:
+    def __init__(
+        self,
+        graph: ExecutorGraph,
+        inputs: Mapping[str, Input],
+        directory: Path,
+        may_leave_out: bool,
+    ) -> None:
         self._graph, self._declared, self._directory = graph, inputs, directory
+        self._may_leave_out = may_leave_out
+        #: Whether a column is absent, which somebody may read.
+        self.left_out = False
         self._steps: list[Step] = []
         self._tables: list[Table] = []
         self._registers = 0
@@ -225,6 +240,8 @@ class _Compiler:
         if column.name not in frame:
             raise NotCompiled("", [column.name], "the workflow does not put it out")
         found = frame[column.name]
+        if found.absent:
+            raise NotCompiled("", [column.name], found.absent)
         is_list = column.is_ragged or len(column.dims or ()) > 1
         if found.is_list != is_list:
             raise NotCompiled(
@@ -325,9 +342,11 @@ class _Compiler:
         # 1. The frame that it is given; a function of a column alone does not see the others.
         if _is_of_a_column_alone(node):
             merged = {name: _column(node, merged, name) for name in node.selection}
+        if any(column.absent for column in merged.values()):
+            raise reason
         given = [column.handed_over for column in merged.values()]
         # 2. What it puts out, as far as the schemas say it.
-        columns = self._foresee(node, rule.kept, merged)
+        columns = self._foresee(node, rule.kept, merged, reason)
         names, keeps_rows = tuple(columns), rule.kept in _KEEP_ROWS
         operation = KeptNode(
             node.number,
@@ -353,13 +372,22 @@ class _Compiler:
             for (name, column), register in zip(columns.items(), series, strict=True)
         }
 
-    def _foresee(self, node: Node, kept: KeptColumns, merged: Frame) -> Frame:
+    def _foresee(self, node: Node, kept: KeptColumns, merged: Frame, reason: NotCompiled) -> Frame:
         if kept is KeptColumns.SOME_ROWS:
             return {name: replace(column, width=0) for name, column in merged.items()}
         foreseen = {
             column.name: _schema_type(column, lists=kept is KeptColumns.OTHER_ROWS)
             for column in node.output
         }
+        adds = _rule(node).adds
+        if adds is not None:
+            try:
+                known = adds(Call(node, merged, self._directory, self))
+            except (NotCompiled, Unknown) as error:
+                raise reason from error
+            added = {name: foreseen[name] for name in foreseen if name not in merged}
+            of_table = {name: replace(column, of_table=True) for name, column in added.items()}
+            return {**merged, **of_table, **{name: known[name] for name in added if name in known}}
         if kept is KeptColumns.BESIDE_INPUT:
             return {**merged, **foreseen}
         order = _rule(node).order
@@ -514,6 +542,11 @@ class _Compiler:
         if table not in self._tables:
             self._tables.append(table)
         return self._tables.index(table)
+
+    def may_leave_out(self) -> bool:
+        """Whether a column may be absent: at first it may, then nobody does without it."""
+        self.left_out = True
+        return self._may_leave_out
 
     def new_rows(self) -> int:
         """A number for rows that are not those of the request."""

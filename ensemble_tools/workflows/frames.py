@@ -35,7 +35,8 @@ class ColumnType:
     or lists of which some may be missing (Column.missing). of_table: its lists are those of a
     table, which has them for all requests: who changes one changes the table. either: the arrays of
     kept operators on which it depends whether these numbers are whole; a missing value makes floats
-    of whole numbers in pandas.
+    of whole numbers in pandas. absent: why the program has no such column, in words; empty where it
+    has. Who reads it is not compiled, and not kept.
     """
 
     register: int
@@ -48,6 +49,7 @@ class ColumnType:
     of_table: bool = False
     series: int | None = None
     either: frozenset[int] = frozenset()
+    absent: str = ""
 
     @property
     def items(self) -> str:

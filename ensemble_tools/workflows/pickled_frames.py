@@ -43,22 +43,25 @@ class _NotAFrame(Exception):
 class FrameColumn:
     """A column of a frame: numbers; or texts as bytes (`S`), UTF-8; or lists of one of these.
 
-    python_rows: its lists are Python's, and not arrays.
+    python_rows: its lists are Python's, and not arrays. why_not: why the column is not read, which
+    is empty then.
     """
 
     column: Column
     python_rows: bool = False
+    why_not: str = ""
 
     @property
     def is_plain(self) -> bool:
         """Whether it has a number or a text a row."""
-        return self.column.offsets is None and self.column.missing is None
+        is_read = not self.why_not
+        return is_read and self.column.offsets is None and self.column.missing is None
 
 
 def read_frame(value: Any) -> dict[str, FrameColumn]:
     """The columns by their names, in order, of one length.
 
-    Raises Unknown for what is no plain frame of numbers and texts, or too large.
+    Raises Unknown for what is no plain frame; a column may be one that is not read.
     """
     if class_name(value) != _FRAME:
         raise Unknown("its table is not in the workflow as a frame of pandas'")
@@ -79,12 +82,16 @@ def _read(manager: Any) -> dict[str, FrameColumn]:
         values, places, dimensions = _made_by(block, _BLOCK, 3)
         if dimensions != 2:
             raise _NotAFrame
-        numbers, columns = list(_places(places)), _columns(values)
+        numbers = list(_places(places))
+        try:
+            columns = _columns(values)
+        except Unknown as error:
+            columns = [_not_read(error)] * len(numbers)
         if len(columns) != len(numbers):
             raise _NotAFrame
         found.update(zip(numbers, columns, strict=True))
-    lengths = {each.column.rows for each in found.values()}
-    if sorted(found) != list(range(len(names))) or len(lengths) != 1:
+    lengths = {each.column.rows for each in found.values() if not each.why_not}
+    if sorted(found) != list(range(len(names))) or len(lengths) > 1:
         raise _NotAFrame
     return {name: found[number] for number, name in enumerate(names)}
 
@@ -159,7 +166,18 @@ def _columns(array: Any) -> list[FrameColumn]:
         items[number::count] if is_fortran else items[number * rows : (number + 1) * rows]
         for number in range(count)
     )
-    return [_objects(column) for column in columns]
+    return [_objects_if_read(column) for column in columns]
+
+
+def _objects_if_read(rows: list[Any]) -> FrameColumn:
+    try:
+        return _objects(rows)
+    except Unknown as error:
+        return _not_read(error)
+
+
+def _not_read(why_not: Unknown) -> FrameColumn:
+    return FrameColumn(Column(np.zeros(0)), why_not=str(why_not))
 
 
 def _objects(rows: list[Any]) -> FrameColumn:

@@ -65,7 +65,9 @@ class Rule:
     that do share NVTabular's cache of them). label: what users call it, where
     that is not the name of the class. runs_without_rows: whether NVTabular's code does on a frame
     of none, whatever the types of its columns. order: what it puts out, in its order, where that is
-    not its schema's; raises as compile does. unnamed: what becomes of columns that no schema names.
+    not its schema's; raises as compile does. adds: where it is kept, and puts out columns beside
+    its input, what of these is known better than by its schema; raises where it is not kept.
+    unnamed: what becomes of columns that no schema names.
     """
 
     classes: tuple[str, ...]
@@ -75,6 +77,7 @@ class Rule:
     label: str = ""
     runs_without_rows: bool = True
     order: Callable[[Call], list[str]] | None = None
+    adds: Callable[[Call], Frame] | None = None
     unnamed: Unnamed = Unnamed.DROPPED
 
 
@@ -101,6 +104,9 @@ class Emitter(Protocol):
 
     def new_rows(self) -> int:
         """A number for rows that are not those of the request."""
+
+    def may_leave_out(self) -> bool:
+        """Whether a column may be absent that the program cannot have, as nobody may read it."""
 
 
 @dataclass(frozen=True)
@@ -217,6 +223,8 @@ class Call:
         if name not in self.frame:
             raise self.refuse([name], "the column is not there")
         column = self.frame[name]
+        if column.absent:
+            raise self.refuse([name], column.absent)
         if column.with_gaps and not with_gaps:
             raise self.refuse([name], f"it is applied to {column.items} that may be missing")
         if column.kind is Kind.PANDAS or (column.kind is Kind.DATE and Kind.DATE not in kinds):

@@ -20,10 +20,14 @@ from tests.workflows.columns import BOOL, FLOATS, FOREIGN_WORDS, INTEGERS, STRIN
 from tests.workflows.names import RESERVED, made_of
 from tests.workflows.users_code import (
     BESIDE,
+    CATEGORY,
+    DATE,
     FILTERS,
     FUNCTIONS,
     IN_ORDER,
+    NULLABLE,
     OWN,
+    SPAN,
     WHOLE_FRAME,
     ByModule,
     by_value,
@@ -633,6 +637,9 @@ def join_external(branch: Branch, context: Context) -> Branch:
         dtype = random.choice(["int64", "float64", "int32", "float32", STRING, STRING])
         table[part] = _table_lists(dtype, rows, context, 0.02 if goes_on else 0.15)
         kinds[part] = Kind(dtype, ragged=True)
+    if context.chance(0.3):
+        part = f"odd{number}"
+        table[part], kinds[part] = _odd_values(rows, context)
     if context.chance(0.8):
         table = table.drop_duplicates(subset=on, ignore_index=True)
     options: dict[str, Any] = {"on": on if len(on) > 1 or context.chance(0.5) else on[0]}
@@ -672,6 +679,24 @@ def _behind_the_table(branch: Branch, number: int, context: Context) -> Branch:
     if name == text:
         makers = [categorify, hash_bucket, fill_missing, dropna]
     return context.random.choice(makers)(alone, context)
+
+
+def _odd_values(rows: int, context: Context) -> tuple[Any, Kind]:
+    """A column of a table that is not compiled, if somebody reads it."""
+    random = context.random
+    numbers = pd.Series([random.randrange(9) for _ in range(rows)])
+    return random.choice(
+        [
+            (pd.to_datetime(numbers, unit="D"), Kind(DATE)),
+            (pd.to_timedelta(numbers, unit="s"), Kind(SPAN)),
+            (numbers.astype("category"), Kind(CATEGORY)),
+            (numbers.astype("Int64").where(numbers > 1), Kind(NULLABLE)),
+            (numbers > 4, Kind(BOOL)),
+            (numbers.astype("int16"), Kind("int16")),
+            (numbers.astype("uint8"), Kind("uint8")),
+            (numbers.map(lambda value: (value,)), Kind("tuples")),
+        ]
+    )
 
 
 def _table_lists(dtype: str, rows: int, context: Context, missing: float) -> Any:

@@ -14,7 +14,7 @@ from ensemble_tools.workflows.frames import ColumnType, Frame, Kind
 from ensemble_tools.workflows.parameters import Unknown
 from ensemble_tools.workflows.pickled_frames import FrameColumn, read_frame
 from ensemble_tools.workflows.program import Table, Values
-from ensemble_tools.workflows.rules import Call, Rule, Unnamed, nvtabular
+from ensemble_tools.workflows.rules import Call, KeptColumns, Rule, Unnamed, nvtabular
 from ensemble_tools.workflows.runtime.operations.joining import Join
 
 #: The rows' numbers, by which they are sorted after the merge.
@@ -101,26 +101,43 @@ def join_table(call: Call) -> Frame:
     call.check_names((*call.frame, *table), _OWN)
     if taken := [name for name in beside if name in call.frame]:
         raise call.refuse(taken, "its table has a column of that name, too")
-    if narrow := [name for name in beside if _is_narrow(table[name].column.values)]:
-        raise call.refuse(narrow, "its table has small or unsigned whole numbers there")
     if any(column.rows for column in columns):
         raise call.refuse(keys, "its rows are not those of the request")
+    absent = {name: why for name in beside if (why := _why_not(table[name]))}
+    for name, why in absent.items():
+        if not call.emitter.may_leave_out():
+            raise call.refuse([name], why)
+    names = tuple(name for name in beside if name not in absent)
     number = call.emitter.table(
         Table(
             call.directory / PICKLE,
             their_keys,
             tuple(_MERGED_BY[column.kind] for column in columns),
-            beside=beside,
-            given=tuple(_given(table[name]) for name in (*their_keys, *beside)),
+            beside=names,
+            given=tuple(_given(table[name]) for name in (*their_keys, *names)),
         )
     )
     written = call.emit_several(
-        Join(number, tuple((name, None) for name in beside), keys),
+        Join(number, tuple((name, None) for name in names), keys),
         columns,
-        [_beside(columns[0], table[name]) for name in beside],
+        [_beside(columns[0], table[name]) for name in names],
         keys,
     )
-    return {**call.frame, **dict(zip(beside, written, strict=True))}
+    found = dict(zip(names, written, strict=True))
+    return {**call.frame, **{name: found.get(name) or _absent(absent[name]) for name in beside}}
+
+
+def join_kept(call: Call) -> Frame:
+    """What is known of a table's columns, where pandas merges."""
+    keys, their_keys = _pair_keys(call)
+    table = read_frame(call.parameter("_ext_cache"))
+    shared = {own for own, their in zip(keys, their_keys, strict=True) if own == their}
+    beside = {name: column for name, column in table.items() if name not in shared}
+    call.check_names((*call.frame, *table), _OWN)
+    if taken := [name for name in beside if name in call.frame]:
+        raise call.refuse(taken, "its table has a column of that name, too")
+    key = ColumnType(0, Kind.INT)
+    return {name: _beside(key, column) for name, column in beside.items() if not _why_not(column)}
 
 
 def _pair_keys(call: Call) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -154,6 +171,8 @@ def _read_table(
 
 def _check_key(call: Call, name: str, key: FrameColumn, kind: Kind) -> None:
     values = key.column.values
+    if key.why_not:
+        raise call.refuse([name], key.why_not)
     if not key.is_plain:
         raise call.refuse([name], "its table has lists or missing texts there")
     if not len(values) or (values.dtype.kind == "S") is not (kind is Kind.TEXT):
@@ -167,9 +186,19 @@ def _check_key(call: Call, name: str, key: FrameColumn, kind: Kind) -> None:
         raise call.refuse([name], "its table has numbers there that are not from 0 to 2**53")
 
 
-def _is_narrow(values: Any) -> bool:
-    """Lists too: what their numbers become in operators is not looked into."""
-    return values.dtype.kind != "S" and values.dtype.str[1:] not in _WIDE
+def _why_not(column: FrameColumn) -> str:
+    """Why the program has no such column, empty where it may have it.
+
+    What narrow numbers become in operators is not looked into, nor in lists.
+    """
+    values = column.column.values
+    if column.why_not or values.dtype.kind == "S" or values.dtype.str[1:] in _WIDE:
+        return column.why_not
+    return "its table has small or unsigned whole numbers there"
+
+
+def _absent(why: str) -> ColumnType:
+    return ColumnType(-1, Kind.PANDAS, absent=why)
 
 
 def _given(given: FrameColumn) -> Values:
@@ -210,5 +239,11 @@ def _beside(key: ColumnType, given: FrameColumn) -> ColumnType:
 
 RULES = (
     Rule(nvtabular("join_groupby", "JoinGroupby"), join),
-    Rule(nvtabular("join_external", "JoinExternal"), join_table, unnamed=Unnamed.SEEN),
+    Rule(
+        nvtabular("join_external", "JoinExternal"),
+        join_table,
+        KeptColumns.BESIDE_INPUT,
+        adds=join_kept,
+        unnamed=Unnamed.SEEN,
+    ),
 )

@@ -111,9 +111,11 @@ def _has_rows(made: Any, rows: int) -> bool:
 def _given(node: KeptNode, columns: Iterable[Any]) -> dict[str, Any]:
     """The columns of the node's frame."""
     return {
-        name: _own_series(column) if others_read else _series_of(column, python_lists)
-        for name, column, python_lists, others_read in zip(
-            node.inputs, columns, node.python_lists, node.others_read, strict=True
+        name: _own_series(column)
+        if others_read or (of_table and isinstance(column, pd.Series))
+        else _series_of(column, python_lists)
+        for name, column, python_lists, others_read, of_table in zip(
+            node.inputs, columns, node.python_lists, node.others_read, node.of_table, strict=True
         )
     }
 
