@@ -476,6 +476,7 @@ async def test_half_a_request(clock: Clock, served: Served, part: bytes) -> None
         assert (await other.answer())[0] == 200
     assert not late.done()
     clock.advance(16)
+    await clock.until(late.done, within_s=2)
     await late
 
 
@@ -505,6 +506,7 @@ async def test_a_drop_at_a_time(clock: Clock, served: Served) -> None:
             await wire.send(bytes([byte]))
             if late.done():
                 break
+    await clock.until(late.done, within_s=2)
     await late
 
 
@@ -539,7 +541,7 @@ async def test_an_idle_connection_whose_answers_are_unread(clock: Clock, served:
     transport = await unread(served)
     assert is_there(served, transport)
     clock.advance(31)
-    await until(lambda: not is_there(served, transport))
+    await clock.until(lambda: not is_there(served, transport), within_s=2)
 
 
 async def test_a_closed_connection_whose_answer_is_unread(clock: Clock, served: Served) -> None:
@@ -553,7 +555,7 @@ async def test_a_closed_connection_whose_answer_is_unread(clock: Clock, served: 
     clock.advance(21)
     await asyncio.sleep(0.05)
     clock.advance(21)  # where it was first looked at just now
-    await until(lambda: not is_there(served, transport))
+    await clock.until(lambda: not is_there(served, transport), within_s=2)
 
 
 @pytest.mark.parametrize("more", [b"", b"POST /models"], ids=["idle", "slow"])

@@ -382,7 +382,7 @@ async def test_a_caller_who_is_not_waited_for(clock: Clock, tmp_path: Path) -> N
         await on.load()
         model = on.registry.loaded("m")
         model.room.open(1)
-        first = asyncio.ensure_future(on.invoke())
+        first = asyncio.ensure_future(on.invocation.forward("m", Request([], [b'{"inputs":[]}'])))
         await until(lambda: on.events("infer") == ["infer"])
         second = asyncio.ensure_future(on.invocation.forward("m", Request([], [b'{"inputs":[]}'])))
         await until(lambda: model.room.waiting == 1)

@@ -419,7 +419,7 @@ async def test_an_unload_waits_for_what_is_in_flight(tmp_path: Path) -> None:
 async def test_an_unload_that_takes_too_long(tmp_path: Path, why: str) -> None:
     """It is listed again and can be invoked, so that the platform can try again."""
     knobs: Any = {"unload": {"m": {"ready_for_s": -1, "times": 3}}} if why == "held" else {}
-    async with joined(tmp_path, unload_timeout_s=3.0, **knobs) as on:
+    async with joined(tmp_path, unload_timeout_s=1.0, **knobs) as on:
         await on.load()
         model = on.registry.loaded("m")
         if why == "held":

@@ -207,9 +207,10 @@ async def test_a_fork_of_a_stub_is_no_stub_to_wait_for(
     with stub(tmp_path, "m", 0, more=forking, after=unloaded):
         stubs = find_stubs(tmp_path, {"m"})
         assert len(stubs) == 2
+        found = find_descendants(stubs)
         unloaded.touch()
         with caplog.at_level(logging.WARNING):
-            await end_stubs(stubs | find_descendants(stubs), patience)
+            await end_stubs(stubs | found, patience)
         assert not find_stubs(tmp_path, {"m"})
     assert not caplog.records
 
