@@ -7,15 +7,14 @@ from pathlib import Path
 import pytest
 
 from ensemble_tools.archive.repository import read_repository
-from ensemble_tools.errors import ConfigIncomplete, DemandRefused, GraphNotExpressible
-from ensemble_tools.serving.config_limits import Limits
+from ensemble_tools.errors import ConfigIncomplete, GraphNotExpressible
 from ensemble_tools.serving.namespace import Namespace
 from ensemble_tools.serving.plan import Rewrite, plan
 from ensemble_tools.serving.setting_names import SettingNames
 from tests.golden.archives import Graph
 from tests.golden.cases import USER, Case, keeps_names, workflow
 
-NAMES = SettingNames("FORMS", "COMPLETION", "MOST")
+NAMES = SettingNames("FORMS", "COMPLETION")
 
 
 def write_model(root: Path, config: str | None) -> Path:
@@ -52,17 +51,6 @@ def test_completion_under_an_executor(tmp_path: Path) -> None:
     (case.write(tmp_path) / "1_predict/config.pbtxt").unlink()
     with pytest.raises(ConfigIncomplete, match=r"whatever COMPLETION is$"):
         plan(read_repository(tmp_path), case.graph, Namespace("m"), names=NAMES)
-
-
-def test_instances(tmp_path: Path) -> None:
-    """Too many instances: the message says what sets the limit."""
-    tensors = "".join(
-        f'{kind} {{ name: "{kind}" data_type: TYPE_FP32 dims: 1 }} ' for kind in ("input", "output")
-    )
-    config = f'backend: "python" {tensors} instance_group {{ count: 9 }}'
-    repository = read_repository(write_model(tmp_path, config))
-    with pytest.raises(DemandRefused, match=r"lower `count` \(MOST sets the limit\)"):
-        plan(repository, None, Namespace("m"), limits=Limits(instances=8), names=NAMES)
 
 
 def test_rewriting(tmp_path: Path) -> None:
