@@ -103,9 +103,9 @@ class OwnSettings:
         "SERVE_PRELOAD",
         default="",
         meaning="libraries that are imported at the start, and not by the first model that needs"
-        " one, with commas between: `torch`, `tensorflow`, `forests`, `feast`,"
+        " one, with commas between: `torch`, `tensorflow`, `forests`, `feast`, `pandas`,"
         " `nvtabular`",
-        parser=some_of("torch", "tensorflow", "forests", "feast", "nvtabular"),
+        parser=some_of("torch", "tensorflow", "forests", "feast", "pandas", "nvtabular"),
         shown="none",
     )
     bind_address: str = variable(

@@ -24,6 +24,8 @@ _ALL = (
     Library("forests", ("numpy", "xgboost", "lightgbm", "treelite")),
     # For exports with Merlin's QueryFeast; what else a multi-stage recommender needs is beside it.
     Library("feast", ("numpy", "feast", "torch", "faiss")),
+    # For compiled workflows with functions in pandas, which need no NVTabular.
+    Library("pandas", ("numpy", "pandas", "cloudpickle")),
     Library(
         "nvtabular",
         (

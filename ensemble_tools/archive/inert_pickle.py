@@ -57,6 +57,10 @@ MAX_KEY_TEXTS = 32
 MAX_KEY_LENGTH = 16 * 1024
 
 
+#: The module of classes that a pickle has itself.
+BY_VALUE = "(pickled by value)"
+
+
 class NotInert(Exception):
     """The pickle cannot be read without running it, or takes too much to read."""
 
@@ -424,7 +428,7 @@ def _counted(constructor: Callable[..., Any]) -> Callable[..., Any]:
 def _make_class(budget: _Budget, _metaclass: Any, name: Any, *_: Any) -> type[Inert]:
     """In the place of cloudpickle's _make_skeleton_class and _make_skeleton_enum."""
     budget.operator = shortened(_checked_name(name))
-    return _inert_class("(pickled by value)", name, budget)
+    return _inert_class(BY_VALUE, name, budget)
 
 
 def _make_builtin_type(budget: _Budget, name: Any, *_: Any) -> type[Inert]:

@@ -48,9 +48,11 @@ _MOST_ROWS = 4_000_000
 #: A backend that is a Python program may be named otherwise; an ensemble has no backend.
 ENSEMBLE, PYTHON = "ensemble", "python"
 GENERATED, COMPILED, WORKFLOW = "generated step", "compiled workflow", "workflow"
+#: One of which a part is compiled, and the rest runs in pandas without NVTabular.
+IN_PANDAS = "workflow in pandas"
 EXECUTOR = "executor"
 #: Kinds that are Python programs in processes of their own, whatever the machine's backends are.
-PYTHON_KINDS = frozenset({PYTHON, GENERATED, COMPILED, WORKFLOW, EXECUTOR})
+PYTHON_KINDS = frozenset({PYTHON, GENERATED, COMPILED, IN_PANDAS, WORKFLOW, EXECUTOR})
 
 _PLATFORMS = {"ensemble": ENSEMBLE, EXECUTOR_PLATFORM: EXECUTOR}
 
@@ -173,7 +175,9 @@ def _find_kind(model: PublishedModel, config: pb.ModelConfig) -> str:
         kinds = [_find_kind(step, _parse_config(step.config_text)) for step in model.steps]
         return next((kind for kind in kinds if kind not in PYTHON_KINDS), GENERATED)
     if model.compiled is not None:
-        return WORKFLOW if model.compiled.program.kept else COMPILED
+        if not model.compiled.program.kept:
+            return COMPILED
+        return WORKFLOW if model.compiled.program.needs_nvtabular else IN_PANDAS
     if model.not_compiled:
         return WORKFLOW
     kind = _PLATFORMS.get(config.platform) or backend_name(config) or PYTHON

@@ -244,7 +244,7 @@ def _find_step(
     folder = f"{Path(STEPS).name}/{model.triton_name}"
     if model.compiled is not None:
         if model.compiled.program.kept:
-            raise _Apart(f"{step} is compiled in part, and needs NVTabular")
+            raise _Apart(f"{step} is compiled in part, and runs in pandas")
         return _Step(model, config, f"{folder}/{model.compiled.place}", version)
     if model.generated and (model.interpreter or not model.warm):
         ((place, text),) = model.files

@@ -45,7 +45,11 @@ _Identity = tuple[int, int]
 TableWriter = Callable[[Sequence[Table], Path], list[dict[str, Plain]]]
 #: What a compiled workflow is published as, beside the file that Triton runs.
 _WHOLE, _PART = "compiled_model.py", "partly_compiled_model.py"
-_READER, _READER_FILE = "graph_json.py", "graph_json_model.py"
+#: Beside the runtime, where an operator is kept.
+_FOR_KEPT = {
+    "graph_json.py": "graph_json_model.py",
+    "nvtabular_workflow.py": "nvtabular_workflow_model.py",
+}
 _RUNTIME, _TABLES, _PROGRAM = "compiled_workflow", "tables", "program.json"
 
 
@@ -147,7 +151,14 @@ def _put_in_front(model: PublishedModel, directory: Path) -> None:
     served = directory / Path(model.warm).parent / SERVED
     if model.warm and not whole and not os.path.lexists(served):
         (directory / model.warm).rename(served)
-        _put(directory / model.warm, warm_source(model.interpreter or "nvtabular"))
+        _put(directory / model.warm, warm_source(_interpreter(model)))
+
+
+def _interpreter(model: PublishedModel) -> str:
+    """Whose children run it."""
+    if model.compiled is not None and not model.compiled.program.needs_nvtabular:
+        return "pandas"
+    return model.interpreter or "nvtabular"
 
 
 class _StepNotCompiled(Exception):
@@ -188,9 +199,9 @@ def put_compiled(
     for name, text in _read_runtime().items():
         _put(directory / Path(model.compiled.place).parent / _RUNTIME / name, text)
     whole = not model.compiled.program.kept
-    if not whole:
-        reader = directory / Path(model.compiled.place).parent / _RUNTIME / _READER
-        _put(reader, _read_model_file(_READER_FILE))
+    for name, file in _FOR_KEPT.items() if not whole else ():
+        runtime = directory / Path(model.compiled.place).parent / _RUNTIME
+        _put(runtime / name, _read_model_file(file))
     _put(directory / model.compiled.place, _read_model_file(_WHOLE if whole else _PART))
     return replace(model, compiled=_without_tables(model.compiled))
 

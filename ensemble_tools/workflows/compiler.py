@@ -14,6 +14,7 @@ from itertools import count
 from pathlib import Path
 
 from ensemble_tools.archive.executor_graph import Column, ExecutorGraph, Node
+from ensemble_tools.archive.inert_pickle import BY_VALUE
 from ensemble_tools.archive.tensor_names import is_part_of_list, ragged_tensors
 from ensemble_tools.errors import quoted
 from ensemble_tools.workflows.errors import NotCompiled
@@ -24,7 +25,7 @@ from ensemble_tools.workflows.operators.users_code import FUNCTION
 from ensemble_tools.workflows.parameters import Unknown
 from ensemble_tools.workflows.program import Input, Kept, Program, Step, Table
 from ensemble_tools.workflows.rules import Call, KeptColumns, Rule, Unnamed
-from ensemble_tools.workflows.runtime.kept import NUMBER, KeptNode, TakeArray
+from ensemble_tools.workflows.runtime.kept import NUMBER, STAND_INS, KeptNode, TakeArray
 from ensemble_tools.workflows.runtime.operations.filling import NoneMissing
 from ensemble_tools.workflows.runtime.records import Parameters
 from ensemble_tools.workflows.runtime.tensors import InputColumn, OutputColumn
@@ -133,10 +134,6 @@ class _Compiler:
         self._unnamed = UnnamedColumns()
         #: Arrays of kept operators that must be of the kind that is foreseen.
         self._of_one_kind: set[int] = set()
-        #: How many columns the request has: the first registers.
-        self._request_columns = 0
-        #: They are of one type, so that pandas has them in one block.
-        self._is_one_block = False
 
     def run(self) -> Program:
         root, inputs = self._read_inputs()  # 1.
@@ -210,7 +207,6 @@ class _Compiler:
             raise NotCompiled("", (), "it reads no columns")
         frame: Frame = {}
         inputs: list[InputColumn] = []
-        types = set()
         for name, column in columns.items():
             tensors = _tensors(column)
             _check_name(name)
@@ -222,8 +218,6 @@ class _Compiler:
             kind, width = _KINDS[values.data_type]
             frame[name] = ColumnType(self._register(), kind, width, is_list=bool(offsets))
             inputs.append(InputColumn(name, tensors, text=kind is Kind.TEXT))
-            types.add("" if offsets or kind is Kind.TEXT else values.data_type)
-        self._request_columns, self._is_one_block = len(inputs), len(types) == 1
         return frame, tuple(inputs)
 
     def _tensor(self, column: str, tensor: str) -> Input:
@@ -350,11 +344,11 @@ class _Compiler:
         names, keeps_rows = tuple(columns), rule.kept in _KEEP_ROWS
         operation = KeptNode(
             node.number,
+            node.groups or node.selection,
             tuple(merged),
             tuple(column.python_rows for column in merged.values()),
             names,
             keeps_rows,
-            self._is_one_block and not {*given}.isdisjoint(range(self._request_columns)),
             tuple(False for _ in given),
             None,
             (),
@@ -364,7 +358,8 @@ class _Compiler:
         )
         series = [self._register() for _ in columns]
         self._steps.append(Step(operation, tuple(given), tuple(series), _label(node), names))
-        self._kept.append(Kept(_label(node), reason.columns, str(reason)))
+        runs_alone = node.operator.class_name.startswith((*STAND_INS, BY_VALUE))
+        self._kept.append(Kept(_label(node), reason.columns, str(reason), not runs_alone))
         # 3. The same as arrays, where numpy has a plain type for it.
         rows = next(iter(merged.values())).rows if keeps_rows else self.new_rows()
         return {

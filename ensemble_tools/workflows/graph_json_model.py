@@ -2,7 +2,8 @@
 
 NVTabular reads it from commit 08e0633 on; its operators are those of 23.08. Each is made here of
 its parameters by its own class, and is given what it was fitted to. Functions are imported: from
-beside the model's file, or from what the models' Python has.
+beside the model's file, or from what the models' Python has. NVTabular is imported where its
+classes are made, not where a program has others in their place (load_operators).
 """
 
 import importlib
@@ -14,18 +15,14 @@ import sys
 from graphlib import TopologicalSorter
 from pathlib import Path
 
-import merlin.dtypes as md
 import numpy as np
-import nvtabular
-from merlin.dag import ColumnSelector, Graph, Node
-from merlin.dag.executors import DaskExecutor
-from merlin.dtypes.base import ElementType, ElementUnit
-from merlin.schema import ColumnSchema, Schema, Tags
 
 #: Fitted state that is files, by columns.
 FILES = ("categories", "stats")
 #: A class of numpy's, as str() writes it: NVTabular saves one so, and cannot read it again.
 CLASS = re.compile(r"<class '(?:numpy\.)?(\w+)'>")
+#: Classes that NVTabular has under two names.
+TOLD_ELSEWHERE = {"nvtabular.ops.lambdaop.LambdaOp": "merlin.dag.ops.udf.UDF"}
 #: Parameters of a function's operator that are about schemas, which are saved themselves.
 OF_SCHEMAS = ("dtype", "tags", "properties")
 
@@ -36,12 +33,17 @@ class Refused(Exception):
 
 def lend():
     """Gives NVTabular this reader, unless it has its own."""
+    import nvtabular
+
     if importlib.util.find_spec("nvtabular.workflow.graph_serializer") is None:
         nvtabular.Workflow.load = staticmethod(load)
 
 
 def load(directory):
     """The workflow, as nvtabular.Workflow.load returns one. directory: of graph.json."""
+    import nvtabular
+    from merlin.dag.executors import DaskExecutor
+
     directory = Path(directory)
     saved = json.loads((directory / "graph.json").read_text(encoding="utf-8"))
     workflow = object.__new__(nvtabular.Workflow)
@@ -50,13 +52,43 @@ def load(directory):
     return workflow
 
 
-def read_graph(saved, directory, beside):
-    """directory: of the artifacts. beside: where the archive has its own modules."""
-    nodes, records = {}, {record["id"]: record for record in saved["nodes"]}
-    needed = {
+def load_operators(directory):
+    """The operators that stand-ins are there for, by the numbers of their nodes; others are None.
+
+    Raises NeedsNVTabular, which a function's module has imported.
+    """
+    from compiled_workflow.stand_ins import STAND_INS, NeedsNVTabular, imported_packages
+    from compiled_workflow.unpickling import in_post_order
+
+    saved = json.loads((directory / "graph.json").read_text(encoding="utf-8"))
+    records = {record["id"]: record for record in saved["nodes"]}
+    needed = read_needed(records)
+    ids = in_post_order(saved["output_node_id"], needed.__getitem__)
+    before, operators = imported_packages(), []
+    for record in map(records.get, ids):
+        path = TOLD_ELSEWHERE.get(record["op_class"], record["op_class"])
+        module, _, name = path.rpartition(".")
+        known = STAND_INS.get((module, name))
+        operators.append(known and read_operator(record, directory, directory.parent, known))
+    if imported_packages() != before:
+        raise NeedsNVTabular("a module of its functions imports NVTabular")
+    return operators
+
+
+def read_needed(records):
+    """The nodes that each needs: parents, then dependencies."""
+    return {
         number: [*record.get("parent_ids", []), *record.get("dependency_ids", [])]
         for number, record in records.items()
     }
+
+
+def read_graph(saved, directory, beside):
+    """directory: of the artifacts. beside: where the archive has its own modules."""
+    from merlin.dag import Graph, Node
+
+    nodes, records = {}, {record["id"]: record for record in saved["nodes"]}
+    needed = read_needed(records)
     for record in map(records.get, TopologicalSorter(needed).static_order()):
         artifacts = directory / "artifacts" / f"node_{record['id']}"
         node = nodes[record["id"]] = Node()
@@ -71,9 +103,11 @@ def read_graph(saved, directory, beside):
     return Graph(nodes[saved["output_node_id"]])
 
 
-def read_operator(record, artifacts, beside):
+def read_operator(record, artifacts, beside, operator_class=None):
+    """operator_class: another than the one that is named."""
     module, _, name = record["op_class"].rpartition(".")
-    operator_class = getattr(importlib.import_module(module), name)
+    if operator_class is None:
+        operator_class = getattr(importlib.import_module(module), name)
     parameters, state = dict(record["op_params"]), record["op_state"]
     if name in ("LambdaOp", "UDF"):
         parameters = {key: it for key, it in parameters.items() if key not in OF_SCHEMAS}
@@ -115,14 +149,20 @@ def read_numpy_type(text):
 
 
 def read_selector(saved):
+    from merlin.dag import ColumnSelector
+
     return ColumnSelector(saved["names"]) if saved else None
 
 
 def read_schema(saved):
+    from merlin.schema import Schema
+
     return Schema([read_column(column) for column in saved])
 
 
 def read_column(saved):
+    from merlin.schema import ColumnSchema
+
     return ColumnSchema(
         saved["name"],
         tags=[read_tag(text) for text in saved.get("tags") or []],
@@ -134,12 +174,17 @@ def read_column(saved):
 
 
 def read_tag(text):
+    from merlin.schema import Tags
+
     name = text.rpartition(".")[2]
     return Tags[name] if name in Tags.__members__ else text
 
 
 def read_type(saved):
     """The shape is in the column's flags and properties."""
+    import merlin.dtypes as md
+    from merlin.dtypes.base import ElementType, ElementUnit
+
     if saved is None:
         return None
     element, unit = saved.get("element_type"), saved.get("element_unit")

@@ -1,24 +1,31 @@
-"""A workflow of which a part is compiled, as a Triton model: numpy, and NVTabular for the rest.
+"""A workflow of which a part is compiled, as a Triton model: numpy, and pandas for the rest.
 
-NVTabular runs the operators that are not compiled, and answers every request whole that the program
-does not, unless it is refused by design: one that it refuses, or for which an operator makes other
-types than its schema says.
+Operators that are not compiled run on frames of pandas. NVTabular is imported where one of them, or
+code of the user's, needs it, and for requests that only the whole workflow answers: those for which
+an operator makes something else than its schema says, and those without rows. What the program
+refuses for other reasons, NVTabular refuses, too.
 """
 
 import functools
-import json
+import importlib.util
+import sys
 from pathlib import Path
 
 import numpy as np
-import nvtabular
 import triton_python_backend_utils as pb_utils
-from compiled_workflow.columns import LeftToNVTabular, RefusedByDesign, RequestError
+from compiled_workflow.columns import LeftToNVTabular, NoRows, RequestError
 from compiled_workflow.failures import OperatorFailed, failed_node, log_failure
 from compiled_workflow.pandas_frames import ERRORS, run_function, run_node
 from compiled_workflow.program import LoadedProgram
-from merlin.dag import DataFormats
-from merlin.dag.ops.udf import UDF
-from merlin.systems.workflow.base import WorkflowRunner
+from compiled_workflow.stand_ins import (
+    ColumnSelector,
+    NeedsNVTabular,
+    Operator,
+    imported_packages,
+)
+
+#: NVTabular's class, or what stands for it.
+UDF = ("merlin.dag.ops.udf", "UDF")
 
 
 class TritonPythonModel:
@@ -42,10 +49,10 @@ class TritonPythonModel:
             }
             try:
                 answer = self._program.run(tensors)
-            except RefusedByDesign as refusal:
-                raise Refused(str(refusal)) from refusal
-            except RequestError as refusal:
+            except (LeftToNVTabular, NoRows) as refusal:
                 answer = self._answer_whole(tensors, refusal)
+            except RequestError as refusal:
+                raise Refused(str(refusal)) from refusal
             return pb_utils.InferenceResponse(
                 [pb_utils.Tensor(name, np.ascontiguousarray(a)) for name, a in answer.items()]
             )
@@ -65,7 +72,7 @@ class TritonPythonModel:
         request; for what a function makes of a good one it is the operator's.
         """
         try:
-            return self._original.answer(tensors)
+            return self._original.answer(tensors, refusal)
         except Exception as error:
             message = f"{refusal} (NVTabular: {type(error).__name__}: {error})"
             node = failed_node(error) if isinstance(refusal, LeftToNVTabular) else None
@@ -85,78 +92,84 @@ def callers_fault(error):
 
 
 class Original:
-    """The workflow itself."""
+    """The workflow's operators: with stand-ins for NVTabular's classes, or NVTabular's own.
+
+    NVTabular's take the place of the others when something needs them.
+    """
 
     def __init__(self, directory, args):
-        self._workflow = load_workflow(directory)
-        self._runner = WorkflowRunner(
-            self._workflow, {}, json.loads(args["model_config"]), args["model_instance_kind"]
-        )
-        ERRORS.take()
-        self._nodes = post_order(self._workflow.graph.output_node)
-        self.columns = {}
+        if importlib.util.find_spec("nvtabular") is None:
+            raise ModuleNotFoundError("No module named 'nvtabular'", name="nvtabular")
+        self._directory, self._args = directory, args
         self._kept = {}
+        self._runners = {}
+        self._whole = None
+        self.columns = {}
+        self._imported_before = imported_packages()
+        try:
+            self._operators = load_operators(directory)
+        except NeedsNVTabular as needed:
+            self._import_nvtabular(needed)
+        ERRORS.take()
 
     def node(self, kept):
         """What runs one node on the columns that it reads, as merlin-core's executor does."""
-        node = self._nodes[kept.node]
-        self._kept[id(node)] = kept
-        if not node.op.supported_formats & DataFormats.PANDAS_DATAFRAME:
-            return _leave_whole
-        if type(node.op) is UDF and node.op._param_count == 1 and kept.columns == kept.inputs:
-            return functools.partial(run_function, kept, node.op.f)
-        selection = node.input_columns.resolve(node.input_schema)
-        transform = functools.partial(node.op.transform, selection)
-        return functools.partial(run_node, kept, transform)
+        self._kept[kept.node] = kept
+        if self._whole is None and not issubclass(type(self._operators[kept.node]), Operator):
+            self._import_nvtabular(f"{kept.operator} runs with its code")
+        else:
+            self._runners[kept.node] = self._runner_of(kept)
+        return functools.partial(self._run, kept)
 
     def describe(self, node):
-        """The operator and the columns of a node, as people know them."""
-        kept = self._kept.get(id(node))
+        """The operator and the columns of a node of NVTabular's, as people know them."""
+        numbers = {id(each): number for number, each in enumerate(self._whole.nodes)}
+        kept = self._kept.get(numbers.get(id(node)))
         if kept is None:
-            return type(node.op).__name__, node.input_columns.resolve(node.input_schema).names
+            return type(node.op).__name__, self._whole.selection_of(node).names
         return kept.operator, kept.applied_to
 
-    def answer(self, tensors):
+    def answer(self, tensors, why):
         """What the workflow answers."""
-        columns = {name: self._column(name, tensors) for name in self.columns}
+        if self._whole is None:
+            self._import_nvtabular(why)
         with ERRORS:
-            return self._runner.run_workflow(columns)
+            return self._whole.answer(self.columns, tensors)
 
-    def _column(self, name, tensors):
-        arrays = tuple(convert(tensors[tensor]) for tensor in self.columns[name])
-        return arrays if len(arrays) == 2 else arrays[0]
+    def _run(self, kept, *columns):
+        try:
+            made = self._runners[kept.node](*columns)
+        except NeedsNVTabular as needed:
+            raise LeftToNVTabular(str(needed)) from needed
+        if self._whole is None and imported_packages() != self._imported_before:
+            raise LeftToNVTabular("a function has imported NVTabular")
+        return made
 
-
-def _leave_whole(*_):
-    raise LeftToNVTabular("an operator takes no frames of pandas")
-
-
-def load_workflow(directory):
-    """The workflow; the reader of graph.json is ours, since NVTabular 23.08 has none."""
-    if not (directory / "graph.json").exists():
-        return nvtabular.Workflow.load(str(directory))
-    from compiled_workflow.graph_json import load
-
-    return load(directory)
-
-
-def convert(array):
-    """merlin.systems.triton._convert_tensor."""
-    array = array[:, 0] if array.ndim == 2 else array
-    return array.astype("str") if array.dtype.kind in "OSU" else array
-
-
-def post_order(output):
-    """The nodes as the compiler numbers them: each after those that it needs, by its first use."""
-    done, stack = [], [(output, iter(output.parents_with_dependencies))]
-    seen = set()
-    while stack:
-        node, upstream = stack[-1]
-        following = next((parent for parent in upstream if id(parent) not in seen), None)
-        if following is None:
-            stack.pop()
-            seen.add(id(node))
-            done.append(node)
+    def _runner_of(self, kept):
+        """What runs it: for a function of a column alone there is no frame."""
+        if self._whole is not None:
+            operator, transform = self._whole.operator_of(kept.node)
         else:
-            stack.append((following, iter(following.parents_with_dependencies)))
-    return done
+            operator = self._operators[kept.node]
+            transform = functools.partial(operator.transform, ColumnSelector(kept.selection))
+        known = type(operator).__module__, type(operator).__qualname__
+        if known == UDF and operator._param_count == 1 and kept.columns == kept.inputs:
+            return functools.partial(run_function, kept, operator.f)
+        return functools.partial(run_node, kept, transform)
+
+    def _import_nvtabular(self, why):
+        from compiled_workflow.nvtabular_workflow import Whole
+
+        print(f"NVTabular is imported: {why}", file=sys.stderr, flush=True)
+        self._whole = Whole(self._directory, self._args)
+        self._operators = []
+        self._runners = {number: self._runner_of(kept) for number, kept in self._kept.items()}
+
+
+def load_operators(directory):
+    """The operators by the numbers of their nodes; raises NeedsNVTabular."""
+    if (directory / "graph.json").exists():
+        from compiled_workflow.graph_json import load_operators
+    else:
+        from compiled_workflow.unpickling import load_operators
+    return load_operators(directory)

@@ -90,11 +90,15 @@ class Step:
 
 @dataclass(frozen=True)
 class Kept:
-    """An operator that NVTabular itself runs in a program of which it is a part; why, in words."""
+    """An operator that runs in pandas; why it is not compiled, in words.
+
+    in_nvtabular: its code is NVTabular's, or is known to import NVTabular.
+    """
 
     operator: str
     columns: tuple[str, ...]
     reason: str
+    in_nvtabular: bool = False
 
 
 @dataclass(frozen=True)
@@ -102,8 +106,8 @@ class Program:
     """What is read, what is done, what is answered.
 
     registers: how many columns there are in all; the first are the inputs. operators: how many of
-    each were compiled. kept: what is not compiled; with it NVTabular is needed, and answers what
-    the program cannot. refuses_no_rows: why a request without rows is refused, empty where it is
+    each were compiled. kept: what is not compiled; with it NVTabular answers what the program
+    cannot. refuses_no_rows: why a request without rows is refused, empty where it is
     answered.
     """
 
@@ -115,6 +119,11 @@ class Program:
     operators: dict[str, int] = field(default_factory=dict)
     kept: tuple[Kept, ...] = ()
     refuses_no_rows: str = ""
+
+    @property
+    def needs_nvtabular(self) -> bool:
+        """Whether its model imports NVTabular when it is loaded, as far as is known."""
+        return any(kept.in_nvtabular for kept in self.kept)
 
 
 def program_text(program: Program, tables: list[dict[str, Plain]]) -> str:

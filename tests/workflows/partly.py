@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ensemble_tools.workflows.runtime.columns import RefusedByDesign, RequestError
+from ensemble_tools.workflows.runtime.columns import LeftToNVTabular, NoRows, RequestError
 from ensemble_tools.workflows.runtime.kept import KeptNode
 from ensemble_tools.workflows.runtime.program import LoadedProgram
 from tests.workflows.exchange import COMPILED, WORKFLOW, sent
@@ -39,11 +39,9 @@ class PartlyCompiled:
         self.left_whole = ""
         try:
             answer = self._program.run(tensors)
-        except RefusedByDesign:
-            raise
-        except RequestError as error:
-            self.left_whole = str(error)
-            return self._whole(tensors)
+        except (LeftToNVTabular, NoRows) as refusal:
+            self.left_whole = str(refusal)
+            return self._whole(tensors, refusal)
         except _NVTabularRefuses as error:
             raise RequestError(str(error)) from error
         return answer
@@ -62,9 +60,9 @@ class PartlyCompiled:
 
         return run_node
 
-    def _whole(self, tensors: dict[str, Any]) -> dict[str, Any]:
+    def _whole(self, tensors: dict[str, Any], why: RequestError) -> dict[str, Any]:
         try:
-            answer: dict[str, Any] = self._original.answer(tensors)
+            answer: dict[str, Any] = self._original.answer(tensors, why)
             return {name: sent(name, array) for name, array in answer.items()}
         except Exception as error:
             raise RequestError(str(error)) from error
@@ -74,10 +72,12 @@ def _model_file() -> Any:
     """partly_compiled_model.py, which finds its neighbours by their published names."""
     backend = types.ModuleType("triton_python_backend_utils")
     sys.modules.setdefault(backend.__name__, backend)
-    for name in ("columns", "failures", "kept", "pandas_frames", "program"):
+    names = ("columns", "failures", "kept", "pandas_frames", "program", "stand_ins", "unpickling")
+    for name in names:
         module = importlib.import_module(f"{_RUNTIME}.{name}")
         sys.modules.setdefault(f"compiled_workflow.{name}", module)
-    reader = importlib.import_module("ensemble_tools.workflows.graph_json_model")
-    sys.modules.setdefault("compiled_workflow.graph_json", reader)
     sys.modules.setdefault("compiled_workflow", importlib.import_module(_RUNTIME))
+    for name in ("graph_json", "nvtabular_workflow"):
+        module = importlib.import_module(f"ensemble_tools.workflows.{name}_model")
+        sys.modules.setdefault(f"compiled_workflow.{name}", module)
     return importlib.import_module("ensemble_tools.workflows.partly_compiled_model")

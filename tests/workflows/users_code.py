@@ -256,8 +256,16 @@ class ByModule(Operator):  # type: ignore[misc]
 def by_value(step: int, words: str, dependency: str = "") -> Any:
     """An operator whose class is in the pickle itself. dependency: a column that it reads, too."""
 
-    class ByValue(ByModule):
+    class ByValue(Operator):  # type: ignore[misc]
         """Some operators as people write them."""
+
+        def __init__(self, step: int) -> None:
+            super().__init__()
+            self.step = step
+
+        @property
+        def output_dtype(self) -> Any:
+            return np.float64
 
         def transform(self, col_selector: Any, df: Any) -> Any:
             if words == "new columns":

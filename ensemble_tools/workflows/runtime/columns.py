@@ -23,6 +23,10 @@ class LeftToNVTabular(RequestError):
     """An operator in pandas did what the program does not foresee; the request may be right."""
 
 
+class NoRows(RequestError):
+    """It has no rows, and the workflow was not compiled for that."""
+
+
 class RefusedByDesign(RequestError):
     """NVTabular answers it, with numbers that nobody can have meant; the message says which."""
 

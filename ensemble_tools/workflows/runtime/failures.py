@@ -8,6 +8,7 @@ was pickled by value name the file that it was written in. Nothing here is run b
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import traceback
@@ -30,6 +31,8 @@ _PACKAGE = re.compile(r"[\\/](?:site|dist)-packages[\\/](\w+)")
 _PYTHONS = re.compile(
     r"[\\/]lib[\\/]python3\.\d+[\\/](?!(?:site|dist)-packages)|<(?:frozen|__array)"
 )
+#: Where the classes lie that stand for Merlin's (stand_ins.py).
+_STAND_INS = os.path.dirname(__file__)
 #: Where merlin-core runs an operator.
 _EXECUTOR = ("_run_node_transform", "node")
 _TRACEBACK = "Traceback (most recent call last)"
@@ -84,8 +87,11 @@ class _Frame:
 
     @property
     def package(self) -> str:
-        """The installed package that it is of; empty for what lies elsewhere."""
-        found = _PACKAGE.search(self.code.co_filename)
+        """The installed package that it is of, or stands for; empty for what lies elsewhere."""
+        file = self.code.co_filename
+        if os.path.dirname(file) == _STAND_INS:
+            return _MERLINS[0]
+        found = _PACKAGE.search(file)
         return found[1] if found else ""
 
     @property

@@ -16,6 +16,15 @@ import numpy as np
 from .columns import Column, LeftToNVTabular, offsets_of
 from .records import Parameters
 
+#: Operators of NVTabular's that run without it (stand_ins.py).
+STAND_INS = (
+    "merlin.dag.ops.udf.UDF",
+    "nvtabular.ops.dropna.Dropna",
+    "nvtabular.ops.fill.FillMissing",
+    "nvtabular.ops.filter.Filter",
+    "nvtabular.ops.groupby.Groupby",
+    "nvtabular.ops.lambdaop.LambdaOp",
+)
 #: Of a column of numbers, whole ones or floats.
 NUMBER = "number"
 #: numpy's codes for what a column may hold.
@@ -42,23 +51,22 @@ _ITEMS: dict[str, tuple[type, ...]] = {
 class KeptNode(Parameters):
     """A node of the workflow's graph, the frame that it is given, and what it puts out.
 
-    inputs: the frame's columns, as many as the step reads. python_lists: of each whether its lists
-    are Python's. columns: what it puts out, in their order. not_beside: which columns it may not
-    put out beside those; None where there may be no others. unchanged: which it may put out only as
-    it was given them. keeps_rows: it puts out as many
-    rows as it is given. shares_request: where the function changes the frame in place, it changes
-    the request, which other operators read. others_read: of each input whether others read the
-    objects in it, too. operator, applied_to: how people know the node. of_table: of each whether
-    its lists are those of a table, which has them for all requests.
+    selection: the columns that its operator is applied to, those that are selected together in one
+    tuple. inputs: the frame's columns, as many as the step reads. python_lists: of each whether its
+    lists are Python's. columns: what it puts out, in their order. not_beside: which columns it may
+    not put out beside those; None where there may be no others. unchanged: which it may put out
+    only as it was given them. keeps_rows: it puts out as many rows as it is given. others_read: of
+    each input whether others read the objects in it, too. operator, applied_to: how people know the
+    node. of_table: of each whether its lists are those of a table, which has them for all requests.
     """
 
     name = "kept"
     node: int
+    selection: tuple[str | tuple[str, ...], ...]
     inputs: tuple[str, ...]
     python_lists: tuple[bool, ...]
     columns: tuple[str, ...]
     keeps_rows: bool
-    shares_request: bool
     others_read: tuple[bool, ...]
     not_beside: tuple[str, ...] | None
     unchanged: tuple[str, ...]

@@ -1,8 +1,9 @@
 """Frames of pandas for operators that are not compiled, as merlin-core's LocalExecutor makes them.
 
 An operator owns its frame: whatever it changes in place, no other step sees it. NVTabular runs all
-that comes before an operator again for each that reads it, with the same effect, but for frames
-that are a view of the request; there a change is found out, and NVTabular answers instead.
+that comes before an operator again for each that reads it, with the same effect: it hands over
+columns of the request as copies (`df[names]` of pandas 1.5 copies always), but lists of the request
+as views of it. Where such a list is changed, that is found out, and NVTabular answers instead.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def run_node(node: KeptNode, transform: Callable[[Any], Any], *columns: Any) -> 
     """
     given = _given(node, columns)
     frame = pd.DataFrame(given)
-    watched = _Watched(node, frame)
+    watched = _WatchedLists(node, frame)
     rows = len(frame)
     with ERRORS:
         try:
@@ -82,7 +83,7 @@ def run_function(
         name: pd.Series(column, name=name, copy=True)
         for name, column in _given(node, columns).items()
     }
-    watched = _Watched(node, given)
+    watched = _WatchedLists(node, given)
     rows = len(given[node.inputs[0]])
     made, name = {}, ""
     with ERRORS:
@@ -171,18 +172,16 @@ def _objects(rows: list[Any]) -> Any:
     return made
 
 
-class _Watched:
-    """What of a frame may not be changed in place: NVTabular's is of the request, or of a table."""
+class _WatchedLists:
+    """Lists of a frame that may not be changed: NVTabular's are the request's, or a table's."""
 
     def __init__(self, node: KeptNode, frame: pd.DataFrame | dict[str, pd.Series]) -> None:
-        views = [frame[name].values for name in node.inputs]
         tables = [name for name, its in zip(node.inputs, node.of_table, strict=True) if its]
-        self._views = [(view, view.copy()) for view in views if node.shares_request]
         self._arrays = [
             (value, value.copy())
-            for view in views
-            if view.dtype == object
-            for value in view
+            for name in node.inputs
+            if frame[name].dtype == object
+            for value in frame[name].values
             if isinstance(value, np.ndarray)
         ]
         self._lists = [
@@ -196,12 +195,8 @@ class _Watched:
         for row, items in self._lists:
             if len(row) != len(items) or any(map(operator.is_not, row, items)):
                 raise LeftToNVTabular("an operator changed a table, which later requests read")
-        for now, before in (*self._views, *self._arrays):
-            if now.dtype == object:
-                same = all(one is other for one, other in zip(now, before, strict=True))
-            else:
-                same = now.tobytes() == before.tobytes()
-            if not same:
+        for now, before in self._arrays:
+            if now.tobytes() != before.tobytes():  # of texts their addresses
                 raise LeftToNVTabular(
                     "an operator changed the request, which others read, in place"
                 )

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .columns import Column, NoRowsLeft, RefusedByDesign, RequestError
+from .columns import Column, NoRows, NoRowsLeft, RefusedByDesign
 from .kept import KeptNode, Original, TakeArray
 from .lookups import Lookup, read_lookup
 from .operations import find_operation
@@ -96,7 +96,7 @@ class LoadedProgram:
                     "(NVTabular fills the shorter ones up with NaN)"
                 )
         if not rows and self._refuses_no_rows:
-            raise RequestError(f"the request has no rows: {self._refuses_no_rows}")
+            raise NoRows(f"the request has no rows: {self._refuses_no_rows}")
 
 
 def _prepare_step(step: dict[str, Any], tables: list[Lookup], original: Original | None) -> _Work:

@@ -118,18 +118,8 @@ def test_what_is_kept() -> None:
     program = compiled(*KEPT)
     kept, array, log = program.steps
     assert kept.operation == KeptNode(
-        1,
-        ("age",),
-        (False,),
-        ("age",),
-        True,
-        True,
-        (False,),
-        (),
-        (),
-        "LambdaOp",
-        ("age",),
-        (False,),
+        *(1, ("age",), ("age",), (False,), ("age",), True, (False,), (), (), "LambdaOp", ("age",)),
+        of_table=(False,),
     )
     assert array.operation == TakeArray("age", NUMBER, "values")
     assert (kept.reads, array.reads, log.reads) == ((0,), kept.writes, array.writes)

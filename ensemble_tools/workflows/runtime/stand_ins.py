@@ -1,0 +1,366 @@
+"""Operators that run on frames of pandas, in the place of NVTabular's of the same names.
+
+A workflow's pickle names NVTabular's classes. Where a program needs no more of them than functions
+of the user's, these classes are made in their place, and NVTabular, which takes seconds and some
+300 MB, is not imported. Each does with a frame what NVTabular 23.08 does with it on the CPU.
+
+NeedsNVTabular says that user's code has asked for what is not here. It is no Exception: code that
+handles those must not take it for one of its own.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Mapping
+from inspect import signature
+from typing import Any, TypeVar
+
+import numpy as np
+import pandas as pd
+
+_C = TypeVar("_C")
+#: Packages that come with NVTabular. Nothing of them is imported.
+PACKAGES = ("nvtabular", "merlin", "dask", "distributed", "cudf", "dask_cudf", "cupy", "rmm")
+
+
+class NeedsNVTabular(BaseException):
+    """NVTabular itself must run the workflow; the message says what asked for it."""
+
+
+def is_package(module: str) -> bool:
+    """Whether a module is of these packages."""
+    return module.partition(".")[0] in PACKAGES
+
+
+def imported_packages() -> list[str]:
+    """Those of which something has been imported."""
+    return [name for name in PACKAGES if name in sys.modules]
+
+
+class _Lacking:
+    """In the place of an attribute that NVTabular's class has, and the one here does not."""
+
+    def __init__(self, words: str) -> None:
+        self._words = words
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        raise NeedsNVTabular(f"an operator asks for {self._words}")
+
+
+def _without(*names: str) -> Callable[[type[_C]], type[_C]]:
+    """A class without these attributes of NVTabular's."""
+
+    def without(cls: type[_C]) -> type[_C]:
+        for name in names:
+            setattr(cls, name, _Lacking(f"{cls.__name__}.{name}"))
+        return cls
+
+    return without
+
+
+@_without("__add__", "__radd__", "__rshift__", "resolve")
+class ColumnSelector:
+    """merlin.dag.ColumnSelector: the columns that an operator is applied to."""
+
+    def __init__(self, names: Any = None, subgroups: Any = None, tags: Any = None) -> None:
+        self._all = isinstance(names, str) and names == "*"
+        given = [] if names is None or self._all else names
+        self._tags = [] if tags is None or self._all else tags
+        self.subgroups = [] if subgroups is None or self._all else subgroups
+        if isinstance(given, str):
+            given = [given]
+        if isinstance(self.subgroups, ColumnSelector):
+            self.subgroups = [self.subgroups]
+        self._names = []
+        for name in given:
+            if isinstance(name, str):
+                self._names.append(name)
+            else:
+                group = name if isinstance(name, ColumnSelector) else ColumnSelector(name)
+                self.subgroups.append(group)
+        self._nested_check()
+
+    def _nested_check(self, nests: int = 0) -> None:
+        if nests > 1:
+            raise AttributeError("Too many nested subgroups")
+        for group in self.subgroups:
+            group._nested_check(nests + 1)
+
+    @property
+    def all(self) -> bool:
+        return self._all
+
+    @property
+    def tags(self) -> list[Any]:
+        return list(dict.fromkeys(self._tags))
+
+    @property
+    def names(self) -> list[str]:
+        nested = [name for group in self.subgroups for name in group.names]
+        return list(dict.fromkeys((*self._names, *nested)))
+
+    @property
+    def grouped_names(self) -> list[Any]:
+        groups = [tuple(group.names) for group in self.subgroups]
+        return list(dict.fromkeys((*self._names, *groups)))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ColumnSelector):
+            return False
+        alike = other._names == self._names and other.subgroups == self.subgroups
+        return (other.all and self.all) or alike
+
+    def __bool__(self) -> bool:
+        return bool(self.all or self._names or self.subgroups or self.tags)
+
+    def filter_columns(self, other_selector: ColumnSelector) -> ColumnSelector:
+        """What of these columns is not in the other selector; the other one where this is `*`."""
+        if self.all:
+            return other_selector
+        taken = other_selector._names
+        groups = [
+            group
+            for group in self.subgroups
+            if group not in other_selector.subgroups
+            and all(name not in taken for name in group.names)
+        ]
+        return ColumnSelector([name for name in self._names if name not in taken], groups)
+
+
+@_without(
+    *("compute_selector", "compute_input_schema", "compute_output_schema", "validate_schemas"),
+    *("compute_column_schema", "_compute_column_schema", "_compute_dtype", "_compute_tags"),
+    *("_compute_properties", "_compute_shape", "_validate_matching_cols", "__rrshift__"),
+    *("create_node", "supports", "supported_formats", "export"),
+)
+class Operator:
+    """merlin.dag.Operator, which operators of the user's derive from."""
+
+    def transform(self, col_selector: Any, transformable: Any) -> Any:
+        """The frame that the operator puts out."""
+        return transformable
+
+    def column_mapping(self, col_selector: Any) -> dict[str, list[str]]:
+        """Each column that it puts out, with those that it is made of."""
+        return {name: [name] for name in col_selector.names}
+
+    def output_column_names(self, col_selector: Any) -> ColumnSelector:
+        """What it puts out."""
+        return ColumnSelector(list(self.column_mapping(col_selector)))
+
+    @property
+    def dependencies(self) -> Any:
+        return []
+
+    @property
+    def dynamic_dtypes(self) -> bool:
+        return False
+
+    @property
+    def is_subgraph(self) -> bool:
+        return False
+
+    @property
+    def output_dtype(self) -> Any:
+        return None
+
+    @property
+    def output_tags(self) -> Any:
+        return []
+
+    @property
+    def output_properties(self) -> Any:
+        return {}
+
+    @property
+    def label(self) -> str:
+        return type(self).__name__
+
+    @property
+    def export_name(self) -> str:
+        return type(self).__name__.lower()
+
+    def load_artifacts(self, artifact_path: Any = None) -> None:
+        """Nothing, as in NVTabular."""
+
+    def save_artifacts(self, artifact_path: Any = None) -> None:
+        """Nothing, as in NVTabular."""
+
+    def _get_columns(self, df: Any, selector: Any) -> Any:
+        if isinstance(df, dict):
+            return {name: df[name] for name in selector.names}
+        return df[selector.names]
+
+
+@_without("label", "column_mapping", "_remove_deps")
+class UDF(Operator):
+    """merlin.dag.ops.udf.UDF, which NVTabular calls LambdaOp."""
+
+    def __init__(self, f: Any, dependency: Any = None, label: Any = None) -> None:
+        self.f = f
+        self._param_count = len(signature(f).parameters)
+        self.dependency = dependency
+        self._label = label
+        self._dtype, self._tags, self._properties = None, [], {}
+
+    def transform(self, col_selector: Any, transformable: Any) -> Any:
+        """Each column by the function, in a new frame."""
+        made = {}
+        for col in col_selector.names:
+            given = transformable[col]
+            made[col] = self.f(given, transformable) if self._param_count == 2 else self.f(given)
+        return pd.DataFrame(made)
+
+    @property
+    def dependencies(self) -> Any:
+        return self.dependency
+
+    @property
+    def dynamic_dtypes(self) -> bool:
+        return True
+
+    @property
+    def output_dtype(self) -> Any:
+        return self._dtype
+
+    @property
+    def output_tags(self) -> Any:
+        return self._tags
+
+    @property
+    def output_properties(self) -> Any:
+        return self._properties
+
+
+class Filter(Operator):
+    """nvtabular.ops.Filter."""
+
+    def __init__(self, f: Any) -> None:
+        self.f = f
+
+    def transform(self, col_selector: Any, df: Any) -> Any:
+        """The rows that the function leaves, or has marked."""
+        found = self.f(df)
+        if isinstance(found, pd.DataFrame):
+            left = found
+        elif isinstance(found, pd.Series) and found.dtype == bool:
+            left = df[found]
+        else:
+            raise ValueError(f"Invalid output from filter op: f{found.__class__}")
+        left.reset_index(drop=True, inplace=True)
+        return left
+
+
+@_without("column_mapping", "dependencies")
+class _Fitted(Operator):
+    """An operator that NVTabular has fitted: only what it does with a frame is here."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise NeedsNVTabular(f"an operator asks for {type(self).__name__}.{name}")
+
+
+class Dropna(_Fitted):
+    """nvtabular.ops.Dropna."""
+
+    def transform(self, col_selector: Any, df: Any) -> Any:
+        """The rows that miss nothing."""
+        left = df.dropna(subset=col_selector.names or None)
+        left.reset_index(drop=True, inplace=True)
+        return left
+
+
+class FillMissing(_Fitted):
+    """nvtabular.ops.FillMissing."""
+
+    def __init__(self, fill_val: Any = 0, add_binary_cols: bool = False) -> None:
+        self.fill_val, self.add_binary_cols = fill_val, add_binary_cols
+
+    def transform(self, col_selector: Any, df: Any) -> Any:
+        """The frame itself, filled."""
+        names = col_selector.names
+        if not self.add_binary_cols:
+            df[names] = df[names].fillna(self.fill_val)
+            return df
+        for name in names:
+            df[f"{name}_filled"] = df[name].isna()
+            df[name] = df[name].fillna(self.fill_val)
+        return df
+
+
+class Groupby(_Fitted):
+    """nvtabular.ops.Groupby, as it was fitted."""
+
+    groupby_cols: list[str]
+    sort_cols: list[str]
+    ascending: Any
+    list_aggs: Mapping[str, list[str]]
+    conv_aggs: Mapping[str, list[Any]]
+    name_sep: str
+
+    def transform(self, col_selector: Any, df: Any) -> Any:
+        """The keys, the aggregations, then what is the first or last of a list."""
+        if self.sort_cols:
+            df = df.sort_values(self.sort_cols, ascending=self.ascending, ignore_index=True)
+        if not len(df):
+            raise NeedsNVTabular("Groupby of no rows")  # it asks Dask for rows that are made up
+        chosen = [name for name in col_selector.names if name not in self.groupby_cols]
+        lists, aggregations = _aggregations(self.list_aggs, chosen), self._conventional(chosen)
+        read = list({*self.groupby_cols, *lists, *aggregations})
+        made = df[read].groupby(self.groupby_cols).agg(aggregations).reset_index()
+        made.columns = [
+            self.name_sep.join([part for part in name if part != ""])
+            for name in made.columns.to_flat_index()
+        ]
+        for name, kinds in lists.items():
+            self._take_ends(made, name, kinds)
+        self._cast(made)
+        return made
+
+    def _conventional(self, chosen: list[str]) -> dict[str, list[Any]]:
+        return _aggregations(self.conv_aggs, chosen)
+
+    def _take_ends(self, made: Any, name: str, kinds: list[str]) -> None:
+        """First and last values are those of lists, which go again unless they are wanted."""
+        lists = f"{name}{self.name_sep}list"
+        for kind in kinds:
+            if kind in ("first", "last"):
+                place = 0 if (kind == "first") == bool(self.ascending) else -1
+                made[f"{name}{self.name_sep}{kind}"] = made[lists].apply(
+                    lambda row, place=place: row[place]
+                )
+        if "list" not in kinds:
+            made.drop(columns=[lists], inplace=True)
+
+    def _cast(self, made: Any) -> None:
+        """By the names of columns, whose separator is taken for a regular expression."""
+        for name in made.columns:
+            if re.search(f"{self.name_sep}(count|nunique)$", name):
+                made[name] = made[name].astype(np.int32)
+            elif re.search(f"{self.name_sep}(mean|median|std|var|sum)$", name):
+                made[name] = made[name].astype(np.float32)
+
+
+def _aggregations(given: Mapping[str, list[Any]], chosen: list[str]) -> dict[str, list[Any]]:
+    """By column; `__all__` is each that is chosen and is no key."""
+    if "__all__" in given:
+        return dict.fromkeys(chosen, given["__all__"])
+    return {name: kinds for name, kinds in given.items() if name in chosen}
+
+
+#: Where NVTabular has them.
+STAND_INS: dict[tuple[str, str], type] = {
+    ("merlin.dag.selector", "ColumnSelector"): ColumnSelector,
+    ("merlin.dag.operator", "Operator"): Operator,
+    ("merlin.dag.ops.udf", "UDF"): UDF,
+    ("nvtabular.ops.dropna", "Dropna"): Dropna,
+    ("nvtabular.ops.fill", "FillMissing"): FillMissing,
+    ("nvtabular.ops.filter", "Filter"): Filter,
+    ("nvtabular.ops.groupby", "Groupby"): Groupby,
+}
+#: What operators of the user's may derive from.
+BASES = (Operator, UDF, Filter)
+for (_module, _name), _class in STAND_INS.items():
+    _class.__module__, _class.__qualname__ = _module, _name

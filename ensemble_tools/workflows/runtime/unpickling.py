@@ -1,0 +1,276 @@
+"""A workflow's pickle without NVTabular: its operators, for frames of pandas.
+
+Classes of NVTabular's that stand_ins.py has are made of those. In the place of all others a
+Placeholder is made, which takes any state and is of no use: the graph is walked, and forgotten. All
+else is unpickled as ever: functions by value with cloudpickle's own code, the user's classes, what
+lies in modules.
+
+1. Where code of the user's is seen to need NVTabular, nothing is unpickled: it derives from one of
+   its operators, names a class of it or imports it, or its module has done so.
+2. Where that is not seen at the load (such a class in a list), a Placeholder says so when it is
+   touched. By then the pickle has been read: `sealed`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+from .stand_ins import BASES, STAND_INS, NeedsNVTabular, imported_packages, is_package
+
+_BINARY = (
+    *("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift"),
+    *("rshift", "matmul", "divmod"),
+)
+#: What Python looks for at the class when code touches an object.
+_TOUCHED = (
+    *("__bool__", "__len__", "__iter__", "__next__", "__contains__", "__getitem__", "__call__"),
+    *("__delitem__", "__str__", "__repr__", "__format__", "__bytes__", "__int__", "__float__"),
+    *("__index__", "__complex__", "__enter__", "__exit__", "__array__", "__reversed__"),
+    *("__lt__", "__le__", "__gt__", "__ge__", "__neg__", "__pos__", "__abs__", "__invert__"),
+    *(f"__{side}{name}__" for side in ("", "r") for name in _BINARY),
+)
+
+
+#: Stand-ins that do less than what they stand for.
+_FITTED = {*STAND_INS.values()} - {*BASES}
+
+
+class _Reading:
+    """One pickle. sealed: it has been read."""
+
+    sealed = False
+
+
+class _PlaceholderClass(type):
+    """The class of a class that stands for one of NVTabular's."""
+
+    def __getattribute__(cls, name: str) -> Any:
+        _check_touched(cls)
+        return super().__getattribute__(name)
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        _check_touched(cls)
+        return super().__instancecheck__(instance)
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        _check_touched(cls)
+        return super().__subclasscheck__(subclass)
+
+
+class Placeholder(metaclass=_PlaceholderClass):
+    """An object of no use. `reading`, which its class has: of which pickle it is."""
+
+    reading = _Reading()
+
+    def __new__(cls, *_: Any, **__: Any) -> Any:
+        _check_touched(cls)
+        return super().__new__(cls)
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        """Take any arguments."""
+
+    def __getattribute__(self, name: str) -> Any:
+        _check_touched(type(self))
+        return super().__getattribute__(name)
+
+    def __setstate__(self, state: Any) -> None:
+        """Remember attributes."""
+        for part in state if isinstance(state, tuple) else (state,):
+            if isinstance(part, dict):
+                self.__dict__.update(part)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Take items, as a mapping."""
+        _check_touched(type(self))
+
+    def append(self, item: Any) -> None:
+        """Take items, as a list."""
+
+    def add(self, item: Any) -> None:
+        """Take items, as a set."""
+
+    def __eq__(self, other: object) -> bool:
+        _check_touched(type(self))
+        return self is other
+
+    def __hash__(self) -> int:
+        _check_touched(type(self))
+        return object.__hash__(self)
+
+
+def _check_touched(cls: type) -> None:
+    """cls: a Placeholder's. Its attributes are asked past its own way of giving them."""
+    if type.__getattribute__(cls, "reading").sealed:
+        name = type.__getattribute__(cls, "__qualname__")
+        raise NeedsNVTabular(f"an operator uses {name}")
+
+
+def _touch(self: Any, *_: Any, **__: Any) -> Any:
+    _check_touched(type(self))
+    raise NeedsNVTabular(f"it is unpickled with {type(self).__name__}")
+
+
+for _name in _TOUCHED:
+    setattr(Placeholder, _name, _touch)
+
+
+def load_operators(directory: Path) -> list[Any]:
+    """The operators of the workflow that lies there as a pickle, as the compiler numbers its nodes.
+
+    Raises NeedsNVTabular, and what unpickling raises.
+    """
+    before = imported_packages()
+    with (directory / "workflow.pkl").open("rb") as file:
+        unpickler = _Unpickler(file)
+        workflow = unpickler.load()
+    if imported_packages() != before:
+        raise NeedsNVTabular("a module of its functions imports NVTabular")
+    output = _state(_state(workflow, "graph"), "output_node")
+    operators = [_state(node, "op") for node in in_post_order(output, _upstream)]
+    unpickler.reading.sealed = True
+    return operators
+
+
+def in_post_order(output: Any, upstream: Callable[[Any], Iterable[Any]]) -> list[Any]:
+    """Nodes as the compiler numbers them: each after those that it needs, by its first use."""
+    done, stack, seen = [], [(output, iter(upstream(output)))], set[int]()
+    while stack:
+        node, others = stack[-1]
+        following = next((other for other in others if id(other) not in seen), None)
+        if following is None:
+            stack.pop()
+            seen.add(id(node))
+            done.append(node)
+        else:
+            stack.append((following, iter(upstream(following))))
+    return done
+
+
+def imports_nvtabular(code: CodeType) -> bool:
+    """Whether a function's code, or that of one inside of it, names a package of NVTabular's."""
+    texts = (*code.co_names, *(text for text in code.co_consts if isinstance(text, str)))
+    inner = (part for part in code.co_consts if isinstance(part, CodeType))
+    return any(map(is_package, texts)) or any(map(imports_nvtabular, inner))
+
+
+def _state(holder: Any, attribute: str) -> Any:
+    try:
+        return object.__getattribute__(holder, attribute)
+    except AttributeError as error:
+        raise NeedsNVTabular(f"it is no workflow of 23.08's: it has no {attribute}") from error
+
+
+def _upstream(node: Any) -> Iterable[Any]:
+    """merlin-core's Node.parents_with_dependencies."""
+    for other in (*_state(node, "parents"), *_state(node, "dependencies")):
+        yield from other if isinstance(other, list) else [other]
+
+
+class _Unpickler(pickle.Unpickler):
+    """pickle's own, with other classes in the place of NVTabular's."""
+
+    def __init__(self, file: Any) -> None:
+        super().__init__(file)
+        self.reading = _Reading()
+        self._placeholders: dict[tuple[str, str], type] = {}
+
+    def find_class(self, module: str, name: str) -> Any:
+        if is_package(module):
+            return STAND_INS.get((module, name)) or self._placeholder(module, name)
+        found = super().find_class(module, name)
+        if module.partition(".")[0] == "cloudpickle":
+            return _CHECKED.get(name, lambda made: made)(found)
+        if _is_nvtabulars(found):
+            raise NeedsNVTabular(f"{module}.{name} is made with NVTabular")
+        return found
+
+    def _placeholder(self, module: str, name: str) -> type:
+        if (module, name) not in self._placeholders:
+            members = {"reading": self.reading, "__module__": module, "__qualname__": name}
+            made = _PlaceholderClass(name.rpartition(".")[2], (Placeholder,), members)
+            self._placeholders[module, name] = made
+        return self._placeholders[module, name]
+
+
+def _is_nvtabulars(found: Any) -> bool:
+    """Whether what was found in a module of the user's is of NVTabular's classes, or imports it."""
+    if isinstance(found, type):
+        return any(is_package(base.__module__) for base in found.__mro__)
+    code = getattr(found, "__code__", None)
+    return isinstance(code, CodeType) and imports_nvtabular(code)
+
+
+# -- cloudpickle's functions, with a look at what they are given
+
+
+def _check(values: Iterable[Any]) -> None:
+    for value in values:
+        cls = value if isinstance(value, type) else type(value)
+        if type(cls) is _PlaceholderClass:
+            raise NeedsNVTabular(f"a function uses {cls.__qualname__}")
+
+
+def _make_function(make: Callable[..., Any]) -> Callable[..., Any]:
+    def checked(code: CodeType, *others: Any) -> Any:
+        if imports_nvtabular(code):
+            raise NeedsNVTabular("a function imports NVTabular")
+        return make(code, *others)
+
+    return checked
+
+
+def _set_function_state(set_state: Callable[..., Any]) -> Callable[..., Any]:
+    def checked(function: Any, state: Any) -> Any:
+        _, slots = state
+        _check(slots["__globals__"].values())
+        _check(slots.get("__defaults__") or ())
+        _check((slots.get("__kwdefaults__") or {}).values())
+        for cell in slots.get("__closure__") or ():
+            with contextlib.suppress(ValueError):  # an empty one
+                _check([cell.cell_contents])
+        return set_state(function, state)
+
+    return checked
+
+
+def _make_class(make: Callable[..., Any]) -> Callable[..., Any]:
+    def checked(kind: Any, name: str, bases: Any, arguments: Any, _: Any, extra: Any) -> Any:
+        """cloudpickle finds a class again by its number: NVTabular is to make one of its own."""
+        for base in bases:
+            if type(base) is _PlaceholderClass or base in _FITTED:
+                raise NeedsNVTabular(f"{name} derives from NVTabular's {base.__name__}")
+        return make(kind, name, bases, arguments, None, extra)
+
+    return checked
+
+
+def _set_class_state(set_state: Callable[..., Any]) -> Callable[..., Any]:
+    def checked(cls: type, state: Any) -> Any:
+        attributes, _ = state
+        _check(attributes.values())
+        return set_state(cls, state)
+
+    return checked
+
+
+def _import(import_module: Callable[[str], Any]) -> Callable[[str], Any]:
+    def checked(name: str) -> Any:
+        if is_package(name):
+            raise NeedsNVTabular(f"a function uses {name}")
+        return import_module(name)
+
+    return checked
+
+
+_CHECKED: dict[str, Callable[[Any], Any]] = {
+    "_make_function": _make_function,
+    "_function_setstate": _set_function_state,
+    "_make_skeleton_class": _make_class,
+    "_class_setstate": _set_class_state,
+    "subimport": _import,
+}

@@ -1,0 +1,108 @@
+"""Functions of users' run in pandas: NVTabular is imported where something needs it, and then only.
+
+The exports' functions answer how many of its packages have been imported where they run; so they do
+before tritonserver has been asked for anything else.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ensemble_tools.workflows.runtime.kept import STAND_INS
+from tests.contract.test_contract_warm import interpreters
+from tests.support.container import ROOT, Container, running
+from tests.support.protocol import values
+
+PYTHON = ROOT / ".venv-merlin/bin/python"
+PROGRAM = ROOT / "tests/support/functions_export.py"
+#: What asks for NVTabular, and what the log then says of it.
+ASKING = {
+    "imported": "a function imports NVTabular",
+    "named": "a function uses Tags",
+    "derived": "Derived derives from NVTabular's Clip",
+    "closed_over": "an operator uses Tags",
+    "asked": "an operator asks for Operator.supports",
+}
+COLUMNS: dict[str, tuple[str, list[Any]]] = {
+    "user": ("INT64", [1, 1, 2, 3, 3, 3]),
+    "time": ("INT64", [1, 5, 2, 7, 6, 9]),
+    "price": ("FP64", [0.5] * 6),
+}
+#: Prints attributes of NVTabular's classes that those in their place have not.
+COMPARE = """
+import importlib
+from ensemble_tools.workflows.runtime.stand_ins import BASES, STAND_INS
+for (module, name), ours in STAND_INS.items():
+    theirs = getattr(importlib.import_module(module), name)
+    for attribute in {*dir(theirs)} - {*dir(object)}:
+        known = any(attribute in vars(base) for base in ours.__mro__)
+        if not known and not hasattr(ours, "__getattr__"):
+            print(name, attribute)
+print(*sorted(f"{module}.{name}" for module, name in STAND_INS))
+"""
+
+pytestmark = [pytest.mark.tritonserver, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def exports(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("functions")
+    command: list[str | Path] = [PYTHON, "-W", "ignore", PROGRAM, folder]
+    subprocess.run(command, check=True, capture_output=True, cwd=folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def container(tmp_path_factory: pytest.TempPathFactory, exports: Path) -> Iterator[Container]:
+    folder = tmp_path_factory.mktemp("served")
+    with running(folder, SERVE_MODEL_ROOT=str(exports)) as container:
+        yield container
+
+
+def ask(container: Container, name: str, *columns: str) -> Any:
+    inputs = [
+        {"name": column, "datatype": datatype, "shape": [len(data)], "data": data}
+        for column, (datatype, data) in COLUMNS.items()
+        if column in columns
+    ]
+    answer = container.invoke(name, {"inputs": inputs})
+    assert answer.status_code == 200, answer.text
+    return answer
+
+
+def test_functions_alone_import_nothing(container: Container, exports: Path) -> None:
+    """A lambda, a Filter, an operator by value and a Groupby of dates, at each request."""
+    with container.loaded("alone", exports / "alone"):
+        for _ in range(2):
+            answer = ask(container, "alone", *COLUMNS)
+            assert values(answer, "user") == [1, 2]
+            assert values(answer, "told_max") == values(answer, "user_told_max") == [0, 0]
+    assert "NVTabular is imported" not in container.log
+    assert {process.command[1] for process in interpreters(container)} == {"pandas"}
+
+
+@pytest.mark.parametrize("name", ASKING)
+def test_what_asks_for_nvtabular_gets_it(name: str, container: Container, exports: Path) -> None:
+    """Its classes are real where a function sees them; the log says once why it is imported."""
+    before = len(container.log)
+    with container.loaded(name, exports / name):
+        for _ in range(2):
+            assert values(ask(container, name, "user", "price"), "price") == [4.0] * 6
+    said = re.findall(r"NVTabular is imported: (.*)", container.log[before:])
+    assert said == [ASKING[name]]
+
+
+def test_the_classes_in_the_place_of_nvtabulars() -> None:
+    """They have each attribute that NVTabular's have, if only to ask for NVTabular."""
+    command: list[str | Path] = [PYTHON, "-W", "ignore", "-c", COMPARE]
+    run = subprocess.run(command, check=True, capture_output=True, cwd=ROOT, text=True)
+    *lacking, known = run.stdout.splitlines()
+    assert lacking == []
+    others = {"merlin.dag.selector.ColumnSelector", "merlin.dag.operator.Operator"}
+    assert {*known.split()} - others == {*STAND_INS} - {"nvtabular.ops.lambdaop.LambdaOp"}

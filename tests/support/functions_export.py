@@ -1,0 +1,121 @@
+"""Exports of workflows whose functions tell what has been imported where they run.
+
+Run in the models' environment: functions_export.py DEST
+
+DEST/alone: a LambdaOp, a Filter, an operator by value and a Groupby of dates, which need no
+NVTabular. The others are as many ways of asking for it: DEST/imported inside of a function,
+DEST/named as one of its globals, DEST/derived from one of its operators, DEST/closed_over in a list
+that is touched at a request alone, DEST/asked of an operator's own attributes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+# Merlin's generated protobufs are older than the C++ ones of their protobuf.
+os.environ["PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"] = "python"
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+import nvtabular
+import pandas as pd
+from merlin.schema import Tags
+from merlin.systems.dag import Ensemble
+from merlin.systems.dag.ops.workflow import TransformWorkflow
+from nvtabular import WorkflowNode, ops
+
+FRAME = pd.DataFrame({"user": [1, 1, 2, 3, 3, 3], "time": [1, 5, 2, 7, 6, 9], "price": [0.5] * 6})
+PACKAGES = ("nvtabular", "merlin", "dask", "cudf")
+
+
+def told(column: Any) -> Any:
+    """How many of the packages have been imported, in each row."""
+    import sys
+
+    return (column * 0 + len({*PACKAGES} & {*sys.modules})).astype("int64")
+
+
+class Told(ops.Operator):  # type: ignore[misc]
+    """The same beside the columns, which are passed on."""
+
+    def transform(self, col_selector: Any, df: Any) -> Any:
+        assert col_selector.names == ["price"]
+        return pd.DataFrame({"told": told(df["price"]), "price": df["price"]})
+
+    def column_mapping(self, col_selector: Any) -> Any:
+        return {"told": ["price"], "price": ["price"]}
+
+    def _compute_dtype(self, col_schema: Any, input_schema: Any) -> Any:
+        made = super()._compute_dtype(col_schema, input_schema)
+        return made.with_dtype("int64") if col_schema.name == "told" else made
+
+
+class Derived(ops.Clip):  # type: ignore[misc]
+    """An operator of NVTabular's, and more."""
+
+    def transform(self, col_selector: Any, df: Any) -> Any:
+        return super().transform(col_selector, df).astype("float64") * 0 + len(PACKAGES)
+
+
+class Asked(ops.Operator):  # type: ignore[misc]
+    """It asks for what its base class has."""
+
+    def transform(self, col_selector: Any, df: Any) -> Any:
+        rows = len(str(self.supports)) * 0 + 4
+        return df[col_selector.names] * 0 + rows
+
+
+def imported(column: Any) -> Any:
+    import nvtabular
+
+    return column * 0 + (4 if nvtabular.ColumnSelector(["a"]).names else 0)
+
+
+def named(column: Any) -> Any:
+    return column * 0 + (4 if isinstance(Tags("user"), Tags) else 0)
+
+
+def closing_over(kinds: list[Any]) -> Any:
+    return lambda column: column * 0 + len([kind("user").value for kind in kinds]) * 4
+
+
+def main(destination: str) -> None:
+    dates = ["time"] >> ops.LambdaOp(lambda c: pd.to_datetime(c, unit="s"))
+    clipped = ["price"] >> ops.Clip(max_value=1.0)
+    read = dates + (clipped >> Told()) + ["user"] + (["user"] >> ops.LambdaOp(told) >> renamed())
+    sessions = read >> ops.Groupby(
+        groupby_cols=["user"], aggs={"time": ["first"], "told": ["max"], "user_told": ["max"]}
+    )
+    day = sessions["time_first"] >> ops.LambdaOp(lambda c: c.dt.day.fillna(0).astype("int64"))
+    others = sessions["user", "told_max", "user_told_max"]
+    some = others + day >> ops.Filter(lambda df: df["user"] < 3)
+    export("alone", some, destination)
+    for name, operator in {
+        "imported": ops.LambdaOp(imported),
+        "named": ops.LambdaOp(named),
+        "derived": Derived(0),
+        "closed_over": ops.LambdaOp(closing_over([Tags])),
+        "asked": Asked(),
+    }.items():
+        hashed = ["user"] >> ops.HashBucket(10)
+        export(name, hashed + (["price"] >> operator), destination)
+
+
+def renamed() -> Any:
+    return ops.Rename(postfix="_told")
+
+
+def export(name: str, columns: WorkflowNode, destination: str) -> None:
+    workflow = nvtabular.Workflow(columns)
+    workflow.fit(nvtabular.Dataset(FRAME))
+    read = workflow.input_schema.column_names
+    graph = read >> TransformWorkflow(workflow)
+    path = Path(destination, name)
+    path.mkdir(parents=True)
+    Ensemble(graph, workflow.input_schema).export(str(path))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
