@@ -65,7 +65,7 @@ WITH_TABLES = (
     "JoinExternal,JoinExternal of lists,Categorify,ListSlice,Dropna",
     "JoinExternal,JoinExternal with gaps,Categorify,FillMissing,HashBucket",
 )
-JOINED = (7000, 7000 + 6 * len(WITH_TABLES))
+JOINED = (7000, 7000 + 4 * len(WITH_TABLES))
 
 
 @pytest.fixture(scope="module")

@@ -166,7 +166,10 @@ def _draft(
     inputs = _inputs(directory / CONFIG)
     (directory / INPUTS).write_text(json.dumps(inputs, indent=1))
     # ColumnSimilarity looks beyond its matrix for ids that it does not have, and may crash.
-    flavors = FLAVORS[:2] if context.features["ColumnSimilarity"] else FLAVORS
+    flavors: Sequence[Flavor] = FLAVORS[:2] if context.features["ColumnSimilarity"] else FLAVORS
+    if context.features["JoinExternal of lists"]:
+        # NVTabular fails on a request in which a row has no list.
+        flavors = FLAVORS[:3]
     requests, described = _requests(columns, inputs, flavors, random)
     write_requests(directory / REQUESTS, requests)
     answers = answer(directory / WORKFLOW, requests)
