@@ -80,7 +80,7 @@ suite: setup
 test-docker: setup  ## builds the images, runs them and the compose stack; needs Docker, or root and dockerd
 	.venv/bin/python -m pytest tests/docker
 
-listings: with-checks  ## what in the pages is made: modules, settings, decisions, figures of bench/results.json
+listings: with-checks  ## what in the pages is made: settings, metrics, decisions, figures of bench/results.json
 	.venv/bin/python -m tests.architecture.listings
 
 lint: with-checks  ## ruff, mypy, the arrows between the rooms, the Dockerfile

@@ -1,18 +1,13 @@
-"""What is made in the pages: listings of the tree, and the figures of bench/results.json.
+"""What is made in the pages: tables of what the code has, and the figures of bench/results.json.
 
     .venv/bin/python -m tests.architecture.listings
 
-Each stands between two marks of its page, and is written there anew. A module's words are the
-first paragraph of its docstring, a room's those of its `__init__.py`.
+Each stands between two marks of its page, and is written there anew.
 """
 
 from __future__ import annotations
 
-import ast
-import re
-import textwrap
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry
@@ -29,15 +24,7 @@ from tests.architecture.aws_calls import aws_calls
 from tests.architecture.tutorials import tutorials
 
 ROOT = Path(__file__).parents[2]
-#: The packages that are read first, in this order; the others follow.
-FIRST = ("container", "serve", "ensemble_tools")
 BEGIN, END = "<!-- made by make listings -->", "<!-- end of the listing -->"
-WIDTH = 100
-
-
-def modules() -> str:
-    """Every package with its rooms, and every module of a room."""
-    return "\n\n".join(_room(room) for package in _packages() for room in _rooms(ROOT / package))
 
 
 def decisions() -> str:
@@ -78,7 +65,6 @@ def _collected(registry: CollectorRegistry) -> Iterator[tuple[str, str, tuple[st
 
 
 LISTINGS = {
-    ROOT / "docs/how-it-works.md": modules,
     ROOT / "docs/settings.md": lambda: settings_table().strip(),
     ROOT / "docs/metrics.md": metrics,
     ROOT / "docs/decisions/README.md": decisions,
@@ -94,54 +80,8 @@ def with_listing(page: str, listing: str) -> str:
     return f"{before}{BEGIN}\n\n{listing}\n\n{END}{after}"
 
 
-@cache
-def summary(module: Path) -> str:
-    """The first paragraph of its docstring, less a last sentence that leads to a list."""
-    words = ast.get_docstring(ast.parse(module.read_text())) or ""
-    paragraph = " ".join(words.partition("\n\n")[0].split())
-    return re.sub(r"(?<=\.) [^.]*:$", "", paragraph)
-
-
 def _decision_pages() -> list[Path]:
     return sorted((ROOT / "docs/decisions").glob("[0-9]*.md"))
-
-
-def _packages() -> list[str]:
-    known = {init.parent.name for init in ROOT.glob("*/__init__.py")}
-    return [*FIRST, *sorted(known - set(FIRST))]
-
-
-def _rooms(package: Path) -> Iterator[Path]:
-    """The package and the folders in it that are packages, from the outside in."""
-    return (init.parent for init in sorted(package.rglob("__init__.py"), key=lambda one: one.parts))
-
-
-def _room(room: Path) -> str:
-    name = room.relative_to(ROOT)
-    heading = f"{'###' if len(name.parts) == 1 else '####'} `{name}/`"
-    words = textwrap.fill(_escaped(summary(room / "__init__.py")), WIDTH, break_on_hyphens=False)
-    rows = [f"| `{path.relative_to(room)}` | {_escaped(summary(path))} |" for path in _files(room)]
-    table = ["| module | what it is |", "|---|---|", *rows] if rows else []
-    return "\n".join([heading, "", words, *([""] if table else []), *table])
-
-
-def _files(room: Path) -> list[Path]:
-    """The modules whose innermost room it is: files that are loaded by path have no other."""
-    return [
-        path
-        for path in sorted(room.rglob("*.py"))
-        if path.name != "__init__.py" and innermost_room(path) == room
-    ]
-
-
-def innermost_room(path: Path) -> Path:
-    """The innermost folder around a module that is a package."""
-    return next(folder for folder in path.parents if (folder / "__init__.py").exists())
-
-
-def _escaped(words: str) -> str:
-    """As a cell of a table shows it."""
-    return words.replace("|", "\\|").replace("<", "&lt;")
 
 
 def main() -> None:

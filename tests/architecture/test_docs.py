@@ -15,9 +15,6 @@ from container.settings import UNITS, settings_table
 from tests.architecture.listings import (
     LISTINGS,
     ROOT,
-    innermost_room,
-    modules,
-    summary,
     with_listing,
 )
 
@@ -49,21 +46,6 @@ each_page = pytest.mark.parametrize("page", PAGES, ids=relative)
 def test_listings_are_those_of_the_tree(page: Path) -> None:
     """`make listings` would write what stands there."""
     assert with_listing(page.read_text(), LISTINGS[page]()) == page.read_text()
-
-
-def test_listing_has_every_module() -> None:
-    """Each module is named in its innermost room, with its docstring's words."""
-    listing = modules()
-    paths = [
-        path for package in ROOT.glob("*/__init__.py") for path in package.parent.rglob("*.py")
-    ]
-    assert len(paths) > 200
-    for path in paths:
-        assert summary(path), f"{relative(path)} has no docstring"
-        room = innermost_room(path)
-        heading = f"# `{relative(room)}/`\n"
-        table = listing.partition(heading)[2].partition("\n#")[0]
-        assert path.name == "__init__.py" or f"| `{path.relative_to(room)}` |" in table, path
 
 
 def test_contributing_has_every_package() -> None:
