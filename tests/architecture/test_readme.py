@@ -11,7 +11,8 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 
 
-@pytest.mark.parametrize(("page", "most"), [("README.md", 200), ("CONTRIBUTING.md", 80)])
+# CONTRIBUTING.md has 80 lines for what to do, and 20 for the words of the code.
+@pytest.mark.parametrize(("page", "most"), [("README.md", 200), ("CONTRIBUTING.md", 100)])
 def test_the_front_door_is_short(page: str, most: int) -> None:
     """A stranger reads it whole."""
     assert len((ROOT / page).read_text().splitlines()) <= most
