@@ -26,8 +26,10 @@ _PLACE = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+), in (?P<funct
 _EXECUTOR = ("/merlin/dag/executors.py", "_run_node_transform")
 #: The operators of NVTabular's that call functions, by their files.
 _CALLING = {"/merlin/dag/ops/udf.py": "LambdaOp", "/nvtabular/ops/filter.py": "Filter"}
-#: Installed packages, and Python's own modules.
-_INSTALLED = re.compile(r"/(?:site|dist)-packages/|/lib/python3\.\d+/|<(?:frozen|__array)")
+#: Installed packages, Python's own modules, and the code in a TorchScript file.
+_INSTALLED = re.compile(
+    r"/(?:site|dist)-packages/|/lib/python3\.\d+/|<(?:frozen|__array)|^code/__torch__"
+)
 #: Merlin's executor raises it anew with what a model said.
 _RAISED_ANEW = r"(?:RuntimeError: )?"
 _FAILED = (

@@ -14,6 +14,7 @@ UDF = (f"{PACKAGES}/merlin/dag/ops/udf.py", "transform")
 FILTER = (f"{PACKAGES}/nvtabular/ops/filter.py", "transform")
 PANDAS = (f"{PACKAGES}/pandas/core/series.py", "apply")
 YOURS = ("/home/ann/etl.py", "weekday")
+TORCHSCRIPT = ("code/__torch__.py", "forward")
 OWN = ("/tmp/ipykernel_1/5.py", "transform")
 PART = "the workflow's LambdaOp of 'ts', 'a: b' failed in weekday (etl.py:12): "
 
@@ -51,6 +52,7 @@ def executors(*frames: tuple[str, str], raised: str = "ValueError: no date") -> 
             "the workflow's operator failed in transform (5.py:12): ValueError: no date",
         ),
         (workflows(YOURS), "ValueError: no date"),
+        (executors(EXECUTOR, TORCHSCRIPT), "ValueError: no date"),
         (workflows(EXECUTOR, UDF, PANDAS), "ValueError: no date"),
         (
             executors(EXECUTOR, UDF, YOURS),
