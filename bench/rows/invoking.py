@@ -121,7 +121,7 @@ _COPIES = (
     "a body is received whole and then sent on, and so is its answer: two more passes through the "
     "loopback device and its copies, 0.7 ms of the system's time for each MB in and out. Passing "
     "on what has come while more comes needs more system calls and gained nothing on two cores "
-    "(docs/decisions/0018)."
+    "(docs/performance.md)."
 )
 _NUMBERS = (
     "of 100 000 FP32 in and out reading their 1.9 MB takes 4.3 ms (simdjson) and writing 2.5 ms "

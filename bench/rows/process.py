@@ -106,7 +106,7 @@ ROWS = (
         in_short=True,
         profile=(
             "half of it are the modules that are imported. Freed memory of large bodies is kept "
-            "for the next one (docs/decisions/0018) until nothing comes for a while."
+            "for the next one (docs/performance.md) until nothing comes for a while."
         ),
     ),
 )

@@ -2,7 +2,7 @@
 
 glibc gives freed memory back to the kernel at once where it can, and the next body has it mapped
 and zeroed again, page by page: with bodies of 1 MB 470 page faults a request, and half of the
-processor's time (docs/decisions/0018). Kept memory is given back when no request comes for a while,
+processor's time (docs/performance.md). Kept memory is given back when no request comes for a while,
 and under load when it has become much.
 """
 

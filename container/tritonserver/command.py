@@ -36,7 +36,7 @@ from serve.triton.access import GRPC_KEY, HTTP_HEADER, TritonAccess
 # They have been answered or given up before it is asked to stop; one that hangs costs this much.
 EXIT_SHARE = 0.2
 #: Threads for the calls of one Python model instance to others; tritonserver's own 32 cost each
-#: load time and memory (docs/decisions/0016).
+#: load time and memory (docs/performance.md).
 PYTHON_THREADS = 8
 
 # Meant for our own interpreter; in a stub they would mix our packages or its library with the
