@@ -4,7 +4,6 @@ import functools
 import json
 
 import nvtabular
-from compiled_workflow.columns import LeftToNVTabular
 from compiled_workflow.unpickling import in_post_order
 from merlin.dag import DataFormats
 from merlin.systems.workflow.base import WorkflowRunner
@@ -25,10 +24,10 @@ class Whole:
         self.nodes = in_post_order(output, lambda node: node.parents_with_dependencies)
 
     def operator_of(self, number):
-        """A node's operator, and what it makes of a frame of pandas."""
+        """A node's operator, and what it makes of a frame of pandas; None where it takes none."""
         node = self.nodes[number]
         if not node.op.supported_formats & DataFormats.PANDAS_DATAFRAME:
-            return None, _leave_whole
+            return node.op, None
         return node.op, functools.partial(node.op.transform, self.selection_of(node))
 
     @staticmethod
@@ -41,10 +40,6 @@ class Whole:
         return self._runner.run_workflow(
             {name: _column(parts, tensors) for name, parts in columns.items()}
         )
-
-
-def _leave_whole(_):
-    raise LeftToNVTabular("an operator takes no frames of pandas")
 
 
 def load_workflow(directory):

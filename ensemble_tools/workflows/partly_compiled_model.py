@@ -152,6 +152,8 @@ class Original:
         else:
             operator = self._operators[kept.node]
             transform = functools.partial(operator.transform, ColumnSelector(kept.selection))
+        if transform is None:
+            return _leave_whole
         known = type(operator).__module__, type(operator).__qualname__
         if known == UDF and operator._param_count == 1 and kept.columns == kept.inputs:
             return functools.partial(run_function, kept, operator.f)
@@ -164,6 +166,10 @@ class Original:
         self._whole = Whole(self._directory, self._args)
         self._operators = []
         self._runners = {number: self._runner_of(kept) for number, kept in self._kept.items()}
+
+
+def _leave_whole(*_):
+    raise LeftToNVTabular("an operator takes no frames of pandas")
 
 
 def load_operators(directory):

@@ -28,6 +28,7 @@ ASKING = {
     "derived": "Derived derives from NVTabular's Clip",
     "closed_over": "an operator uses Tags",
     "asked": "an operator asks for Operator.supports",
+    "tables": "a function uses DataFormats",
 }
 COLUMNS: dict[str, tuple[str, list[Any]]] = {
     "user": ("INT64", [1, 1, 2, 3, 3, 3]),

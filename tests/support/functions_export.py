@@ -5,7 +5,8 @@ Run in the models' environment: functions_export.py DEST
 DEST/alone: a LambdaOp, a Filter, an operator by value and a Groupby of dates, which need no
 NVTabular. The others are as many ways of asking for it: DEST/imported inside of a function,
 DEST/named as one of its globals, DEST/derived from one of its operators, DEST/closed_over in a list
-that is touched at a request alone, DEST/asked of an operator's own attributes.
+that is touched at a request alone, DEST/asked of an operator's own attributes, DEST/tables of an
+operator that takes no frames.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 import nvtabular
 import pandas as pd
+from merlin.dag import DataFormats
 from merlin.schema import Tags
 from merlin.systems.dag import Ensemble
 from merlin.systems.dag.ops.workflow import TransformWorkflow
@@ -67,6 +69,16 @@ class Asked(ops.Operator):  # type: ignore[misc]
         return df[col_selector.names] * 0 + rows
 
 
+class Tables(ops.Operator):  # type: ignore[misc]
+    """It is handed merlin-core's tables of arrays, and no frames."""
+
+    supported_formats = DataFormats.NUMPY_TENSOR_TABLE
+
+    def transform(self, col_selector: Any, table: Any) -> Any:
+        column = table["price"]
+        return type(table)({"price": type(column)(column.values * 0 + 4)})
+
+
 def imported(column: Any) -> Any:
     import nvtabular
 
@@ -98,6 +110,7 @@ def main(destination: str) -> None:
         "derived": Derived(0),
         "closed_over": ops.LambdaOp(closing_over([Tags])),
         "asked": Asked(),
+        "tables": Tables(),
     }.items():
         hashed = ["user"] >> ops.HashBucket(10)
         export(name, hashed + (["price"] >> operator), destination)
