@@ -29,6 +29,7 @@ HEAD = (
 )
 BEGIN, END = "<!-- table: python -m tests.reliability.table -->", "<!-- end of table -->"
 _QUICK = "test_chaos.py"
+_ARCHIVE = "archive"
 _LONG = "`make chaos`"
 
 
@@ -45,15 +46,24 @@ def _read(path: Path) -> Any:
 
 
 def _chaos(found: Any) -> Iterator[tuple[str, ...]]:
-    """In the order of faults.py, not in that of the draw; all times of a fault in one row."""
+    """In the order of faults.py, not in that of the draw; all times of a fault in one row.
+
+    All hostile archives are one row: each has a row of its own beside Triton's frontend.
+    """
     happened = found["faults"] if found else []
+    archives = [one for one in happened if one["fault"].startswith(f"{_ARCHIVE}: ")]
     for fault in faults():
-        times = [one for one in happened if one["fault"] == fault.name]
+        times = [one for one in happened if one["fault"] == fault.name and one not in archives]
         if times:
             test = f"{_QUICK}, {_LONG}" if fault.is_quick else _LONG
             often = f", {len(times)} times" if len(times) > 1 else ""
             what = f"**{fault.name}**, 20 tenants beside it{often}"
             yield (what, fault.promise, _happened(_together(times)), "", test)
+    if archives:
+        kinds = {one["fault"] for one in archives}
+        promise = next(fault.promise for fault in faults() if fault.name in kinds)
+        what = f"**{len(kinds)} hostile archives**, 20 tenants beside each, {len(archives)} times"
+        yield (what, promise, _happened(_together(archives)), "", f"{_QUICK}, {_LONG}")
 
 
 def _together(times: list[dict[str, Any]]) -> dict[str, Any]:
@@ -87,20 +97,45 @@ def _happened(one: dict[str, Any]) -> str:
 
 
 def _beside(found: Any) -> Iterator[tuple[str, ...]]:
+    """A row for each family of requests, and one for each archive."""
     hanging = {one.name for one in HOSTILE_ARCHIVES if one.hangs}
+    families: dict[str, list[Any]] = {}
     for row in found or ():
+        families.setdefault(row["family"], []).append(row)
+    for family, members in families.items():
+        if family == _ARCHIVE:
+            for row in members:
+                test = "`make beside`" if row["name"] in hanging else "test_hostile.py"
+                yield (f"{family}: {row['name']}", *_outcomes([row]), test)
+        else:
+            kinds = f", {len(members)} kinds" if len(members) > 1 else ""
+            yield (f"{family}{kinds}", *_outcomes(members), "test_hostile.py")
+
+
+def _outcomes(members: list[Any]) -> tuple[str, str, str]:
+    """What is promised, what the container did, and what Triton's own frontend did."""
+    allowed, own, other = [], [], []
+    for row in members:
         outcomes = {one["server"]: Outcome(**one) for one in row["outcomes"]}
-        own, other = outcomes.get("container"), outcomes.get("frontend")
-        allowed = " or ".join(str(status) if status else "closed" for status in row["allowed"])
-        held = own.holds(tuple(row["allowed"])) if own else True
-        words = own.in_words if own else ""
-        yield (
-            f"{row['family']}: {row['name']}",
-            allowed,
-            words if held else f"**{words}**",
-            other.in_words if other else "",
-            "`make beside`" if row["name"] in hanging else "test_hostile.py",
-        )
+        allowed += [str(status) if status else "closed" for status in row["allowed"]]
+        if "container" in outcomes:
+            held = outcomes["container"].holds(tuple(row["allowed"]))
+            words = outcomes["container"].in_words
+            own.append(words if held else f"**{words}**")
+        if "frontend" in outcomes:
+            other.append(outcomes["frontend"].in_words)
+    return " or ".join(sorted(set(allowed))), _count(own), _count(other)
+
+
+def _count(words: list[str]) -> str:
+    """Each kind of outcome with how often it was, the most frequent first, in its fullest words."""
+    kinds: dict[str, list[str]] = {}
+    for one in words:
+        kinds.setdefault(one.partition(",")[0], []).append(one)
+    ordered = sorted(kinds.values(), key=len, reverse=True)
+    if len(words) == 1:
+        return words[0]
+    return "; ".join(f"{len(them)} × {max(them, key=len)}" for them in ordered)
 
 
 def _soak(found: Any) -> Iterator[tuple[str, ...]]:
