@@ -340,25 +340,28 @@ class _Compiler:
             raise reason
         given = [column.handed_over for column in merged.values()]
         # 2. What it puts out, as far as the schemas say it.
-        columns = self._foresee(node, rule.kept, merged, reason)
+        try:
+            columns = self._foresee(node, rule, rule.kept, merged)
+        except (NotCompiled, Unknown) as error:
+            raise reason from error
         names, keeps_rows = tuple(columns), rule.kept in _KEEP_ROWS
         operation = KeptNode(
-            node.number,
-            node.groups or node.selection,
-            tuple(merged),
-            tuple(column.python_rows for column in merged.values()),
-            names,
-            keeps_rows,
-            tuple(False for _ in given),
-            None,
-            (),
-            _label(node),
-            reason.columns,
-            tuple(column.of_table for column in merged.values()),
+            node=node.number,
+            selection=node.groups or node.selection,
+            inputs=tuple(merged),
+            python_lists=tuple(column.python_rows for column in merged.values()),
+            others_read=(False,) * len(merged),
+            of_table=tuple(column.of_table for column in merged.values()),
+            columns=names,
+            not_beside=None,
+            unchanged=(),
+            keeps_rows=keeps_rows,
+            operator=_label(node),
         )
         series = [self._register() for _ in columns]
         self._steps.append(Step(operation, tuple(given), tuple(series), _label(node), names))
-        runs_alone = node.operator.class_name.startswith((*STAND_INS, BY_VALUE))
+        class_name = node.operator.class_name
+        runs_alone = class_name in STAND_INS or class_name.startswith(BY_VALUE)
         self._kept.append(Kept(_label(node), reason.columns, str(reason), not runs_alone))
         # 3. The same as arrays, where numpy has a plain type for it.
         rows = next(iter(merged.values())).rows if keeps_rows else self.new_rows()
@@ -367,29 +370,25 @@ class _Compiler:
             for (name, column), register in zip(columns.items(), series, strict=True)
         }
 
-    def _foresee(self, node: Node, kept: KeptColumns, merged: Frame, reason: NotCompiled) -> Frame:
+    def _foresee(self, node: Node, rule: Rule, kept: KeptColumns, merged: Frame) -> Frame:
+        """What it puts out on a frame of pandas; raises NotCompiled, Unknown."""
         if kept is KeptColumns.SOME_ROWS:
             return {name: replace(column, width=0) for name, column in merged.items()}
         foreseen = {
             column.name: _schema_type(column, lists=kept is KeptColumns.OTHER_ROWS)
             for column in node.output
         }
-        adds = _rule(node).adds
-        if adds is not None:
-            try:
-                known = adds(Call(node, merged, self._directory, self))
-            except (NotCompiled, Unknown) as error:
-                raise reason from error
+        call = Call(node, merged, self._directory, self)
+        if rule.adds is not None:
+            known = rule.adds(call)
             added = {name: foreseen[name] for name in foreseen if name not in merged}
             of_table = {name: replace(column, of_table=True) for name, column in added.items()}
             return {**merged, **of_table, **{name: known[name] for name in added if name in known}}
         if kept is KeptColumns.BESIDE_INPUT:
             return {**merged, **foreseen}
-        order = _rule(node).order
-        if order is None:
+        if rule.order is None:
             return foreseen
-        names = order(Call(node, merged, self._directory, self))
-        names = [name for name in names if name in foreseen]
+        names = [name for name in rule.order(call) if name in foreseen]
         return {**{name: foreseen[name] for name in names}, **foreseen}
 
     def _take_array(self, node: Node, name: str, column: ColumnType, series: int) -> ColumnType:

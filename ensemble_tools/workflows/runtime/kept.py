@@ -52,12 +52,12 @@ class KeptNode(Parameters):
     """A node of the workflow's graph, the frame that it is given, and what it puts out.
 
     selection: the columns that its operator is applied to, those that are selected together in one
-    tuple. inputs: the frame's columns, as many as the step reads. python_lists: of each whether its
-    lists are Python's. columns: what it puts out, in their order. not_beside: which columns it may
-    not put out beside those; None where there may be no others. unchanged: which it may put out
-    only as it was given them. keeps_rows: it puts out as many rows as it is given. others_read: of
-    each input whether others read the objects in it, too. operator, applied_to: how people know the
-    node. of_table: of each whether its lists are those of a table, which has them for all requests.
+    tuple. inputs: the frame's columns, as many as the step reads. Of each of them python_lists says
+    whether its lists are Python's; others_read, whether others read the objects in it, too; and
+    of_table, whether its lists are those of a table, which has them for all requests. columns: what
+    it puts out, in their order. not_beside: which columns it may not put out beside those; None
+    where there may be no others. unchanged: which it may put out only as it was given them.
+    keeps_rows: it puts out as many rows as it is given. operator: what people call it.
     """
 
     name = "kept"
@@ -65,14 +65,19 @@ class KeptNode(Parameters):
     selection: tuple[str | tuple[str, ...], ...]
     inputs: tuple[str, ...]
     python_lists: tuple[bool, ...]
-    columns: tuple[str, ...]
-    keeps_rows: bool
     others_read: tuple[bool, ...]
+    of_table: tuple[bool, ...]
+    columns: tuple[str, ...]
     not_beside: tuple[str, ...] | None
     unchanged: tuple[str, ...]
+    keeps_rows: bool
     operator: str
-    applied_to: tuple[str, ...]
-    of_table: tuple[bool, ...]
+
+    @property
+    def applied_to(self) -> tuple[str, ...]:
+        """The columns of the selection, one by one."""
+        groups = ((one,) if isinstance(one, str) else one for one in self.selection)
+        return tuple(chain.from_iterable(groups))
 
 
 #: A node -> what makes pandas' series of its columns from what the registers that it reads hold.

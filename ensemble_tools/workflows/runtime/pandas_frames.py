@@ -58,8 +58,8 @@ def run_node(node: KeptNode, transform: Callable[[Any], Any], *columns: Any) -> 
     Raises OperatorFailed where its own code does, LeftToNVTabular where it is not as foreseen.
     """
     given = _given(node, columns)
+    watched = _WatchedLists(node, given)
     frame = pd.DataFrame(given)
-    watched = _WatchedLists(node, frame)
     rows = len(frame)
     with ERRORS:
         try:
@@ -173,23 +173,21 @@ def _objects(rows: list[Any]) -> Any:
 
 
 class _WatchedLists:
-    """Lists of a frame that may not be changed: NVTabular's are the request's, or a table's."""
+    """Lists of a frame that may not be changed: NVTabular's are the request's, or a table's.
 
-    def __init__(self, node: KeptNode, frame: pd.DataFrame | dict[str, pd.Series]) -> None:
-        tables = [name for name, its in zip(node.inputs, node.of_table, strict=True) if its]
-        self._arrays = [
-            (value, value.copy())
-            for name in node.inputs
-            if frame[name].dtype == object
-            for value in frame[name].values
-            if isinstance(value, np.ndarray)
-        ]
-        self._lists = [
-            (row, list(row))
-            for name in tables
-            for row in frame[name].values
-            if isinstance(row, list)
-        ]
+    They are looked for in what the frame is made of, which is not copied with it.
+    """
+
+    def __init__(self, node: KeptNode, given: dict[str, Any]) -> None:
+        self._arrays: list[tuple[Any, Any]] = []
+        self._lists: list[tuple[list[Any], list[Any]]] = []
+        for column, of_table in zip(given.values(), node.of_table, strict=True):
+            if column.dtype != object:
+                continue
+            values = column.values if isinstance(column, pd.Series) else column
+            self._arrays += [(row, row.copy()) for row in values if isinstance(row, np.ndarray)]
+            if of_table:
+                self._lists += [(row, list(row)) for row in values if isinstance(row, list)]
 
     def check(self) -> None:
         for row, items in self._lists:

@@ -118,9 +118,19 @@ def test_what_is_kept() -> None:
     program = compiled(*KEPT)
     kept, array, log = program.steps
     assert kept.operation == KeptNode(
-        *(1, ("age",), ("age",), (False,), ("age",), True, (False,), (), (), "LambdaOp", ("age",)),
+        node=1,
+        selection=("age",),
+        inputs=("age",),
+        python_lists=(False,),
+        others_read=(False,),
         of_table=(False,),
+        columns=("age",),
+        not_beside=(),
+        unchanged=(),
+        keeps_rows=True,
+        operator="LambdaOp",
     )
+    assert kept.operation.applied_to == ("age",)
     assert array.operation == TakeArray("age", NUMBER, "values")
     assert (kept.reads, array.reads, log.reads) == ((0,), kept.writes, array.writes)
     assert [(left.operator, left.reason) for left in program.kept] == [
@@ -200,6 +210,20 @@ def test_lists_of_dates_are_pandas() -> None:
     """They are lists of Timestamps."""
     _, groupby, _ = _grouped_dates("list").kept
     assert groupby.reason == "Groupby of 'age': list of dates"
+
+
+def test_the_reason_names_the_operator_where_nothing_is_known_of_its_columns() -> None:
+    groupby = operator(
+        "groupby.Groupby",
+        groupby_cols=["age"],
+        sort_cols=[],
+        name_sep="_",
+        ascending=[True],
+        list_aggs={},
+        conv_aggs={},
+    )
+    reason = why_not_compiled(lambda: compiled(groupby))
+    assert reason == "Groupby of 'age': ascending is not a boolean"
 
 
 def test_operators_of_ones_own_are_kept() -> None:
