@@ -477,7 +477,7 @@ class _Compiler:
     def _compile_otherwise(self, node: Node, rule: Rule, frame: Frame, name: str) -> Frame:
         """What the rule puts out if numbers are of the other kind; nothing where that is unsaid."""
         assert rule.compile is not None
-        if rule.unnamed is Unnamed.SEEN:  # a table of any size is read for each
+        if rule.adds is not None:  # a table of any size is read for each
             return {}
         flipped = {**frame, name: frame[name].of_other_kind()}
         try:

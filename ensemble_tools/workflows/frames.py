@@ -33,10 +33,11 @@ class ColumnType:
     is_list: it has one list a row. python_rows: those are Python's lists, as Groupby makes them,
     and not arrays. rows: which rows these are; columns of one frame have the same. with_gaps: texts
     or lists of which some may be missing (Column.missing). of_table: its lists are those of a
-    table, which has them for all requests: who changes one changes the table. either: the arrays of
-    kept operators on which it depends whether these numbers are whole; a missing value makes floats
-    of whole numbers in pandas. absent: why the program has no such column, in words; empty where it
-    has. Who reads it is not compiled, and not kept.
+    table, which has them for all requests: who changes one changes the table. series: the register
+    in which it is a series of pandas', as a kept operator has made it; None for others. either: the
+    arrays of kept operators on which it depends whether these numbers are whole; a missing value
+    makes floats of whole numbers in pandas. absent: why the program has no such column, in words;
+    empty where it has. Who reads it is not compiled, and not kept.
     """
 
     register: int

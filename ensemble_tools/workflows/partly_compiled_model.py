@@ -115,6 +115,7 @@ class Original:
     def node(self, kept):
         """What runs one node on the columns that it reads, as merlin-core's executor does."""
         self._kept[kept.node] = kept
+        # A placeholder may not be touched, as isinstance does.
         if self._whole is None and not issubclass(type(self._operators[kept.node]), Operator):
             self._import_nvtabular(f"{kept.operator} runs with its code")
         else:

@@ -27,6 +27,7 @@ ASKING = {
     "named": "a function uses Tags",
     "derived": "Derived derives from NVTabular's Clip",
     "closed_over": "an operator uses Tags",
+    "listed": "an operator uses Tags",
     "asked": "an operator asks for Operator.supports",
     "tables": "a function uses DataFormats",
 }

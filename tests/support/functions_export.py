@@ -5,8 +5,8 @@ Run in the models' environment: functions_export.py DEST
 DEST/alone: a LambdaOp, a Filter, an operator by value and a Groupby of dates, which need no
 NVTabular. The others are as many ways of asking for it: DEST/imported inside of a function,
 DEST/named as one of its globals, DEST/derived from one of its operators, DEST/closed_over in a list
-that is touched at a request alone, DEST/asked of an operator's own attributes, DEST/tables of an
-operator that takes no frames.
+that is touched at a request alone, DEST/listed as a class that a loop goes through, DEST/asked of
+an operator's own attributes, DEST/tables of an operator that takes no frames.
 """
 
 from __future__ import annotations
@@ -93,6 +93,10 @@ def closing_over(kinds: list[Any]) -> Any:
     return lambda column: column * 0 + len([kind("user").value for kind in kinds]) * 4
 
 
+def listing(kinds: dict[str, Any]) -> Any:
+    return lambda column: column * 0 + (4 if len([*kinds["tags"]]) else 0)
+
+
 def main(destination: str) -> None:
     dates = ["time"] >> ops.LambdaOp(lambda c: pd.to_datetime(c, unit="s"))
     clipped = ["price"] >> ops.Clip(max_value=1.0)
@@ -109,6 +113,7 @@ def main(destination: str) -> None:
         "named": ops.LambdaOp(named),
         "derived": Derived(0),
         "closed_over": ops.LambdaOp(closing_over([Tags])),
+        "listed": ops.LambdaOp(listing({"tags": Tags})),
         "asked": Asked(),
         "tables": Tables(),
     }.items():

@@ -85,7 +85,7 @@ def run_function(
     }
     watched = _WatchedLists(node, given)
     rows = len(given[node.inputs[0]])
-    made, name = {}, ""
+    made: dict[str, Any] = {}
     with ERRORS:
         try:
             for name, column in given.items():
@@ -93,7 +93,8 @@ def run_function(
             are_plain = all(_has_rows(column, rows) for column in made.values())
             frame = made if are_plain else pd.DataFrame(made)
         except Exception as error:
-            raise OperatorFailed(node.operator, (name,), error, function) from error
+            at_work = node.inputs[len(made) : len(made) + 1] or node.inputs
+            raise OperatorFailed(node.operator, at_work, error, function) from error
     watched.check()
     if are_plain:
         return [pd.Series(made[name], name=name, copy=True) for name in node.columns]

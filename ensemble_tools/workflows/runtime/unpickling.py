@@ -26,15 +26,15 @@ _BINARY = (
     *("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift"),
     *("rshift", "matmul", "divmod"),
 )
-#: What Python looks for at the class when code touches an object.
+#: What Python looks for at the class when code touches an object, or a class as Enum's are touched.
 _TOUCHED = (
     *("__bool__", "__len__", "__iter__", "__next__", "__contains__", "__getitem__", "__call__"),
     *("__delitem__", "__str__", "__repr__", "__format__", "__bytes__", "__int__", "__float__"),
     *("__index__", "__complex__", "__enter__", "__exit__", "__array__", "__reversed__"),
     *("__lt__", "__le__", "__gt__", "__ge__", "__neg__", "__pos__", "__abs__", "__invert__"),
-    *(f"__{side}{name}__" for side in ("", "r") for name in _BINARY),
 )
-
+#: The same of two objects. Of classes `|` makes a type, in annotations for instance.
+_TOUCHED_WITH_ANOTHER = tuple(f"__{side}{name}__" for side in ("", "r") for name in _BINARY)
 
 #: Stand-ins that do less than what they stand for.
 _FITTED = {*STAND_INS.values()} - {*BASES}
@@ -115,8 +115,15 @@ def _touch(self: Any, *_: Any, **__: Any) -> Any:
     raise NeedsNVTabular(f"it is unpickled with {type(self).__name__}")
 
 
-for _name in _TOUCHED:
+def _touch_class(cls: type, *_: Any, **__: Any) -> Any:
+    _check_touched(cls)
+    raise NeedsNVTabular(f"it is unpickled with {type.__getattribute__(cls, '__qualname__')}")
+
+
+for _name in (*_TOUCHED, *_TOUCHED_WITH_ANOTHER):
     setattr(Placeholder, _name, _touch)
+for _name in {*_TOUCHED} - {"__call__"}:  # which asks __new__
+    setattr(_PlaceholderClass, _name, _touch_class)
 
 
 def load_operators(directory: Path) -> list[Any]:
