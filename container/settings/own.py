@@ -104,8 +104,10 @@ class OwnSettings:
         default="",
         meaning="libraries that are imported at the start, and not by the first model that needs"
         " one, with commas between: `torch`, `tensorflow`, `forests`, `feast`, `pandas`,"
-        " `nvtabular`",
-        parser=some_of("torch", "tensorflow", "forests", "feast", "pandas", "nvtabular"),
+        " `torch-pandas`, `nvtabular`",
+        parser=some_of(
+            "torch", "tensorflow", "forests", "feast", "pandas", "torch-pandas", "nvtabular"
+        ),
         shown="none",
     )
     bind_address: str = variable(

@@ -26,6 +26,8 @@ _ALL = (
     Library("feast", ("numpy", "feast", "torch", "faiss")),
     # For compiled workflows with functions in pandas, which need no NVTabular.
     Library("pandas", ("numpy", "pandas", "cloudpickle")),
+    # For those whose predictor runs in the same process.
+    Library("torch-pandas", ("numpy", "torch", "pandas", "cloudpickle")),
     Library(
         "nvtabular",
         (

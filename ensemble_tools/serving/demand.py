@@ -173,7 +173,8 @@ def _parse_config(text: str | None) -> pb.ModelConfig:
 def _find_kind(model: PublishedModel, config: pb.ModelConfig) -> str:
     if model.steps:  # beside the one that is no step of ours the others are small
         kinds = [_find_kind(step, _parse_config(step.config_text)) for step in model.steps]
-        return next((kind for kind in kinds if kind not in PYTHON_KINDS), GENERATED)
+        others = IN_PANDAS if IN_PANDAS in kinds else GENERATED
+        return next((kind for kind in kinds if kind not in PYTHON_KINDS), others)
     if model.compiled is not None:
         if not model.compiled.program.kept:
             return COMPILED

@@ -4,7 +4,8 @@ tritonserver runs each step in a process of its own. Where the steps are compile
 conversions and operators of Merlin's, which need no Merlin, and predictors of one library that
 follow each other, a child of that library's warm interpreter runs them all: an export is then one
 process and its child, and a request passes one of each. An operator whose own library takes long
-to import has an interpreter that has PyTorch as well.
+to import has an interpreter that has PyTorch as well, and so has a workflow with functions, which
+run in pandas.
 
 An ensemble stays what it is where a config asks tritonserver for anything that it does between two
 steps, such as batches or several instances, where a step is used by others as well, or is code of
@@ -44,9 +45,13 @@ _GROUP_FIELDS = frozenset({"name", "kind", "count"})
 _ON_CPU = (pb.ModelInstanceGroup.KIND_AUTO, pb.ModelInstanceGroup.KIND_CPU)
 #: A generated step that calls other models: tritonserver's stub alone can.
 _CALLS = "InferenceRequest("
+#: One that draws random numbers: functions that set a seed would set its seed as well.
+_DRAWS = "np.random."
 
 #: The predictors' library that interpreters of operators have as well (container.warm.libraries).
 _BESIDE_OPERATORS = "torch"
+#: The interpreter of workflows that are compiled in part, and the one that has PyTorch as well.
+_PANDAS, _PANDAS_AND_TORCH = "pandas", "torch-pandas"
 
 #: Merlin's exports have some ten steps. More, and configs of more characters, are not looked at:
 #: who writes them may write very many.
@@ -69,7 +74,7 @@ class Predictor:
 class _Step:
     """A model with where its program is: absolute, or in the directory of the joined model's.
 
-    library: a predictor's. interpreter: what an operator would have.
+    library: a predictor's. interpreter: what an operator, or a workflow with functions, would have.
     """
 
     model: PublishedModel
@@ -78,6 +83,11 @@ class _Step:
     version: str
     library: str = ""
     interpreter: str = ""
+
+    @property
+    def runs_functions(self) -> bool:
+        """Whether functions of the user's run in it."""
+        return self.interpreter == _PANDAS
 
 
 class _Apart(Exception):
@@ -167,6 +177,7 @@ def _find_steps(
         steps.append(step)
     if len(steps) == count:
         _check_predictors(steps, order)
+        _check_functions(steps)
     if len(steps) < count or not _are_wired(config, order, configs):
         raise _Apart("its tensors do not go together; tritonserver says how")
     return steps
@@ -188,6 +199,26 @@ def _check_predictors(steps: Iterable[_Step], order: Iterable[Any]) -> None:
             last = each.model_name
             above.add(last)
         behind.update(dict.fromkeys(each.output_map.values(), above))
+
+
+def _check_functions(steps: Sequence[_Step]) -> None:
+    """Raises _Apart where functions would meet what they do not in a process of their own.
+
+    They import what lies beside their workflow, by names that another one may have as well.
+    """
+    if not any(step.runs_functions for step in steps):
+        return
+    if sum(step.model.compiled is not None for step in steps) > 1:
+        raise _Apart("one of its workflows is compiled in part, and there are others beside it")
+    others = {step.library for step in steps} - {"", _BESIDE_OPERATORS}
+    if others:
+        raise _Apart(f"its workflow is compiled in part, and its predictor one of {others.pop()}")
+    for step in steps:
+        if step.model.generated and any(_DRAWS in text for _, text in step.model.files):
+            raise _Apart(
+                f"a workflow is compiled in part, and the step {step.model.source_name} may draw "
+                "random numbers"
+            )
 
 
 def _are_wired(config: pb.ModelConfig, order: Iterable[Any], configs: _Configs) -> bool:
@@ -243,9 +274,11 @@ def _find_step(
     (version,) = versions
     folder = f"{Path(STEPS).name}/{model.triton_name}"
     if model.compiled is not None:
-        if model.compiled.program.kept:
-            raise _Apart(f"{step} is compiled in part, and runs in pandas")
-        return _Step(model, config, f"{folder}/{model.compiled.place}", version)
+        if model.compiled.program.needs_nvtabular:
+            raise _Apart(f"{step} is compiled in part, and needs NVTabular")
+        interpreter = _PANDAS if model.compiled.program.kept else ""
+        place = f"{folder}/{model.compiled.place}"
+        return _Step(model, config, place, version, interpreter=interpreter)
     if model.generated and (model.interpreter or not model.warm):
         ((place, text),) = model.files
         if _CALLS in text:
@@ -325,10 +358,15 @@ def _join(
 
 
 def _choose_library(steps: Sequence[_Step]) -> str:
-    """Whose interpreter runs them; the one of an operator's library has PyTorch too."""
+    """Whose interpreter runs them; that of an operator's library has PyTorch and pandas too."""
     library = next((step.library for step in steps if step.library), "")
-    own = next((step.interpreter for step in steps if step.interpreter), "")
-    return own if own and library in ("", _BESIDE_OPERATORS) else library
+    interpreters = {step.interpreter for step in steps} - {""}
+    own = next(iter(interpreters - {_PANDAS}), "")
+    if own:
+        return own if library in ("", _BESIDE_OPERATORS) else library
+    if not interpreters:
+        return library
+    return _PANDAS_AND_TORCH if library else _PANDAS
 
 
 def _describe(step: _Step, each: Any) -> StepRow:
@@ -338,6 +376,7 @@ def _describe(step: _Step, each: Any) -> StepRow:
         "folder": f"{Path(STEPS).name}/{step.model.triton_name}",
         "version": step.version,
         "config": _as_triton_says(step.config, step.model.triton_name),
+        "functions": step.runs_functions,
         "reads": dict(sorted(each.input_map.items())),
         "writes": dict(sorted(each.output_map.items())),
     }

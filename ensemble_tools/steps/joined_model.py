@@ -1,14 +1,17 @@
 """Runs the steps of an ensemble one after another in this process, as tritonserver would run them.
 
-Generated in the place of the ensemble: its steps need numpy, but for one that needs the library
+Generated in the place of the ensemble: its steps need numpy, but for those that need the libraries
 that this process was forked with. Their directories lie in steps/, each as tritonserver would have
 it. STEPS, at the end, says in which order they are run, and which tensors go in and come out.
 """
 
+import contextlib
 import json
 import os
 import sys
+import warnings
 
+import numpy as np
 import triton_python_backend_utils as pb_utils
 from warm_interpreter.loading import load
 
@@ -73,24 +76,30 @@ class Step:
         self.inputs = {io["name"]: io for io in row["config"]["input"]}
         program = os.path.join(FOLDER, row["program"])
         self.is_predictor = os.path.isabs(row["program"])
+        self.functions = Functions() if row["functions"] else None
         if not self.is_predictor:
-            sys.path.append(os.path.dirname(program))
+            make_importable(os.path.dirname(program))
         try:
-            self.model = load(program, f"step_{number}").TritonPythonModel()
-            if hasattr(self.model, "initialize"):
-                config = row["config"]
-                own = {
-                    "model_name": config["name"],
-                    "model_config": json.dumps(config),
-                    "model_repository": os.path.join(FOLDER, row["folder"]),
-                    "model_version": row["version"],
-                    "joined": "true",  # no other step of an ensemble runs beside it
-                }
-                self.model.initialize({**args, **own})
+            with self.functions or contextlib.nullcontext():
+                self.model = load(program, f"step_{number}").TritonPythonModel()
+                if hasattr(self.model, "initialize"):
+                    self.initialize(row, args)
         except Exception as error:
             raise type(type(error).__name__, (Exception,), {})(
                 f"the step {self.name}: {error}"
             ) from error
+
+    def initialize(self, row, args):
+        """As tritonserver would. Raises what the model's raises."""
+        config = row["config"]
+        own = {
+            "model_name": config["name"],
+            "model_config": json.dumps(config),
+            "model_repository": os.path.join(FOLDER, row["folder"]),
+            "model_version": row["version"],
+            "joined": "true",  # no other step of an ensemble runs beside it
+        }
+        self.model.initialize({**args, **own})
 
     def run(self, request, arrays):
         """Adds what it puts out to the arrays, which have the ensemble's names. Raises Failed."""
@@ -98,8 +107,13 @@ class Step:
         for name, tensor in self.reads.items():
             array = arrays[tensor]
             check(array, self.inputs[name], self.name)
-            given.append(pb_utils.Tensor(name, sealed(array) if self.is_predictor else array))
-        (response,) = self.model.execute([Request(request, given, list(self.writes))])
+            given.append(pb_utils.Tensor(name, self.own(array)))
+        asked = [Request(request, given, list(self.writes))]
+        if self.functions is None:
+            (response,) = self.model.execute(asked)
+        else:
+            with self.functions:
+                (response,) = self.model.execute(asked)
         if response.has_error():
             error = response.error()
             code = getattr(error, "code", None)
@@ -109,6 +123,34 @@ class Step:
             if name not in made:
                 raise Failed(f"the step {self.name} put out no {name}")
             arrays[tensor] = made[name]
+
+    def own(self, array):
+        """The array for this step, which others may read later, under this name or another one.
+
+        A predictor may write into what it is given: torch copies what is sealed. So may functions.
+        """
+        if self.functions is not None:
+            return array.copy()
+        return sealed(array) if self.is_predictor else array
+
+
+class Functions:
+    """Surrounds a step that runs functions of the user's: what they set holds for them alone.
+
+    As in a process of their own: what numpy does at errors, and which warnings are errors.
+    """
+
+    def __init__(self):
+        self.filters = list(warnings.filters)
+
+    def __enter__(self):
+        # Python is not told of other filters: it would show again all that it has shown once.
+        self.outside, warnings.filters = warnings.filters, self.filters
+        self.errors = np.geterr()
+
+    def __exit__(self, *_):
+        self.filters, warnings.filters = warnings.filters, self.outside
+        np.seterr(**self.errors)
 
 
 class Request:
@@ -130,11 +172,14 @@ class Request:
         return list(self._tensors)
 
 
-def sealed(array):
-    """The array for somebody who may write into what he is given: torch copies it then.
+def make_importable(folder):
+    """Put it where tritonserver would: ahead of what is this container's own."""
+    place = sys.path.index(FOLDER) if FOLDER in sys.path else len(sys.path)
+    sys.path.insert(place, folder)
 
-    Others may read it later, under this name or another one.
-    """
+
+def sealed(array):
+    """The array, which cannot be written into."""
     view = array.view()
     view.flags.writeable = False
     return view

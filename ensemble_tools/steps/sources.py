@@ -21,7 +21,8 @@ SERVED = "served_model.py"
 
 #: A conversion as the templates read it: kind, columns, reads, writes, dtype, shape, why.
 ConversionRow = Mapping[str, object]
-#: A step as joined_model.py reads it: name, program, folder, version, config, reads, writes.
+#: A step as joined_model.py reads it: name, program, folder, version, config,
+#: functions, reads, writes.
 StepRow = Mapping[str, object]
 
 

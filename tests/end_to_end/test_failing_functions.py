@@ -1,6 +1,7 @@
 """Functions of a workflow that fail, and what they do to their process, in every form.
 
-`part`, `filter` and `own` are compiled in part, `whole` is run by NVTabular, `executor` by Merlin's
+`part`, `filter` and `own` are compiled in part, and so is that of `predictor`, which is run with it
+in one process. `whole` is run by NVTabular, `executor` by Merlin's
 executor, which asks `whole` first.
 """
 
@@ -14,6 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.contract.test_contract_warm import interpreters
 from tests.support.container import ROOT, Container, running, until
 
 PYTHON = ROOT / ".venv-merlin/bin/python"
@@ -23,11 +25,12 @@ OPERATORS = {
     "part": "the workflow's LambdaOp of 'mode'",
     "filter": "the workflow's Filter of 'mode', 'price'",
     "own": "the workflow's Recency of 'mode'",
+    "predictor": "the workflow's LambdaOp of 'mode'",
     "whole": "the workflow's LambdaOp",
     "executor": "the workflow's LambdaOp",
 }
 COLUMNS = {"part": ("mode", "price"), "later": ("mode", "price", "weight")}
-COLUMNS |= {"filter": COLUMNS["part"], "own": COLUMNS["part"]}
+COLUMNS |= dict.fromkeys(("filter", "own", "predictor"), COLUMNS["part"])
 LINES = PROGRAM.read_text().splitlines()
 
 pytestmark = pytest.mark.timeout(300)
@@ -65,7 +68,7 @@ def answered(served: Container, name: str, mode: int) -> float:
     answer = ask(served, name, mode)
     assert answer.status_code == 200, answer.text
     outputs = {output["name"]: output["data"] for output in answer.json()["outputs"]}
-    return float(outputs["mode"][0])
+    return float(outputs["score" if name == "predictor" else "mode"][0])
 
 
 def line_of(code: str) -> int:
@@ -118,6 +121,13 @@ def test_words_of_any_length(name: str, served: Container) -> None:
     assert "RecursionError: maximum recursion depth" in ask(served, name, 9).json()["error"]
 
 
+def test_a_predictor_runs_in_the_functions_process(served: Container) -> None:
+    """It is forked from the interpreter that has PyTorch and pandas."""
+    found = {process.command[1] for process in interpreters(served)}
+    assert "torch-pandas" in found
+    assert "torch" not in found
+
+
 def test_the_log_has_the_code(served: Container) -> None:
     """The lines that no caller is shown."""
     ask(served, "part", 2)
@@ -138,7 +148,7 @@ def test_a_function_fails_where_nvtabular_answers_whole(served: Container) -> No
     assert "the workflow's LambdaOp of 'weight' failed in count (" in answer.json()["error"]
 
 
-@pytest.mark.parametrize("name", ["part", "whole"])
+@pytest.mark.parametrize("name", ["part", "predictor", "whole"])
 def test_what_a_function_does_to_its_process(name: str, served: Container) -> None:
     """It is done in both forms, and stays done: as in Merlin's own step."""
     answered(served, name, 30)
@@ -154,7 +164,7 @@ def test_what_a_function_does_to_its_process(name: str, served: Container) -> No
     assert answered(served, name, 0) == 0.0
 
 
-@pytest.mark.parametrize("name", ["part", "whole"])
+@pytest.mark.parametrize("name", ["part", "predictor", "whole"])
 @pytest.mark.parametrize("mode", [20, 21, 22])
 def test_a_function_that_ends_its_process(mode: int, name: str, served: Container) -> None:
     """The request is refused, as any that a model dies of, and the next is answered."""

@@ -3,6 +3,7 @@
 Run in the models' environment, in an empty directory: failing_export.py DEST
 
 DEST/NAME       what Ensemble.export wrote
+DEST/predictor  the workflow of DEST/part, with a predictor behind it
 """
 
 from __future__ import annotations
@@ -21,9 +22,12 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 import numpy as np
 import nvtabular
 import pandas as pd
+import torch
 from merlin.dag import BaseOperator
 from merlin.dag.ops.udf import UDF
+from merlin.schema import ColumnSchema, Schema
 from merlin.systems.dag import Ensemble
+from merlin.systems.dag.ops.pytorch import PredictPyTorch
 from merlin.systems.dag.ops.workflow import TransformWorkflow
 from nvtabular import ops
 
@@ -117,6 +121,19 @@ def count(column: Any) -> Any:
     return column * 2
 
 
+class Score(torch.nn.Module):  # type: ignore[misc]  # nor has torch
+    def forward(self, columns: dict[str, torch.Tensor]) -> torch.Tensor:
+        return columns["mode"] + 0 * columns["price"]
+
+
+def predict() -> Any:
+    columns = {name: torch.ones(3, dtype=torch.float64) for name in ("mode", "price")}
+    schemas = [
+        Schema([ColumnSchema(it, dtype="float64") for it in its]) for its in (columns, ["score"])
+    ]
+    return PredictPyTorch(torch.jit.trace(Score(), (columns,), strict=False), *schemas)
+
+
 def filled(*names: str) -> Any:
     return list(names) >> ops.FillMissing()
 
@@ -143,6 +160,9 @@ def main(destination: str, *names: str) -> None:
         workflow.fit(nvtabular.Dataset(FITTED))
         graph = workflow.input_schema.column_names >> TransformWorkflow(workflow)
         Ensemble(graph, workflow.input_schema).export(str(Path(destination, name)))
+        if name == "part":
+            predictor = graph >> predict()
+            Ensemble(predictor, workflow.input_schema).export(str(Path(destination, "predictor")))
         if name == "whole":
             executor = graph >> UDF(moody)
             Ensemble(executor, workflow.input_schema).export(str(Path(destination, "executor")))

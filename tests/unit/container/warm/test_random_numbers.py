@@ -79,7 +79,7 @@ for _ in range(3):
     assert os.waitpid(pid, 0)[1] == 0
 """
 _PYTHONS = {
-    ".venv-merlin": ("torch", "pandas", "nvtabular", "feast"),
+    ".venv-merlin": ("torch", "pandas", "torch-pandas", "nvtabular", "feast"),
     ".venv-frameworks": ("forests", "tensorflow"),
 }
 

@@ -17,14 +17,16 @@ from tritonclient.grpc import model_config_pb2 as pb
 from ensemble_tools.archive.graph_reader import read_executor_graph
 from ensemble_tools.archive.repository import read_repository
 from ensemble_tools.serving.compilation import compile_plan
-from ensemble_tools.serving.demand import measure_demand
+from ensemble_tools.serving.demand import IN_PANDAS, measure_demand
 from ensemble_tools.serving.joining import Predictor, join_plan
 from ensemble_tools.serving.namespace import Namespace
 from ensemble_tools.serving.plan import PublishedModel, ServingPlan, plan
 from ensemble_tools.serving.publish import publish, retract
+from ensemble_tools.workflows.program import Kept
 from tests.support.category_files import with_a_category_twice
 
 MERLIN = Path(__file__).parents[4] / "examples/merlin"
+TUTORIALS = Path(__file__).parents[3] / "golden/tutorials"
 PREDICTORS = {"pytorch": Predictor("torch", Path("/code/pytorch/torchscript.py"))}
 TRANSFORM, PREDICT = "hash.0_transformworkflowtriton", "hash.1_predictpytorchtriton"
 
@@ -384,6 +386,76 @@ def test_forests_are_called_by_a_step(dense: ServingPlan) -> None:
     check_apart(forest, "calls other models", fil)
 
 
+@pytest.fixture(scope="module")
+def in_part() -> ServingPlan:
+    """A workflow with functions in it, and a predictor behind it."""
+    return planned(TUTORIALS / "t4r_end_to_end/repository")
+
+
+def with_kept(made: ServingPlan, in_nvtabular: bool) -> ServingPlan:
+    """Its first workflow, with an operator that is not compiled."""
+    model = made.models[0]
+    assert model.compiled is not None
+    kept = Kept("LambdaOp", ("a",), "it calls a function of yours", in_nvtabular)
+    program = replace(model.compiled.program, kept=(kept,))
+    compiled = replace(model.compiled, program=program)
+    return replace(made, models=(replace(model, compiled=compiled), *made.models[1:]))
+
+
+def test_functions_run_beside_the_predictor(in_part: ServingPlan) -> None:
+    """Where the interpreter has PyTorch and pandas."""
+    (model,) = join_plan(in_part, PREDICTORS).models
+    assert "LIBRARY = 'torch-pandas'" in dict(model.files)["1/model.py"]
+    assert [row["functions"] for row in literals(model)["STEPS"]] == [True, False]
+    assert measure_demand(join_plan(in_part, PREDICTORS)).models[0].kind == "pytorch"
+
+
+def generated(model: PublishedModel, text: str, interpreter: str = "") -> PublishedModel:
+    """A step of ours in a predictor's place."""
+    config = 'backend: "python"\n' + "".join(
+        part
+        for part in (model.config_text or "").splitlines(keepends=True)
+        if not part.startswith(("backend", "platform"))
+    )
+    files = (("1/model.py", text),)
+    return replace(
+        model,
+        config_text=config,
+        links=(),
+        files=files,
+        generated=True,
+        interpreter=interpreter,
+    )
+
+
+@pytest.mark.parametrize(("interpreter", "library"), [("", "pandas"), ("feast", "feast")])
+def test_functions_without_a_predictor(
+    interpreter: str, library: str, in_part: ServingPlan
+) -> None:
+    """They need pandas, which an operator's own library may bring along."""
+    behind = generated(in_part.models[1], "# converts", interpreter)
+    models = (in_part.models[0], behind, *in_part.models[2:])
+    joined = join_plan(replace(in_part, models=models), PREDICTORS)
+    (model,) = joined.models
+    assert f"LIBRARY = '{library}'" in dict(model.files)["1/model.py"]
+    assert measure_demand(joined).models[0].kind == IN_PANDAS
+
+
+def test_functions_that_stay_in_a_process_of_their_own(
+    dense: ServingPlan, in_part: ServingPlan
+) -> None:
+    """NVTabular's, those beside other workflows or other libraries, or beside random numbers."""
+    assert join_plan(with_kept(dense, in_nvtabular=False), PREDICTORS).not_joined == ()
+    check_apart(with_kept(dense, in_nvtabular=True), "needs NVTabular")
+    two = with_kept(planned(MERLIN / "two_workflows/repository"), in_nvtabular=False)
+    check_apart(two, "others beside it")
+    tensorflow = {"pytorch": Predictor("tensorflow", Path("/code/tensorflow/saved_model.py"))}
+    check_apart(in_part, "its predictor one of tensorflow", tensorflow)
+    samples = generated(in_part.models[1], "np.random.uniform(0, 1)")
+    models = (in_part.models[0], samples, *in_part.models[2:])
+    check_apart(replace(in_part, models=models), "may draw random numbers")
+
+
 def test_one_directory_is_published(dense: ServingPlan, tmp_path: Path) -> None:
     """The steps' own lie in it, as tritonserver would have them."""
     made = publish(join_plan(dense, PREDICTORS), tmp_path)
@@ -421,19 +493,7 @@ def test_what_needs_no_gpu_is_on_the_cpu(dense: ServingPlan) -> None:
     """Steps without a predictor; one that has a predictor is where tritonserver puts that."""
     joined = join_plan(dense, PREDICTORS)
     assert measure_demand(joined, gpus=2).models[0].on_gpus == {0: 1, 1: 1}
-    text = 'backend: "python"\n' + "".join(
-        part
-        for part in (dense.models[1].config_text or "").splitlines(keepends=True)
-        if not part.startswith(("backend", "platform"))
-    )
-    lookup = replace(
-        dense.models[1],
-        config_text=text,
-        links=(),
-        files=(("1/model.py", "# looks features up"),),
-        generated=True,
-        interpreter="feast",
-    )
+    lookup = generated(dense.models[1], "# looks features up", "feast")
     models = (dense.models[0], lookup, dense.models[2])
     joined = join_plan(replace(dense, models=models), PREDICTORS)
     assert len(joined.models) == 1, joined.not_joined

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,36 @@ class TritonPythonModel:
         array = requests[0].inputs()[0].as_numpy()
         return [pb_utils.InferenceResponse([pb_utils.Tensor("sum", array + ONE)])]
 """
+#: As a workflow with functions: it changes its process, and what it is given.
+CHANGE = """
+import warnings
+import numpy as np
+import triton_python_backend_utils as pb_utils
+np.seterr(over="raise")
+class TritonPythonModel:
+    def initialize(self, args):
+        warnings.simplefilter("error")
+        self.seen = []
+    def execute(self, requests):
+        self.seen.append(warnings.filters[0][0])
+        warnings.simplefilter("always" if len(self.seen) == 1 else "error")
+        np.seterr(over="call")
+        array = requests[0].inputs()[0].as_numpy()
+        array += 1
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("sum", array)])]
+"""
+#: As the predictor behind it.
+LOOK = """
+import warnings
+import numpy as np
+import triton_python_backend_utils as pb_utils
+class TritonPythonModel:
+    seen = []
+    def execute(self, requests):
+        self.seen.append((list(warnings.filters), np.geterr()))
+        array = requests[0].inputs()[0].as_numpy()
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("y", array)])]
+"""
 BROKEN = """
 class TritonPythonModel:
     def initialize(self, args):
@@ -65,7 +96,12 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def row(
-    name: str, program: str, reads: dict[str, str], writes: dict[str, str], dims: tuple[int, ...]
+    name: str,
+    program: str,
+    reads: dict[str, str],
+    writes: dict[str, str],
+    dims: tuple[int, ...],
+    functions: bool,
 ) -> dict[str, Any]:
     declared = [{"name": each, "data_type": "TYPE_FP32", "dims": [*dims]} for each in reads]
     return {
@@ -73,6 +109,7 @@ def row(
         "program": program,
         "folder": f"steps/m.{name}",
         "version": "3",
+        "functions": functions,
         "config": {"name": f"m.{name}", "input": declared},
         "reads": reads,
         "writes": writes,
@@ -84,17 +121,19 @@ def made(
     dims: tuple[int, ...] = (-1,),
     double: str = DOUBLE,
     answer: tuple[str, ...] = ("answer",),
+    add: str = ADD,
+    functions: bool = False,
 ) -> Any:
-    """The model: add, then double; loaded and initialised."""
+    """The model: add, then double; loaded and initialised. functions: whether `add` has some."""
     own = folder / "steps/m.add/3"
     own.mkdir(parents=True)
-    (own / "model.py").write_text(ADD)
+    (own / "model.py").write_text(add)
     (own / "beside_the_step.py").write_text("ONE = 1\n")
     other = folder / "elsewhere.py"
     other.write_text(double)
     steps = [
-        row("add", "steps/m.add/3/model.py", {"a": "a"}, {"sum": "more"}, (-1,)),
-        row("double", str(other), {"x": "more"}, {"y": "answer"}, dims),
+        row("add", "steps/m.add/3/model.py", {"a": "a"}, {"sum": "more"}, (-1,), functions),
+        row("double", str(other), {"x": "more"}, {"y": "answer"}, dims, False),
     ]
     path = folder / "served_model.py"
     path.write_text(joined_source(steps, answer))
@@ -146,6 +185,39 @@ def test_a_predictor_cannot_change_what_others_read(tmp_path: Path) -> None:
     model.steps[1].model.execute = look
     ask(model, [1.0])
     assert not seen["more"].flags.writeable
+
+
+@pytest.mark.filterwarnings("default")
+def test_what_functions_set_holds_for_them_alone(tmp_path: Path) -> None:
+    """From one request to the next; a predictor sees none of it."""
+    before = (list(warnings.filters), np.geterr())
+    model = made(tmp_path, add=CHANGE, double=LOOK, functions=True)
+    for _ in range(3):
+        ask(model, [1.0])
+    assert model.steps[0].model.seen == ["error", "always", "error"]
+    assert model.steps[1].model.seen == [before] * 3
+    assert (warnings.filters, np.geterr()) == before
+
+
+def test_functions_cannot_change_what_others_read(tmp_path: Path) -> None:
+    """They may write into what they are given, which is theirs."""
+    model = made(tmp_path, add=CHANGE, double=LOOK, functions=True)
+    given = np.array([1.0], "float32")
+    request = fake_backend.InferenceRequest("7", 0, [fake_backend.Tensor("a", given)], ["answer"])
+    (response,) = model.execute([request])
+    assert response.output_tensors()[0].as_numpy().tolist() == [2.0]
+    assert given.tolist() == [1.0]
+
+
+def test_modules_beside_a_step_come_before_the_containers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a process of its own; the stub has put the model's directory on the path."""
+    monkeypatch.setattr(sys, "path", [*sys.path[:-1], str(tmp_path), str(CODE)])
+    made(tmp_path)
+    own, code = str(tmp_path / "steps/m.add/3"), str(CODE)
+    assert sys.path.index(own) < sys.path.index(code)
+    assert sys.path.index(own) > 0
 
 
 def test_a_step_is_told_what_tritonserver_would_tell_it(tmp_path: Path) -> None:
