@@ -33,7 +33,7 @@ _PYTHONS = {"__builtin__", "__main__", "copy_reg"}
 
 @dataclass(frozen=True)
 class NeededModule:
-    """graph: the file that names it. top: the file or package that has it, without its ending."""
+    """graph: the file that names it. version: the directory that it belongs into."""
 
     graph: Path
     version: Path
@@ -41,6 +41,7 @@ class NeededModule:
 
     @property
     def top(self) -> str:
+        """The file or package that has it, without its ending."""
         return self.named.module.partition(".")[0]
 
     @property

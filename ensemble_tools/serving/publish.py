@@ -196,13 +196,13 @@ def put_compiled(
         _write_config(delivered, directory)
         return delivered
     (tables / _PROGRAM).write_text(program_text(model.compiled.program, rows), encoding="utf-8")
-    for name, text in _read_runtime().items():
-        _put(directory / Path(model.compiled.place).parent / _RUNTIME / name, text)
-    whole = not model.compiled.program.kept
-    for name, file in _FOR_KEPT.items() if not whole else ():
-        runtime = directory / Path(model.compiled.place).parent / _RUNTIME
-        _put(runtime / name, _read_model_file(file))
-    _put(directory / model.compiled.place, _read_model_file(_WHOLE if whole else _PART))
+    place, is_whole = directory / model.compiled.place, not model.compiled.program.kept
+    texts = dict(_read_runtime())
+    if not is_whole:
+        texts.update({name: _read_model_file(file) for name, file in _FOR_KEPT.items()})
+    for name, text in texts.items():
+        _put(place.parent / _RUNTIME / name, text)
+    _put(place, _read_model_file(_WHOLE if is_whole else _PART))
     return replace(model, compiled=_without_tables(model.compiled))
 
 

@@ -63,7 +63,7 @@ _BEGINNINGS = {
     "object": Kind.TEXT,
     "datetime64[ns]": Kind.DATE,
 }
-#: What numbers and texts of an answer are not.
+#: No answer has dates; what a column of pandas' holds is not known before there is a request.
 _NOT_ANSWERED = (Kind.PANDAS, Kind.DATE)
 #: Columns that operators are handed, over all of them. A Subgraph is run wherever it stands, so a
 #: few bytes of a pickle can ask for any number; a thousand columns through thirty operators are far

@@ -20,7 +20,7 @@ DATE, SPAN, ZONED, CATEGORY, NULLABLE = "datetime", "timedelta", "zoned", "categ
 
 @dataclass(frozen=True)
 class Function:
-    """A function with its text. takes: what it is for; makes: what comes out, empty for the same.
+    """A function with its text. makes: what comes out, empty for the same that goes in.
 
     ragged: it makes lists.
     """
@@ -233,6 +233,13 @@ BESIDE = [
     Function("the index", lambda c, df: df.index.to_series() + len(c.name), "int64"),
 ]
 
+#: The same, of a frame whose columns are in a certain order: NVTabular joins columns by sets.
+IN_ORDER = Function(
+    "the columns' order",
+    lambda c, df: pd.Series(zlib.crc32(",".join(df.columns).encode()) % 1000, index=c.index),
+    "int64",
+)
+
 
 class ByModule(Operator):  # type: ignore[misc]
     """An operator of a module."""
@@ -320,7 +327,7 @@ WHOLE_FRAME = (
     "whole frame, more",
     "whole frame, backwards",
 )
-#: What by_value takes.
+#: What by_value takes; what stands here twice is drawn more often.
 OWN = (
     *WHOLE_FRAME,
     "whole frame, own names",
@@ -332,13 +339,6 @@ OWN = (
     "in place",
     "sorted",
     "less",
-)
-
-#: The same, of a frame whose columns are in a certain order: NVTabular joins columns by sets.
-IN_ORDER = Function(
-    "the columns' order",
-    lambda c, df: pd.Series(zlib.crc32(",".join(df.columns).encode()) % 1000, index=c.index),
-    "int64",
 )
 
 #: Which rows of a frame stay, by one of its columns of numbers.
