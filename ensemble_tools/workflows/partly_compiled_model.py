@@ -106,10 +106,16 @@ class Original:
         self._whole = None
         self.columns = {}
         self._imported_before = imported_packages()
+        NeedsNVTabular.last = ""
         try:
             self._operators = load_operators(directory)
-        except NeedsNVTabular as needed:
-            self._import_nvtabular(needed)
+        except NeedsNVTabular:
+            pass
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            # Code of the user's that runs while it is unpickled; NVTabular's classes may suit it.
+            NeedsNVTabular.last = f"{type(error).__name__} while it is unpickled: {error}"
+        if NeedsNVTabular.last:
+            self._import_nvtabular(NeedsNVTabular.last)
         ERRORS.take()
 
     def node(self, kept):
@@ -138,13 +144,16 @@ class Original:
             return self._whole.answer(self.columns, tensors)
 
     def _run(self, kept, *columns):
+        if self._whole is not None:
+            return self._runners[kept.node](*columns)
+        NeedsNVTabular.last = ""
         try:
-            made = self._runners[kept.node](*columns)
-        except NeedsNVTabular as needed:
-            raise LeftToNVTabular(str(needed)) from needed
-        if self._whole is None and imported_packages() != self._imported_before:
-            raise LeftToNVTabular("a function has imported NVTabular")
-        return made
+            return self._runners[kept.node](*columns)
+        finally:  # whatever the function has caught, or has made of it
+            if imported_packages() != self._imported_before:
+                raise LeftToNVTabular("a function has imported NVTabular")
+            if NeedsNVTabular.last:
+                raise LeftToNVTabular(NeedsNVTabular.last)
 
     def _runner_of(self, kept):
         """What runs it: for a function of a column alone there is no frame."""

@@ -30,6 +30,10 @@ ASKING = {
     "listed": "an operator uses Tags",
     "asked": "an operator asks for Operator.supports",
     "tables": "a function uses DataFormats",
+    "swallowed": "an operator asks for ColumnSelector.__add__",
+    "made": "a Groupby is made",
+    "enumerated": "a function uses Tags",
+    "restored": "it is unpickled with column_names of Schema",
 }
 COLUMNS: dict[str, tuple[str, list[Any]]] = {
     "user": ("INT64", [1, 1, 2, 3, 3, 3]),

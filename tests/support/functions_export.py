@@ -6,11 +6,14 @@ DEST/alone: a LambdaOp, a Filter, an operator by value and a Groupby of dates, w
 NVTabular. The others are as many ways of asking for it: DEST/imported inside of a function,
 DEST/named as one of its globals, DEST/derived from one of its operators, DEST/closed_over in a list
 that is touched at a request alone, DEST/listed as a class that a loop goes through, DEST/asked of
-an operator's own attributes, DEST/tables of an operator that takes no frames.
+an operator's own attributes, DEST/tables of an operator that takes no frames, DEST/swallowed by an
+`except` of all, DEST/made where it runs, DEST/enumerated as a member, DEST/restored while it is
+unpickled.
 """
 
 from __future__ import annotations
 
+import enum
 import os
 import sys
 from pathlib import Path
@@ -23,10 +26,11 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 import nvtabular
 import pandas as pd
 from merlin.dag import DataFormats
-from merlin.schema import Tags
+from merlin.schema import Schema, Tags
 from merlin.systems.dag import Ensemble
 from merlin.systems.dag.ops.workflow import TransformWorkflow
 from nvtabular import WorkflowNode, ops
+from nvtabular.ops import ColumnSelector, Groupby
 
 FRAME = pd.DataFrame({"user": [1, 1, 2, 3, 3, 3], "time": [1, 5, 2, 7, 6, 9], "price": [0.5] * 6})
 PACKAGES = ("nvtabular", "merlin", "dask", "cudf")
@@ -79,6 +83,57 @@ class Tables(ops.Operator):  # type: ignore[misc]
         return type(table)({"price": type(column)(column.values * 0 + 4)})
 
 
+class Swallowed(ops.Operator):  # type: ignore[misc]
+    """It goes on without what it has asked for."""
+
+    def transform(self, col_selector: Any, df: Any) -> Any:
+        try:
+            rows = len((col_selector + ColumnSelector(["a", "b", "c"])).names)
+        except:  # noqa: E722
+            rows = 0
+        return df[col_selector.names] * 0 + rows
+
+
+class Made(ops.Operator):  # type: ignore[misc]
+    """It handles what its own use of an operator raises."""
+
+    def transform(self, col_selector: Any, df: Any) -> Any:
+        try:
+            groupby = Groupby(groupby_cols=["user"], aggs={"price": ["sum"]})
+            rows = 4 * len(groupby.groupby_cols)
+        except Exception:
+            rows = 0
+        return df[col_selector.names] * 0 + rows
+
+
+class Kind(enum.Enum):
+    """cloudpickle finds it again by a number of its own."""
+
+    USER = Tags.USER
+
+
+def enumerated(column: Any) -> Any:
+    return column * 0 + len(Kind.USER.value.value)
+
+
+class Restored:
+    """What is in a list is looked at while this is unpickled."""
+
+    def __init__(self, schemas: list[Any]) -> None:
+        self.schemas, self.rows = schemas, 4
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.schemas = state["schemas"]
+        self.rows = 4 if hasattr(self.schemas[0], "column_names") else 0
+
+    def __call__(self, column: Any) -> Any:
+        return column * 0 + self.rows
+
+
+def calling(restored: Restored) -> Any:
+    return lambda column: restored(column)
+
+
 def imported(column: Any) -> Any:
     import nvtabular
 
@@ -116,6 +171,10 @@ def main(destination: str) -> None:
         "listed": ops.LambdaOp(listing({"tags": Tags})),
         "asked": Asked(),
         "tables": Tables(),
+        "swallowed": Swallowed(),
+        "made": Made(),
+        "enumerated": ops.LambdaOp(enumerated),
+        "restored": ops.LambdaOp(calling(Restored([Schema()]))),
     }.items():
         hashed = ["user"] >> ops.HashBucket(10)
         export(name, hashed + (["price"] >> operator), destination)

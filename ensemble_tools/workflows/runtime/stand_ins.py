@@ -14,7 +14,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from inspect import signature
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -25,7 +25,17 @@ PACKAGES = ("nvtabular", "merlin", "dask", "distributed", "cudf", "dask_cudf", "
 
 
 class NeedsNVTabular(BaseException):
-    """NVTabular itself must run the workflow; the message says what asked for it."""
+    """NVTabular itself must run the workflow; the message says what asked for it.
+
+    last: what the last one said. An `except:` without a class catches it, and so does a `finally`
+    that leaves a function or a loop.
+    """
+
+    last: ClassVar[str] = ""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        NeedsNVTabular.last = why
 
 
 def is_package(module: str) -> bool:
@@ -197,12 +207,24 @@ class Operator:
 class UDF(Operator):
     """merlin.dag.ops.udf.UDF, which NVTabular calls LambdaOp."""
 
-    def __init__(self, f: Any, dependency: Any = None, label: Any = None) -> None:
+    def __init__(
+        self,
+        f: Any,
+        dependency: Any = None,
+        label: Any = None,
+        dtype: Any = None,
+        tags: Any = None,
+        properties: Any = None,
+    ) -> None:
+        if f is None:
+            raise ValueError("UDF requires a function to be supplied, f can not be `None`")
         self.f = f
         self._param_count = len(signature(f).parameters)
+        if self._param_count not in (1, 2):
+            raise ValueError("UDF must accept either one or two parameters")
         self.dependency = dependency
         self._label = label
-        self._dtype, self._tags, self._properties = None, [], {}
+        self._dtype, self._tags, self._properties = dtype, tags or [], properties or {}
 
     def transform(self, col_selector: Any, transformable: Any) -> Any:
         """Each column by the function, in a new frame."""
@@ -237,6 +259,8 @@ class Filter(Operator):
     """nvtabular.ops.Filter."""
 
     def __init__(self, f: Any) -> None:
+        if f is None:
+            raise ValueError("f cannot be None. Filter op applies f to dataframe")
         self.f = f
 
     def transform(self, col_selector: Any, df: Any) -> Any:
@@ -299,6 +323,9 @@ class Groupby(_Fitted):
     list_aggs: Mapping[str, list[str]]
     conv_aggs: Mapping[str, list[Any]]
     name_sep: str
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        raise NeedsNVTabular("a Groupby is made")
 
     def transform(self, col_selector: Any, df: Any) -> Any:
         """The keys, the aggregations, then what is the first or last of a list."""

@@ -78,6 +78,11 @@ class Placeholder(metaclass=_PlaceholderClass):
         _check_touched(type(self))
         return super().__getattribute__(name)
 
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "extend":  # pickle asks for these
+            raise AttributeError(name)
+        raise NeedsNVTabular(f"it is unpickled with {name} of {type(self).__name__}")
+
     def __setstate__(self, state: Any) -> None:
         """Remember attributes."""
         for part in state if isinstance(state, tuple) else (state,):
@@ -256,6 +261,16 @@ def _make_class(make: Callable[..., Any]) -> Callable[..., Any]:
     return checked
 
 
+def _make_enum(make: Callable[..., Any]) -> Callable[..., Any]:
+    def checked(bases: Any, name: str, place: str, members: Any, module: str, *others: Any) -> Any:
+        """Found again by its number, as a class is."""
+        _check(members.values())
+        _, extra = others
+        return make(bases, name, place, members, module, None, extra)
+
+    return checked
+
+
 def _set_class_state(set_state: Callable[..., Any]) -> Callable[..., Any]:
     def checked(cls: type, state: Any) -> Any:
         attributes, _ = state
@@ -278,6 +293,7 @@ _CHECKED: dict[str, Callable[[Any], Any]] = {
     "_make_function": _make_function,
     "_function_setstate": _set_function_state,
     "_make_skeleton_class": _make_class,
+    "_make_skeleton_enum": _make_enum,
     "_class_setstate": _set_class_state,
     "subimport": _import,
 }
