@@ -1,6 +1,5 @@
 """A workflow as NVTabular itself runs it: importing this takes seconds, and some 300 MB."""
 
-import functools
 import json
 
 import nvtabular
@@ -28,7 +27,7 @@ class Whole:
         node = self.nodes[number]
         if not node.op.supported_formats & DataFormats.PANDAS_DATAFRAME:
             return node.op, None
-        return node.op, functools.partial(node.op.transform, self.selection_of(node))
+        return node.op, lambda frame: node.op.transform(self.selection_of(node), frame)
 
     @staticmethod
     def selection_of(node):

@@ -17,12 +17,7 @@ from compiled_workflow.columns import LeftToNVTabular, NoRows, RequestError
 from compiled_workflow.failures import OperatorFailed, failed_node, log_failure
 from compiled_workflow.pandas_frames import ERRORS, run_function, run_node
 from compiled_workflow.program import LoadedProgram
-from compiled_workflow.stand_ins import (
-    ColumnSelector,
-    NeedsNVTabular,
-    Operator,
-    imported_packages,
-)
+from compiled_workflow.stand_ins import NeedsNVTabular, Operator, apply, imported_packages
 
 #: NVTabular's class, or what stands for it.
 UDF = ("merlin.dag.ops.udf", "UDF")
@@ -161,7 +156,7 @@ class Original:
             operator, transform = self._whole.operator_of(kept.node)
         else:
             operator = self._operators[kept.node]
-            transform = functools.partial(operator.transform, ColumnSelector(kept.selection))
+            transform = functools.partial(apply, operator, kept.selection)
         if transform is None:
             return _leave_whole
         known = type(operator).__module__, type(operator).__qualname__

@@ -52,6 +52,15 @@ for (module, name), ours in STAND_INS.items():
             print(name, attribute)
 print(*sorted(f"{module}.{name}" for module, name in STAND_INS))
 """
+#: Prints options of pandas' that NVTabular's process has otherwise.
+OPTIONS = """
+import pandas as pd
+from pandas._config import config
+import ensemble_tools.workflows.runtime.pandas_frames
+before = {name: pd.get_option(name) for name in config._registered_options}
+import nvtabular
+print([name for name, value in before.items() if pd.get_option(name) != value])
+"""
 
 pytestmark = [pytest.mark.tritonserver, pytest.mark.timeout(300)]
 
@@ -112,3 +121,10 @@ def test_the_classes_in_the_place_of_nvtabulars() -> None:
     assert lacking == []
     others = {"merlin.dag.selector.ColumnSelector", "merlin.dag.operator.Operator"}
     assert {*known.split()} - others == {*STAND_INS} - {"nvtabular.ops.lambdaop.LambdaOp"}
+
+
+def test_pandas_is_set_as_nvtabular_sets_it() -> None:
+    """Dask switches numexpr off, with which pandas calculates otherwise where it is installed."""
+    command: list[str | Path] = [PYTHON, "-W", "ignore", "-c", OPTIONS]
+    run = subprocess.run(command, check=True, capture_output=True, cwd=ROOT, text=True)
+    assert run.stdout == "[]\n"

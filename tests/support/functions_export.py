@@ -48,6 +48,7 @@ class Told(ops.Operator):  # type: ignore[misc]
 
     def transform(self, col_selector: Any, df: Any) -> Any:
         assert col_selector.names == ["price"]
+        col_selector.subgroups.append(type(col_selector)(["told"]))  # of this request alone
         return pd.DataFrame({"told": told(df["price"]), "price": df["price"]})
 
     def column_mapping(self, col_selector: Any) -> Any:

@@ -21,6 +21,9 @@ from .columns import Column, LeftToNVTabular
 from .failures import OperatorFailed
 from .kept import KeptNode
 
+# As Dask sets it for NVTabular's process: numexpr's numbers are not numpy's, where it is installed.
+pd.set_option("compute.use_numexpr", False)
+
 #: What an object of a column may be without being copied for each reader.
 _UNCHANGEABLE = (str, bytes, int, float, type(None), pd.Timestamp, pd.Timedelta, np.generic)
 

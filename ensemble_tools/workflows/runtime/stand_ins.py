@@ -203,6 +203,11 @@ class Operator:
         return df[selector.names]
 
 
+def apply(operator: Operator, selection: Any, frame: Any) -> Any:
+    """What it makes of a frame. Its selector is a new one each time, as NVTabular's is."""
+    return operator.transform(ColumnSelector(selection), frame)
+
+
 @_without("label", "column_mapping", "_remove_deps")
 class UDF(Operator):
     """merlin.dag.ops.udf.UDF, which NVTabular calls LambdaOp."""
