@@ -69,7 +69,7 @@ def explain_plan(plan: ServingPlan) -> Iterator[str]:
             yield f"    {how}: numpy  ({_clean(describe_operators(program.operators))})"
             yield f"    recognised: {_clean(model.compiled.recognised)}"
             for kept in program.kept:
-                yield f"    kept for NVTabular: {_clean(kept.reason)}"
+                yield f"    runs in pandas: {_clean(kept.reason)}"
         if model.not_compiled:
             yield f"    not compiled: {_clean(model.not_compiled)}"
         yield from _ensemble_lines(model)

@@ -3,8 +3,9 @@
 Unpickling runs what the file says. Nothing here does that: this package reads pickles as data
 (archive/inert_pickle.py). These do it, in models' processes:
 
-1. NVTabular its workflow, where that is not compiled, or kept in part; and a type that a category
-   file may name, with a pyarrow from before 14.0.1 (CVE-2023-47248);
+1. NVTabular its workflow, where that is not compiled, or kept in part, which a process without
+   NVTabular may do as well; and a type that a category file may name, with a pyarrow from before
+   14.0.1 (CVE-2023-47248);
 2. Merlin's executor, or a step that runs Merlin's operators, the graph: ensemble.pkl;
 3. Feast the functions that its registry holds (dill), whatever the archive's own is like: the
    registry is read again and again, and may lie elsewhere;
@@ -83,7 +84,9 @@ def check_published(plan: ServingPlan, published: ServingPlan, names: SettingNam
         version = before.compiled.place.partition("/")[0]
         directory = dict(model.links).get(version)
         if directory is not None:
-            for each in _find_in_workflow(directory, model.not_compiled, model.categories):
+            for each in _find_in_workflow(
+                directory, model.not_compiled, "NVTabular", model.categories
+            ):
                 raise PicklesRefused(each.path, each.reader, each.why, each.remedy, names.pickles)
 
 
@@ -120,7 +123,7 @@ def _find_in_model(
     for version in source.versions:
         directory = source.version_directory(version)
         if why is not None:
-            yield from _find_in_workflow(directory, why, model.categories)
+            yield from _find_in_workflow(directory, why, _reader(model), model.categories)
         graph = directory / GRAPH_FILE
         if is_file(graph):
             yield _by_executor(graph, plan)
@@ -138,11 +141,19 @@ def _why_not_whole(model: PublishedModel) -> str | None:
     return f"compiled in part: {kept[0].reason}" if kept else None
 
 
-def _find_in_workflow(directory: Path, why: str, categories: Iterable[Path]) -> Iterator[Unpickled]:
+def _reader(model: PublishedModel) -> str:
+    """Who unpickles the workflow first."""
+    alone = model.compiled is not None and not model.compiled.program.needs_nvtabular
+    return "the model's process" if alone else "NVTabular"
+
+
+def _find_in_workflow(
+    directory: Path, why: str, reader: str, categories: Iterable[Path]
+) -> Iterator[Unpickled]:
     workflow = directory / WORKFLOW
     remedy = "export a workflow that is compiled whole (docs/workflows.md lists the operators)"
     if is_file(workflow / PICKLE):
-        yield Unpickled(workflow / PICKLE, "NVTabular", why, remedy)
+        yield Unpickled(workflow / PICKLE, reader, why, remedy)
     for path in categories:
         parts = _walk(path) if is_directory(path) else [path]
         if any(map(names_pickle, parts)):

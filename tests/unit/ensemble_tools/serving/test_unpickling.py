@@ -82,7 +82,7 @@ def test_a_workflow_that_is_not_compiled(export: Path) -> None:
 
 
 def test_a_workflow_that_is_compiled_in_part(export: Path) -> None:
-    """The sentence names the operator that NVTabular runs, and why."""
+    """The sentence names the operator that runs in pandas, and why."""
     made, repository = planned(export)
     kept = Kept("LambdaOp", ("age",), "LambdaOp, column 'age': it calls a function of yours")
     (step,) = (model for model in made.models if model.compiled)
@@ -93,10 +93,10 @@ def test_a_workflow_that_is_compiled_in_part(export: Path) -> None:
     with pytest.raises(PicklesRefused) as error:
         check_unpickled(replace(made, models=others), repository, NAMES)
     assert str(error.value) == (
-        f"{export / STEP}/1/workflow/workflow.pkl: NVTabular would unpickle it (compiled in part: "
-        "LambdaOp, column 'age': it calls a function of yours), and SERVE_PICKLES=off allows "
-        "nobody to; export a workflow that is compiled whole (docs/workflows.md lists the "
-        "operators), or serve it where SERVE_PICKLES is on"
+        f"{export / STEP}/1/workflow/workflow.pkl: the model's process would unpickle it "
+        "(compiled in part: LambdaOp, column 'age': it calls a function of yours), and "
+        "SERVE_PICKLES=off allows nobody to; export a workflow that is compiled whole "
+        "(docs/workflows.md lists the operators), or serve it where SERVE_PICKLES is on"
     )
 
 
