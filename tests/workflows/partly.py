@@ -1,4 +1,4 @@
-"""A partly compiled workflow, run as its Triton model runs it, with NVTabular in this process."""
+"""A partly compiled workflow, run as its Triton model runs it; NVTabular is imported if need be."""
 
 from __future__ import annotations
 
@@ -68,6 +68,16 @@ class PartlyCompiled:
             raise RequestError(str(error)) from error
 
 
+class _ImportedLater(types.ModuleType):
+    """A module that is imported when something of it is asked for: one of them has NVTabular."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # which inspect asks all modules for
+            raise AttributeError(name)
+        module = importlib.import_module(f"ensemble_tools.workflows.{self.__name__}")
+        return getattr(module, name)
+
+
 def _model_file() -> Any:
     """partly_compiled_model.py, which finds its neighbours by their published names."""
     backend = types.ModuleType("triton_python_backend_utils")
@@ -78,6 +88,5 @@ def _model_file() -> Any:
         sys.modules.setdefault(f"compiled_workflow.{name}", module)
     sys.modules.setdefault("compiled_workflow", importlib.import_module(_RUNTIME))
     for name in ("graph_json", "nvtabular_workflow"):
-        module = importlib.import_module(f"ensemble_tools.workflows.{name}_model")
-        sys.modules.setdefault(f"compiled_workflow.{name}", module)
+        sys.modules.setdefault(f"compiled_workflow.{name}", _ImportedLater(f"{name}_model"))
     return importlib.import_module("ensemble_tools.workflows.partly_compiled_model")
