@@ -33,6 +33,7 @@ ASKING = {
     "swallowed": "an operator asks for ColumnSelector.__add__",
     "made": "a Groupby is made",
     "enumerated": "a function uses Tags",
+    "recalled": "it is unpickled with USER of Tags",
     "restored": "it is unpickled with column_names of Schema",
 }
 COLUMNS: dict[str, tuple[str, list[Any]]] = {

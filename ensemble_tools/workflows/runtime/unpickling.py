@@ -53,6 +53,11 @@ class _PlaceholderClass(type):
         _check_touched(cls)
         return super().__getattribute__(name)
 
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise NeedsNVTabular(f"it is unpickled with {name} of {cls.__qualname__}")
+
     def __instancecheck__(cls, instance: Any) -> bool:
         _check_touched(cls)
         return super().__instancecheck__(instance)
