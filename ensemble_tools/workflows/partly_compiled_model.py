@@ -13,6 +13,11 @@ from pathlib import Path
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
+
+# NVTabular answers some requests. It brings pandas and cloudpickle, so its absence is told first.
+if importlib.util.find_spec("nvtabular") is None:
+    raise ModuleNotFoundError("No module named 'nvtabular'", name="nvtabular")
+
 from compiled_workflow.columns import LeftToNVTabular, NoRows, RequestError
 from compiled_workflow.failures import OperatorFailed, failed_node, log_failure
 from compiled_workflow.pandas_frames import ERRORS, run_function, run_node
@@ -93,8 +98,6 @@ class Original:
     """
 
     def __init__(self, directory, args):
-        if importlib.util.find_spec("nvtabular") is None:
-            raise ModuleNotFoundError("No module named 'nvtabular'", name="nvtabular")
         self._directory, self._args = directory, args
         self._kept = {}
         self._runners = {}

@@ -26,9 +26,11 @@ _PLACE = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+), in (?P<funct
 _EXECUTOR = ("/merlin/dag/executors.py", "_run_node_transform")
 #: The operators of NVTabular's that call functions, by their files.
 _CALLING = {"/merlin/dag/ops/udf.py": "LambdaOp", "/nvtabular/ops/filter.py": "Filter"}
-#: Installed packages, Python's own modules, and the code in a TorchScript file.
+#: Installed packages, compiled ones by their sources, Python's own modules, and the code in a
+#: TorchScript file.
 _INSTALLED = re.compile(
-    r"/(?:site|dist)-packages/|/lib/python3\.\d+/|<(?:frozen|__array)|^code/__torch__"
+    r"/(?:site|dist)-packages/|\.p(?:yx|xi|xd)$|/lib/python3\.\d+/|<(?:frozen|__array)"
+    r"|^code/__torch__"
 )
 #: Merlin's executor raises it anew with what a model said.
 _RAISED_ANEW = r"(?:RuntimeError: )?"

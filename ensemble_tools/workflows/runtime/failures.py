@@ -27,6 +27,8 @@ _MERLINS = ("merlin", "nvtabular")
 #: Packages that functions call; other packages may be the user's.
 _LIBRARIES = (*_MERLINS, "cudf", "dask", "dateutil", "numba", "numpy", "nvtx", "pandas", "pyarrow")
 _PACKAGE = re.compile(r"[\\/](?:site|dist)-packages[\\/](\w+)")
+#: A compiled module's source, by its path in the package: pandas/_libs/tslib.pyx, or mtrand.pyx.
+_CYTHON = re.compile(r"(?:(\w+)[\\/].*|\w+)\.p(?:yx|xi|xd)$")
 #: Python's own modules, and what has no file.
 _PYTHONS = re.compile(
     r"[\\/]lib[\\/]python3\.\d+[\\/](?!(?:site|dist)-packages)|<(?:frozen|__array)"
@@ -52,7 +54,9 @@ class OperatorFailed(Exception):
         column = _at_work(frames, columns)
         names = columns if column is None else (column,)
         place = _place(frames, function)
-        super().__init__(f"{BEGINNING}{_describe(operator, names)}{FAILED}{place}: {_words(error)}")
+        super().__init__(
+            f"{BEGINNING}{describe_operator(operator, names)}{FAILED}{place}: {_words(error)}"
+        )
 
 
 def failed_node(error: Exception) -> Any:
@@ -91,6 +95,8 @@ class _Frame:
         file = self.code.co_filename
         if os.path.dirname(file) == _STAND_INS:
             return _MERLINS[0]
+        if cython := _CYTHON.match(file):
+            return cython[1] or "numpy"
         found = _PACKAGE.search(file)
         return found[1] if found else ""
 
@@ -115,7 +121,8 @@ def _at_work(frames: Sequence[_Frame], columns: Sequence[str]) -> str | None:
     return None
 
 
-def _describe(operator: str, columns: Sequence[str]) -> str:
+def describe_operator(operator: str, columns: Sequence[str]) -> str:
+    """Its name and the first of its columns, of bounded length."""
     shown = [repr(_cut(name, _LONGEST_NAME)) for name in columns[:_MOST_COLUMNS]]
     names = ", ".join(shown) + (", …" if len(columns) > _MOST_COLUMNS else "")
     return f"{_cut(operator, _LONGEST_NAME)} of {names}" if names else operator

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from .columns import Column, LeftToNVTabular
-from .failures import OperatorFailed
+from .failures import OperatorFailed, describe_operator
 from .kept import KeptNode
 
 # As Dask sets it for NVTabular's process: numexpr's numbers are not numpy's, where it is installed.
@@ -211,7 +211,10 @@ def _check_made(node: KeptNode, made: Any, rows: int) -> None:
     # Hashes depend on which row is which, and so do functions that look at the index.
     if not isinstance(index, pd.RangeIndex) or (index.start, index.step) != (0, 1) or index.name:
         raise LeftToNVTabular("an operator changed which row is which")
-    if not len(made) or (node.keeps_rows and len(made) != rows):
+    if not len(made):
+        operator = describe_operator(node.operator, node.applied_to)
+        raise LeftToNVTabular(f"the workflow's {operator} left no row of the request")
+    if node.keeps_rows and len(made) != rows:
         raise LeftToNVTabular("an operator changed which rows there are")
 
 

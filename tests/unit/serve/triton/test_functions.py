@@ -12,6 +12,7 @@ MODEL = "/work/serving/m/1/model.py"
 EXECUTOR = (f"{PACKAGES}/merlin/dag/executors.py", "_run_node_transform")
 UDF = (f"{PACKAGES}/merlin/dag/ops/udf.py", "transform")
 FILTER = (f"{PACKAGES}/nvtabular/ops/filter.py", "transform")
+CYTHON = ("pandas/_libs/tslib.pyx", "array_to_datetime")
 PANDAS = (f"{PACKAGES}/pandas/core/series.py", "apply")
 YOURS = ("/home/ann/etl.py", "weekday")
 TORCHSCRIPT = ("code/__torch__.py", "forward")
@@ -50,6 +51,10 @@ def executors(*frames: tuple[str, str], raised: str = "ValueError: no date") -> 
         (
             workflows(EXECUTOR, OWN),
             "the workflow's operator failed in transform (5.py:12): ValueError: no date",
+        ),
+        (
+            workflows(EXECUTOR, UDF, YOURS, PANDAS, CYTHON),
+            "the workflow's LambdaOp failed in weekday (etl.py:12): ValueError: no date",
         ),
         (workflows(YOURS), "ValueError: no date"),
         (executors(EXECUTOR, TORCHSCRIPT), "ValueError: no date"),

@@ -168,3 +168,14 @@ def test_the_log_has_the_traceback(capfd: pytest.CaptureFixture[str]) -> None:
         fails(ValueError("no"))()
     log_failure(caught.value)
     assert "raise error\nValueError: no\n" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("path", ["pandas/_libs/tslib.pyx", "mtrand.pyx", "pyarrow/array.pxi"])
+def test_a_compiled_modules_source_is_not_the_users(path: str) -> None:
+    """Cython's frames have their path in the package alone."""
+    parse = defined("def parse(c):\n    raise ValueError('no date')\n", path).parse
+    module: dict[str, Any] = {"parse": parse}
+    exec(compile("\n\ndef weekday(c):\n    return parse(c)\n", "etl.py", "exec"), module)
+    assert of_lambda(module["weekday"], "ts") == (
+        "the workflow's LambdaOp of 'ts' failed in weekday (etl.py:4): ValueError: no date"
+    )
