@@ -25,7 +25,13 @@ from ensemble_tools.workflows.operators.users_code import FUNCTION
 from ensemble_tools.workflows.parameters import Unknown
 from ensemble_tools.workflows.program import Input, Kept, Program, Step, Table
 from ensemble_tools.workflows.rules import Call, KeptColumns, Rule, Unnamed
-from ensemble_tools.workflows.runtime.kept import NUMBER, STAND_INS, KeptNode, TakeArray
+from ensemble_tools.workflows.runtime.kept import (
+    ANSWERED_LISTS,
+    NUMBER,
+    STAND_INS,
+    KeptNode,
+    TakeArray,
+)
 from ensemble_tools.workflows.runtime.operations.filling import NoneMissing
 from ensemble_tools.workflows.runtime.records import Parameters
 from ensemble_tools.workflows.runtime.tensors import InputColumn, OutputColumn
@@ -243,7 +249,7 @@ class _Compiler:
                 [column.name],
                 f"its schema says {'lists' if is_list else 'one value a row'}, and it is otherwise",
             )
-        if found.kind in _NOT_ANSWERED:
+        if found.kind in _NOT_ANSWERED or found.any_rows:
             found = self._take_answer(column, found)
         if found.is_list and found.with_gaps:
             found = self._answer_lists(column, found)
@@ -261,8 +267,8 @@ class _Compiler:
         if kind in _NOT_ANSWERED or not found.is_list:
             raise NotCompiled("", [column.name], f"it is answered as {column.dtype}")
         register = self._register()
-        operation = TakeArray(column.name, kind.value, "lists")
-        self._steps.append(Step(operation, (found.register,), (register,)))
+        operation = TakeArray(column.name, kind.value, ANSWERED_LISTS)
+        self._steps.append(Step(operation, (found.handed_over,), (register,)))
         return replace(found, register=register, kind=kind)
 
     def _answer_lists(self, column: Column, found: ColumnType) -> ColumnType:
@@ -393,11 +399,14 @@ class _Compiler:
 
     def _take_array(self, node: Node, name: str, column: ColumnType, series: int) -> ColumnType:
         """A column that a kept node made, for both kinds of readers."""
-        if column.is_list and (not column.python_rows or column.kind is Kind.DATE):
+        if column.is_list and column.kind is Kind.DATE:
             column = replace(column, kind=Kind.PANDAS)
+        column = replace(column, any_rows=column.is_list and not column.python_rows)
         if column.kind is Kind.PANDAS:
             return replace(column, register=series, series=series)
-        rows = "python lists" if column.is_list else "values"
+        rows = "values"
+        if column.is_list:
+            rows = "lists" if column.any_rows else "python lists"
         if column.with_gaps and not column.is_list:
             rows = "texts"
         operation = TakeArray(name, column.kind.value, rows)
@@ -597,7 +606,7 @@ def _reads_objects(step: Step) -> bool:
     """Whether it reads what a kept node made when others have read it."""
     operation = step.operation
     return isinstance(operation, KeptNode) or (
-        isinstance(operation, TakeArray) and operation.rows == "lists"
+        isinstance(operation, TakeArray) and operation.rows == ANSWERED_LISTS
     )
 
 

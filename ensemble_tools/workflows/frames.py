@@ -31,7 +31,9 @@ class ColumnType:
     width: of its items in bytes where that is known for certain, 0 where it depends on values: an
     operation that may widen its values (casting.put) says 0.
     is_list: it has one list a row. python_rows: those are Python's lists, as Groupby makes them,
-    and not arrays. rows: which rows these are; columns of one frame have the same. with_gaps: texts
+    and not arrays. any_rows: its lists are Python's or arrays, of items of any type, as a kept
+    operator made them: who looks at more than all items one after the other reads the series.
+    rows: which rows these are; columns of one frame have the same. with_gaps: texts
     or lists of which some may be missing (Column.missing). of_table: its lists are those of a
     table, which has them for all requests: who changes one changes the table. series: the register
     in which it is a series of pandas', as a kept operator has made it; None for others. either: the
@@ -45,6 +47,7 @@ class ColumnType:
     width: int = 0
     is_list: bool = False
     python_rows: bool = False
+    any_rows: bool = False
     rows: int = 0
     with_gaps: bool = False
     of_table: bool = False
@@ -89,6 +92,7 @@ class ColumnType:
             kind=Kind.FLOAT if letters == "float" else Kind.INT,
             width=int(dtype[len(letters) :]) // 8,
             python_rows=False,
+            any_rows=False,
             with_gaps=False,
             of_table=False,
         )

@@ -164,6 +164,15 @@ class Call:
         """Those columns, with lists or without. with_gaps: texts and lists that may be missing."""
         return [self._check(name, kinds, None, with_gaps) for name in names]
 
+    def items(
+        self, names: Iterable[str], *kinds: Kind, with_gaps: bool = False
+    ) -> list[ColumnType]:
+        """The same, for an operator that reads all items of lists one after the other.
+
+        It makes arrays, whatever the lists are (flatten_list_column_values, encode_list_column).
+        """
+        return [self._check(name, kinds, None, with_gaps, any_rows=True) for name in names]
+
     def lists(self, names: Iterable[str], *kinds: Kind) -> list[ColumnType]:
         """Those columns; refused where one has no lists. A request is, if one is missing in it."""
         return [self.without_gaps(self._check(name, kinds, True, True), name) for name in names]
@@ -218,7 +227,12 @@ class Call:
         return self.emitter.emit(self, operation, reads, writes, columns)
 
     def _check(
-        self, name: str, kinds: tuple[Kind, ...], lists: bool | None, with_gaps: bool
+        self,
+        name: str,
+        kinds: tuple[Kind, ...],
+        lists: bool | None,
+        with_gaps: bool,
+        any_rows: bool = False,
     ) -> ColumnType:
         if name not in self.frame:
             raise self.refuse([name], "the column is not there")
@@ -229,6 +243,8 @@ class Call:
             raise self.refuse([name], f"it is applied to {column.items} that may be missing")
         if column.kind is Kind.PANDAS or (column.kind is Kind.DATE and Kind.DATE not in kinds):
             raise self.refuse([name], "it is applied to a column that numpy has no plain type for")
+        if column.any_rows and not any_rows:
+            raise self.refuse([name], "it is applied to lists that a function made")
         if kinds and column.kind not in kinds:
             raise self.refuse([name], f"it is applied to {column.kind.value} values")
         if lists is not None and column.is_list is not lists:

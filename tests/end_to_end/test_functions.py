@@ -93,11 +93,12 @@ def ask(container: Container, name: str, *columns: str) -> Any:
 
 
 def test_functions_alone_import_nothing(container: Container, exports: Path) -> None:
-    """A lambda, a Filter, an operator by value and a Groupby of dates, at each request."""
+    """Lambdas, a Filter, an operator by value, a Groupby of dates and a ListSlice of lists."""
     with container.loaded("alone", exports / "alone"):
         for _ in range(2):
             answer = ask(container, "alone", *COLUMNS)
             assert values(answer, "user") == [1, 2]
+            assert values(answer, "told_list") == [0, 0, 0, 7]
             assert values(answer, "told_max") == values(answer, "user_told_max") == [0, 0]
     assert "NVTabular is imported" not in container.log
     assert {process.command[1] for process in interpreters(container)} == {"pandas"}

@@ -2,13 +2,13 @@
 
 Run in the models' environment: functions_export.py DEST
 
-DEST/alone: a LambdaOp, a Filter, an operator by value and a Groupby of dates, which need no
-NVTabular. The others are as many ways of asking for it: DEST/imported inside of a function,
-DEST/named as one of its globals, DEST/derived from one of its operators, DEST/closed_over in a list
-that is touched at a request alone, DEST/listed as a class that a loop goes through, DEST/asked of
-an operator's own attributes, DEST/tables of an operator that takes no frames, DEST/swallowed by an
-`except` of all, DEST/made where it runs, DEST/enumerated as a member, DEST/restored while it is
-unpickled, DEST/recalled as a class then.
+DEST/alone: a LambdaOp, a Filter, an operator by value, a Groupby of dates and a ListSlice of a
+function's lists, which need no NVTabular. The others are as many ways of asking for it:
+DEST/imported inside of a function, DEST/named as one of its globals, DEST/derived from one of its
+operators, DEST/closed_over in a list that is touched at a request alone, DEST/listed as a class
+that a loop goes through, DEST/asked of an operator's own attributes, DEST/tables of an operator
+that takes no frames, DEST/swallowed by an `except` of all, DEST/made where it runs,
+DEST/enumerated as a member, DEST/restored while it is unpickled, DEST/recalled as a class then.
 """
 
 from __future__ import annotations
@@ -165,11 +165,14 @@ def main(destination: str) -> None:
     clipped = ["price"] >> ops.Clip(max_value=1.0)
     read = dates + (clipped >> Told()) + ["user"] + (["user"] >> ops.LambdaOp(told) >> renamed())
     sessions = read >> ops.Groupby(
-        groupby_cols=["user"], aggs={"time": ["first"], "told": ["max"], "user_told": ["max"]}
+        groupby_cols=["user"],
+        aggs={"time": ["first"], "told": ["max", "list"], "user_told": ["max"]},
     )
     day = sessions["time_first"] >> ops.LambdaOp(lambda c: c.dt.day.fillna(0).astype("int64"))
     others = sessions["user", "told_max", "user_told_max"]
-    some = others + day >> ops.Filter(lambda df: df["user"] < 3)
+    backwards = sessions["told_list"] >> ops.LambdaOp(lambda c: c.map(lambda row: row[::-1]))
+    lists = backwards >> ops.ListSlice(2, pad=True, pad_value=7)
+    some = others + day + lists >> ops.Filter(lambda df: df["user"] < 3)
     export("alone", some, destination)
     for name, operator in {
         "imported": ops.LambdaOp(imported),

@@ -54,6 +54,8 @@ VARIANTS = (
 
 #: Cases whose columns bear the names that NVTabular uses while it works (names.py).
 HOSTILE_NAMES = "hostile names"
+#: Cases of which an operator reads lists that a function made.
+LISTS_OF_FUNCTIONS = "lists of functions"
 
 BYTES = "bytes"
 #: What Triton's Python backend takes as a tensor, beside object arrays and np.bytes_ itself.

@@ -6,8 +6,8 @@ It writes DIR/case_<seed>/ for each seed from A up to B, B not among them (excha
 in it), and prints its path. With --graph-json it writes DIR/json_<seed>/ as well, the same but for
 the workflow, which is saved as graph.json, without a pickle. What NVTabular cannot fit, save or
 describe is thrown away, and another is drawn from the same seed. With several lists of operators,
-each seed has the next one; what is no operator in a list is one of VARIANTS or HOSTILE_NAMES, and
-all of its cases have it.
+each seed has the next one; what is no operator in a list is one of VARIANTS, HOSTILE_NAMES or
+LISTS_OF_FUNCTIONS, and all of its cases have it.
 """
 
 from __future__ import annotations

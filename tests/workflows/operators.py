@@ -17,6 +17,7 @@ from nvtabular import ops
 
 from tests.workflows import functions
 from tests.workflows.columns import BOOL, FLOATS, FOREIGN_WORDS, INTEGERS, STRING, WORDS, Column
+from tests.workflows.exchange import LISTS_OF_FUNCTIONS
 from tests.workflows.names import RESERVED, made_of
 from tests.workflows.users_code import (
     BESIDE,
@@ -167,6 +168,11 @@ def _simple(branch: Branch, operator: type, options: dict[str, Any], dtype: str 
     return branch.then(operator(**options), _called(operator.__name__, options), kinds)
 
 
+def _count_lists(branch: Branch, context: Context) -> None:
+    made = any(kind.ragged for kind in branch.kinds.values()) and "LambdaOp(" in branch.words
+    context.features[LISTS_OF_FUNCTIONS] += made
+
+
 # Categories
 
 
@@ -198,6 +204,7 @@ def categorify(branch: Branch, context: Context) -> Branch:
     options |= context.option(0.05, "on_host", False)
     context.features["Categorify buckets"] += "num_buckets" in options
     context.features["Categorify single table"] += "single_table" in options
+    _count_lists(branch, context)
     context.features["Categorify of lists"] += any(kind.ragged for kind in branch.kinds.values())
     if branch.root and len(branch.names) > 1 and context.chance(0.4):
         return _grouped_categorify(branch, options, context)
@@ -322,6 +329,7 @@ def _boundaries(context: Context) -> list[Any]:
 
 def normalize(branch: Branch, context: Context) -> Branch:
     _check(branch.all(_number))
+    _count_lists(branch, context)
     options = context.option(0.4, "out_dtype", np.float32, np.float64, "float32", np.int32)
     dtype = np.dtype(options.get("out_dtype", "float64")).name
     return _simple(branch, ops.Normalize, options, dtype)
@@ -375,6 +383,7 @@ def clip(branch: Branch, context: Context) -> Branch:
 
 def log_op(branch: Branch, context: Context) -> Branch:
     _check(branch.all(_number))
+    _count_lists(branch, context)
     return _simple(branch, ops.LogOp, {}, "float32")
 
 
@@ -408,6 +417,7 @@ def difference_lag(branch: Branch, context: Context) -> Branch:
 
 def list_slice(branch: Branch, context: Context) -> Branch:
     _check(branch.all(lambda kind: kind.ragged))
+    _count_lists(branch, context)
     start, end = context.random.choice(
         [
             (2, None),

@@ -64,6 +64,17 @@ def _first_item_in_place(column: Any) -> Any:
     return column.map(len)
 
 
+def _every_second_an_array(column: Any) -> Any:
+    return pd.Series([np.array(row) if place % 2 else row for place, row in enumerate(column)])
+
+
+def _sliced_in_place(column: Any) -> Any:
+    for row in column:
+        if isinstance(row, list):
+            row[:] = row[::-1]
+    return column
+
+
 def _longer(column: Any) -> Any:
     for row in column:
         if isinstance(row, list):
@@ -125,6 +136,9 @@ NUMBERS = [
     Function("lists of two", lambda c: c.map(lambda v: [v, v + 1]), "", True),
     Function("one list for all rows", _one_list, "int64", True),
     Function("arrays of two", lambda c: c.map(lambda v: np.array([v, v + 1])), "", True),
+    Function("halves", lambda c: c.map(lambda v: [v / 2, v]), "float64", True),
+    Function("narrow arrays", lambda c: c.map(lambda v: np.full(2, v, "float32")), "float32", True),
+    Function("of any length", lambda c: c.map(lambda v: [7] * int(v % 3 == 1)), "int64", True),
     Function("some are objects", lambda c: c.astype(object), ""),
     Function("the mean", lambda c: c - c.mean(), "float64"),
     Function("the hash of bytes", lambda c: c * 0 + len(c.values.tobytes()) % 97, ""),
@@ -162,6 +176,17 @@ LISTS = [
     Function("in place: longer", _longer, "", True),
     Function("as they are", lambda c: c, "", True),
     Function("one more", lambda c: c.map(lambda row: [*row, 1]), "", True),
+    Function("c.map(list)", lambda c: c.map(list), "", True),
+    Function("c.apply(sorted)", lambda c: c.apply(sorted), "", True),
+    Function("c.map(np.unique)", lambda c: c.map(np.unique), "", True),
+    Function("arrays", lambda c: c.map(np.array), "", True),
+    Function("c.map(tuple)", lambda c: c.map(tuple), "", True),
+    Function("the first two", lambda c: c.map(lambda row: row[:2]), "", True),
+    Function("without the first", lambda c: c.map(lambda row: row[1:]), "", True),
+    Function("lists and arrays", _every_second_an_array, "", True),
+    Function("some are missing", lambda c: c.map(lambda row: [*row, None]), "", True),
+    Function("lists of a series", lambda c: pd.Series([list(row) for row in c]), "", True),
+    Function("sliced in place", _sliced_in_place, "", True),
     Function(
         "the row before",
         lambda c: c.shift(1).map(lambda r: 0 if isinstance(r, float) else len(r)),

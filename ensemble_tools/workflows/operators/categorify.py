@@ -61,7 +61,7 @@ def categorify(call: Call) -> Frame:
         columns = [
             call.without_gaps(column, name) if column.is_list else column
             for name, column in zip(
-                encoding.columns, call.columns(encoding.columns, with_gaps=True), strict=True
+                encoding.columns, call.items(encoding.columns, with_gaps=True), strict=True
             )
         ]
         _check_form(call, encoding, columns)

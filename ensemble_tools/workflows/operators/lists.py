@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ensemble_tools.workflows import parameters as read
 from ensemble_tools.workflows.frames import Frame, Kind
-from ensemble_tools.workflows.rules import Call, Rule, nvtabular
+from ensemble_tools.workflows.rules import Call, KeptColumns, Rule, nvtabular
 from ensemble_tools.workflows.runtime.operations.lists import ListSlice
 from ensemble_tools.workflows.runtime.records import Number
 
@@ -34,4 +34,4 @@ def slice_lists(call: Call) -> Frame:
     return frame
 
 
-RULES = (Rule(nvtabular("list_slice", "ListSlice"), slice_lists),)
+RULES = (Rule(nvtabular("list_slice", "ListSlice"), slice_lists, KeptColumns.ALONE),)

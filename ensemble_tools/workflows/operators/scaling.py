@@ -17,7 +17,7 @@ def normalize(call: Call) -> Frame:
     means, stds = (read.mapping(call.parameter(name), name) for name in ("means", "stds"))
     dtype = read.dtype(call.parameter("out_dtype"), "out_dtype", "float64")
     frame: Frame = {}
-    for name, column in call.each(call.columns(call.names, Kind.INT, Kind.FLOAT)):
+    for name, column in call.each(call.items(call.names, Kind.INT, Kind.FLOAT)):
         mean = read.number_for(means, name, "means")
         std = read.number_for(stds, name, "stds")
         operation = Normalize(mean, std, dtype, name)
@@ -44,7 +44,7 @@ def scale(call: Call) -> Frame:
 def take_logarithm(call: Call) -> Frame:
     """LogOp."""
     frame = dict(call.frame)
-    for name, column in call.each(call.columns(call.names, Kind.INT, Kind.FLOAT)):
+    for name, column in call.each(call.items(call.names, Kind.INT, Kind.FLOAT)):
         frame[name] = call.emit(Log1(), [column], column.cast("float32"), name)
     return frame
 

@@ -24,9 +24,12 @@ STAND_INS = (
     "nvtabular.ops.filter.Filter",
     "nvtabular.ops.groupby.Groupby",
     "nvtabular.ops.lambdaop.LambdaOp",
+    "nvtabular.ops.list_slice.ListSlice",
 )
 #: Of a column of numbers, whole ones or floats.
 NUMBER = "number"
+#: Lists that no step reads.
+ANSWERED_LISTS = "answered lists"
 #: numpy's codes for what a column may hold.
 _CODES = {
     "int": ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"),
@@ -88,9 +91,9 @@ Original = Callable[[KeptNode], "Callable[..., list[Any]]"]
 class TakeArray(Parameters):
     """A series as a column: `family` is `int`, `float`, `number` (either), `bool`, `text`, `date`.
 
-    rows: `values`, one a row; `texts`, of which some may be missing; `python lists` of values; or
-    `lists` of any kind, whose numbers are cast when they are answered, and which no other step
-    reads.
+    rows: `values`, one a row; `texts`, of which some may be missing; `python lists` of values;
+    `lists`, Python's or arrays, of which all items are read one after the other; or `answered
+    lists`, the same, whose numbers may be any, since they are cast.
     """
 
     name = "take_array"
@@ -102,7 +105,7 @@ class TakeArray(Parameters):
         """Raises LeftToNVTabular where it holds something else."""
         if self.rows == "python lists":
             return [self._python_lists(series.values)]
-        if self.rows == "lists":
+        if self.rows in ("lists", ANSWERED_LISTS):
             return [self._lists(series)]
         if self.rows == "texts":
             return [self._texts_with_gaps(series.values)]
@@ -124,9 +127,11 @@ class TakeArray(Parameters):
     def _lists(self, series: Any) -> Column:
         """As merlin-core flattens them (flatten_list_column_values)."""
         rows = series.values
-        self._check(all(isinstance(row, list | np.ndarray) for row in rows))
+        self._check(all(type(row) is list or _is_array(row) for row in rows))
         values = type(series)(list(chain(*rows))).values
-        codes = _CODES["text"] if self.family == "text" else _NUMBERS
+        codes = _CODES[self.family]
+        if self.rows == ANSWERED_LISTS and self.family != "text":
+            codes = _NUMBERS
         self._check(isinstance(values, np.ndarray) and _code(values) in codes and len(values) > 0)
         values = self._texts(values) if self.family == "text" else values
         return Column(values, _offsets(rows))
@@ -149,6 +154,10 @@ class TakeArray(Parameters):
                 f"column {self.column!r}: an operator that is not compiled made something else of "
                 f"it than {self.family} values"
             )
+
+
+def _is_array(row: Any) -> bool:
+    return isinstance(row, np.ndarray) and row.ndim == 1
 
 
 def _is_plain(text: Any) -> bool:

@@ -382,6 +382,45 @@ def _aggregations(given: Mapping[str, list[Any]], chosen: list[str]) -> dict[str
     return {name: kinds for name, kinds in given.items() if name in chosen}
 
 
+class ListSlice(_Fitted):
+    """nvtabular.ops.ListSlice."""
+
+    start: int
+    end: int
+    max_elements: int
+    pad: Any
+    pad_value: Any
+
+    def __init__(self, start: int, end: Any = None, pad: Any = False, pad_value: Any = 0.0) -> None:
+        if end is None and start > 0:
+            start, end = 0, start
+        self.start, self.pad, self.pad_value = start, pad, pad_value
+        self.end = np.iinfo(np.int64).max if end is None else end
+        if start >= 0:
+            self.max_elements = self.end - start
+        else:
+            self.max_elements = -start if self.end > 0 else self.end - start
+
+    def transform(self, col_selector: Any, df: Any) -> Any:
+        """A part of each list, in a new frame; arrays are not filled up."""
+        made = pd.DataFrame()
+        for name in col_selector.names:
+            rows = [row[self.start : self.end] for row in df[name]]
+            if self.pad:
+                for row in rows:
+                    self._fill_up(row)
+            made[name] = rows
+        return made
+
+    def _fill_up(self, row: Any) -> None:
+        if len(row) < self.max_elements:
+            padding = [self.pad_value] * (self.max_elements - len(row))
+            if isinstance(row, np.ndarray):
+                np.append(row, padding)  # a copy, which may fail
+            else:
+                row.extend(padding)
+
+
 #: Where NVTabular has them.
 STAND_INS: dict[tuple[str, str], type] = {
     ("merlin.dag.selector", "ColumnSelector"): ColumnSelector,
@@ -391,6 +430,7 @@ STAND_INS: dict[tuple[str, str], type] = {
     ("nvtabular.ops.fill", "FillMissing"): FillMissing,
     ("nvtabular.ops.filter", "Filter"): Filter,
     ("nvtabular.ops.groupby", "Groupby"): Groupby,
+    ("nvtabular.ops.list_slice", "ListSlice"): ListSlice,
 }
 #: What operators of the user's may derive from.
 BASES = (Operator, UDF, Filter)

@@ -11,7 +11,7 @@ from ensemble_tools.archive.executor_graph import ExecutorGraph, Operator
 from ensemble_tools.workflows.compiler import compile_workflow
 from ensemble_tools.workflows.errors import NotCompiled
 from ensemble_tools.workflows.program import Input, Program
-from ensemble_tools.workflows.runtime.kept import NUMBER, KeptNode, TakeArray
+from ensemble_tools.workflows.runtime.kept import ANSWERED_LISTS, NUMBER, KeptNode, TakeArray
 from tests.support.fitted_operators import (
     AGE,
     INPUTS,
@@ -224,6 +224,24 @@ def test_the_reason_names_the_operator_where_nothing_is_known_of_its_columns() -
     )
     reason = why_not_compiled(lambda: compiled(groupby))
     assert reason == "Groupby of 'age': ascending is not a boolean"
+
+
+SLICE = operator("list_slice.ListSlice", start=0, end=2, max_elements=2, pad=True, pad_value=0)
+
+
+def test_lists_of_functions() -> None:
+    """ListSlice and functions get the lists themselves; who reads all items gets an array."""
+    program = compiled(KEPT[0], SLICE, operator("value_counts.ValueCount"), column=TAGS)
+    assert [step.operation.name for step in program.steps] == ["kept", "kept", "take_array"]
+    assert "ListSlice of 'tags': it is applied to lists that" in program.kept[1].reason
+    program = compiled(SLICE, KEPT[0], SLICE, LOG, KEPT[0], column=TAGS)
+    names = [step.operation.name for step in program.steps]
+    assert names == ["list_slice", "kept", "kept", "take_array", "log1", "kept", "take_array"]
+    taken = [step.operation for step in program.steps if isinstance(step.operation, TakeArray)]
+    assert taken == [
+        TakeArray("tags", NUMBER, "lists"),
+        TakeArray("tags", NUMBER, ANSWERED_LISTS),
+    ]
 
 
 def test_operators_of_ones_own_are_kept() -> None:

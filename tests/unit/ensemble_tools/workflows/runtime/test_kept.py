@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ensemble_tools.workflows.runtime.columns import RequestError
-from ensemble_tools.workflows.runtime.kept import TakeArray
+from ensemble_tools.workflows.runtime.columns import LeftToNVTabular, RequestError
+from ensemble_tools.workflows.runtime.kept import NUMBER, TakeArray
 
 DATES = np.array([1, "NaT"], "datetime64[ns]")
 
@@ -17,6 +17,33 @@ DATES = np.array([1, "NaT"], "datetime64[ns]")
 def _series(values: Any, dtype: Any = None) -> Any:
     """What a step looks at of a series; the server has no pandas."""
     return types.SimpleNamespace(values=values, dtype=dtype or values.dtype)
+
+
+class _Lists:
+    """A series of lists, which makes one of their items."""
+
+    def __init__(self, rows: list[Any]) -> None:
+        of_lists = bool(rows) and not np.isscalar(rows[0])
+        self.values = np.array([*rows, None], object)[:-1] if of_lists else np.array(rows)
+
+
+def test_lists_and_arrays() -> None:
+    """All items together have the type that pandas gives them."""
+    rows = _Lists([[1, 2], np.array([2.5], "float32"), []])
+    (column,) = TakeArray("tags", NUMBER, "lists").run(rows)
+    assert column.values.tolist() == [1.0, 2.0, 2.5]
+    assert column.offsets.tolist() == [0, 2, 3, 3]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [[[True], [False]], [[1.5]], [(1, 2)], [np.array(1)], [[]], [["a"]], [[1], None]],
+    ids=["booleans", "floats", "tuples", "no dimension", "no items", "texts", "missing"],
+)
+def test_other_lists_than_foreseen(rows: list[Any]) -> None:
+    """NVTabular answers such a request whole."""
+    with pytest.raises(LeftToNVTabular, match="made something else of it than int values"):
+        TakeArray("tags", "int", "lists").run(_Lists(rows))
 
 
 def test_dates() -> None:
