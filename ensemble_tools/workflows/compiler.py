@@ -365,7 +365,10 @@ class _Compiler:
             operator=_label(node),
         )
         series = [self._register() for _ in columns]
-        self._steps.append(Step(operation, tuple(given), tuple(series), _label(node), names))
+        is_last = node is self._graph.output_node
+        self._steps.append(
+            Step(operation, tuple(given), tuple(series), _label(node), names, is_last=is_last)
+        )
         class_name = node.operator.class_name
         runs_alone = class_name in STAND_INS or class_name.startswith(BY_VALUE)
         self._kept.append(Kept(_label(node), reason.columns, str(reason), not runs_alone))

@@ -76,6 +76,19 @@ def test_merlins_numbers(export: Path, container: Container) -> None:
             assert other["data"] == tensor["data"]
 
 
+def test_sessions_that_the_filter_leaves_out(container: Container) -> None:
+    """Merlin fails on a request of none but those; NVTabular is not imported to fail on it."""
+    request = json.loads((HERE / "functions/with_filter/request.json").read_text())
+    for tensor in request["inputs"]:
+        tensor.update(shape=[1, *tensor["shape"][1:]], data=tensor["data"][:1])
+    with container.loaded("model", HERE / "functions/with_filter/repository"):
+        logged = len(container.log)
+        answer = container.invoke("model", json.dumps(request).encode())
+        assert answer.status_code == 400
+        assert "it has lists, and no rows are left" in answer.text
+        assert "NVTabular is imported" not in container.log[logged:]
+
+
 def test_nvtabular_answers_nothing_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a part is compiled, functions run in pandas; the answer is NVTabular's, bit for bit.
 

@@ -23,6 +23,10 @@ class LeftToNVTabular(RequestError):
     """An operator in pandas did what the program does not foresee; the request may be right."""
 
 
+class NoRowsMade(LeftToNVTabular):
+    """It made no rows: those after it would get the request's own, as they came."""
+
+
 class NoRows(RequestError):
     """It has no rows, and the workflow was not compiled for that."""
 

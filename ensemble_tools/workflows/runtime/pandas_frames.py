@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .columns import Column, LeftToNVTabular
+from .columns import Column, LeftToNVTabular, NoRowsMade
 from .failures import OperatorFailed, describe_operator
 from .kept import KeptNode
 
@@ -213,7 +213,7 @@ def _check_made(node: KeptNode, made: Any, rows: int) -> None:
         raise LeftToNVTabular("an operator changed which row is which")
     if not len(made):
         operator = describe_operator(node.operator, node.applied_to)
-        raise LeftToNVTabular(f"the workflow's {operator} left no row of the request")
+        raise NoRowsMade(f"the workflow's {operator} left no row of the request")
     if node.keeps_rows and len(made) != rows:
         raise LeftToNVTabular("an operator changed which rows there are")
 

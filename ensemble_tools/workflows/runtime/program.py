@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .columns import Column, NoRows, NoRowsLeft, RefusedByDesign
+from .columns import Column, NoRows, NoRowsLeft, NoRowsMade, RefusedByDesign
 from .kept import KeptNode, Original, TakeArray
 from .lookups import Lookup, read_lookup
 from .operations import find_operation
@@ -78,7 +78,7 @@ class LoadedProgram:
         for place, (work, reads, writes) in enumerate(self._steps):
             try:
                 written = work(*[columns[number] for number in reads])
-            except NoRowsLeft:
+            except (NoRowsLeft, NoRowsMade):
                 if self._is_last[place]:
                     return False
                 raise
