@@ -99,7 +99,7 @@ def test_session(tmp_path: Path) -> None:
 
 def test_hundreds(tmp_path: Path) -> None:
     """A day of sixteen models, and memory for eight: the endpoint grows, and is small again."""
-    size = ("--models", "16", "--seconds", "8", "--instances", "2", "--memory", "520MB")
+    size = ("--models", "16", "--seconds", "8", "--instances", "2", "--memory", "430MB")
     said = told(tmp_path, "examples.hundreds", *size)
     assert re.search(r"^\d+ answers of \d+ of 16 models, 0 failed$", said, re.MULTILINE), said
     assert int(re.findall(r"(\d+) evictions$", said, re.MULTILINE)[-1]) > 0
