@@ -220,6 +220,6 @@ def test_pushes_that_are_cut_off(cut_pushes: Future[CutPushes]) -> None:
     assert "the push stopped" in said.died.splitlines()[-1]
     assert "pushed: 2 of 2 layers" in said.after_that
     assert "repository cut created" in said.elsewhere
-    assert "pushed: 2 of 2 layers, 0 B; 2 were there before" in said.elsewhere
+    assert "pushed: 2 of 2 layers, 0 bytes; 2 were there before" in said.elsewhere
     assert image_of(said.elsewhere) == image_of(said.after_that) != image_of(said.after_it)
     assert said.names == ["cut:2"]
