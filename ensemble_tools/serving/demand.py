@@ -139,10 +139,9 @@ def _sum_tables(model: PublishedModel, budget: Iterator[int]) -> int:
     program = model.compiled.program if model.compiled is not None else None
     given = [values for table in program.tables for values in table.given] if program else []
     pickled = _PICKLED_TABLE_RATIO * sum(len(values.data) * 3 // 4 for values in given)  # base64
-    is_written = program is not None and not program.kept
     try:
         return pickled + sum(
-            _weigh(part, is_written)
+            _weigh(part, model.is_compiled_whole)
             for path in model.categories
             for part in ([path / it for it in names_in(path)] if is_directory(path) else [path])
             if next(budget, None) is not None

@@ -59,7 +59,7 @@ def describe_needed_modules(plan: ServingPlan, repository: ModelRepository) -> I
     """Sentences for people. Blocking; raises as kind and read_bounded do."""
     for model in plan.everything:
         source = repository.models.get(model.source_name)
-        if _is_compiled_whole(model):
+        if model.is_compiled_whole:
             continue
         served = map(source.version_directory, source.versions) if source else ()
         for version in _linked(model) if model.generated else served:
@@ -78,7 +78,7 @@ def find_needed(plan: ServingPlan, module: str) -> str:
             f"{needed.use}, which does not lie beside {needed.version.parent.name}/"
             f"{needed.version.name}/{PYTHON_FILE}: put {top}.py, or the package {top}/, there"
             for model in plan.everything
-            if not _is_compiled_whole(model)
+            if not model.is_compiled_whole
             for version in _linked(model)
             for needed in _find(version)
             if needed.top == module
@@ -95,10 +95,6 @@ def _linked(model: PublishedModel) -> Iterator[Path]:
             yield path
         elif model.generated and name == f"1/{Path(GRAPH_FILE).parent}":
             yield path.parent
-
-
-def _is_compiled_whole(model: PublishedModel) -> bool:
-    return model.compiled is not None and not model.compiled.program.kept
 
 
 def _find(version: Path) -> Iterator[NeededModule]:

@@ -147,9 +147,8 @@ def _write_whole(
 
 def _put_in_front(model: PublishedModel, directory: Path) -> None:
     """The stub runs a file that has the model's own run for it; that is beside it."""
-    whole = model.compiled is not None and not model.compiled.program.kept
     served = directory / Path(model.warm).parent / SERVED
-    if model.warm and not whole and not os.path.lexists(served):
+    if model.warm and not model.is_compiled_whole and not os.path.lexists(served):
         (directory / model.warm).rename(served)
         _put(directory / model.warm, warm_source(_interpreter(model)))
 
@@ -196,13 +195,13 @@ def put_compiled(
         _write_config(delivered, directory)
         return delivered
     (tables / _PROGRAM).write_text(program_text(model.compiled.program, rows), encoding="utf-8")
-    place, is_whole = directory / model.compiled.place, not model.compiled.program.kept
+    place = directory / model.compiled.place
     texts = dict(_read_runtime())
-    if not is_whole:
+    if not model.is_compiled_whole:
         texts.update({name: _read_model_file(file) for name, file in _FOR_KEPT.items()})
     for name, text in texts.items():
         _put(place.parent / _RUNTIME / name, text)
-    _put(place, _read_model_file(_WHOLE if is_whole else _PART))
+    _put(place, _read_model_file(_WHOLE if model.is_compiled_whole else _PART))
     return replace(model, compiled=_without_tables(model.compiled))
 
 

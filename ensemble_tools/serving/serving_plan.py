@@ -123,9 +123,14 @@ class PublishedModel:
         A workflow that is a program of numpy alone is on the CPU: for Merlin's configs tritonserver
         would make an instance of it for each GPU.
         """
-        if self.config_text is None or self.compiled is None or self.compiled.program.kept:
+        if self.config_text is None or not self.is_compiled_whole:
             return self.config_text
         return put_on_cpu(self.config_text)
+
+    @property
+    def is_compiled_whole(self) -> bool:
+        """Whether its workflow is a program of numpy alone."""
+        return self.compiled is not None and not self.compiled.program.kept
 
     @property
     def runs_own_code(self) -> bool:

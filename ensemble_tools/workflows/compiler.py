@@ -307,10 +307,10 @@ class _Compiler:
                 # 2. What its rule emitted before it gave up is taken back.
                 del self._steps[steps:], self._tables[tables:]
                 # 3. A node inside a Subgraph has no number in the workflow's own graph, by which
-                #    NVTabular could be asked for it: the Subgraph as a whole is not compiled.
+                #    its operator could be found: the Subgraph as a whole is not compiled.
                 if graph is not self._graph:
                     raise reason from error
-                # 4. NVTabular runs it, if that is known to be possible.
+                # 4. It runs in pandas, if that is known to be possible.
                 frames[node.number] = self._keep(node, merged, reason)
                 unnamed[node.number] = self._pass_on(node, makers) | self._unnamed.new_maker(merged)
         return frames
