@@ -24,6 +24,7 @@ from ensemble_tools import ServingPlan
 from serve.errors import ModelAlreadyLoaded, ModelNotLoaded, ServeError
 from serve.limit import Limit
 from serve.models.waiting_room import WaitingRoom, WaitingRooms
+from serve.triton.stubs import Stub
 
 
 class State(Enum):
@@ -63,9 +64,9 @@ MOST_FAILURES = 20
 class Model:
     """One SageMaker model. generation counts how often its Triton models were loaded again.
 
-    lost: the Triton models of this generation whose stubs died, as requests found. stubs: how many
-    python stubs each of the Triton models had once it was loaded; none for a model that calls no
-    others by name. archive: the identity of what it is loaded from. room: who waits for it.
+    lost: the Triton models of this generation whose stubs died, as requests found. stubs: those of
+    its Triton models once it was loaded; none for a model that calls no others by name. archive:
+    the identity of what it is loaded from. room: who waits for it.
     in_flight: invocations that somebody still wants. answers_large: whether its last answer in JSON
     was one worth translating. fails_in_part: as its plan says, which parses configs for it.
     failures: at how many requests it failed since it answered one; as if at many where it has
@@ -83,7 +84,7 @@ class Model:
     failures: int = MOST_FAILURES
     _reload_error: ServeError | None = None
     lost: frozenset[str] = frozenset()
-    stubs: Mapping[str, int] = field(default_factory=dict)
+    stubs: frozenset[Stub] = frozenset()
     archive: str = ""
     room: WaitingRoom = field(default_factory=lambda: WaitingRooms().room(""))
     _changed: asyncio.Event | None = None
@@ -189,7 +190,7 @@ class Registry:
         self,
         model: Model,
         plan: ServingPlan,
-        stubs: Mapping[str, int] | None = None,
+        stubs: frozenset[Stub] = frozenset(),
         places: int | None = None,
         archive: str = "",
         *,
@@ -198,7 +199,7 @@ class Registry:
     ) -> None:
         """The model can be invoked from now on; places: the fewest of its room."""
         model.room.open(places, _most_waiting(plan), most_places)
-        model.plan, model.stubs, model.archive = plan, stubs or {}, archive
+        model.plan, model.stubs, model.archive = plan, stubs, archive
         model.fails_in_part = fails_in_part
         self.brought += 1
         model.enter(State.READY)
@@ -224,9 +225,9 @@ class Registry:
         """Its Triton models are lost and will be loaded again; invocations wait."""
         model.enter(State.RELOADING)
 
-    def finish_reload(self, model: Model, stubs: Mapping[str, int] | None = None) -> None:
+    def finish_reload(self, model: Model, stubs: frozenset[Stub] = frozenset()) -> None:
         """It can be invoked again."""
-        model.stubs = stubs or {}
+        model.stubs = stubs
         model.generation += 1
         model.lost = frozenset()
         model._reload_error = None

@@ -31,7 +31,6 @@ from serve.models.registry import Model, Registry, State
 from serve.telemetry.telemetry import Telemetry
 from serve.threads import NoThread, in_daemon_thread
 from serve.triton.hosting import Hosting, Processes
-from serve.triton.stubs import models_missing_stubs
 from serve.triton.suspects import LoadWork, Standing
 
 _log = logging.getLogger(__name__)
@@ -103,8 +102,13 @@ class Revival:
             self._looked_at.discard(model.name)
 
     async def dead_stubs(self, model: Model) -> frozenset[str]:
-        """Those of its Triton models that have fewer stubs now than after they were loaded."""
-        return models_missing_stubs(model.stubs, await self._hosting.stubs(model.serving))
+        """Those of its Triton models that have lost a stub since they were loaded.
+
+        Also where another one runs in its place: tritonserver 2.36 starts a dead stub again by
+        itself, and may have done so before anybody looks.
+        """
+        lost = model.stubs - await self._hosting.find_stubs(model.serving)
+        return frozenset(stub.triton_name for stub in lost)
 
     async def revive_all(self) -> None:
         """Load every ready model again: a new tritonserver has none. What fails is logged.

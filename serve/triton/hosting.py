@@ -29,8 +29,6 @@ from serve.triton.stubs import (
     Descendant,
     Patience,
     Stub,
-    StubCounts,
-    count,
     end_stubs,
     find_descendants,
     find_forked,
@@ -53,9 +51,9 @@ Processes = frozenset[Stub | Descendant]
 
 @dataclass(frozen=True)
 class Reloaded:
-    """stubs: how many each Triton model has now. left: those of older generations, to be ended."""
+    """stubs: of the Triton models now. left: those of older generations, to be ended."""
 
-    stubs: StubCounts
+    stubs: frozenset[Stub]
     left: Processes
 
 
@@ -112,14 +110,14 @@ class Hosting:
         """The book that loads are entered in."""
         return self.loading.suspects
 
-    async def load(self, plan: ServingPlan, archive: str, limit: Deadline) -> StubCounts:
-        """Load it; how many stubs each of its Triton models has, for one that calls others.
+    async def load(self, plan: ServingPlan, archive: str, limit: Deadline) -> frozenset[Stub]:
+        """Load it; the stubs of its Triton models, for one that calls others.
 
         archive: its identity, which changes with its content. limit: of the load. Raises what
         Loading.load does; after that it is to be unloaded.
         """
         await self.loading.load(plan, archive, limit)
-        return count(await self._look_for_stubs(plan)) if plan.called else {}
+        return await self.find_stubs(plan) if plan.called else frozenset()
 
     async def reload(
         self, plan: ServingPlan, archive: str, timeout_s: float, *, lost: Collection[str]
@@ -142,15 +140,15 @@ class Hosting:
             await self.unloading.unload(  # 2
                 plan, Deadline(timeout_s), lost=lost, with_stubs=names
             )
-            old = await self._look_for_stubs(plan)  # 3
+            old = await self.find_stubs(plan)  # 3
             await self.loading.load(plan, archive, self.loading.new_deadline())  # 4
-            stubs = await self._look_for_stubs(plan) - old if plan.called else ()  # 5
+            stubs = await self.find_stubs(plan) - old if plan.called else frozenset()  # 5
         except TritonUnavailable:
             raise
         except (ResourceExhausted, TritonError):  # 6
             await self._release(plan, timeout_s, lost)
             raise
-        return Reloaded(count(stubs), left | old)
+        return Reloaded(stubs, left | old)
 
     async def unload(
         self,
@@ -200,9 +198,9 @@ class Hosting:
         except OSError as error:
             _log.error("python stubs may be left: %s", error)
 
-    async def stubs(self, plan: ServingPlan) -> StubCounts:
-        """How many run of each of its Triton models; raises OSError where that cannot be seen."""
-        return count(await self._look_for_stubs(plan))
+    async def find_stubs(self, plan: ServingPlan) -> frozenset[Stub]:
+        """Those of its Triton models that run; raises OSError where that cannot be seen."""
+        return await self._settings.in_thread(lambda: self._find_stubs(plan), "stubs")
 
     async def renew(self) -> None:
         """Return when there is a new tritonserver, without models, and it is live.
@@ -225,9 +223,6 @@ class Hosting:
         except ServeError as error:
             facts = {"model_name": plan.model_name}
             _log.error("a failed reload could not be undone: %s", error, extra=facts)
-
-    async def _look_for_stubs(self, plan: ServingPlan) -> frozenset[Stub]:
-        return await self._settings.in_thread(lambda: self._find_stubs(plan), "stubs")
 
     async def _find_ending(self, plan: ServingPlan) -> Processes:
         """The stubs that an unload ends, also those of what was lost under the plan before.

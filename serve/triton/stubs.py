@@ -23,8 +23,8 @@ import logging
 import os
 import signal
 import time
-from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping
+from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -39,13 +39,13 @@ _LOOK_S = 0.02
 
 _log = logging.getLogger(__name__)
 
-#: Triton name -> how many stubs of it run; none for names that are not in it.
-StubCounts = Mapping[str, int]
-
 
 @dataclass(frozen=True)
 class Stub:
-    """A python stub. Its command names its region of shared memory, and so no other process."""
+    """A python stub: another one than that which is started in its place when it dies.
+
+    Its command names its region of shared memory, and so no other process.
+    """
 
     pid: int
     triton_name: str
@@ -158,16 +158,6 @@ def find_dead_children(processes: Path = _PROCESSES) -> frozenset[Descendant]:
         if status is not None and status.parent == us and status.state == "Z":
             found.add(Descendant(int(entry.name), status.started))
     return frozenset(found)
-
-
-def count(stubs: Collection[Stub]) -> StubCounts:
-    """How many of these each model has."""
-    return Counter(stub.triton_name for stub in stubs)
-
-
-def models_missing_stubs(expected: StubCounts, found: StubCounts) -> frozenset[str]:
-    """The models of which fewer stubs run than there should."""
-    return frozenset(name for name, count in expected.items() if found.get(name, 0) < count)
 
 
 async def end_stubs(ending: Collection[Stub | Descendant], patience: Patience = PATIENCE) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from serve.errors import InvocationFailed, ModelUnusable, ServeError, TritonTimeout
 from serve.triton.messages import quotes_a_death
+from serve.triton.stubs import Stub
 from tests.fakes import tritonserver as fake
 from tests.unit.serve.joined import CONFIG, WAIT_S, Joined, joined
 from tests.unit.serve.stub_stand_in import stub
@@ -38,6 +39,11 @@ async def load(on: Joined) -> None:
         (version / "model.py").write_text(source)
         (version.parent / "config.pbtxt").write_text(CONFIG)
     await asyncio.wait_for(on.lifecycle.load("m", f"{on.root}/a"), WAIT_S)
+
+
+def gone(*triton_names: str) -> frozenset[Stub]:
+    """Stubs of these that run no more."""
+    return frozenset(Stub(0, name, "") for name in triton_names)
 
 
 def asked(on: Joined, event: str) -> list[str]:
@@ -90,21 +96,33 @@ async def test_the_death_of_a_called_model(tmp_path: Path, quoted: dict[str, Any
     """When its stub is really missing all is loaded again, and the request is answered."""
     async with joined(tmp_path, infer={"m": {**quoted, "times": 1}}) as on:
         await load(on)
-        on.registry.loaded("m").stubs = {"m.plus": 1}  # and the fake has none
+        on.registry.loaded("m").stubs = gone("m.plus")  # and the fake has none
         assert b"echo" in await on.invoke()
         assert asked(on, "load") == ["m.minus", "m.plus", "m"] * 2
         assert on.registry.loaded("m").generation == 1
+
+
+async def test_a_stub_that_tritonserver_started_again(tmp_path: Path) -> None:
+    """2.36 starts a dead stub again by itself: there are as many as before, and one is another."""
+    async with joined(tmp_path, infer={"m": {**QUOTED[0], "times": 1}}) as on:
+        with stub(on.repository, "m.plus", WAIT_S) as old:
+            await load(on)
+            old.kill()
+            old.wait()
+        with stub(on.repository, "m.plus", WAIT_S):
+            assert b"echo" in await on.invoke()
+        assert asked(on, "load") == ["m.minus", "m.plus", "m"] * 2
 
 
 async def test_stubs_of_the_older_generation_do_not_count(tmp_path: Path) -> None:
     """They will end, which is no death of the new one's."""
     async with joined(tmp_path, infer={"m": {**QUOTED[0], "times": 1}}) as on:
         await load(on)
-        on.registry.loaded("m").stubs = {"m.minus": 1, "m.plus": 1}
+        on.registry.loaded("m").stubs = gone("m.minus", "m.plus")
         with stub(on.repository, "m.minus", WAIT_S):
             assert b"echo" in await on.invoke()
             assert on.registry.loaded("m").generation == 1
-            assert on.registry.loaded("m").stubs == {}
+            assert on.registry.loaded("m").stubs == frozenset()
 
 
 @pytest.mark.parametrize("quoted", QUOTED)
@@ -121,7 +139,7 @@ async def test_twenty_callers_cause_one_reload(tmp_path: Path) -> None:
     """Those that look while others load again, or after, are answered as well."""
     async with joined(tmp_path, infer={"m": {**QUOTED[0], "times": 20, "delay_s": 0.3}}) as on:
         await load(on)
-        on.registry.loaded("m").stubs = {"m.plus": 1}
+        on.registry.loaded("m").stubs = gone("m.plus")
         answers = await asyncio.gather(*(on.invoke() for _ in range(20)))
         assert all(b"echo" in answer for answer in answers)
         assert on.registry.loaded("m").generation == 1
@@ -132,7 +150,7 @@ async def test_another_models_stub(tmp_path: Path) -> None:
     message = f"{RAISED}ValueError: Stub process 'other_0_0' is not healthy."
     async with joined(tmp_path, infer={"m": {"status": 500, "message": message}}) as on:
         await load(on)
-        on.registry.loaded("m").stubs = {"m.plus": 1}
+        on.registry.loaded("m").stubs = gone("m.plus")
         with pytest.raises(InvocationFailed):
             await on.invoke()
         assert asked(on, "load") == ["m.minus", "m.plus", "m"]

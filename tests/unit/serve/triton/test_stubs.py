@@ -16,11 +16,9 @@ from serve.triton.stubs import (
     Descendant,
     Patience,
     Stub,
-    count,
     end_stubs,
     find_descendants,
     find_stubs,
-    models_missing_stubs,
 )
 from tests.unit.serve.joined import WAIT_S, no_descriptor, until
 from tests.unit.serve.stub_stand_in import STUB, started_by, starting, stub
@@ -35,7 +33,7 @@ def process(root: Path, pid: int, *command: str) -> None:
     (root / str(pid) / "cmdline").write_bytes(b"".join(word.encode() + b"\0" for word in command))
 
 
-def test_stubs_are_counted_by_model(tmp_path: Path) -> None:
+def test_stubs_are_found_by_model(tmp_path: Path) -> None:
     """Only stubs, only of this serving repository, only of the models asked for."""
     serving = Path("/run/serving")
     process(tmp_path, 1, STUB, "/run/serving/m.a/1/model.py", "region")
@@ -53,7 +51,6 @@ def test_stubs_are_counted_by_model(tmp_path: Path) -> None:
     (tmp_path / "meminfo").touch()
     found = find_stubs(serving, {"m", "m.a", "m.b"}, tmp_path)
     assert {(stub.pid, stub.triton_name) for stub in found} == {(1, "m.a"), (2, "m.a"), (3, "m")}
-    assert count(found) == {"m.a": 2, "m": 1}
 
 
 def test_a_stand_in_s_stub_runs_no_file_of_the_model_s(tmp_path: Path) -> None:
@@ -65,12 +62,6 @@ def test_a_stand_in_s_stub_runs_no_file_of_the_model_s(tmp_path: Path) -> None:
     }
     stubs = {name: Stub(1, "m", command) for name, command in commands.items()}
     assert [name for name, stub in stubs.items() if stub.runs_python_file] == ["model.py"]
-
-
-def test_missing() -> None:
-    """A model with fewer stubs than it had; one that never had any cannot lose one."""
-    assert models_missing_stubs({"a": 2, "b": 1, "c": 1}, {"a": 1, "b": 1, "d": 5}) == {"a", "c"}
-    assert models_missing_stubs({}, {"a": 1}) == frozenset()
 
 
 async def test_stubs_that_end_by_themselves_are_waited_for(tmp_path: Path) -> None:
