@@ -296,14 +296,14 @@ def _admission(
     serving_repository: Path,
     renew: Callable[[], Awaitable[None]],
 ) -> Admission:
-    kept = AdmissionSettings(
+    admission_settings = AdmissionSettings(
         serving_repository,
         limits.memory_reserve(settings),
         limits.gpu_memory_reserve(settings),
         StubSettings(settings.shm_default_byte_size, PYTHON_THREADS),
         gpus=gpus,
     )
-    return Admission(registry, kept, Gpus(), renew=renew)
+    return Admission(registry, admission_settings, Gpus(), renew=renew)
 
 
 def _models_side(models: ModelsPython, unread: Callable[[str], str]) -> ModelsSide:
@@ -347,8 +347,8 @@ def _single_model_name(settings: Settings) -> str:
     except EnsembleToolsError as error:
         raise SingleModelUnusable.unclear(str(error)) from error
     if named is None and len(repository.models) > 1:
-        found = ", ".join(sorted(repository.models)[:20])
-        raise SingleModelUnusable.unclear(f"{directory}: found several models ({found})")
+        names = ", ".join(sorted(repository.models)[:20])
+        raise SingleModelUnusable.unclear(f"{directory}: found several models ({names})")
     name = repository.entry.name
     if named is None:
         log.warning(

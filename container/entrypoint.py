@@ -364,8 +364,8 @@ class _Stop:
 
 def _temporary(environment: Mapping[str, str]) -> Path | None:
     """What TMPDIR says. Python's tempfile takes /tmp where TMPDIR cannot be written to."""
-    said = environment.get("TMPDIR")
-    return Path(said).absolute() if said else None
+    configured = environment.get("TMPDIR")
+    return Path(configured).absolute() if configured else None
 
 
 def _serving_repository(work_dir: Path) -> Path:

@@ -38,24 +38,24 @@ def choose_ports(settings: Settings) -> Ports:
     The ports are chosen once for the life of the container, so that a restarted tritonserver is
     found where it was. Raises PortsExhausted when the safe range is too small.
     """
-    wanted = {"http": None, "grpc": settings.grpc_port}
+    fixed = {"http": None, "grpc": settings.grpc_port}
     if settings.allow_metrics:
-        wanted["metrics"] = settings.metrics_port
+        fixed["metrics"] = settings.metrics_port
     if settings.metrics and not settings.allow_metrics:
         with contextlib.suppress(PortsExhausted):
-            return _choose(settings, {**wanted, "metrics": None})
+            return _choose(settings, {**fixed, "metrics": None})
         log.warning(
             "SAGEMAKER_SAFE_PORT_RANGE has no port left for tritonserver's own metrics, which are "
             "not on the metrics page then; widen it by one"
         )
-    return _choose(settings, wanted)
+    return _choose(settings, fixed)
 
 
-def _choose(settings: Settings, wanted: Mapping[str, int | None]) -> Ports:
-    taken = {settings.bind_port, *filter(None, wanted.values())}
-    missing = [kind for kind, port in wanted.items() if port is None]
-    found = dict(zip(missing, _find(settings.safe_port_range, taken, len(missing)), strict=True))
-    chosen = {kind: port or found[kind] for kind, port in wanted.items()}
+def _choose(settings: Settings, fixed: Mapping[str, int | None]) -> Ports:
+    taken = {settings.bind_port, *filter(None, fixed.values())}
+    missing = [kind for kind, port in fixed.items() if port is None]
+    free = dict(zip(missing, _find(settings.safe_port_range, taken, len(missing)), strict=True))
+    chosen = {kind: port or free[kind] for kind, port in fixed.items()}
     return Ports(chosen["http"], chosen["grpc"], chosen.get("metrics"))
 
 
@@ -73,10 +73,10 @@ def is_bindable(port: int) -> bool:
 def _find(safe: PortRange | None, taken: set[int], count: int) -> list[int]:
     searched = safe or _free_range()
     candidates: Iterable[int] = searched if safe else _from_any(searched)
-    found = list(_first(count, (p for p in candidates if p not in taken and is_bindable(p))))
-    if len(found) < count:
-        raise PortsExhausted(searched.low, searched.high, count, len(found))
-    return found
+    ports = list(_first(count, (p for p in candidates if p not in taken and is_bindable(p))))
+    if len(ports) < count:
+        raise PortsExhausted(searched.low, searched.high, count, len(ports))
+    return ports
 
 
 def _first(count: int, ports: Iterator[int]) -> Iterator[int]:

@@ -49,8 +49,8 @@ def describe_start(
 def _describe_shared_memory(hardware: Hardware, region: int) -> str:
     """Which is what Python models are made of; no document says how much SageMaker gives."""
     size = hardware.shared_memory
-    found = "no limit known" if size is None else f"{size >> 20} MB"
-    return f"{found}, {region >> 20} MB for each instance of a Python model"
+    shown = "no limit known" if size is None else f"{size >> 20} MB"
+    return f"{shown}, {region >> 20} MB for each instance of a Python model"
 
 
 def describe_open_apis(runtime: TritonRuntime) -> str:

@@ -35,5 +35,5 @@ def shown(endpoint: str) -> str:
 
 def wants_grpc(environment: Mapping[str, str]) -> bool:
     """Whether they ask for the protocol that is not spoken here."""
-    said = (environment.get(name, "").strip().lower() for name in _PROTOCOLS)
-    return next(filter(None, said), "") == "grpc"
+    protocols = (environment.get(name, "").strip().lower() for name in _PROTOCOLS)
+    return next(filter(None, protocols), "") == "grpc"

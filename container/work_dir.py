@@ -71,8 +71,8 @@ def _hold(directory: Path, shm_prefix: str) -> int:
 def _clear_leftovers(parent: Path, shared_memory: Path) -> None:
     """Take away what containers left that live no more; what is not surely theirs stays."""
     with os.scandir(parent) as entries:
-        found = [Path(entry.path) for entry in entries if entry.name.startswith(_PREFIX)]
-    for directory in found:
+        directories = [Path(entry.path) for entry in entries if entry.name.startswith(_PREFIX)]
+    for directory in directories:
         with contextlib.suppress(OSError), _abandoned(directory) as shm_prefix:
             if shm_prefix is not None:
                 log.info("a killed container's files are removed", extra={"path": str(directory)})
@@ -100,9 +100,9 @@ def _abandoned(directory: Path) -> Iterator[str | None]:
             yield None
             return
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises while its container lives
-        said = os.read(lock, _LONGEST).decode(errors="replace")
+        holder = os.read(lock, _LONGEST).decode(errors="replace")
         is_there = os.fstat(lock).st_nlink == 1  # else another one has just taken it away
-        yield said if is_there and _SHM_PREFIX.fullmatch(said) else None
+        yield holder if is_there and _SHM_PREFIX.fullmatch(holder) else None
 
 
 def _remove(directory: Path) -> None:

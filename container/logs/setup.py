@@ -85,11 +85,11 @@ class _Handler(logging.Handler):
         self._sink.flush(FLUSH_S)
 
 
-def _line(words: str) -> bytes:
-    return f"{words}\n".encode(errors="backslashreplace")
+def _line(text: str) -> bytes:
+    return f"{text}\n".encode(errors="backslashreplace")
 
 
 def _notice(lost: int, at: float) -> logging.LogRecord:
-    said = "lines of the log were dropped: they came faster than it was read"
+    message = "lines of the log were dropped: they came faster than it was read"
     facts = {"name": "container.logs", "levelno": logging.WARNING, "levelname": "WARNING"}
-    return logging.makeLogRecord({**facts, "msg": said, "created": at, "dropped": lost})
+    return logging.makeLogRecord({**facts, "msg": message, "created": at, "dropped": lost})

@@ -38,11 +38,11 @@ class LineFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Never raises for any value: what cannot be shown is shown by its type."""
-        told = dict(fields(record))
-        why = told.pop(_WHY, "")
-        words = _escape(f"{sentence(record)}: {text(why)}" if why else sentence(record))
-        shown = [f"{name}={_value(value)}" for name, value in told.items()]
-        return " ".join([stamp(record.created), record.levelname, words, *shown])
+        values = dict(fields(record))
+        why = values.pop(_WHY, "")
+        message = _escape(f"{sentence(record)}: {text(why)}" if why else sentence(record))
+        shown = [f"{name}={_value(value)}" for name, value in values.items()]
+        return " ".join([stamp(record.created), record.levelname, message, *shown])
 
 
 def is_plain(data: bytes) -> bool:
@@ -53,21 +53,21 @@ def is_plain(data: bytes) -> bool:
 def mark_lines(data: bytes) -> bytes:
     """Whole lines of somebody else's, each with the mark; what could leave its line is escaped."""
     if not is_plain(data):
-        words = data.decode(errors="backslashreplace").replace("\r\n", "\n")
-        data = words.translate(_MOVING).encode()
+        output = data.decode(errors="backslashreplace").replace("\r\n", "\n")
+        data = output.translate(_MOVING).encode()
     mark = MARK.encode()
     return mark + data[:-1].replace(b"\n", b"\n" + mark) + b"\n"
 
 
 def _value(value: object) -> str:
-    words = text(value)
-    if _PLAIN.fullmatch(words):
-        return _escape(words)
-    return _escape(json.dumps(words, ensure_ascii=False))
+    shown = text(value)
+    if _PLAIN.fullmatch(shown):
+        return _escape(shown)
+    return _escape(json.dumps(shown, ensure_ascii=False))
 
 
-def _escape(words: str) -> str:
-    return _UNSAFE.sub(_escaped, words)
+def _escape(raw: str) -> str:
+    return _UNSAFE.sub(_escaped, raw)
 
 
 def _escaped(match: re.Match[str]) -> str:

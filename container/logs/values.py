@@ -34,15 +34,15 @@ def stamp(created: float) -> str:
 def sentence(record: logging.LogRecord) -> str:
     """What happened. Never raises."""
     try:
-        words = record.getMessage()
+        message = record.getMessage()
     except Exception:  # its arguments do not fit, or one cannot be shown
-        words = f"{text(record.msg)} (with arguments that do not fit)"
-    return bounded(words)
+        message = f"{text(record.msg)} (with arguments that do not fit)"
+    return bounded(message)
 
 
-def bounded(words: str) -> str:
+def bounded(raw: str) -> str:
     """A sentence that is not endless; its beginning stays."""
-    return words if len(words) <= SENTENCE_MAX else f"{words[:SENTENCE_MAX]}..."
+    return raw if len(raw) <= SENTENCE_MAX else f"{raw[:SENTENCE_MAX]}..."
 
 
 def fields(record: logging.LogRecord) -> Iterator[tuple[str, object]]:
@@ -60,17 +60,17 @@ def text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     try:
-        words = f"{value:g}" if isinstance(value, float) else str(value)
+        shown = f"{value:g}" if isinstance(value, float) else str(value)
     except Exception:
-        words = f"<{type(value).__name__}>"
-    if len(words) > FIELD_MAX:
+        shown = f"<{type(value).__name__}>"
+    if len(shown) > FIELD_MAX:
         # the end: that is where a traceback says what happened
-        words = "..." + words[-FIELD_MAX:]
-    return words
+        shown = "..." + shown[-FIELD_MAX:]
+    return shown
 
 
-def writable(words: str) -> str:
+def writable(raw: str) -> str:
     """The same with what UTF-8 cannot hold, half a surrogate pair, in letters: `\\ud800`."""
-    if words.isascii():  # nearly all, and known without a look at each letter
-        return words
-    return _SURROGATES.sub(lambda match: match[0].encode("unicode_escape").decode(), words)
+    if raw.isascii():  # nearly all, and known without a look at each letter
+        return raw
+    return _SURROGATES.sub(lambda match: match[0].encode("unicode_escape").decode(), raw)

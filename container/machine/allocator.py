@@ -48,9 +48,9 @@ async def malloc_trim_loop(requests: Callable[[], int]) -> None:
     while True:
         await asyncio.sleep(_LOOK_S)
         looks += 1
-        held, before, came = _resident(), came, requests()
-        much = held > after_last + _KEPT
-        idle = came == before and held > lowest + _LITTLE
+        resident, before, came = _resident(), came, requests()
+        much = resident > after_last + _KEPT
+        idle = came == before and resident > lowest + _LITTLE
         if (much or idle) and looks >= _LOOKS_BETWEEN:
             trim(0)
             looks, after_last = 0, _resident()

@@ -86,28 +86,28 @@ class Verdict:
 
 def read_driver_version(proc_text: str) -> str:
     """The version in /proc/driver/nvidia/version; empty where there is none that can be read."""
-    found = _DRIVER.search(proc_text)
-    return found[1] if found else ""
+    match = _DRIVER.search(proc_text)
+    return match[1] if match else ""
 
 
-def judge(choice: CudaCompat, found: CudaOnMachine) -> Verdict:
-    """What becomes of what was found. choice: what SERVE_CUDA_COMPAT says."""
-    if not found.gpus:
+def judge(choice: CudaCompat, machine: CudaOnMachine) -> Verdict:
+    """Whether the libraries are used on this machine. choice: what SERVE_CUDA_COMPAT says."""
+    if not machine.gpus:
         return Verdict()
-    facts = _facts(found)
+    facts = _facts(machine)
     if choice == "off":
         return Verdict("CUDA compatibility libraries are left out: SERVE_CUDA_COMPAT is off", facts)
-    if found.libraries is None:
-        return _judge_absent(choice, found, facts)
+    if machine.libraries is None:
+        return _judge_absent(choice, machine, facts)
     if choice == "on":
-        words = "CUDA compatibility libraries are used: SERVE_CUDA_COMPAT is on"
-        return Verdict(words, facts, folder=found.libraries.folder)
-    if not found.driver:
-        words = (
+        message = "CUDA compatibility libraries are used: SERVE_CUDA_COMPAT is on"
+        return Verdict(message, facts, folder=machine.libraries.folder)
+    if not machine.driver:
+        message = (
             f"CUDA compatibility libraries are left out: no driver's version is known; {_BY_HAND}"
         )
-        return Verdict(words, facts, is_warning=True)
-    return _judge_versions(_branch(found.driver), found.libraries, facts)
+        return Verdict(message, facts, is_warning=True)
+    return _judge_versions(_branch(machine.driver), machine.libraries, facts)
 
 
 def judge_trial(verdict: Verdict, result: int | str) -> Verdict:
@@ -119,24 +119,28 @@ def judge_trial(verdict: Verdict, result: int | str) -> Verdict:
         return verdict
     if isinstance(result, int):
         result = f"cuInit() returns {result}, {_CUDA_ERRORS.get(result, 'an error of CUDA')}"
-    words = (
+    message = (
         "CUDA compatibility libraries are left out: they do not work with this driver and GPU "
         f"({result}; they are for data center GPUs alone); "
         f"{_REMEDY}; {_BY_HAND}"
     )
-    return Verdict(words, verdict.facts, is_warning=True)
+    return Verdict(message, verdict.facts, is_warning=True)
 
 
-def _judge_absent(choice: CudaCompat, found: CudaOnMachine, facts: Mapping[str, str]) -> Verdict:
+def _judge_absent(choice: CudaCompat, machine: CudaOnMachine, facts: Mapping[str, str]) -> Verdict:
     """Cases without libraries; a driver that is too old without them is told all the same."""
-    if found.driver and found.built_for and _branch(found.driver) < _branch(found.built_for):
-        words = (
+    if (
+        machine.driver
+        and machine.built_for
+        and _branch(machine.driver) < _branch(machine.built_for)
+    ):
+        message = (
             "the NVIDIA driver is older than the one that this image is built for, and the image "
             f"has no CUDA compatibility libraries: models may not get the GPU; {_REMEDY}"
         )
-        return Verdict(words, {**facts, "built_for": found.built_for}, is_warning=True)
-    words = "CUDA compatibility libraries: this image has none"
-    return Verdict(words, facts, is_warning=choice == "on")
+        return Verdict(message, {**facts, "built_for": machine.built_for}, is_warning=True)
+    message = "CUDA compatibility libraries: this image has none"
+    return Verdict(message, facts, is_warning=choice == "on")
 
 
 def _judge_versions(driver: int, libraries: CompatLibraries, facts: Mapping[str, str]) -> Verdict:
@@ -146,19 +150,19 @@ def _judge_versions(driver: int, libraries: CompatLibraries, facts: Mapping[str,
         others = [
             str(branch) for branch in libraries.branches if branch != _branch(libraries.version)
         ]
-        words = (
+        message = (
             f"CUDA compatibility libraries are left out: they do not work with a driver {driver}, "
             f"but with {', '.join(others)}; models may not get the GPU; {_REMEDY}"
         )
-        return Verdict(words, facts, is_warning=True)
-    words = "CUDA compatibility libraries are used: the driver is older than this image's CUDA"
-    return Verdict(words, facts, folder=libraries.folder, to_try=True)  # 3
+        return Verdict(message, facts, is_warning=True)
+    message = "CUDA compatibility libraries are used: the driver is older than this image's CUDA"
+    return Verdict(message, facts, folder=libraries.folder, to_try=True)  # 3
 
 
-def _facts(found: CudaOnMachine) -> dict[str, str]:
-    facts = {"driver": found.driver or "unknown"}
-    if found.libraries is not None:
-        facts |= {"libraries": found.libraries.version, "path": str(found.libraries.folder)}
+def _facts(machine: CudaOnMachine) -> dict[str, str]:
+    facts = {"driver": machine.driver or "unknown"}
+    if machine.libraries is not None:
+        facts |= {"libraries": machine.libraries.version, "path": str(machine.libraries.folder)}
     return facts
 
 

@@ -74,8 +74,10 @@ def look(environment: Mapping[str, str], root: Path) -> CudaOnMachine:
         proc_text = ""
     driver = read_driver_version(proc_text)
     libraries = next(_libraries(environment, root), None)
-    said = environment.get("CUDA_DRIVER_VERSION", "")  # NVIDIA's images have it
-    return CudaOnMachine(gpus, driver, libraries, said if re.match(r"\d+\b", said) else "")
+    built_for = environment.get("CUDA_DRIVER_VERSION", "")  # NVIDIA's images have it
+    return CudaOnMachine(
+        gpus, driver, libraries, built_for if re.match(r"\d+\b", built_for) else ""
+    )
 
 
 def count_gpus(devices: Path = Path("/dev")) -> int:
@@ -97,7 +99,7 @@ def _version(folder: Path) -> str:
     if not library.is_file():  # a link may lead nowhere
         return ""
     names = [library.resolve().name, *sorted(path.name for path in folder.glob("libcuda.so.*"))]
-    return next((found[1] for found in map(_VERSIONED.fullmatch, names) if found), "")
+    return next((match[1] for match in map(_VERSIONED.fullmatch, names) if match), "")
 
 
 def _branches(library: Path) -> tuple[int, ...]:
@@ -110,8 +112,8 @@ def _branches(library: Path) -> tuple[int, ...]:
     ):
         for note in _NOTE.finditer(content):
             try:
-                said = {name.lower(): value for name, value in json.loads(note[1]).items()}
-                return tuple(sorted(int(branch) for branch in said.get("driver", ())))
+                metadata = {name.lower(): value for name, value in json.loads(note[1]).items()}
+                return tuple(sorted(int(branch) for branch in metadata.get("driver", ())))
             except (ValueError, TypeError):
                 continue
     return ()
@@ -139,5 +141,5 @@ def _try(folder: Path, environment: Mapping[str, str]) -> int | str:
         return f"they could not be tried: {error.strerror}"
     if done.returncode == 0 and done.stdout.strip().isdecimal():
         return int(done.stdout)
-    said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-    return said[:_LAST_WORDS]
+    last_line = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+    return last_line[:_LAST_WORDS]

@@ -28,7 +28,7 @@ PLAIN = Hardware()
 def look_at_hardware(root: Path = Path("/"), shared_memory: Path = _SHARED_MEMORY) -> Hardware:
     """What there is. root: the machine's root folder, where GPUs are looked for."""
     try:
-        found = os.statvfs(shared_memory)
+        filesystem = os.statvfs(shared_memory)
     except OSError:
         return Hardware(count_gpus(root / "dev"))
-    return Hardware(count_gpus(root / "dev"), found.f_blocks * found.f_frsize or None)
+    return Hardware(count_gpus(root / "dev"), filesystem.f_blocks * filesystem.f_frsize or None)

@@ -14,18 +14,18 @@ _LIMITS = ("memory.max", "memory/memory.limit_in_bytes")
 
 def machine_limits(cgroup: Path = _CGROUP, *, gpus: int = 0) -> Limits:
     """The memory of the machine or of the container, whichever is less. gpus: how many it has."""
-    found = Limits()
-    memory = min([found.memory_bytes, *_cgroup_limits(cgroup)])
-    return replace(found, memory_bytes=memory, gpus=gpus)
+    limits = Limits()
+    memory = min([limits.memory_bytes, *_cgroup_limits(cgroup)])
+    return replace(limits, memory_bytes=memory, gpus=gpus)
 
 
 def _cgroup_limits(cgroup: Path) -> list[int]:
-    found = []
+    limits = []
     for name in _LIMITS:
         try:
             text = (cgroup / name).read_text().strip()
         except OSError:
             continue
         if text.isdecimal():
-            found.append(int(text))
-    return found
+            limits.append(int(text))
+    return limits

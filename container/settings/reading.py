@@ -81,10 +81,10 @@ def read_alone(field: str, environment: Mapping[str, str]) -> Any:
 
 def list_changes(environment: Mapping[str, str]) -> list[tuple[str, str, str]]:
     """The fields that are set to another value than their default: each with name and value."""
-    found = [(row, _find_set_name(row, environment)) for row in SETTINGS]
+    rows = [(row, _find_set_name(row, environment)) for row in SETTINGS]
     return [
         (row.field, name, environment[name])
-        for row, name in found
+        for row, name in rows
         if name is not None and environment[name] != row.default
     ]
 
@@ -167,8 +167,8 @@ def _fix_port(
 ) -> int | None:
     if not wanted:
         return None
-    asked: int | None = values[f"{kind}_port"]
-    return asked or (None if free else default)
+    port: int | None = values[f"{kind}_port"]
+    return port or (None if free else default)
 
 
 def _find_unknown(environment: Mapping[str, str]) -> tuple[UnknownVariable, ...]:

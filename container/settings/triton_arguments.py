@@ -74,18 +74,18 @@ _SECRET = {"http-restricted-api", "grpc-restricted-protocol"}
 
 def triton_arguments(raw: str) -> tuple[str, ...]:
     """Words as a shell splits them, none of which keeps the container from its tritonserver."""
-    words = arguments(raw)
-    for flag, value in _pairs(words):
+    tokens = arguments(raw)
+    for flag, value in _pairs(tokens):
         goes_well, why = _CONFLICTS[flag]
         if not goes_well(value):
             shown = f"--{flag}" if flag in _SECRET or not value else f"--{flag}={value}"
             raise Unfit(f"no such argument, since {why}", shown)
-    return words
+    return tokens
 
 
-def _pairs(words: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+def _pairs(tokens: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """Flags that may be in conflict, each with its value."""
-    for word, following in pairwise((*words, "")):
+    for word, following in pairwise((*tokens, "")):
         name, equals, value = word.partition("=")
         if name.startswith("--") and (flag := _find_flag(name.removeprefix("--"))):
             yield flag, value if equals else following

@@ -77,15 +77,15 @@ def url_path(raw: str) -> str:
 def metric_dimensions(raw: str) -> tuple[tuple[str, str], ...]:
     """Name=value, separated by commas, as CloudWatch takes dimensions; a name stands once."""
     pairs = [pair.strip() for pair in raw.split(",")]
-    found = [tuple(part.strip() for part in pair.partition("=")[::2]) for pair in pairs]
-    names = [name for name, _ in found]
-    wrong = [_wrong_dimension(pair, *each) for pair, each in zip(pairs, found, strict=True)]
+    dimensions = [tuple(part.strip() for part in pair.partition("=")[::2]) for pair in pairs]
+    names = [name for name, _ in dimensions]
+    wrong = [_wrong_dimension(pair, *each) for pair, each in zip(pairs, dimensions, strict=True)]
     wrong += [f"{name!r} once" for name in sorted(set(names)) if names.count(name) > 1]
-    if len(found) > MOST_FIXED_DIMENSIONS:
-        wrong.append(f"at most {MOST_FIXED_DIMENSIONS} dimensions, not {len(found)}")
+    if len(dimensions) > MOST_FIXED_DIMENSIONS:
+        wrong.append(f"at most {MOST_FIXED_DIMENSIONS} dimensions, not {len(dimensions)}")
     if mistakes := [each for each in wrong if each]:
         raise Unfit("Name=value,Name=value with " + "; ".join(mistakes))
-    return tuple((name, value) for name, value in found)
+    return tuple((name, value) for name, value in dimensions)
 
 
 def _wrong_dimension(pair: str, name: str, value: str) -> str:
@@ -152,25 +152,25 @@ def fraction(raw: str) -> float:
     return float(raw)
 
 
-def one_of(*words: str) -> Parser:
+def one_of(*choices: str) -> Parser:
     """One of the words, exactly."""
 
     def parse(raw: str) -> str:
-        if raw not in words:
-            raise Unfit("one of " + ", ".join(words))
+        if raw not in choices:
+            raise Unfit("one of " + ", ".join(choices))
         return raw
 
     return parse
 
 
-def some_of(*words: str) -> Parser:
+def some_of(*choices: str) -> Parser:
     """Some of the words with commas between; spaces do not count, nor does a word's repetition."""
 
     def parse(raw: str) -> tuple[str, ...]:
-        given = dict.fromkeys(filter(None, map(str.strip, raw.split(","))))
-        if not given.keys() <= {*words}:
-            raise Unfit("some of " + ", ".join(words) + ", with commas between")
-        return tuple(given)
+        chosen = dict.fromkeys(filter(None, map(str.strip, raw.split(","))))
+        if not chosen.keys() <= {*choices}:
+            raise Unfit("some of " + ", ".join(choices) + ", with commas between")
+        return tuple(chosen)
 
     return parse
 

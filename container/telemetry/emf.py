@@ -46,16 +46,16 @@ def spread_values(spread: Distribution) -> list[tuple[float, int]]:
     edges = [min(0.0, *spread.bounds[:1]), *spread.bounds]
     lows = edges
     highs = [*spread.bounds, edges[-1]]
-    held = [
+    filled = [
         (low, high, count)
         for low, high, count in zip(lows, highs, spread.counts, strict=True)
         if count
     ]
-    least = sum(low * count for low, _, count in held)
-    most = sum(high * count for _, high, count in held)
+    least = sum(low * count for low, _, count in filled)
+    most = sum(high * count for _, high, count in filled)
     share = (spread.sum - least) / (most - least) if most > least else 1.0
     share = min(1.0, max(0.0, share))
-    values = [(low + share * (high - low), count) for low, high, count in held]
+    values = [(low + share * (high - low), count) for low, high, count in filled]
     beyond = spread.counts[-1]
     if beyond and spread.sum > most:  # the last bucket has no upper bound
         values[-1] = (edges[-1] + (spread.sum - most) / beyond, beyond)

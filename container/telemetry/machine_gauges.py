@@ -76,12 +76,12 @@ class MachineGauges:
     def _look(self) -> None:
         self._loaded.set(self._models_loaded())
         free = free_amounts(self._kernel, None)
-        for gauge, what in (
+        for gauge, values in (
             (self._memory, MEMORY),
             (self._shared_memory, SHARED_MEMORY),
             (self._free_descriptors, OWN_DESCRIPTORS),
         ):
-            gauge.set(free.get(what, float("nan")))
+            gauge.set(free.get(values, float("nan")))
         self._descriptors.set(_count(self._kernel.proc / "self/fd"))
         self._count_on(self._dropped, "lines", self._outside.dropped_lines())
         for library, starts in self._outside.interpreter_starts().items():

@@ -144,14 +144,14 @@ class Observability:
     def _versions(self) -> Mapping[str, str]:
         """What is known of them; the models' Python is not told in the image's own arrangement."""
         python = self._models().python
-        found = {"version": __version__, "tritonserver": self._triton.version}
+        versions = {"version": __version__, "tritonserver": self._triton.version}
         if python is not None:
-            found |= {
+            versions |= {
                 "models_python": python.version,
                 "models_numpy": python.numpy,
                 "nvtabular": python.nvtabular,
             }
-        return found
+        return versions
 
 
 def _make_tracer(endpoint: str | None) -> OtelTracer | None:

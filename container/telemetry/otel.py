@@ -201,8 +201,8 @@ class _Ids(RandomIdGenerator):
 
     def generate_span_id(self) -> int:
         """The id of a new span."""
-        told, self.next_span = self.next_span, 0
-        return told or super().generate_span_id()
+        span_id, self.next_span = self.next_span, 0
+        return span_id or super().generate_span_id()
 
 
 class _Once(logging.Handler):
@@ -217,9 +217,9 @@ class _Once(logging.Handler):
         if record.msg not in self._said and len(self._said) < _MOST_MESSAGES:
             self._said.add(record.msg)
             # What is wrong with a caller's tracestate is told with its words: they are not ours.
-            said = record.msg if record.name == trace.span.__name__ else record.getMessage()
-            words = "traces (said once, though it may come again): %s"
-            _log.log(record.levelno, words, said)
+            message = record.msg if record.name == trace.span.__name__ else record.getMessage()
+            template = "traces (said once, though it may come again): %s"
+            _log.log(record.levelno, template, message)
 
 
 def _hear_once(theirs: logging.Logger) -> None:
@@ -256,8 +256,8 @@ def _attributes(record: InvocationRecord) -> dict[str, AttributeValue]:
         "http.request.body.size": record.request_bytes,
         "http.response.body.size": record.answer_bytes,
     }
-    if said := inference_id(record.headers):
-        attributes["inference_id"] = said
+    if request_id := inference_id(record.headers):
+        attributes["inference_id"] = request_id
     if record.status >= 500:
         attributes["error.type"] = str(record.status)
     return attributes

@@ -183,9 +183,9 @@ def _histograms(family: Any) -> Iterator[Series]:
             buckets.setdefault(key, {})[float(sample.labels["le"])] = sample.value
         elif sample.name.endswith("_sum"):
             sums[key] = sample.value
-    for key, found in buckets.items():
-        *bounds, last = sorted(found)
-        cumulated = [0.0, *(found[bound] for bound in [*bounds, last])]
+    for key, counts_by_bound in buckets.items():
+        *bounds, last = sorted(counts_by_bound)
+        cumulated = [0.0, *(counts_by_bound[bound] for bound in [*bounds, last])]
         if last == float("inf") and key in sums and all(map(math.isfinite, cumulated)):
             counts = tuple(int(more - less) for less, more in pairwise(cumulated))
             spread = Distribution(tuple(bounds), counts, sums[key])

@@ -179,8 +179,8 @@ def _where_known(settings: Settings, runtime: TritonRuntime, ports: Ports) -> It
     for flag, value in ((CLIENT_SHM, "false"), (MAX_INPUT, _ANY_SIZE)):
         if flag in runtime.knows and not _names(settings.additional_args, flag):
             yield f"--{flag}={value}"
-    said = any(HISTOGRAMS in argument for argument in settings.additional_args)
-    if HISTOGRAMS in runtime.knows and ports.metrics is not None and not said:
+    configured = any(HISTOGRAMS in argument for argument in settings.additional_args)
+    if HISTOGRAMS in runtime.knows and ports.metrics is not None and not configured:
         yield f"--metrics-config={HISTOGRAMS}=true"
 
 
@@ -285,10 +285,10 @@ def _python_path(runtime: TritonRuntime, path: str) -> str:
     would come before that Python's own. The empty entry goes, which is the working directory.
     """
     ours = {folder.resolve() for folder in OUR_FOLDERS}
-    kept = [it for it in path.split(os.pathsep) if it and Path(it).resolve() not in ours]
+    others = [it for it in path.split(os.pathsep) if it and Path(it).resolve() not in ours]
     if runtime.backend_python is not None:
-        kept = [it for it in kept if not _INTERPRETERS_OWN.search(it)]
-    return os.pathsep.join(dict.fromkeys(kept))
+        others = [it for it in others if not _INTERPRETERS_OWN.search(it)]
+    return os.pathsep.join(dict.fromkeys(others))
 
 
 def _own_bins(runtime: TritonRuntime, environment: Mapping[str, str]) -> frozenset[str]:

@@ -17,7 +17,7 @@ _ARG_START, _ARG_END = 48 - 3, 49 - 3
 _MOST = 1024 * 1024  # bytes of a command line
 
 
-def hide_arguments(process_id: int, words: Iterable[str]) -> bool:
+def hide_arguments(process_id: int, secrets: Iterable[str]) -> bool:
     """Overwrite the words wherever they stand on the process's command line; whether none is left.
 
     False where the kernel does not let us, which Yama's strictest settings do.
@@ -29,7 +29,7 @@ def hide_arguments(process_id: int, words: Iterable[str]) -> bool:
         with (process / "mem").open("r+b", buffering=0) as memory:
             memory.seek(start)
             line = memory.read(min(end - start, _MOST))
-            for word in words:
+            for word in secrets:
                 secret = word.encode()
                 while (at := line.find(secret)) >= 0:
                     memory.seek(start + at)
@@ -38,4 +38,4 @@ def hide_arguments(process_id: int, words: Iterable[str]) -> bool:
         shown = (process / "cmdline").read_bytes()
     except (OSError, IndexError, ValueError):
         return False
-    return not any(word.encode() in shown for word in words)
+    return not any(word.encode() in shown for word in secrets)

@@ -60,29 +60,29 @@ class TritonLines:
     def read(self, line: str) -> TritonLine | None:
         """The line, without its end; None for one that says nothing. Never raises."""
         head = _HEAD.fullmatch(line)
-        words = _unquoted(head["words"]) if head else line
+        message = _unquoted(head["words"]) if head else line
         block = self._above
-        if head or not words.strip():
-            ends_open = head is not None and (not words.strip() or words.rstrip().endswith(":"))
+        if head or not message.strip():
+            ends_open = head is not None and (not message.strip() or message.rstrip().endswith(":"))
             self._above = head if ends_open else None
-        if not words.strip():
+        if not message.strip():
             return None
-        words = bounded(words.rstrip())
+        message = bounded(message.rstrip())
         above = head or block
         if above is None:
             source = TRITONSERVER if _HEADLESS.match(line) else MODEL
-            return TritonLine("INFO", source, "", self.find_model(words, True), words)
+            return TritonLine("INFO", source, "", self.find_model(message, True), message)
         at = above["at"]
         source = MODEL if at.partition(":")[0].endswith(".py") else TRITONSERVER
         level = _LEVELS[above["level"] or above["iso"]]
-        return TritonLine(level, source, at, self.find_model(words, False), words)
+        return TritonLine(level, source, at, self.find_model(message, False), message)
 
 
-def _unquoted(words: str) -> str:
+def _unquoted(message: str) -> str:
     """What stands in the quotes of newer versions, its escapes read."""
-    if len(words) < 2 or not words.startswith('"') or not words.endswith('"'):
-        return words
+    if len(message) < 2 or not message.startswith('"') or not message.endswith('"'):
+        return message
     try:
-        return str(json.loads(words, strict=False))
+        return str(json.loads(message, strict=False))
     except ValueError:
-        return words
+        return message

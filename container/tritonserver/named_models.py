@@ -39,15 +39,15 @@ class NamedModels:
         self._published: frozenset[str] = frozenset()
         self._as_of = 0
 
-    def find(self, words: str, printed: bool = False) -> str:
+    def find(self, message: str, printed: bool = False) -> str:
         """The SageMaker name of the first model that the words name; "" if none. Never raises.
 
         printed: a model may have printed them, about another one: only a path counts.
         """
-        led_to = self._behind_path.search(words)
+        led_to = self._behind_path.search(message)
         if led_to or printed:
             return _model_of(led_to["name"]) if led_to else ""
-        for match in _NAMED.finditer(words):
+        for match in _NAMED.finditer(message):
             name = match["name"].rstrip(".")
             if "." in name or "=" in name or (match["before"] and match["behind"]):
                 for published in _readings(name):

@@ -144,8 +144,8 @@ class TritonOutput:
     def _split(self, data: bytes) -> None:
         """Hand on the lines that end in the data; only the first of them may be too long."""
         if self._in_long:
-            _, found, data = data.partition(b"\n")
-            self._in_long = not found
+            _, line_end, data = data.partition(b"\n")
+            self._in_long = not line_end
         first_end = data.find(b"\n")
         if len(self._rest) + (first_end if first_end >= 0 else len(data)) > LINE_MAX:
             self._hand_on((self._rest + data)[:LINE_MAX] + _CUT + b"\n")
@@ -170,9 +170,9 @@ class TritonOutput:
         if not self._sink.has_room(Lane.CHILD) or not self._allowed.take(count):
             self._sink.drop(count, lane=Lane.CHILD)
             return
-        said = b"".join(_as_json(data.split(b"\n")[:-1], self._lines))
-        if said:
-            self._sink.put(said, lane=Lane.CHILD)
+        output = b"".join(_as_json(data.split(b"\n")[:-1], self._lines))
+        if output:
+            self._sink.put(output, lane=Lane.CHILD)
 
     def _hand_on_text(self, data: bytes) -> None:
         cost = len(data) // _ESCAPED_LINE
@@ -206,7 +206,5 @@ def _as_json(lines: Iterable[bytes], reader: TritonLines) -> Iterable[bytes]:
         line = reader.read(raw.decode(errors="backslashreplace").rstrip("\r"))
         if line is not None:
             others = [("model", line.model)] if line.model else []
-            words = json_line(
-                now, line.level, line.source, line.message, others, logger=line.logger
-            )
-            yield f"{words}\n".encode()
+            text = json_line(now, line.level, line.source, line.message, others, logger=line.logger)
+            yield f"{text}\n".encode()

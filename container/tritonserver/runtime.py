@@ -239,8 +239,8 @@ def _places(
         yield f"SERVE_TRITON_SERVER={configured}", configured
         return
     yield str(IMAGE_SERVER), IMAGE_SERVER
-    found = shutil.which("tritonserver", path=environment.get("PATH", ""))
-    yield "PATH", Path(found) if found else None
+    program = shutil.which("tritonserver", path=environment.get("PATH", ""))
+    yield "PATH", Path(program) if program else None
     for packages in dict.fromkeys(sysconfig.get_path(kind) for kind in ("platlib", "purelib")):
         path = Path(packages) / WHEEL_SERVER
         yield str(path), path
@@ -263,20 +263,20 @@ def _backend_python(
 
 def python_on_path(environment: Mapping[str, str]) -> Path:
     """python3 on PATH, but not our own server's; raises RuntimeUnusable."""
-    found = _find_python(environment)
-    if not found:
+    program = _find_python(environment)
+    if not program:
         raise RuntimeUnusable(
             "the models' Python", "no python3 on PATH", "set SERVE_BACKEND_PYTHON"
         )
-    return found
+    return program
 
 
 def _find_python(environment: Mapping[str, str]) -> Path | None:
     own = own_environment_bin()
     folders = environment.get("PATH", os.defpath).split(os.pathsep)
     path = os.pathsep.join(f for f in folders if f and (own is None or Path(f) != own))
-    found = shutil.which("python3", path=path)
-    return Path(found) if found else None
+    program = shutil.which("python3", path=path)
+    return Path(program) if program else None
 
 
 def ask_interpreter(executable: Path) -> BackendPython:
@@ -299,8 +299,8 @@ def ask_interpreter(executable: Path) -> BackendPython:
         # Only now: access(2) knows no capabilities, by which a program may be run.
         is_there = shutil.which(executable) or os.path.exists(executable)
         ran = f"it did not run ({_last_words(error)})"
-        found = ran if is_there else "there is no such program"
-        raise RuntimeUnusable(subject, found, remedy) from error
+        reason = ran if is_there else "there is no such program"
+        raise RuntimeUnusable(subject, reason, remedy) from error
     packages: dict[str, str] = dict(facts["packages"])
     libraries = Path(facts["library_directory"])
     shared = facts["library"].endswith((".so", ".so.1.0")) and (libraries / facts["library"])
@@ -319,8 +319,8 @@ def _last_words(error: Exception) -> str:
     if isinstance(error, subprocess.TimeoutExpired):
         return f"no answer in {error.timeout:g} s"
     if isinstance(error, subprocess.CalledProcessError):
-        said = (error.stderr or "").strip()
-        return said.splitlines()[-1] if said else f"exit code {error.returncode}"
+        output = (error.stderr or "").strip()
+        return output.splitlines()[-1] if output else f"exit code {error.returncode}"
     return str(error) or type(error).__name__
 
 

@@ -48,8 +48,8 @@ def installed_numpy(executable: Path, version: str) -> str:
         "lib/python3/dist-packages",
     ):
         names = sorted(path.name for path in (prefix / folder).glob("numpy-*"))
-        for found in filter(None, map(_METADATA.fullmatch, names)):
-            return found[1]
+        for match in filter(None, map(_METADATA.fullmatch, names)):
+            return match[1]
     return ""
 
 

@@ -34,9 +34,9 @@ class UnreadConfigs:
         if _PARSER.encode() not in data and _FAILED not in data:
             return
         for line in data.decode(errors="replace").split("\n"):
-            _, found, words = line.partition(_PARSER)
-            if found:
-                self._parsers_words = words.strip()[:_LONGEST]
+            _, marker, message = line.partition(_PARSER)
+            if marker:
+                self._parsers_words = message.strip()[:_LONGEST]
             elif poll := _POLL.search(line):
                 self._note(poll["name"].rpartition("::")[2], poll["why"][:_LONGEST])
 

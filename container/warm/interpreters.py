@@ -113,12 +113,12 @@ class WarmInterpreters:
             at_once = False
             began = time.monotonic()
             try:
-                process, said = self._start(library, surroundings, listening)
+                process, imported = self._start(library, surroundings, listening)
             except OSError as error:
                 log.error("no interpreter can be started: %s", error, extra=_facts(library))
             else:
                 self.starts[library.name] += 1
-                telling = asyncio.ensure_future(_tell_when_ready(library, said, began))
+                telling = asyncio.ensure_future(_tell_when_ready(library, imported, began))
                 try:
                     while process.poll() is None:  # noqa: ASYNC110 (no event, no thread for it)
                         await asyncio.sleep(_LOOK_S)
@@ -135,7 +135,7 @@ class WarmInterpreters:
         self, library: Library, surroundings: Surroundings, listening: socket.socket
     ) -> tuple[subprocess.Popen[bytes], int]:
         """The process, and the end of a pipe that says what it could not import."""
-        said, ready = os.pipe()
+        imported, ready = os.pipe()
         try:
             process = subprocess.Popen(
                 [
@@ -157,7 +157,7 @@ class WarmInterpreters:
                 pass_fds=(ready,),
             )
         except BaseException:
-            os.close(said)
+            os.close(imported)
             raise
         finally:
             os.close(ready)
@@ -165,29 +165,29 @@ class WarmInterpreters:
         if surroundings.descriptors is not None:
             with contextlib.suppress(OSError):
                 resource.prlimit(process.pid, resource.RLIMIT_NOFILE, surroundings.descriptors)
-        return process, said
+        return process, imported
 
 
 async def _until_asked(listening: socket.socket | int) -> None:
     """Until somebody has connected, who is left where he is, or written."""
-    loop, asked = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(listening, asked.set)
+    loop, readable = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(listening, readable.set)
     try:
-        await asked.wait()
+        await readable.wait()
     finally:
         loop.remove_reader(listening)
 
 
-async def _tell_when_ready(library: Library, said: int, began: float) -> None:
+async def _tell_when_ready(library: Library, imported: int, began: float) -> None:
     """Log that the interpreter has imported its library, or that there is none; closes `said`."""
     try:
-        await _until_asked(said)
-        words = os.read(said, _SAID)
+        await _until_asked(imported)
+        report = os.read(imported, _SAID)
     finally:
-        os.close(said)
-    if not words:
+        os.close(imported)
+    if not report:
         return  # it died
-    lacking: dict[str, str] = json.loads(words)
+    lacking: dict[str, str] = json.loads(report)
     facts: dict[str, object] = {**_facts(library), "seconds": round(time.monotonic() - began, 3)}
     if lacking:
         facts["lacking"] = "; ".join(f"{module}: {why}" for module, why in lacking.items())

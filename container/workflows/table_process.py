@@ -40,14 +40,14 @@ class TableProcesses:
         self._running: set[subprocess.Popen[str]] = set()
         self._stopping = False
 
-    def write(self, wanted: Sequence[Table], directory: Path) -> list[dict[str, Any]]:
+    def write(self, tables: Sequence[Table], directory: Path) -> list[dict[str, Any]]:
         """Write the tables' arrays into the directory; the rows of program.json. Blocking.
 
         Raises TableUnusable, also when the process ends in another way than it should; TableBroken
         when a signal ends it, since what NVTabular reads them with is the same library; OSError
         when it could not be started, had no place to write to, took too long or lacked memory.
         """
-        if not wanted:
+        if not tables:
             return []
         process = subprocess.Popen(
             [*die_with_parent(), sys.executable, *_options(), "-m", "workflows.tables"],
@@ -64,7 +64,9 @@ class TableProcesses:
         try:
             if self._stopping:
                 _kill(process)
-            answer, said = process.communicate(job_text(wanted, directory), timeout=self._timeout_s)
+            answer, output = process.communicate(
+                job_text(tables, directory), timeout=self._timeout_s
+            )
         except BaseException as error:
             _kill(process)
             process.communicate()
@@ -77,14 +79,14 @@ class TableProcesses:
         if process.returncode == -signal.SIGKILL and not self._stopping:  # the kernel did it
             raise OSError(errno.ENOMEM, "the process that writes its tables was killed")
         if process.returncode != 0:
-            said = said.strip()[-_LAST_WORDS:] or "nothing was said"
-            if said.endswith("MemoryError"):
+            output = output.strip()[-_LAST_WORDS:] or "nothing was said"
+            if output.endswith("MemoryError"):
                 raise OSError(errno.ENOMEM, "the process that writes its tables lacks memory")
             if process.returncode < 0 and not self._stopping:
-                found = f"ends what reads its files (signal {-process.returncode}: {said})"
-                raise TableBroken(wanted[0].path.parent, found)
+                reason = f"ends what reads its files (signal {-process.returncode}: {output})"
+                raise TableBroken(tables[0].path.parent, reason)
             raise TableUnusable(
-                f"its tables could not be written (exit {process.returncode}: {said})"
+                f"its tables could not be written (exit {process.returncode}: {output})"
             )
         return read_answer(answer)
 

@@ -312,8 +312,8 @@ def reason_of(cause, path):
 def free_memory():
     """Bytes, as the kernel says."""
     with open("/proc/meminfo", encoding="ascii") as file:
-        words = dict(line.split(":") for line in file)
-    return int(words["MemAvailable"].split()[0]) * 1024
+        fields = dict(line.split(":") for line in file)
+    return int(fields["MemAvailable"].split()[0]) * 1024
 
 
 def library_of(name, settings):
@@ -416,9 +416,9 @@ def declared_dims(config, direction, name, model):
     """The dims, a reshape's if there is one, of the one tensor with this name."""
     tensors = config.get(direction, [])
     if [tensor["name"] for tensor in tensors] != [name]:
-        found = ", ".join(f"'{tensor['name']}'" for tensor in tensors) or "none"
+        names = ", ".join(f"'{tensor['name']}'" for tensor in tensors) or "none"
         raise Refused(
-            f"the {direction}s of model '{model}' are {found}, but the Python stand-in for FIL "
+            f"the {direction}s of model '{model}' are {names}, but the Python stand-in for FIL "
             f"knows '{name}' alone"
         )
     (tensor,) = tensors

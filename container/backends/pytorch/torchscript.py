@@ -80,9 +80,9 @@ class TritonPythonModel:
         try:
             with self.parameters.guard():
                 outputs = self.run(request)
-                wanted = request.requested_output_names()  # a set, of another order each time
+                requested = request.requested_output_names()  # a set, of another order each time
                 tensors = [
-                    self.output(name, outputs) for name in self.output_index if name in wanted
+                    self.output(name, outputs) for name in self.output_index if name in requested
                 ]
         except Refused as refused:
             return pb_utils.InferenceResponse(error=error(str(refused), "INVALID_ARG"))
@@ -93,11 +93,11 @@ class TritonPythonModel:
 
     def run(self, request):
         """The model's outputs as a list."""
-        given = {
+        tensors = {
             name: self.input(pb_utils.get_input_tensor_by_name(request, name), name)
             for name in self.input_order
         }
-        result = self.module(given) if self.takes_dict else self.module(*given.values())
+        result = self.module(tensors) if self.takes_dict else self.module(*tensors.values())
         return as_list(result)
 
     def input(self, tensor, name):

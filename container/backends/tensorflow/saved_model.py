@@ -97,10 +97,10 @@ class TritonPythonModel:
     def answer(self, request):
         """The response to one request, an error response included."""
         try:
-            given = {tensor: self.array(request, name) for name, tensor in self.feeds.items()}
+            arguments = {tensor: self.array(request, name) for name, tensor in self.feeds.items()}
             requested = request.requested_output_names()  # a set, of another order each time
-            wanted = {name: it for name, it in self.fetches.items() if name in requested}
-            answers = self.session.run(wanted, given)
+            fetches = {name: it for name, it in self.fetches.items() if name in requested}
+            answers = self.session.run(fetches, arguments)
         except Refused as refused:
             return pb_utils.InferenceResponse(error=error(str(refused), "INVALID_ARG"))
         except Exception as failed:
@@ -167,13 +167,13 @@ class Parameters:
 
     def choose(self, signatures):
         """The signature named, or the default one, or without either name any that predicts."""
-        wanted = self.words.get("TF_SIGNATURE_DEF")
-        if (wanted or DEFAULT_SIGNATURE) in signatures:
-            return signatures[wanted or DEFAULT_SIGNATURE]
+        name = self.words.get("TF_SIGNATURE_DEF")
+        if (name or DEFAULT_SIGNATURE) in signatures:
+            return signatures[name or DEFAULT_SIGNATURE]
         others = sorted(set(signatures) - set(OWN_SIGNATURES))
-        if wanted or not others:
+        if name or not others:
             raise Refused(
-                f"unable to load model '{self.model}', expected '{wanted or DEFAULT_SIGNATURE}' "
+                f"unable to load model '{self.model}', expected '{name or DEFAULT_SIGNATURE}' "
                 f"signature; the SavedModel has {', '.join(others) or 'none'}: name one in the "
                 "parameter TF_SIGNATURE_DEF"
             )
@@ -227,7 +227,7 @@ class End:
 
 def ends(tensorflow, infos, direction, model):
     """The signature's inputs or outputs by their keys."""
-    found = {}
+    tensors = {}
     for name, info in infos.items():
         data_type = TRITON_TYPES.get(tensorflow.as_dtype(info.dtype).name)
         if data_type is None or not info.name:
@@ -236,8 +236,8 @@ def ends(tensorflow, infos, direction, model):
                 f"'{tensorflow.as_dtype(info.dtype).name}' or a tensor that is not dense"
             )
         shape = [int(dim.size) for dim in info.tensor_shape.dim]
-        found[name] = End(name, direction, info.name, data_type, shape or None)
-    return found
+        tensors[name] = End(name, direction, info.name, data_type, shape or None)
+    return tensors
 
 
 def check_names(ios, known, direction, model):
@@ -326,8 +326,8 @@ def said(failed):
     """Of an error, which in TensorFlow has a heading and goes on with stacks, the line it is."""
     text = getattr(failed, "message", None) or str(failed)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    told = [line for line in lines if line != HEADING]
-    return told[0] if told else type(failed).__name__
+    message_lines = [line for line in lines if line != HEADING]
+    return message_lines[0] if message_lines else type(failed).__name__
 
 
 def as_array(value):

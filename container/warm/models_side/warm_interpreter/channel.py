@@ -52,7 +52,7 @@ class Channel:
         self._theirs.close()
         os.close(self.lifeline)
 
-    def send(self, words, arrays=()):
+    def send(self, message, arrays=()):
         """Send what marshal takes, and arrays. Raises Gone."""
         specs, parts, size = [], [], 0
         for each in arrays:
@@ -64,7 +64,7 @@ class Channel:
             specs.append((each.dtype.str, each.shape, size))
             parts.append((size, flat))
             size += flat.nbytes
-        head = marshal.dumps((words, specs))
+        head = marshal.dumps((message, specs))
         start = _first_array(len(head))
         try:
             if start + size < PACKET_MAX:
@@ -97,9 +97,9 @@ class Channel:
             buffer, offset = packet, 1
         (length,) = _LENGTH.unpack_from(buffer, offset)
         head = offset + _LENGTH.size
-        words, specs = marshal.loads(buffer[head : head + length])
+        message, specs = marshal.loads(buffer[head : head + length])
         start = offset + _first_array(length)
-        return words, [_array(buffer, start, *spec) for spec in specs]
+        return message, [_array(buffer, start, *spec) for spec in specs]
 
     def trim(self):
         """Give back what a large message has taken, once it was read."""
@@ -232,8 +232,8 @@ def connect(path, timeout_s):
 def accept(connection):
     """The child's end. Raises Gone."""
     room = socket.CMSG_SPACE(_DESCRIPTORS)
-    said, ancillary, _, _ = connection.recvmsg(1, room, socket.MSG_CMSG_CLOEXEC)
-    if not said or not ancillary or len(ancillary[0][2]) < _DESCRIPTORS:
+    data, ancillary, _, _ = connection.recvmsg(1, room, socket.MSG_CMSG_CLOEXEC)
+    if not data or not ancillary or len(ancillary[0][2]) < _DESCRIPTORS:
         raise Gone
     theirs, own, lifeline = array.array("i", ancillary[0][2][:_DESCRIPTORS])
     return Channel(connection, own, theirs, lifeline)

@@ -78,7 +78,7 @@ def serve(end):
         return
     end.send((READY, ""))
     while True:
-        (kind, asked), arrays = end.receive()
+        (kind, requests), arrays = end.receive()
         if kind == FINALIZE:
             if hasattr(model, "finalize"):
                 model.finalize()
@@ -86,14 +86,14 @@ def serve(end):
             return
         end.trim()
         try:
-            answers = model.execute(triton_utils.read_requests(asked, arrays))
+            answers = model.execute(triton_utils.read_requests(requests, arrays))
             end.send(*triton_utils.write_answers(ANSWERS, answers))
         except channel.Gone:
             raise
         except Exception as error:
             end.send((RAISED, raised(error)))
         # The next request lies where these do; and nobody needs what was answered.
-        asked = arrays = answers = None
+        requests = arrays = answers = None
 
 
 def raised(error):

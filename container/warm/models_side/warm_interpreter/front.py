@@ -46,8 +46,8 @@ class Front:
             try:
                 self._model = Remote(path, self.program, self.module, args)
             except NoChild as why:
-                words = "{} is imported by this process itself: {}"
-                pb_utils.Logger.log_warn(words.format(self.library, why))
+                template = "{} is imported by this process itself: {}"
+                pb_utils.Logger.log_warn(template.format(self.library, why))
         if self._model is None:
             self._model = here(self.program, self.module, args)
 
@@ -61,10 +61,10 @@ class Front:
 
 def here(program, module, args):
     """The model in this process."""
-    made = load(program, module).TritonPythonModel()
-    if hasattr(made, "initialize"):
-        made.initialize(args)
-    return made
+    model = load(program, module).TritonPythonModel()
+    if hasattr(model, "initialize"):
+        model.initialize(args)
+    return model
 
 
 class NoChild(Exception):
@@ -90,13 +90,13 @@ class Remote:
         """A child that has initialized the model. Raises what that raises; Gone where it died."""
         try:
             self._channel, self._connection = channel.connect(path, TIMEOUT_S)
-            (kind, said), _ = self._receive()
+            (kind, reply), _ = self._receive()
         except (OSError, channel.Gone) as error:
             self._lose()
             raise NoChild(str(error) or "it has ended") from error
         if kind == NOT_FORKED:
             self._lose()
-            raise MemoryError("no process for the model: " + said)
+            raise MemoryError("no process for the model: " + reply)
         self._connection.settimeout(None)  # from here on it is the model that takes its time
         job = {
             "named": os.path.join(args["model_repository"], args["model_version"]),
@@ -107,25 +107,25 @@ class Remote:
             "codes": [name for name in CODES if hasattr(pb_utils.TritonError, name)],
         }
         self._channel.send((INITIALIZE, job))
-        (kind, said), _ = self._receive()
+        (kind, reply), _ = self._receive()
         if kind == FAILED:
-            raise_again(said)
+            raise_again(reply)
 
     def execute(self, requests):
         """Ask the child; what the model raises is raised here."""
-        asked, arrays = [], []
+        specs, arrays = [], []
         for request in requests:
             tensors = request.inputs()
             arrays += [tensor.as_numpy() for tensor in tensors]
             names = [tensor.name() for tensor in tensors]
-            wanted = list(request.requested_output_names())
-            asked.append((request.request_id(), wanted, parameters(request), names))
+            output_names = list(request.requested_output_names())
+            specs.append((request.request_id(), output_names, parameters(request), names))
         try:
-            (kind, answers), arrays = self._ask(asked, arrays)
+            (kind, answers), arrays = self._ask(specs, arrays)
         except channel.Gone:
             self._fork_again()
             try:
-                (kind, answers), arrays = self._ask(asked, arrays)
+                (kind, answers), arrays = self._ask(specs, arrays)
             except channel.Gone:
                 raise Died("its process ended twice under this request") from None
         if kind == RAISED:
@@ -133,12 +133,12 @@ class Remote:
         left = iter(arrays)
         return [None if one is None else response(one, left) for one in answers]
 
-    def _ask(self, asked, arrays):
+    def _ask(self, specs, arrays):
         """The child's answer. Raises Gone where it has ended."""
         if self._channel is None:
             raise channel.Gone
         try:
-            self._channel.send((EXECUTE, asked), arrays)
+            self._channel.send((EXECUTE, specs), arrays)
         except channel.Gone:
             self._lose()
             raise
@@ -179,11 +179,11 @@ class Remote:
     def _receive(self):
         """The next message that is no line for the log."""
         while True:
-            (kind, said), arrays = self._channel.receive()
+            (kind, reply), arrays = self._channel.receive()
             if kind != LOG:
-                return (kind, said), arrays
+                return (kind, reply), arrays
             with contextlib.suppress(Exception):  # some texts cannot be written
-                getattr(pb_utils.Logger, said[0], pb_utils.Logger.log_info)(said[1])
+                getattr(pb_utils.Logger, reply[0], pb_utils.Logger.log_info)(reply[1])
 
 
 def response(answer, arrays):
@@ -201,14 +201,14 @@ def response(answer, arrays):
 
 def parameters(request):
     """The request's, as JSON says them; Triton has them from 2.40 on."""
-    found = getattr(request, "parameters", None)
-    return found() if callable(found) else "{}"
+    given = getattr(request, "parameters", None)
+    return given() if callable(given) else "{}"
 
 
-def raise_again(said):
+def raise_again(failure):
     """An exception of the same name with the same words."""
-    name, words = said
-    raise type(name, (Exception,), {})(words)
+    name, message = failure
+    raise type(name, (Exception,), {})(message)
 
 
 def die():

@@ -39,8 +39,8 @@ def main():
     gc.collect()
     gc.freeze()  # children share what nobody changes, also by looking for garbage
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # whoever ends is buried by the kernel
-    with open(int(ready), "w") as told:
-        json.dump(lacking, told)
+    with open(int(ready), "w") as report:
+        json.dump(lacking, report)
     while True:
         connection, _ = listening.accept()
         fork(listening, connection)

@@ -45,15 +45,15 @@ class Tensor:
         return self._array.__dlpack_device__()
 
     @staticmethod
-    def from_dlpack(name, given):
-        return Tensor(name, np.from_dlpack(given))
+    def from_dlpack(name, array):
+        return Tensor(name, np.from_dlpack(array))
 
 
 class InferenceRequest:
     """One request."""
 
-    def __init__(self, request_id, wanted, parameters, tensors):
-        self._request_id, self._wanted = request_id, wanted
+    def __init__(self, request_id, output_names, parameters, tensors):
+        self._request_id, self._wanted = request_id, output_names
         self._parameters, self._tensors = parameters, tensors
 
     def request_id(self):
@@ -161,28 +161,28 @@ def set_codes(codes):
             delattr(TritonError, name)
 
 
-def read_requests(asked, arrays):
+def read_requests(specs, arrays):
     """Requests out of a message."""
     left = iter(arrays)
     return [
         InferenceRequest(
-            request_id, wanted, parameters, [Tensor(name, next(left)) for name in names]
+            request_id, output_names, parameters, [Tensor(name, next(left)) for name in names]
         )
-        for request_id, wanted, parameters, names in asked
+        for request_id, output_names, parameters, names in specs
     ]
 
 
 def write_answers(kind, answers):
     """(words, arrays) of the message that tells of them; an answer may be none, or an error."""
-    told, arrays = [], []
+    specs, arrays = [], []
     for answer in answers:
         error = answer.error() if answer is not None else None
         if answer is None:
-            told.append(None)
+            specs.append(None)
         elif error is not None:
-            told.append((str(error.message()), error.code(), ()))
+            specs.append((str(error.message()), error.code(), ()))
         else:
             tensors = answer.output_tensors()
             arrays += [np.asarray(tensor.as_numpy()) for tensor in tensors]
-            told.append((None, None, [tensor.name() for tensor in tensors]))
-    return (kind, told), arrays
+            specs.append((None, None, [tensor.name() for tensor in tensors]))
+    return (kind, specs), arrays
