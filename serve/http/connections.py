@@ -148,11 +148,11 @@ class Connections:
         return self._one_of(_first_to_go(self._beside, now, self.limits.slow_s), self._beside, now)
 
     def _one_of(
-        self, found: list[tuple[_Turn, Connection]], known: set[Connection], now: float
+        self, candidates: list[tuple[_Turn, Connection]], known: set[Connection], now: float
     ) -> bool:
         """Whether one of those found could go: it is still there, and has not gone on since."""
-        while found:
-            turn, connection = found.pop()
+        while candidates:
+            turn, connection = candidates.pop()
             if connection not in known or _turn(connection, now, self.limits.slow_s) != turn:
                 continue
             if not connection.is_under_way(now):
@@ -207,5 +207,5 @@ def _first_to_go(
 ) -> list[tuple[_Turn, Connection]]:
     """The first to go stands last."""
     turns = ((_turn(connection, now, slow_s), connection) for connection in connections)
-    found = [(turn, connection) for turn, connection in turns if turn is not None]
-    return heapq.nsmallest(_FOUND_AT_ONCE, found, key=itemgetter(0))[::-1]
+    candidates = [(turn, connection) for turn, connection in turns if turn is not None]
+    return heapq.nsmallest(_FOUND_AT_ONCE, candidates, key=itemgetter(0))[::-1]

@@ -31,7 +31,7 @@ _OF_MODEL = "' for model '"
 
 def explain_refusal(
     message: str,
-    said: Sequence[bytes],
+    body: Sequence[bytes],
     find_inputs: Callable[[], Mapping[str, bool]],
     streaming: str,
     find_outputs: Callable[[], Collection[str]] = tuple,
@@ -42,8 +42,8 @@ def explain_refusal(
     must have them; none where they are not known. streaming: what makes an endpoint answer in
     streams, in words. find_outputs: the names of its outputs, likewise.
     """
-    if message.startswith(_WRONG_DATA) and sum(map(len, said)) <= _LONGEST_BODY:
-        return find_wrong_value(b"".join(said)) or Explanation(message)
+    if message.startswith(_WRONG_DATA) and sum(map(len, body)) <= _LONGEST_BODY:
+        return find_wrong_value(b"".join(body)) or Explanation(message)
     if message.startswith(MANY_ANSWERS):
         return Explanation(
             "the model is decoupled: it answers in as many pieces as it likes, and an answer here "
@@ -59,12 +59,12 @@ def explain_refusal(
 def _explain_names(message: str, find_inputs: Callable[[], Mapping[str, bool]]) -> str | None:
     rest = _without_id(message)
     if got := _GOT.match(rest):
-        names, found, _ = rest[got.end() :].rpartition(_MISSING)
-        if found:
+        names, given, _ = rest[got.end() :].rpartition(_MISSING)
+        if given:
             return _describe_inputs(names.strip("'").split("','"), find_inputs())
     if unknown := _UNKNOWN.match(rest):
-        name, found, _ = rest[unknown.end() :].rpartition(_OF_MODEL)
-        if found:
+        name, given, _ = rest[unknown.end() :].rpartition(_OF_MODEL)
+        if given:
             return _describe_inputs([name], find_inputs(), are_all=False)
     return None
 
@@ -86,14 +86,14 @@ def _describe_inputs(
     there = {*got}
     unknown = [name for name in got if name and name not in inputs]
     lacking = [name for name, is_required in inputs.items() if is_required and name not in there]
-    found = [
+    described = [
         *([f"{_list(unknown)}, which the model has not"] if unknown else []),
         *([f"nothing for {_list(lacking)}"] if lacking and are_all else []),
     ]
-    if not found:
+    if not described:
         return None
     meant = _meant(unknown[0], inputs) if unknown else ""
-    return f"the inputs: found {', and '.join(found)}; expected {_list(inputs)}{meant}"
+    return f"the inputs: found {', and '.join(described)}; expected {_list(inputs)}{meant}"
 
 
 def _meant(name: str, names: Collection[str]) -> str:

@@ -208,38 +208,38 @@ def _read(decode: Any, text: bytes) -> Any:
         raise _malformed(str(error).removeprefix("JSON is malformed: "), text) from error
 
 
-def _malformed(said: str, text: bytes) -> BadRequest:
+def _malformed(complaint: str, text: bytes) -> BadRequest:
     """With the place shown; what stands behind whole JSON is tensors, most often."""
     if kind := foreign_kind(text):
         return BadRequest("the body", f"no JSON object ({kind})", SHORTEST)
-    at = _PLACE.search(said)
+    at = _PLACE.search(complaint)
     if at is None:
-        return BadRequest("the body", f"no JSON ({said})", EXPECTED)
+        return BadRequest("the body", f"no JSON ({complaint})", EXPECTED)
     place = int(at[1])
-    if said.startswith("trailing characters"):
+    if complaint.startswith("trailing characters"):
         place -= 1  # it counts the first of them in
         if text[place:].lstrip().startswith(b"{"):
             return BadRequest("the body", "more than one JSON object", "one request")
         return _trailing(text[:place])
     if text.startswith(_BYTE_ORDER_MARK, place):
-        said = f"a byte order mark at byte {place}"
-        return BadRequest("the body", f"no JSON ({said})", f"{EXPECTED}, without it")
+        complaint = f"a byte order mark at byte {place}"
+        return BadRequest("the body", f"no JSON ({complaint})", f"{EXPECTED}, without it")
     if word := _foreign_word(text, place):
         expected = "null, true, false, NaN, Infinity and double quotes, as JSON has them"
         return BadRequest("the body", f"no JSON ({word} at byte {place})", expected)
     around = text[max(0, place - _AROUND) : place], text[place : place + _AROUND]
     shown = " >>> ".join(part.decode(errors="replace") for part in around)
-    error = BadRequest("the body", f"no JSON ({said}: {shown!r})", EXPECTED)
-    error.without_values = str(BadRequest("the body", f"no JSON ({said})", EXPECTED))
+    error = BadRequest("the body", f"no JSON ({complaint}: {shown!r})", EXPECTED)
+    error.without_values = str(BadRequest("the body", f"no JSON ({complaint})", EXPECTED))
     return error
 
 
 def _foreign_word(text: bytes, place: int) -> str:
     """What other languages write in the place of JSON's words, if it stands there; else nothing."""
     start = max(0, place - _LONGEST_WORD)
-    for found in _FOREIGN_WORD.finditer(text, start, place + _LONGEST_WORD):
-        if found.start() <= place <= found.end():
-            return found[0].decode()
+    for match in _FOREIGN_WORD.finditer(text, start, place + _LONGEST_WORD):
+        if match.start() <= place <= match.end():
+            return match[0].decode()
     return ""
 
 
@@ -255,11 +255,11 @@ def _trailing(read: bytes) -> BadRequest:
     )
 
 
-def _complaint(said: str, text: bytes) -> BadRequest:
+def _complaint(complaint: str, text: bytes) -> BadRequest:
     """msgspec's sentence as ours."""
-    parts = _COMPLAINT.fullmatch(said)
+    parts = _COMPLAINT.fullmatch(complaint)
     place = (parts and parts["place"]) or ""
-    missing, wrong = _MISSING.match(said), _WRONG_TYPE.match(said)
+    missing, wrong = _MISSING.match(complaint), _WRONG_TYPE.match(complaint)
     if missing:
         field = f"{place}.{missing['field']}".lstrip(".")
         return BadRequest(f"the field `{field}`", "nothing", EXPECTED if place else SHORTEST)
@@ -269,7 +269,7 @@ def _complaint(said: str, text: bytes) -> BadRequest:
         return BadRequest(where, f"no JSON object ({kind})", SHORTEST)
     if wrong:
         return BadRequest(where, wrong["found"], f"{wrong['expected']} ({EXPECTED})")
-    sentence = parts["said"] if parts else said
+    sentence = parts["said"] if parts else complaint
     if sentence.startswith("Number"):  # out of range
         return BadRequest(where, "a number that no 64 bits hold", "a smaller one")
     return BadRequest(where, "what is not allowed there", sentence.replace("Expected ", "", 1))

@@ -54,33 +54,33 @@ def check_data(tensor: LongInput, data: bytes) -> None:
         elements *= size
     datatype = tensor.datatype
     if datatype == "BYTES":
-        found = _count_strings(data)
+        count = _count_strings(data)
     elif datatype in ELEMENT_SIZES:
         # A list has one comma less than values, however it is nested; tritonserver counts anew.
-        found = data.count(b",") + 1 if data else 0
+        count = data.count(b",") + 1 if data else 0
     else:
         raise _complain_of_type(tensor)
     if data and not data.startswith(b"["):
-        raise _complain_of_data(tensor, elements, found, data)
+        raise _complain_of_data(tensor, elements, count, data)
     if datatype in BINARY_ONLY and data:
         raise BadRequest(
             f"the input {shortened(tensor.name)}",
             f"{datatype} in JSON",
             f"{datatype} as a binary tensor, or FP32",
         )
-    if found != elements or elements < 2:  # no value has as many commas as one
-        _check_count(tensor, elements, found, data)
+    if count != elements or elements < 2:  # no value has as many commas as one
+        _check_count(tensor, elements, count, data)
 
 
-def _check_count(tensor: LongInput, elements: int, found: int, data: bytes) -> None:
+def _check_count(tensor: LongInput, elements: int, count: int, data: bytes) -> None:
     if tensor.datatype != "BYTES" and data:  # an empty list has one comma more than values
-        found -= data.translate(None, b" \t\r\n").count(b"[]")
+        count -= data.translate(None, b" \t\r\n").count(b"[]")
     if not elements:
         _check_empty(tensor)
-        if not found and data.translate(None, _OF_EMPTY_LISTS):  # numbers where strings belong
-            found = 1
-    if found != elements:
-        raise _complain_of_data(tensor, elements, found, data)
+        if not count and data.translate(None, _OF_EMPTY_LISTS):  # numbers where strings belong
+            count = 1
+    if count != elements:
+        raise _complain_of_data(tensor, elements, count, data)
 
 
 def _count_strings(data: bytes) -> int:
@@ -143,11 +143,11 @@ def are_unique(tensors: Sequence[Named]) -> bool:
     return len(tensors) < 2 or len({tensor.name for tensor in tensors}) == len(tensors)
 
 
-def check_names(what: str, tensors: Sequence[Named]) -> None:
+def check_names(kind: str, tensors: Sequence[Named]) -> None:
     """Raise BadRequest for two of one name; what: `inputs` or `outputs`."""
     if not are_unique(tensors):
         twice = shortened(find_twice(tensor.name for tensor in tensors))
-        raise BadRequest(f"the {what}", f"{twice} twice", "each name once")
+        raise BadRequest(f"the {kind}", f"{twice} twice", "each name once")
 
 
 # -- outputs and parameters
@@ -208,11 +208,11 @@ def _judge_fit(name: str, value: object) -> str:
     return "" if kind in (str, int, float, bool) else "a string, a number, true or false"
 
 
-def _refuse_shared_memory(what: str, name: str, parameters: Mapping[str, Any]) -> None:
+def _refuse_shared_memory(kind: str, name: str, parameters: Mapping[str, Any]) -> None:
     for key in parameters:
         if key.startswith(_SHARED_MEMORY):
             raise BadRequest(
-                f"the {what} {shortened(name)}",
+                f"the {kind} {shortened(name)}",
                 f"the parameter {shortened(key)}",
                 "its tensor in the body: shared memory is not for callers",
             )
@@ -222,7 +222,7 @@ def _refuse_shared_memory(what: str, name: str, parameters: Mapping[str, Any]) -
 
 
 def _complain_of_data(
-    tensor: LongInput, elements: int, found: int, data: bytes
+    tensor: LongInput, elements: int, count: int, data: bytes
 ) -> BadRequest | CallerError:
     """With the value that does not belong there, if that is why they are too few."""
     where = f"the input {shortened(tensor.name)}"
@@ -235,7 +235,7 @@ def _complain_of_data(
         error.without_values = wrong.logged
         return error
     shape = _show_shape(tensor.shape)
-    return BadRequest(where, f"{found} values", f"{elements}, which its shape {shape} has")
+    return BadRequest(where, f"{count} values", f"{elements}, which its shape {shape} has")
 
 
 def _complain_of_type(tensor: LongInput) -> BadRequest:

@@ -49,16 +49,16 @@ def find_wrong_in(name: str, data_type: str, data: bytes) -> Explanation | None:
         return None
 
 
-def _describe(given: Mapping[str, Any]) -> Explanation | None:
-    return _describe_wrong(given["name"], given["datatype"], given.get("data", []))
+def _describe(tensor: Mapping[str, Any]) -> Explanation | None:
+    return _describe_wrong(tensor["name"], tensor["datatype"], tensor.get("data", []))
 
 
 def _describe_wrong(name: str, data_type: str, data: Any) -> Explanation | None:
     fits = _FITS.get(data_type)
-    found = _find(data, fits) if fits is not None else None
-    if found is None:
+    position = _find(data, fits) if fits is not None else None
+    if position is None:
         return None
-    place, value = found
+    place, value = position
     where, expected = f"the input {shortened(name)}", _EXPECTED[data_type]
     return Explanation(
         f"{where}: found {_show(value)} at data{place}, expected {expected}",

@@ -90,21 +90,21 @@ def take_census(serving_repository: Path, kernel: Kernel, parent: int | None = N
     pids: dict[str, tuple[int, ...]] = {}
     used = set()
     for stub in children.get(server.pid, ()):
-        words = _words(proc, stub.pid)
-        name = _model_of(words, f"{serving_repository}/")
+        arguments = _arguments(proc, stub.pid)
+        name = _model_of(arguments, f"{serving_repository}/")
         if name:
-            region = _region_name(words)
+            region = _region_name(arguments)
             used.add(region)
             family = _family(stub, children)
             held = _sum_held(proc, family, _size(kernel, region))
             models[name] = models.get(name, Held()) + held
             pids[name] = (*pids.get(name, ()), *(process.pid for process in family))
     for process, inherited in _forked(proc, children, parent or os.getpid(), server.pid):
-        name = _forked_for(_words(proc, process.pid), f"{serving_repository}/")
+        name = _forked_for(_arguments(proc, process.pid), f"{serving_repository}/")
         if name:
             family = _family(process, children)
             models[name] = models.get(name, Held()) + _sum_forked(proc, family, inherited)
-            pids[name] = (*pids.get(name, ()), *(one.pid for one in family))
+            pids[name] = (*pids.get(name, ()), *(member.pid for member in family))
     abandoned = sum(_size(kernel, name) for name in _regions(proc, server, kernel) - used)
     return Census(models, _own(proc, server), server.pid, abandoned, pids)
 
@@ -121,7 +121,7 @@ def _server(
     proc: str, ours: list[_Process] | tuple[()], serving_repository: Path
 ) -> _Process | None:
     argument = f"--model-repository={serving_repository}"
-    return next((child for child in ours if argument in _words(proc, child.pid)), None)
+    return next((child for child in ours if argument in _arguments(proc, child.pid)), None)
 
 
 def _family(stub: _Process, children: Mapping[int, list[_Process]]) -> list[_Process]:
@@ -147,11 +147,11 @@ def _forked(
 
     They are their interpreter's children, which is ours; ours, once it has died.
     """
-    for one in children.get(us, ()):
-        if one.pid != server:
-            yield one, 0
-            if below := children.get(one.pid):
-                inherited = _own(proc, one).memory
+    for child in children.get(us, ()):
+        if child.pid != server:
+            yield child, 0
+            if below := children.get(child.pid):
+                inherited = _own(proc, child).memory
                 yield from ((process, inherited) for process in below)
 
 
@@ -182,16 +182,16 @@ def _own(proc: str, process: _Process, *, with_shared: bool = False) -> Held:
     return Held(memory, max(memory, rows.get(b"VmHWM", 0) - files), tasks=process.tasks)
 
 
-def _region_name(words: tuple[str, ...]) -> str:
+def _region_name(arguments: tuple[str, ...]) -> str:
     """The stub's region: its second argument (python_backend, pb_stub); empty for none."""
-    name = words[2].strip("/") if len(words) > 2 else ""
+    name = arguments[2].strip("/") if len(arguments) > 2 else ""
     return "" if "/" in name or name.startswith(".") else name
 
 
 def _regions(proc: str, server: _Process, kernel: Kernel) -> set[str]:
     """Names of all that tritonserver has made for stubs; its command says how they begin."""
-    words = _words(proc, server.pid)
-    prefix = next((word.partition(_PREFIX)[2] for word in words if _PREFIX in word), "")
+    arguments = _arguments(proc, server.pid)
+    prefix = next((word.partition(_PREFIX)[2] for word in arguments if _PREFIX in word), "")
     try:
         names = os.listdir(kernel.shared_memory) if prefix else []
     except OSError:
@@ -209,23 +209,23 @@ def _size(kernel: Kernel, region: str) -> int:
         return 0
 
 
-def _model_of(words: tuple[str, ...], repository: str) -> str:
+def _model_of(arguments: tuple[str, ...], repository: str) -> str:
     """The directory in the repository that the stub's model lies in; empty for another process."""
-    return _directory(words, repository) if words[0].endswith(_STUB) else ""
+    return _directory(arguments, repository) if arguments[0].endswith(_STUB) else ""
 
 
-def _forked_for(words: tuple[str, ...], repository: str) -> str:
+def _forked_for(arguments: tuple[str, ...], repository: str) -> str:
     """The same of a forked process, which says the folder of the model's version."""
-    return _directory(words, repository) if words[0] == FORKED else ""
+    return _directory(arguments, repository) if arguments[0] == FORKED else ""
 
 
-def _directory(words: tuple[str, ...], repository: str) -> str:
-    if len(words) < 2 or not words[1].startswith(repository):
+def _directory(arguments: tuple[str, ...], repository: str) -> str:
+    if len(arguments) < 2 or not arguments[1].startswith(repository):
         return ""
-    return words[1][len(repository) :].partition("/")[0]
+    return arguments[1][len(repository) :].partition("/")[0]
 
 
-def _words(proc: str, pid: int) -> tuple[str, ...]:
+def _arguments(proc: str, pid: int) -> tuple[str, ...]:
     return tuple(_read(f"{proc}/{pid}/cmdline").decode(errors="replace").split("\0"))
 
 

@@ -63,14 +63,14 @@ class Kernel:
 
 def free_amounts(kernel: Kernel, tritonserver: int | None) -> dict[Resource, int]:
     """What is free now; bytes, or numbers of things. tritonserver: its process id, if it runs."""
-    found: dict[Resource, int | None] = {
+    amounts: dict[Resource, int | None] = {
         MEMORY: _known(available_memory, kernel),
         SHARED_MEMORY: _known(_shared_memory, kernel),
         TASKS: _known(_tasks, kernel),
         OWN_DESCRIPTORS: _known(_descriptors, kernel, "self"),
         DESCRIPTORS: _known(_descriptors, kernel, str(tritonserver)) if tritonserver else None,
     }
-    return {what: amount for what, amount in found.items() if amount is not None}
+    return {resource: amount for resource, amount in amounts.items() if amount is not None}
 
 
 def _known(read: Callable[..., int | None], *arguments: object) -> int | None:
@@ -139,8 +139,10 @@ def _room_in_group(group: Path, names: _Names) -> int | None:
 
 
 def _shared_memory(kernel: Kernel) -> int | None:
-    found = kernel.statvfs(kernel.shared_memory)
-    return found.f_bavail * found.f_frsize if found.f_blocks else None  # 0: without a limit
+    filesystem = kernel.statvfs(kernel.shared_memory)
+    return (
+        filesystem.f_bavail * filesystem.f_frsize if filesystem.f_blocks else None
+    )  # 0: without a limit
 
 
 def _tasks(kernel: Kernel) -> int | None:

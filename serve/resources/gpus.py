@@ -123,10 +123,10 @@ def _parts(library: Any, device: Any) -> Iterator[Any]:
 
 def _memory(library: Any, device: Any) -> GpuMemory:
     try:
-        found = library.nvmlDeviceGetMemoryInfo(device)
+        memory = library.nvmlDeviceGetMemoryInfo(device)
     except library.NVMLError:
         return UNKNOWN  # a GPU that shares the machine's memory has none of its own
-    return GpuMemory(int(found.free), int(found.used))
+    return GpuMemory(int(memory.free), int(memory.used))
 
 
 #: So much is never lacking.

@@ -44,8 +44,8 @@ class Entry:
 
     def held(self, census: Census) -> Held:
         """What its stubs hold."""
-        found = (census.models.get(model.triton_name) for model in self.demand.models)
-        return sum((held for held in found if held is not None), Held())
+        models = (census.models.get(model.triton_name) for model in self.demand.models)
+        return sum((held for held in models if held is not None), Held())
 
     def is_there(self, census: Census) -> bool:
         """Whether it was loaded and has not been lost."""
@@ -117,7 +117,7 @@ class Ledger:
         return total
 
     def lacking(
-        self, forecast: Forecast, free: Amounts, kept: Amounts, coming: Amounts
+        self, forecast: Forecast, free: Amounts, kept_free: Amounts, coming: Amounts
     ) -> Lack | None:
         """What there is too little of for this load; None for nothing.
 
@@ -128,7 +128,7 @@ class Ledger:
         for resource, needed in forecast.amounts.items():
             if resource not in free or (resource.gpu is not None and not self._entries):
                 continue
-            there, reserve = free[resource], kept.get(resource, 0)
+            there, reserve = free[resource], kept_free.get(resource, 0)
             others = coming.get(resource, 0)
             if there < reserve or (self._entries and there - reserve - others < needed):
                 return Lack(resource, there, reserve, others, needed)

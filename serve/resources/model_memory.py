@@ -79,8 +79,8 @@ def proportional_memory(kernel: Kernel, pid: int) -> int:
         rows = (kernel.proc / str(pid) / "smaps_rollup").read_bytes().splitlines()
     except OSError:
         return 0
-    found = (int(row.split()[1]) << 10 for row in rows if row.startswith(b"Pss:"))
-    return next(found, 0)
+    sizes = (int(row.split()[1]) << 10 for row in rows if row.startswith(b"Pss:"))
+    return next(sizes, 0)
 
 
 def _model_name(triton_name: str) -> str:

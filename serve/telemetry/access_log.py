@@ -43,8 +43,8 @@ class AccessLog:
         level = logging.ERROR if record.status >= 500 or broke_off else logging.INFO
         if _log.isEnabledFor(level):
             # Not _log.log: where it stands in the code is looked up for each line, and never shown.
-            told = dict(_fields(record, slow))
-            line = _log.makeRecord(_log.name, level, "", 0, _words(record), (), None, extra=told)
+            values = dict(_fields(record, slow))
+            line = _log.makeRecord(_log.name, level, "", 0, _words(record), (), None, extra=values)
             _log.handle(line)
 
 
@@ -72,8 +72,8 @@ def _fields(record: InvocationRecord, slow: bool) -> Iterator[tuple[str, object]
     yield "cold", record.cold
     if slow:
         yield "slow", True
-    if said := inference_id(record.headers):
-        yield "inference_id", said[:LONGEST_WORD]
+    if request_id := inference_id(record.headers):
+        yield "inference_id", request_id[:LONGEST_WORD]
     if record.trace_id:
         yield "trace_id", record.trace_id
     if record.sentence:

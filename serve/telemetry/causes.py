@@ -57,5 +57,5 @@ def cause_of(error: BaseException) -> str:
     """One of CAUSES. An error that is not of the tree is the container's own."""
     if isinstance(error, ResourceExhausted):
         sentence = str(error).casefold()
-        return next((cause for words, cause in _WORDS if words.search(sentence)), "memory")
+        return next((cause for pattern, cause in _WORDS if pattern.search(sentence)), "memory")
     return next((cause for kind, cause in _CLASSES if isinstance(error, kind)), "container")

@@ -138,10 +138,10 @@ def _labels(meter: ModelMeter) -> str:
 
 def _by_target(meters: Iterable[ModelMeter]) -> Mapping[str, list[ModelMeter]]:
     """A target that several models are of has their sum: a series stands once on a page."""
-    found: dict[str, list[ModelMeter]] = {}
+    of_target: dict[str, list[ModelMeter]] = {}
     for meter in meters:
-        found.setdefault(meter.target_model, []).append(meter)
-    return found
+        of_target.setdefault(meter.target_model, []).append(meter)
+    return of_target
 
 
 def _make_template() -> str:
@@ -161,8 +161,8 @@ _TEMPLATE = _make_template()
 def _write_histograms(target: str, meters: Iterable[ModelMeter]) -> str:
     values: list[float] = []
     for of_models in zip(*(meter.parts for meter in meters), strict=True):
-        values += accumulate(map(sum, zip(*(one.counts for one in of_models), strict=True)))
-        values += (values[-1], sum(one.sum_s for one in of_models))
+        values += accumulate(map(sum, zip(*(each.counts for each in of_models), strict=True)))
+        values += (values[-1], sum(each.sum_s for each in of_models))
     return (_TEMPLATE % tuple(values)).replace(_TARGET, escape(target))
 
 

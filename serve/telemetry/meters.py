@@ -196,12 +196,14 @@ class Reader:
         """
         now = self._clock()
         meters = self._meters.forget(loaded)
-        told: dict[str, tuple[tuple[int, int], float]] = {}
+        departed: dict[str, tuple[tuple[int, int], float]] = {}
         for name, meter in meters.items():
             if name not in loaded:
                 did = (meter.lives, sum(meter.codes.values()))
                 before = self._told.get(name)
-                told[name] = before if before and before[0] == did else (did, now + DEPARTED_S)
-        self._told = told
-        shown = (it for name, it in meters.items() if name not in told or now <= told[name][1])
+                departed[name] = before if before and before[0] == did else (did, now + DEPARTED_S)
+        self._told = departed
+        shown = (
+            it for name, it in meters.items() if name not in departed or now <= departed[name][1]
+        )
         return [self._meters.unknown, *shown]

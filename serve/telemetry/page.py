@@ -41,7 +41,7 @@ class MetricsPage:
         What cannot be found out now, for want of a thread or of a tritonserver that answers, is
         left out: the rest is wanted most then.
         """
-        asked = asyncio.ensure_future(self._sources.triton())
+        fetching = asyncio.ensure_future(self._sources.triton())
         try:
             yield generate_latest(self._metrics.events)
             await asyncio.sleep(0)
@@ -53,14 +53,14 @@ class MetricsPage:
             for piece in write_models(meters, numbers, list(timed)):
                 yield piece
                 await asyncio.sleep(0)
-            await asyncio.wait({asked})
-            triton = "" if asked.exception() else asked.result()
+            await asyncio.wait({fetching})
+            triton = "" if fetching.exception() else fetching.result()
             yield SCRAPED.head + f"{SCRAPED.name} {int(bool(triton))}\n".encode()
             for piece in rename_models(triton, targets):
                 yield piece
                 await asyncio.sleep(0)
         finally:
-            asked.cancel()
+            fetching.cancel()
 
     def _read(self) -> tuple[ModelNumbers, Sequence[ModelMeter]]:
         numbers = self._sources.numbers()

@@ -52,8 +52,8 @@ def inference_id(headers: Iterable[tuple[bytes, bytes]]) -> str:
     return _header(headers, b"x-amzn-sagemaker-inference-id")
 
 
-def _header(headers: Iterable[tuple[bytes, bytes]], wanted: bytes) -> str:
+def _header(headers: Iterable[tuple[bytes, bytes]], header_name: bytes) -> str:
     """The first value of that name; empty where there is none."""
-    return next((value for name, value in headers if name == wanted), b"").decode(
+    return next((value for name, value in headers if name == header_name), b"").decode(
         "utf-8", "replace"
     )

@@ -61,8 +61,8 @@ def read_context(headers: _Headers) -> TraceContext | None:
         return context
     if not attributes or len(attributes) > _MOST_ATTRIBUTES:
         return None
-    found = _ATTRIBUTE.search(attributes)
-    return _parse(found[1], b"") if found else None
+    match = _ATTRIBUTE.search(attributes)
+    return _parse(match[1], b"") if match else None
 
 
 def without_context(headers: _Headers) -> list[tuple[bytes, bytes]]:
@@ -76,11 +76,11 @@ def write_traceparent(trace_id: int, span_id: int, flags: int) -> bytes:
 
 
 def _parse(parent: bytes, state: bytes) -> TraceContext | None:
-    found = _CONTEXT.fullmatch(parent)
-    if found is None or found[1] == b"ff" or (found[1] == b"00" and found[5]):
+    match = _CONTEXT.fullmatch(parent)
+    if match is None or match[1] == b"ff" or (match[1] == b"00" and match[5]):
         return None
-    trace_id, span_id = int(found[2], 16), int(found[3], 16)
+    trace_id, span_id = int(match[2], 16), int(match[3], 16)
     if not trace_id or not span_id:
         return None
-    kept = state.decode("ascii", "ignore") if len(state) <= _MOST_STATE else ""
-    return TraceContext(trace_id, span_id, int(found[4], 16), kept)
+    state_text = state.decode("ascii", "ignore") if len(state) <= _MOST_STATE else ""
+    return TraceContext(trace_id, span_id, int(match[4], 16), state_text)

@@ -162,12 +162,12 @@ class Connection(asyncio.Protocol):
             self._count(self._grown)
 
     def _keep_error(self, body: bytes) -> None:
-        kept = body[: self._error_room]
-        self._answer.cut = self._answer.cut or len(kept) < len(body)
-        self._error_room -= len(kept)
-        if kept:
-            self._answer.body.append(kept)
-            self.buffered += len(kept)
+        part = body[: self._error_room]
+        self._answer.cut = self._answer.cut or len(part) < len(body)
+        self._error_room -= len(part)
+        if part:
+            self._answer.body.append(part)
+            self.buffered += len(part)
 
     def _count(self, grown: Grown) -> None:
         try:

@@ -95,7 +95,7 @@ def means_exhaustion(message: str, said: Sequence[bytes] = (), memory: float = m
 
 def _phrases(folded: str) -> Iterator[str]:
     yield from (phrase for phrase in _PHRASES if phrase in folded)
-    yield from (found[0] for pattern in _PATTERNS if (found := pattern.search(folded)))
+    yield from (match[0] for pattern in _PATTERNS if (match := pattern.search(folded)))
 
 
 def _most_asked(folded: str) -> float:
@@ -111,4 +111,4 @@ def _most_asked(folded: str) -> float:
 
 def _unescaped(text: bytes) -> bytes:
     """With plain letters in the place of those that are written by their number."""
-    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)).lower().encode(errors="replace"), text)
+    return _ESCAPED.sub(lambda match: chr(int(match[1], 16)).lower().encode(errors="replace"), text)

@@ -53,10 +53,10 @@ _OF_COLUMNS = re.compile(
 )
 
 
-def failed_function(said: str) -> str:
+def failed_function(message: str) -> str:
     """The beginning of the sentence above, where a traceback of Merlin's says it; else empty."""
-    _, formatted, listed = said.partition(FORMATTED)
-    frames = _PLACE.findall(listed if formatted else said)
+    _, formatted, listed = message.partition(FORMATTED)
+    frames = _PLACE.findall(listed if formatted else message)
     file, function = _EXECUTOR
     ran = [at for at, each in enumerate(frames) if each[0].endswith(file) and each[2] == function]
     below = frames[ran[-1] + 1 :] if ran else []

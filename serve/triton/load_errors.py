@@ -128,24 +128,24 @@ def describe_load_error(
 
 def _explain_unread(plan: ServingPlan, models: ModelsSide) -> str:
     """The file, the field and what to do, in a sentence; empty where nothing is known."""
-    said = [(name, words) for name in plan.source_names if (words := models.unread(name))]
-    if not said:
+    unread = [(name, reason) for name in plan.source_names if (reason := models.unread(name))]
+    if not unread:
         return ""
-    name, words = said[0]
+    name, reason = unread[0]
     file = f"{plan.source_names[name]}/{CONFIG_FILE}"
-    at, _, rest = words.partition(": ")
+    at, _, rest = reason.partition(": ")
     line = at.partition(":")[0]
     if line.isdecimal():
-        file, words = f"{file}, line {line}", rest
-    if pair := _NO_PAIR.match(words):
+        file, reason = f"{file}, line {line}", rest
+    if pair := _NO_PAIR.match(reason):
         since = _PLATFORMS_SINCE.get(pair["platform"])
-        words = f"the platform {pair['platform']} is none of {pair['of']} in this tritonserver"
-        words += f"; {since}" if since and pair["of"] == "pytorch" else _NEWER
-    if unknown := name_unknown_field(words):
+        reason = f"the platform {pair['platform']} is none of {pair['of']} in this tritonserver"
+        reason += f"; {since}" if since and pair["of"] == "pytorch" else _NEWER
+    if unknown := name_unknown_field(reason):
         is_slip = unknown.endswith("?")
-        words = unknown if is_slip else f"{unknown} in this tritonserver{_NEWER}"
-    words = _with_archives_paths(plan, words).removesuffix(f" for {name}").rstrip(".")
-    return f"{_name(plan, name)} failed to load: {file}: {words}"
+        reason = unknown if is_slip else f"{unknown} in this tritonserver{_NEWER}"
+    reason = _with_archives_paths(plan, reason).removesuffix(f" for {name}").rstrip(".")
+    return f"{_name(plan, name)} failed to load: {file}: {reason}"
 
 
 def _explain(plan: ServingPlan, failing: str, reason: str, models: ModelsSide, needed: str) -> str:
@@ -178,15 +178,15 @@ def _explain(plan: ServingPlan, failing: str, reason: str, models: ModelsSide, n
         return f"{reason}{_base_with(lacked['name'])}"
     if lacking := _BACKEND_LACKS.fullmatch(reason):
         there = f"; there are {', '.join(models.backends)}" if models.backends else ""
-        wanted = lacking["new"] or lacking["old"] or lacking["middle"]
-        likely = likely_backend(wanted)
-        if likely != wanted and likely in models.backends:
-            return f'there is no backend {wanted} here{there}; write `backend: "{likely}"`'
-        meant = f" (did you mean {likely}?)" if likely and likely != wanted else ""
-        base = _BASES.get(likely or wanted)
+        backend = lacking["new"] or lacking["old"] or lacking["middle"]
+        likely = likely_backend(backend)
+        if likely != backend and likely in models.backends:
+            return f'there is no backend {backend} here{there}; write `backend: "{likely}"`'
+        meant = f" (did you mean {likely}?)" if likely and likely != backend else ""
+        base = _BASES.get(likely or backend)
         named = f" (BASE_IMAGE={base})" if base else ""
         return (
-            f"there is no backend {wanted} here{meant}{there}; use an image of NVIDIA's that has "
+            f"there is no backend {backend} here{meant}{there}; use an image of NVIDIA's that has "
             f"it{named}, or export the model for one of these"
         )
     model = _find_model(plan, failing)
@@ -233,14 +233,14 @@ def _with_archives_paths(plan: ServingPlan, reason: str) -> str:
     """
     names, in_copy = plan.source_names, _in_copy(plan)
 
-    def shorten(found: re.Match[str]) -> str:
-        if copied := in_copy.match(found[0]):
-            return found[0][copied.end() :]
-        _, is_published, below = found[0].partition(_PUBLISHED)
+    def shorten(match: re.Match[str]) -> str:
+        if copied := in_copy.match(match[0]):
+            return match[0][copied.end() :]
+        _, is_published, below = match[0].partition(_PUBLISHED)
         parts = below.split("/")
         at = max((n for n, part in enumerate(parts[:-1]) if part in names), default=-1)
         if not is_published or at < 0:
-            return found[0]
+            return match[0]
         return "/".join((names[parts[at]], *parts[at + 1 :]))
 
     return _PATH.sub(shorten, reason)

@@ -129,7 +129,7 @@ def was_carried_out(message: str) -> bool:
     It did not when the model was not there. A caller who makes a model say the same gains nothing.
     """
     not_given = (_STUB_DIED, _NOT_LOADED, _UNAVAILABLE, _QUEUE_REFUSED)
-    return not any(said.fullmatch(message) for said in not_given)
+    return not any(pattern.fullmatch(message) for pattern in not_given)
 
 
 def dead_model(message: str, triton_names: Collection[str]) -> str | None:

@@ -92,8 +92,8 @@ def binary_request(text: bytes, answer_is_large: bool = False) -> Steps[BinaryRe
     tensors: list[bytes] = []
     for each, (start, end) in zip(marked, lists, strict=True):
         count = _element_count(each)
-        pieces, found = yield from read_data(text, start, end, each["datatype"])
-        if found != count:
+        pieces, values = yield from read_data(text, start, end, each["datatype"])
+        if values != count:
             raise NotTaken
         tensors += pieces
         del each["data"]
@@ -105,10 +105,10 @@ def binary_request(text: bytes, answer_is_large: bool = False) -> Steps[BinaryRe
 
 def _has_many(text: bytes, keys: int) -> Steps[bool]:
     """Whether there are more than so many."""
-    found = 0
+    count = 0
     for window in range(0, len(text), _SEARCHED_AT_ONCE):
-        found += text.count(_KEY, window, window + _SEARCHED_AT_ONCE)
-        if found > keys:
+        count += text.count(_KEY, window, window + _SEARCHED_AT_ONCE)
+        if count > keys:
             return True
         yield
     return False
@@ -133,7 +133,7 @@ def _lists(text: bytes) -> Steps[list[tuple[int, int]]]:
     position = quote = brace = 0
     guesses = iter(range(_MOST_GUESSES))
     for _ in range(_MOST_LISTS):
-        key = yield from _found(text, _KEY, position)
+        key = yield from _find_token(text, _KEY, position)
         if key == len(text):
             return lists
         position = key + len(_KEY)
@@ -146,9 +146,9 @@ def _lists(text: bytes) -> Steps[list[tuple[int, int]]]:
         else:
             # Neither can stand in a list of numbers; each is looked for once, however many keys.
             if quote < start:
-                quote = yield from _found(text, b'"', start)
+                quote = yield from _find_token(text, b'"', start)
             if brace < start:
-                brace = yield from _found(text, b"}", start)
+                brace = yield from _find_token(text, b"}", start)
             position = text.rfind(b"]", start, min(quote, brace)) + 1
             if not position:
                 raise NotTaken  # a list of numbers that does not end
@@ -157,9 +157,9 @@ def _lists(text: bytes) -> Steps[list[tuple[int, int]]]:
     raise NotTaken
 
 
-def _found(text: bytes, what: bytes, start: int) -> Steps[int]:
+def _find_token(text: bytes, token: bytes, start: int) -> Steps[int]:
     for window in range(start, len(text), _SEARCHED_AT_ONCE):
-        position = text.find(what, window, window + _SEARCHED_AT_ONCE + len(what) - 1)
+        position = text.find(token, window, window + _SEARCHED_AT_ONCE + len(token) - 1)
         if position >= 0:
             return position
         yield

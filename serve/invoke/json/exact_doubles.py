@@ -48,14 +48,14 @@ def exact_doubles(
     envelope = _read_envelope(text, inputs)
     behind = deque(memoryview(piece) for piece in tensors)
     body: list[Any] = [b""]
-    for each, given in zip(envelope["inputs"], inputs, strict=True):
-        if given.place is None:
-            body += _taken(behind, given.binary_size)
-        elif not given.is_moved:
-            each["data"] = orjson.Fragment(text[slice(*given.place)])
+    for each, tensor in zip(envelope["inputs"], inputs, strict=True):
+        if tensor.place is None:
+            body += _taken(behind, tensor.binary_size)
+        elif not tensor.is_moved:
+            each["data"] = orjson.Fragment(text[slice(*tensor.place)])
         else:
-            pieces, found = yield from read_data(text, *given.place, "FP64")
-            if found != given.elements:
+            pieces, count = yield from read_data(text, *tensor.place, "FP64")
+            if count != tensor.elements:
                 raise NotTaken
             body += pieces
             del each["data"]
@@ -71,10 +71,10 @@ def exact_doubles(
 def _read_envelope(text: bytes, inputs: Sequence[GivenInput]) -> dict[str, Any]:
     """The request without its data. Its numbers stay the text that they are."""
     pieces, position = [], len(_BYTE_ORDER_MARK) if text.startswith(_BYTE_ORDER_MARK) else 0
-    for given in inputs:
-        if given.place is not None:
-            pieces.append(text[position : given.place[0]])
-            position = given.place[1]
+    for tensor in inputs:
+        if tensor.place is not None:
+            pieces.append(text[position : tensor.place[0]])
+            position = tensor.place[1]
     pieces.append(text[position:])
     try:
         envelope: dict[str, Any] = json.loads(

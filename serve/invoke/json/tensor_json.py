@@ -371,5 +371,5 @@ def _quote(strings: list[bytes]) -> bytes:
     except (UnicodeDecodeError, TypeError):
         pass
     # Byte for byte, as tritonserver writes them, where they are not UTF-8.
-    words = [string.decode("latin-1") for string in strings]
-    return json.dumps(words, ensure_ascii=False, separators=(",", ":")).encode("latin-1")[1:-1]
+    texts = [string.decode("latin-1") for string in strings]
+    return json.dumps(texts, ensure_ascii=False, separators=(",", ":")).encode("latin-1")[1:-1]
