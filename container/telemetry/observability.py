@@ -137,14 +137,14 @@ class Observability:
 
     async def _machine(self) -> CollectorRegistry:
         with contextlib.suppress(asyncio.TimeoutError):  # a page is worth more than a version
-            await within(self._triton.learn_version(), _LEARN_S)
+            await within(self._triton.control.learn_version(), _LEARN_S)
         await in_daemon_thread(self._gauges.refresh, "metrics")
         return self._gauges.registry
 
     def _versions(self) -> Mapping[str, str]:
         """What is known of them; the models' Python is not told in the image's own arrangement."""
         python = self._models().python
-        versions = {"version": __version__, "tritonserver": self._triton.version}
+        versions = {"version": __version__, "tritonserver": self._triton.control.version}
         if python is not None:
             versions |= {
                 "models_python": python.version,

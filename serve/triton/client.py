@@ -1,4 +1,4 @@
-"""The seam to tritonserver. Foreign errors become ours here and in control, and nowhere else.
+"""Health and inference. Foreign errors become ours here and in control, and nowhere else.
 
 Inference goes over HTTP, since a caller's bytes can be passed through as they are. Model control
 goes over gRPC: tritonserver carries out an HTTP load on the thread that also serves invocations,
@@ -58,8 +58,8 @@ def _note_end(work: Work, suspects: Suspects, error: BaseException, timeout_s: f
         raise TritonTimeout("the invocation", timeout_s) from error
 
 
-class TritonClient(ModelControl):
-    """One tritonserver: its models and its inference. All waits are bounded by the caller's.
+class TritonClient:
+    """One tritonserver: its inference, and the control of its models. Callers bound all waits.
 
     access: what opens its APIs; none for one that has them open. trials: what requests that are
     suspected of having killed it have to pass. http: the connections for inference, own ones where
@@ -89,15 +89,16 @@ class TritonClient(ModelControl):
         self._suspects = self._trials.suspects
         self._suspects.hash_later = self._hash_later
         self._hashing: asyncio.Task[None] | None = None
+        self.memory = memory
         headers = access.grpc_headers if access else {}
-        super().__init__(
+        self.control = ModelControl(
             f"{host}:{grpc_port}", headers, self._is_gone, connect, models_side, memory
         )
 
     async def close(self) -> None:
         """Close every connection."""
         self._http.close()
-        await super().close()
+        await self.control.close()
 
     # -- health
 

@@ -81,7 +81,7 @@ class ModelControl:
         models_side: Callable[[], ModelsSide] = ModelsSide,
         memory: float = math.inf,
     ) -> None:
-        self._models_side, self.memory = models_side, memory
+        self._models_side, self._memory = models_side, memory
         self._address, self._access = address, access
         self._nobody_listens, self._connect = is_gone, connect
         self._grpc: triton_grpc.InferenceServerClient | None = None
@@ -286,7 +286,7 @@ class ModelControl:
         if error.status() == _LATE:
             return deadline.missed(f"loading the model {plan.model_name}")
         names = [f"{ours} {theirs}".encode() for ours, theirs in plan.source_names.items()]
-        if means_exhaustion(message, names, self.memory):
+        if means_exhaustion(message, names, self._memory):
             reason = load_failure_reason(message)
             return ResourceExhausted(f"no resources to load the model {plan.model_name}: {reason}")
         return ModelUnusable(describe_load_error(plan, message, self._models_side(), needed))

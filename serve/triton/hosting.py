@@ -94,7 +94,7 @@ class Hosting:
         self._replace = replace
         self._settings = settings = settings or HostingSettings()
         self.loading = Loading(
-            triton,
+            triton.control,
             load_timeout_s,
             trials or Trials(),
             settings.denied,
@@ -102,7 +102,7 @@ class Hosting:
             settings.denied_look_s,
         )
         self.unloading = Unloading(
-            triton, serving_repository, self.loading, replace, settings.probe_s
+            triton.control, serving_repository, self.loading, replace, settings.probe_s
         )
 
     @property
@@ -124,7 +124,7 @@ class Hosting:
     ) -> Reloaded:
         """Load again what was lost in part or altogether. Raises what load and unload do.
 
-        lost: TritonClient.unload's. After an error tritonserver has nothing of it, where it can be
+        lost: ModelControl.unload's. After an error tritonserver has nothing of it, where it can be
         asked; stubs may be left. The order:
 
         1. Look who is there, before a dead stub's end takes away what tells its children.

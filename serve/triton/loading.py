@@ -18,7 +18,7 @@ from serve.errors import (
 )
 from serve.limit import TimeLimit
 from serve.resources.shortages import Denials, denials
-from serve.triton.client import TritonClient
+from serve.triton.control import ModelControl
 from serve.triton.messages import quotes_a_death
 from serve.triton.suspects import LoadWork, Suspects
 from serve.triton.trials import Trials
@@ -38,14 +38,14 @@ class Loading:
 
     def __init__(
         self,
-        triton: TritonClient,
+        control: ModelControl,
         load_timeout_s: float,
         trials: Trials,
         denied: Callable[[], Denials] = denials,
         denied_s: float = DENIED_S,
         look_s: float = LOOK_S,
     ) -> None:
-        self._triton, self.load_timeout_s = triton, load_timeout_s
+        self._control, self.load_timeout_s = control, load_timeout_s
         self._trials, self._denied = trials, denied
         self._denied_s, self._look_s = denied_s, look_s
         self.under_way: set[LoadWork] = set()
@@ -64,7 +64,7 @@ class Loading:
         """Load it, alone if its load is suspected of having killed tritonserver.
 
         archive: its identity, which changes with its content. limit: for all that is left of the
-        load. Raises what TritonClient.load does;
+        load. Raises what ModelControl.load does;
         ModelUnusable for a culprit. A model whose load was not answered is to be unloaded.
         """
         work = LoadWork(plan.model_name, archive)
@@ -74,7 +74,7 @@ class Loading:
         before = self._denied()
         with self._enter_in_book(work):
             try:
-                await self._unless_denied(self._triton.load(plan, limit), before)
+                await self._unless_denied(self._control.load(plan, limit), before)
             except ServeError as error:
                 if isinstance(error, TritonTimeout):
                     self.given_up[plan.model_name] = work

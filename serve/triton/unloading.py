@@ -25,8 +25,7 @@ from ensemble_tools import ServingPlan
 from serve.deadline import Deadline, within
 from serve.errors import ServeError, TritonTimeout
 from serve.threads import in_daemon_thread
-from serve.triton.client import TritonClient
-from serve.triton.control import LOST_UNLOAD_S
+from serve.triton.control import LOST_UNLOAD_S, ModelControl
 from serve.triton.loading import Loading
 from serve.triton.stubs import Stub, find_stubs, has_threads, kill_stubs
 
@@ -67,13 +66,13 @@ class Unloading:
 
     def __init__(
         self,
-        triton: TritonClient,
+        control: ModelControl,
         serving_repository: Path,
         loading: Loading,
         replace: Callable[[float], Awaitable[None]] | None = None,
         probe_s: float = PROBE_S,
     ) -> None:
-        self._triton, self._serving_repository = triton, serving_repository
+        self._control, self._serving_repository = control, serving_repository
         self._loading, self._replace = loading, replace
         self._probing, self._probe_s = asyncio.Lock(), probe_s
 
@@ -85,7 +84,7 @@ class Unloading:
         lost: Collection[str] = (),
         with_stubs: Collection[str] = (),
     ) -> None:
-        """Return when tritonserver has the plan's models no more; lost is TritonClient.unload's.
+        """Return when tritonserver has the plan's models no more; lost is ModelControl.unload's.
 
         with_stubs: those that have stubs now, or had them until just now.
         Raises TritonTimeout when tritonserver holds them although it works, or TritonUnavailable.
@@ -94,8 +93,8 @@ class Unloading:
         # Those without stubs have nothing to give back, unless tritonserver starts them anew.
         lost_s = LOST_UNLOAD_S
         if lost and not {*lost} & {*with_stubs}:
-            await self._triton.learn_version()
-            lost_s = LOST_UNLOAD_S if self._triton.restarts_stubs else 0.0
+            await self._control.learn_version()
+            lost_s = LOST_UNLOAD_S if self._control.restarts_stubs else 0.0
         watching = asyncio.ensure_future(self._watch_for_deaths(plan, {*with_stubs} - left, left))
         try:
             await self._unload(plan, deadline, left, lost_s)
@@ -129,7 +128,7 @@ class Unloading:
         lost_s: float = LOST_UNLOAD_S,
     ) -> bool:
         try:
-            await self._triton.unload(plan, Deadline(timeout_s), lost=lost, lost_s=lost_s)
+            await self._control.unload(plan, Deadline(timeout_s), lost=lost, lost_s=lost_s)
         except TritonTimeout:
             return False
         return True
@@ -144,7 +143,7 @@ class Unloading:
         while watched:
             await asyncio.sleep(_DEATHS_LOOK_S)
             try:
-                states = await within(self._triton.states(plan), _STATES_S)
+                states = await within(self._control.states(plan), _STATES_S)
                 ending = {name for name in watched if states.get(name) == "UNLOADING"}
                 ending -= {stub.triton_name for stub in await self._find_stubs(ending)}
             except (OSError, RuntimeError, ServeError, asyncio.TimeoutError):
@@ -175,7 +174,7 @@ class Unloading:
         seen twice with their threads are killed (stubs.has_threads).
         """
         try:
-            states = await within(self._triton.states(plan), _STATES_S)
+            states = await within(self._control.states(plan), _STATES_S)
             busy = {name for name, state in states.items() if state != "READY"}
             found = await self._running_stubs(busy)
             await asyncio.sleep(_KILL_AGAIN_S)
@@ -213,11 +212,11 @@ class Unloading:
 
     async def is_stuck(self) -> bool:
         """Whether tritonserver carries out no loads any more. Blocks for as long as others load."""
-        if not await self._triton.answers_load(_UNKNOWN, self._probe_s):
+        if not await self._control.answers_load(_UNKNOWN, self._probe_s):
             return True
         with self._canary():
             answered = asyncio.ensure_future(
-                self._triton.answers_load(_CANARY, self._loading.load_timeout_s)
+                self._control.answers_load(_CANARY, self._loading.load_timeout_s)
             )
             try:
                 while True:  # others may be loaded by all threads, each within its own time

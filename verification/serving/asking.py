@@ -52,7 +52,7 @@ async def load(server: Server, plan: ServingPlan, timeout_s: float, signals: Sig
         published = publish(plan, server.serving, TableProcesses().write)
     _check_compiled(plan, published)
     try:
-        await server.client.load(plan, Deadline(TimeLimit(timeout_s, "SERVE_LOAD_TIMEOUT")))
+        await server.client.control.load(plan, Deadline(TimeLimit(timeout_s, "SERVE_LOAD_TIMEOUT")))
     except TritonUnavailable as error:
         raise TritonLost(
             f"tritonserver died while {plan.entry} was loaded", server.last_words()

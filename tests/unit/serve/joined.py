@@ -34,6 +34,7 @@ from serve.resources.ledger import Ledger
 from serve.threads import NoThread, in_daemon_thread
 from serve.triton.client import TritonClient
 from serve.triton.connection import Answer
+from serve.triton.control import ModelControl
 from serve.triton.hosting import Hosting, HostingSettings
 from serve.triton.http import TritonHttp
 from serve.triton.stubs import Stub, find_stubs
@@ -62,12 +63,10 @@ ensemble_scheduling { step { model_name: "step" model_version: -1
 DEAD = {"status": 500, "message": "Stub process 'm_0_0' is not healthy."}
 
 
-class HookedClient(TritonClient):
-    """A client in whose calls a test takes part: `instead` has what comes in a method's place."""
+class HookedControl(ModelControl):
+    """Control in whose calls a test takes part: `instead` has what comes in a method's place."""
 
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        self.instead: dict[str, Callable[..., Awaitable[Any]]] = {}
+    instead: Mapping[str, Callable[..., Awaitable[Any]]]
 
     async def load(self, *arguments: Any) -> None:
         """As told, or as it is."""
@@ -76,6 +75,16 @@ class HookedClient(TritonClient):
     async def unload(self, *arguments: Any, **named: Any) -> None:
         """As told, or as it is."""
         await self.instead.get("unload", super().unload)(*arguments, **named)
+
+
+class HookedClient(TritonClient):
+    """The same of a client, and of its control."""
+
+    def __init__(self, host: str, http_port: int, grpc_port: int, **named: Any) -> None:
+        super().__init__(host, http_port, grpc_port, **named)
+        self.instead: dict[str, Callable[..., Awaitable[Any]]] = {}
+        self.control = control = HookedControl(f"{host}:{grpc_port}", {}, self._is_gone)
+        control.instead = self.instead
 
     async def until_live(self, *arguments: Any) -> None:
         """As told, or as it is."""
@@ -88,6 +97,8 @@ class HookedClient(TritonClient):
 
     def itself(self, name: str) -> Callable[..., Awaitable[Any]]:
         """The method as it is."""
+        if name in ("load", "unload"):
+            return functools.partial(getattr(ModelControl, name), self.control)
         return functools.partial(getattr(TritonClient, name), self)
 
 

@@ -127,7 +127,7 @@ async def test_what_tritonserver_lets_go_of_is_waited_for(tmp_path: Path, versio
 
         await on.load()
         on.triton.instead["unload"] = tell
-        on.triton.version = version
+        on.triton.control.version = version
         with stub(on.repository, "m.step", WAIT_S):
             await asyncio.wait_for(on.lifecycle.unload("m"), WAIT_S)
         await until(lambda: on.registry.count(*State) == 0)

@@ -156,10 +156,10 @@ async def test_model_control_carries_its_secret() -> None:
     access = TritonAccess("c0ntrol", "inf3rence")
     async with played(play) as stage:
         client = TritonClient("127.0.0.1", stage.port, port, access)
-        await client.load(PLAN, Deadline(WAIT_S))
-        await client.unload(PLAN, Deadline(WAIT_S))
-        await client.learn_version()
-        assert client.version == "2.51.0"
+        await client.control.load(PLAN, Deadline(WAIT_S))
+        await client.control.unload(PLAN, Deadline(WAIT_S))
+        await client.control.learn_version()
+        assert client.control.version == "2.51.0"
         assert await client.is_live()
         await client.close()
     await server.stop(0)
@@ -184,8 +184,8 @@ async def test_model_control_carries_its_secret() -> None:
 def test_who_starts_dead_stubs_again(version: str, restarts: bool) -> None:
     """Up to 24.05; who is not known may."""
     client = TritonClient("127.0.0.1", 1, 1)
-    client.version = version
-    assert client.restarts_stubs is restarts
+    client.control.version = version
+    assert client.control.restarts_stubs is restarts
 
 
 @contextlib.asynccontextmanager
@@ -249,7 +249,7 @@ async def test_every_status_of_a_load_is_translated(code: grpc.StatusCode, messa
     """Into one sentence: the server's absence, its lateness, or the model's fault."""
     async with control(code, message) as client:
         with pytest.raises(ServeError) as raised:
-            await client.load(PLAN, Deadline(WAIT_S))
+            await client.control.load(PLAN, Deadline(WAIT_S))
         assert "\n" not in str(raised.value)
         expected = {
             grpc.StatusCode.DEADLINE_EXCEEDED: TritonTimeout,
@@ -263,10 +263,10 @@ async def test_every_status_of_an_unload_is_translated(code: grpc.StatusCode) ->
     """A server that is not there holds nothing; any other failure is told."""
     async with control(code, health=None) as client:
         if code in UNREACHABLE:
-            await client.unload(PLAN, Deadline(WAIT_S))
+            await client.control.unload(PLAN, Deadline(WAIT_S))
         else:
             with pytest.raises(TritonUnavailable, match="no"):
-                await client.unload(PLAN, Deadline(WAIT_S))
+                await client.control.unload(PLAN, Deadline(WAIT_S))
 
 
 @pytest.mark.parametrize("health", [LIVE, hangs], ids=["lives", "is late"])
@@ -277,16 +277,16 @@ async def test_an_unload_that_did_not_arrive_is_no_unload(
     """One that is there is asked until it has answered, or the time is over."""
     async with control(code, health=health) as client:
         with pytest.raises(TritonTimeout, match=r"1\.2 s$"):
-            await client.unload(PLAN, Deadline(1.2))
+            await client.control.unload(PLAN, Deadline(1.2))
 
 
 async def test_a_connection_that_takes_long(tmp_path: Path) -> None:
     """A busy tritonserver is one that a load and an unload wait for."""
     async with held_back(tmp_path, 0.5) as (client, server):
-        await client.unload(PLAN, Deadline(WAIT_S))
+        await client.control.unload(PLAN, Deadline(WAIT_S))
         assert server.asked == ["unload m"]
     async with held_back(tmp_path, 0.5) as (client, server):
-        await client.load(PLAN, Deadline(WAIT_S))
+        await client.control.load(PLAN, Deadline(WAIT_S))
         assert server.asked == ["load m"]
 
 
@@ -295,8 +295,8 @@ async def test_a_load_just_after_tritonserver_has_come_up() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     client = TritonClient("127.0.0.1", port, port)
-    await client.unload(PLAN, Deadline(WAIT_S))  # nobody is there
-    loading = asyncio.ensure_future(client.load(PLAN, Deadline(WAIT_S)))
+    await client.control.unload(PLAN, Deadline(WAIT_S))  # nobody is there
+    loading = asyncio.ensure_future(client.control.load(PLAN, Deadline(WAIT_S)))
     await asyncio.sleep(0.05)
     assert not loading.done()
     async with answering(f"127.0.0.1:{port}") as server:
@@ -320,7 +320,7 @@ async def test_a_load_is_all_in_one_tritonserver() -> None:
     client = TritonClient("127.0.0.1", port, port, connect=Dying)
     async with contextlib.AsyncExitStack() as first:
         server = await first.enter_async_context(answering(f"127.0.0.1:{port}"))
-        loading = asyncio.ensure_future(client.load(calling, Deadline(WAIT_S)))
+        loading = asyncio.ensure_future(client.control.load(calling, Deadline(WAIT_S)))
         with pytest.raises(TritonUnavailable, match="went away during the load"):
             await loading
         assert server.asked == ["load m.s"]
@@ -347,29 +347,29 @@ async def test_an_answer_at_the_moment_of_the_limit() -> None:
     async with control(grpc.StatusCode.UNAVAILABLE, http=Http("127.0.0.1", 1)) as client:
         limit = loop.time() + 0.3
         with pytest.raises(TritonTimeout):
-            await asyncio.wait_for(client.unload(PLAN, Deadline(0.3)), 5)
+            await asyncio.wait_for(client.control.unload(PLAN, Deadline(0.3)), 5)
 
 
 async def test_who_cannot_ask_does_not_know() -> None:
     """A lack of our own is no sign that tritonserver is gone."""
     async with control(grpc.StatusCode.UNAVAILABLE) as client:
         with no_descriptors(), pytest.raises(TritonTimeout):
-            await client.unload(PLAN, Deadline(0.3))
+            await client.control.unload(PLAN, Deadline(0.3))
 
 
 async def test_control_that_never_answers() -> None:
     """Bounded by the caller's limits; the message names the setting of one that has a setting."""
     async with control(None) as client:
         with pytest.raises(TritonTimeout, match=r"0\.2 s; raise SERVE_LOAD_TIMEOUT"):
-            await client.load(PLAN, Deadline(TimeLimit(0.2, "SERVE_LOAD_TIMEOUT")))
+            await client.control.load(PLAN, Deadline(TimeLimit(0.2, "SERVE_LOAD_TIMEOUT")))
         with pytest.raises(TritonTimeout, match=r"0\.2 s$"):
-            await client.unload(PLAN, Deadline(0.2))
+            await client.control.unload(PLAN, Deadline(0.2))
 
 
 async def test_control_that_is_closed_meanwhile() -> None:
     """The container stops: a load that waits ends with an error of ours, or as cancelled."""
     async with control(None) as client:
-        loading = asyncio.ensure_future(client.load(PLAN, Deadline(WAIT_S)))
+        loading = asyncio.ensure_future(client.control.load(PLAN, Deadline(WAIT_S)))
         await asyncio.sleep(0.1)
         await client.close()
         done, _ = await asyncio.wait({loading}, timeout=WAIT_S)
@@ -389,8 +389,8 @@ async def test_nobody_is_there() -> None:
     with pytest.raises(TritonUnavailable):
         await client.stream(b"/x", [], [b"x"], WAIT_S)
     with pytest.raises(TritonUnavailable, match="nobody is there"):
-        await client.load(PLAN, Deadline(0.2))
-    await client.unload(PLAN, Deadline(WAIT_S))
+        await client.control.load(PLAN, Deadline(0.2))
+    await client.control.unload(PLAN, Deadline(WAIT_S))
     with pytest.raises(TritonUnavailable, match=r"not live within 0\.1 s"):
         await client.until_live(0.1)
     await client.close()
