@@ -43,11 +43,14 @@ no_link = @test ! -L $(1) || { echo '$(1) is a link, and what it leads to is not
 # tritonservers wait a lot, so more of them run at a time; each worker takes 5 s to begin with.
 pytest = PYTHONDONTWRITEBYTECODE= .venv/bin/python -m pytest -n $(or $(N),$(1)) --dist loadscope --no-loadscope-reorder
 
+# A fifth of the examples of each property.
+short := --hypothesis-profile short
+
 .DELETE_ON_ERROR:
 ifneq ($(filter clean,$(MAKECMDGOALS)),)
 .NOTPARALLEL:
 endif
-.PHONY: help setup demo check test suite test-docker listings lint bench bench-short bench-workflows figures exports fuzz-graphs fuzz-json fuzz-workflows fuzz-http soak chaos beside every-call plan-table plan-speed sbom pythons lock clean with-demo with-checks with-all
+.PHONY: help setup demo check test test-all suite suite-all test-docker listings lint bench bench-short bench-workflows figures exports fuzz-graphs fuzz-json fuzz-workflows fuzz-http soak chaos beside every-call plan-table plan-speed sbom pythons lock clean with-demo with-checks with-all
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s%s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -63,18 +66,26 @@ setup:  ## makes all environments, Merlin's too: 4 minutes with -j2; does nothin
 	@PYTHON=$(named) requirements/system.sh setup
 	@+$(MAKE) --no-print-directory with-all
 
-check:  ## lint, then all unit and golden tests that need no tritonserver: under 90 s
+check:  ## lint, then all unit and golden tests that need no tritonserver: a minute
 	@PYTHON=$(named) requirements/system.sh check
 	@$(MAKE) --no-print-directory setup
 	@$(MAKE) --no-print-directory lint
-	$(call pytest,8) --hypothesis-profile check -m 'not tritonserver' tests/architecture tests/unit tests/golden
+	$(call pytest,8) $(short) -m 'not tritonserver and not thorough' tests/architecture tests/unit tests/golden
 
-test:  ## lint and the suite, side by side: all that needs no Docker (N=6 tests at a time)
+test:  ## lint and the suite, side by side, in 8 minutes (N=6 tests at a time)
 	@PYTHON=$(named) requirements/system.sh test
 	@$(MAKE) --no-print-directory setup
 	@$(MAKE) --no-print-directory -j2 lint suite
 
+test-all:  ## the same with what is long or random: all that needs no Docker
+	@PYTHON=$(named) requirements/system.sh test
+	@$(MAKE) --no-print-directory setup
+	@$(MAKE) --no-print-directory -j2 lint suite-all
+
 suite: setup
+	$(call pytest,6) $(short) -m 'not thorough' --ignore tests/docker
+
+suite-all: setup
 	$(call pytest,6) --ignore tests/docker
 
 test-docker: setup  ## builds the images, runs them and the compose stack; needs Docker, or root and dockerd

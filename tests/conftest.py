@@ -9,12 +9,12 @@ import pytest
 from hypothesis import settings
 
 from tests.support.clock import clock as clock
-from tests.support.examples import CHECK, CHECKED
+from tests.support.examples import SHORT, SHORT_EXAMPLES
 
 # Without a clock: a busy machine is no fault.
 settings.register_profile("suite", deadline=None)
 settings.load_profile("suite")
-settings.register_profile(CHECK, max_examples=CHECKED, deadline=None)
+settings.register_profile(SHORT, max_examples=SHORT_EXAMPLES, deadline=None)
 
 #: Folders and files that take long, the longest first; every other takes seconds and fills the gaps
 #: at the end.

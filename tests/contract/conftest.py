@@ -3,49 +3,67 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.support import models
-from tests.support.container import TRITON_2_36, Container, running
+from tests.support.container import Container, running
 from tests.support.protocol import infer, values
+from tests.support.tritons import NEWEST, TRITONS
 
-#: Environment that chooses the tritonserver; the nearest to Merlin's own 2.35 is 2.36.
-TRITONS: Mapping[str, Mapping[str, str]] = {
-    "2.51": {},
-    "2.36": {"SERVE_TRITON_SERVER": str(TRITON_2_36)},
-}
 #: The model that is always there, to see that the others' troubles are not its own.
 WITNESS = "witness"
 
 Archive = Callable[..., Path]
 
 
-@pytest.fixture(scope="session", params=sorted(TRITONS, reverse=True))
+@pytest.fixture(scope="session", params=[NEWEST])
 def triton(request: pytest.FixtureRequest) -> Mapping[str, str]:
-    """The environment for each tritonserver in turn."""
+    """The environment of the tritonserver; BOTH has a test run with each in turn."""
     return TRITONS[request.param]
 
 
 @pytest.fixture(scope="session")
-def shared(
-    triton: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Container]:
-    """The container that all tests share, the witness loaded in it.
+def start_shared(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Callable[[Mapping[str, str]], Container]]:
+    """Starts the container with a tritonserver, or hands out the one that runs already."""
+    started: dict[frozenset[tuple[str, str]], Container] = {}
+    with ExitStack() as running_ones:
 
-    It passes every header on to the models; the quotes are the shell's, which are to be respected.
-    """
+        def start(triton: Mapping[str, str]) -> Container:
+            which = frozenset(triton.items())
+            if which not in started:
+                directory = tmp_path_factory.mktemp("container")
+                started[which] = running_ones.enter_context(_with_witness(directory, triton))
+            return started[which]
+
+        yield start
+
+
+@contextmanager
+def _with_witness(directory: Path, triton: Mapping[str, str]) -> Iterator[Container]:
+    """It passes every header on to the models; the quotes are the shell's and must be respected."""
     environment = {
         **triton,
         "SAGEMAKER_TRITON_ADDITIONAL_ARGS": '"--http-header-forward-pattern=.*"',
         "SERVE_MEMORY_RESERVE_MB": "0",
     }
-    with running(tmp_path_factory.mktemp("container"), **environment) as container:
+    with running(directory, **environment) as container:
         witness = models.sums(container.model_root / "witness/model", [1, 2])
         with container.loaded(WITNESS, witness):
             yield container
+
+
+@pytest.fixture(scope="session")
+def shared(
+    triton: Mapping[str, str], start_shared: Callable[[Mapping[str, str]], Container]
+) -> Container:
+    """The container that all tests share, the witness loaded in it."""
+    return start_shared(triton)
 
 
 @pytest.fixture

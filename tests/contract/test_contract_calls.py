@@ -11,6 +11,7 @@ from tests.contract.conftest import WITNESS, Archive
 from tests.support import models
 from tests.support.container import Container, until
 from tests.support.protocol import complaint, infer, values
+from tests.support.tritons import BOTH
 
 #: Calls models, each with what the one before has put out.
 _CALLING = """
@@ -183,6 +184,7 @@ class TritonPythonModel(Each):
 """
 
 
+@BOTH
 def test_names_of_every_kind(container: Container, archive: Archive) -> None:
     """What Triton takes for a name means this archive's model, or none: never another archive's."""
     directory = archive(top=models.PythonModel(KINDS), one=models.adder(1))
@@ -200,6 +202,7 @@ def test_calls_that_its_files_do_not_show(container: Container, archive: Archive
         assert f"'{WITNESS}' (not served with this model" in complaint(answer)
 
 
+@BOTH
 def test_siblings_are_called(container: Container, archive: Archive) -> None:
     """Two archives with equal names side by side: each calls its own; unload frees all of it."""
     first = archive("a", **_archive(10, 100))
@@ -236,6 +239,7 @@ def test_an_ensembles_step_calls(container: Container, archive: Archive) -> None
         assert values(container.invoke("m1", infer([1]))) == [122.0]
 
 
+@BOTH
 def test_asynchronous_calls(container: Container, archive: Archive) -> None:
     """async_exec, the name given by place, is_model_ready, and a model without initialize."""
     top = models.PythonModel(ASYNCHRONOUS)
@@ -244,6 +248,7 @@ def test_asynchronous_calls(container: Container, archive: Archive) -> None:
         assert values(container.invoke("m1", infer([5]))) == [13.0]
 
 
+@BOTH
 def test_decoupled_caller(container: Container, archive: Archive) -> None:
     """A decoupled model calls others between its answers, and is itself called by name."""
     directory = archive(
@@ -264,6 +269,7 @@ def test_the_delivered_file_runs_as_it_would(container: Container, archive: Arch
         assert values(container.invoke("m1", infer([1]))) == [42.0]
 
 
+@BOTH
 @pytest.mark.parametrize(
     ("number", "name"), [(1, "nowhere"), (2, "m2"), (3, "m2.one"), (4, WITNESS)]
 )
@@ -301,6 +307,7 @@ def test_a_called_model_that_does_not_load(container: Container, archive: Archiv
     assert "no weights in /nowhere/weights.bin" in said
 
 
+@BOTH
 @pytest.mark.parametrize("dying", ["m1.plus", "m1.add1", "m1"])
 def test_killed_stub(dying: str, mortal: Container, archive: Archive) -> None:
     """The request that meets a called model's dead stub is answered: all is loaded again."""

@@ -8,11 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.contract.conftest import WITNESS, Archive
 from tests.support import models
 from tests.support.container import Container, until
 from tests.support.protocol import complaint, infer, values
+from tests.support.tritons import BOTH
 
 CONNECTIONS = 16
 MANY = 50
@@ -99,6 +101,7 @@ def test_unload_waits_for_an_invocation(
     assert not container.stubs("m1")
 
 
+@BOTH
 def test_everything_is_back_when_an_unload_answers(container: Container, archive: Archive) -> None:
     """When DELETE answers, the model's processes, shared memory and files are gone already."""
     before = container.snapshot()
@@ -111,6 +114,7 @@ def test_everything_is_back_when_an_unload_answers(container: Container, archive
     assert container.snapshot() == before
 
 
+@BOTH
 def test_what_a_model_has_started_ends_with_it(
     container: Container, archive: Archive, tmp_path: Path
 ) -> None:
@@ -148,6 +152,7 @@ def test_an_unload_blocks_nobody(container: Container, archive: Archive, tmp_pat
         assert unloading.result().status_code == 200
 
 
+@BOTH
 def test_a_queue_of_a_step_that_is_full(
     container: Container, archive: Archive, tmp_path: Path
 ) -> None:
@@ -181,6 +186,7 @@ def test_one_of_many_equal_loads_wins(container: Container, archive: Archive) ->
     assert sorted(answers) == [200, *[404] * 7]
 
 
+@pytest.mark.thorough
 def test_many_models(container: Container, archive: Archive) -> None:
     """Fifty models, loaded, invoked and unloaded side by side, each answer and leave nothing."""
     before = container.snapshot()

@@ -25,6 +25,8 @@ from tests.support.container import Container, running, until
 from tests.support.protocol import infer, values
 from tests.support.quick_container import told
 
+pytestmark = pytest.mark.thorough
+
 DESCRIPTORS = 1024
 #: Of the slow model, in seconds.
 ONE_REQUEST_S = 0.2

@@ -22,6 +22,7 @@ from tests.support.fake_triton import fake_environment
 from tests.support.protocol import complaint, infer, values
 from tests.support.quick_container import told
 from tests.support.slow_triton import slow_to_start_again
+from tests.support.tritons import BOTH
 
 
 def _kill_stubs(container: Container, triton_name: str) -> None:
@@ -33,6 +34,7 @@ def _kill_stubs(container: Container, triton_name: str) -> None:
     until(lambda: not killed & container.stubs(triton_name), "the stubs are gone")
 
 
+@BOTH
 @pytest.mark.parametrize("requests", [1, 20])
 @pytest.mark.parametrize("dying", ["m1", "m1.add1"])
 def test_killed_stub(dying: str, requests: int, mortal: Container, archive: Archive) -> None:
@@ -51,6 +53,7 @@ def _two_instances(model: models.PythonModel) -> models.PythonModel:
     return replace(model, more="instance_group { kind: KIND_CPU count: 1 }\n")
 
 
+@BOTH
 @pytest.mark.parametrize("requests", [1, 20])
 def test_killed_instance(requests: int, mortal: Container, archive: Archive) -> None:
     """The other instance of the lost model, which 2.51 never releases, is ended as well."""
@@ -69,6 +72,7 @@ def test_killed_instance(requests: int, mortal: Container, archive: Archive) -> 
         assert len(mortal.stubs("m1")) == 2
 
 
+@BOTH
 def test_killed_during_a_request(mortal: Container, archive: Archive, tmp_path: Path) -> None:
     """A request that is under way when its stub dies is answered after the model is back."""
     marker = tmp_path / "marker"
@@ -82,12 +86,14 @@ def test_killed_during_a_request(mortal: Container, archive: Archive, tmp_path: 
         assert values(sent.result()) == [1.5]
 
 
+@BOTH
 def test_a_dead_model_is_unloaded(mortal: Container, archive: Archive) -> None:
     """A model whose stub is dead can be unloaded, and leaves nothing."""
     with mortal.loaded("m1", models.sums(archive(), [1, 2])):
         _kill_stubs(mortal, "m1.add0")
 
 
+@BOTH
 def test_a_model_that_kills_itself(mortal: Container, archive: Archive) -> None:
     """A model that dies of each request gets a 500 each time, and the others are fine."""
     with mortal.loaded("m1", archive(m=models.killing)), ThreadPoolExecutor(8) as pool:
@@ -101,6 +107,7 @@ def test_a_model_that_kills_itself(mortal: Container, archive: Archive) -> None:
         assert "m1" in mortal.models()
 
 
+@BOTH
 def test_killed_tritonserver(triton: Mapping[str, str], tmp_path: Path) -> None:
     """A killed tritonserver comes back with its models; until then /ping says so, nothing hangs."""
     slow = slow_to_start_again(tmp_path, triton.get("SERVE_TRITON_SERVER"))  # or none sees the 503
@@ -249,6 +256,7 @@ ensemble_scheduling {
 """
 
 
+@BOTH
 def test_unload_after_an_error_beside_a_running_step(
     triton: Mapping[str, str], tmp_path: Path
 ) -> None:

@@ -20,10 +20,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.contract.conftest import TRITONS, WITNESS
+from tests.contract.conftest import WITNESS
 from tests.support import models
 from tests.support.container import ROOT, Container, running
 from tests.support.protocol import complaint, infer, values
+from tests.support.tritons import BOTH
 
 #: A refusal is some ms; the rest is for machines with much to do.
 REFUSED_WITHIN_S = 5.0
@@ -34,13 +35,13 @@ LOGGED_BYTES = 20_000
 Make = Callable[[Path], object]
 
 
-@pytest.fixture(scope="module", params=sorted(TRITONS, reverse=True))
+@pytest.fixture(scope="module")
 def hosting(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    triton: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Container]:
     """A container with a secret in its environment, and a witness."""
     environment: Mapping[str, str] = {
-        **TRITONS[request.param],
+        **triton,
         "AWS_SECRET_ACCESS_KEY": SECRET,
         "SERVE_MEMORY_RESERVE_MB": "0",
         "SERVE_LOAD_TIMEOUT": "30",
@@ -300,6 +301,7 @@ def test_a_refused_load_runs_nothing(hosting: Container, tmp_path: Path) -> None
     assert hosting.snapshot() == before
 
 
+@BOTH
 def test_names_that_a_shell_would_read(hosting: Container) -> None:
     """tritonserver starts a step's process through one; it is no shell that reads the name.
 

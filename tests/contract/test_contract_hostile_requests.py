@@ -19,6 +19,7 @@ from tests.support import models
 from tests.support.container import Container
 from tests.support.models import PythonModel
 from tests.support.protocol import complaint, infer, sized, values
+from tests.support.tritons import BOTH
 
 #: Answers its inputs, whatever they are; says in words what it was given when these are `raise`.
 _ANY = """
@@ -238,6 +239,7 @@ def test_the_callers_fault(members: dict[str, object], container: Container, ten
     complaint(answer)
 
 
+@BOTH
 @pytest.mark.parametrize("phrase", ["out of memory", "Too many open files", "OOM", "bad_alloc"])
 @pytest.mark.parametrize("written", ["plain", "escaped"])
 def test_words_of_a_caller_unload_nobody(

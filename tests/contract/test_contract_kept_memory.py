@@ -13,6 +13,8 @@ from tests.support import models
 from tests.support.container import Container
 from tests.support.protocol import infer, values
 
+pytestmark = pytest.mark.thorough
+
 MIB = 1024 * 1024
 #: A stub's region; in so small a /dev/shm it would be less.
 REGION = 16 * MIB

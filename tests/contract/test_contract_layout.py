@@ -12,6 +12,7 @@ from tests.contract.conftest import Archive
 from tests.support import models
 from tests.support.container import Container
 from tests.support.protocol import infer, values
+from tests.support.tritons import BOTH
 
 #: Reads a number beside itself by each way that a model may know where it is, and adds them up; it
 #: writes, and looks for models of others.
@@ -80,6 +81,7 @@ class TritonPythonModel(Each):
 """
 
 
+@BOTH
 @pytest.mark.parametrize("place", ["env.tar.gz", "pre/env.tar.gz"])
 def test_an_environment_beside_the_model(
     place: str, container: Container, archive: Archive

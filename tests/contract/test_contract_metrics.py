@@ -16,6 +16,7 @@ from tests.support import models
 from tests.support.container import Container, running, until
 from tests.support.protocol import infer, values
 from tests.support.triton_metrics import TRITON_METRICS
+from tests.support.tritons import BOTH
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 TARGET = "X-Amzn-SageMaker-Target-Model"
@@ -69,6 +70,7 @@ def test_invocations_by_target_model_and_code(container: Container, archive: Arc
     assert sample(grown, "serve_refusals_total", cause="caller") == 2
 
 
+@BOTH
 def test_tritons_own_numbers_bear_the_same_labels(container: Container, archive: Archive) -> None:
     written: dict[str, models.Writable] = {
         "entry": models.Chain(("one", "two")),
@@ -90,6 +92,7 @@ def test_tritons_own_numbers_bear_the_same_labels(container: Container, archive:
         container.unload("chain")
 
 
+@BOTH
 def test_triton_has_the_metrics_that_are_written_about(container: Container) -> None:
     """Of the dashboard in examples/observe, and of the pages."""
     names = {line.partition("{")[0] for line in container.http.get("/metrics").text.splitlines()}
@@ -205,6 +208,7 @@ def test_loads_by_result_and_stage(container: Container, archive: Archive) -> No
     )
 
 
+@BOTH
 def test_a_dead_stub_is_a_revival(mortal: Container, archive: Archive) -> None:
     """The caller gets his answer; the page says what it took."""
     labels = {"cause": "stub", "result": "revived"}

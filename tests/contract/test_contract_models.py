@@ -14,8 +14,10 @@ from tests.contract.conftest import WITNESS, Archive
 from tests.support import models
 from tests.support.container import Container
 from tests.support.protocol import complaint, infer, values
+from tests.support.tritons import BOTH
 
 
+@BOTH
 def test_life_of_a_model(container: Container, archive: Archive) -> None:
     """A loaded model is listed with its url and invoked; an unloaded one is known to no call."""
     directory = archive(m=models.identity)
@@ -247,6 +249,7 @@ def test_head_is_no_call(container: Container) -> None:
         assert container.http.head(path).status_code == 405
 
 
+@BOTH
 @pytest.mark.parametrize(
     ("body", "fragment"),
     [
@@ -273,6 +276,7 @@ def test_faults_of_the_caller(
     assert fragment in complaint(answer)
 
 
+@BOTH
 def test_a_model_that_raises(container: Container, archive: Archive) -> None:
     """A model that raises is a 500 with its own words, and stays loaded."""
     with container.loaded("m1", archive(m=models.raising)):
@@ -302,6 +306,7 @@ class TritonPythonModel(Each):
 """
 
 
+@BOTH
 def test_whose_fault_a_failure_may_be(container: Container, archive: Archive) -> None:
     """500 while a model has answered nobody; 400 where it answers others, or speaks of an index.
 

@@ -22,6 +22,7 @@ from tritonclient.utils import InferenceServerException
 from tests.support import models
 from tests.support.container import Container, running
 from tests.support.protocol import complaint, infer, values
+from tests.support.tritons import BOTH
 
 #: Docker's default for root, which SageMaker does not say to widen.
 _DOCKERS = (
@@ -166,6 +167,7 @@ for call in {STEERING}:
 """
 
 
+@BOTH
 def test_http_is_shut_to_models(container: Container, triton: Mapping[str, str]) -> None:
     """Over HTTP a model can neither steer tritonserver nor ask a neighbour; 2.36 cannot shut it."""
     said = told(container, HTTP)
@@ -198,6 +200,7 @@ CALLS: tuple[tuple[str, tuple[object, ...]], ...] = (
 )
 
 
+@BOTH
 @pytest.mark.parametrize("secret", [None, "*" * 24, "guessed"])
 def test_grpc_is_shut_to_models(container: Container, secret: str | None) -> None:
     """Over gRPC nobody steers tritonserver or asks a model without the secret, in any version."""
@@ -238,6 +241,7 @@ def ask(request_class):
 """
 
 
+@BOTH
 @pytest.mark.parametrize(
     "way",
     [

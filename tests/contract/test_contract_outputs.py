@@ -15,6 +15,7 @@ from tests.contract.conftest import Archive
 from tests.support import models
 from tests.support.container import Container
 from tests.support.protocol import binary, binary_values, complaint, infer, sized, values
+from tests.support.tritons import BOTH
 
 _OUTPUTS = """
 platform: "ensemble"
@@ -157,6 +158,7 @@ def test_branches_with_inputs_of_their_own(container: Container, archive: Archiv
             assert values(answer, output) == [value]
 
 
+@BOTH
 def test_a_part_of_inner_ensembles(container: Container, archive: Archive) -> None:
     """As a step of another ensemble, and by calls; two loads of one archive."""
     chain = models.Chain(("one",))

@@ -35,9 +35,8 @@ COMPRESSIONS = pytest.mark.parametrize(
 #: What an invocation passes through does not depend on which tritonserver is behind it.
 pytestmark = pytest.mark.parametrize(
     ("triton", "way"),
-    [("2.51", "plain"), ("2.51", "quoted"), ("2.36", "plain")],
+    [("2.51", "plain"), ("2.51", "quoted")],
     indirect=True,
-    scope="session",  # so that each tritonserver is started once
 )
 
 

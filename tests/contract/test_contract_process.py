@@ -23,6 +23,7 @@ from tests.support.container import (
 )
 from tests.support.fake_triton import fake_environment
 from tests.support.protocol import complaint, infer, values
+from tests.support.tritons import BOTH
 
 SHUTDOWN_S = 30.0  # the platform kills after that
 #: 127.0.0.1 as /proc/net/tcp writes it, and as tcp6 does for gRPC's socket of both families.
@@ -59,6 +60,7 @@ def test_load_in_the_first_second(triton: Mapping[str, str], tmp_path: Path) -> 
         container.close()
 
 
+@BOTH
 @pytest.mark.parametrize("metrics", ["true", "false"])
 def test_ports(metrics: str, triton: Mapping[str, str], tmp_path: Path) -> None:
     """Every port but the main one lies in the safe range and listens on loopback alone."""
@@ -300,6 +302,7 @@ def test_sigterm_during_a_load(triton: Mapping[str, str], tmp_path: Path) -> Non
             assert "stopping" in complaint(answer)
 
 
+@BOTH
 def test_sigterm_during_the_load_of_a_single_model(
     triton: Mapping[str, str], tmp_path: Path
 ) -> None:
@@ -333,6 +336,7 @@ def test_sigterm_when_a_model_hangs(tmp_path: Path) -> None:
             assert invoking.exception() or invoking.result().status_code >= 500
 
 
+@BOTH
 def test_auto_completion(triton: Mapping[str, str], tmp_path: Path) -> None:
     """With SERVE_AUTO_COMPLETE=true a model may tell its tensors itself."""
     with running(tmp_path, SERVE_AUTO_COMPLETE="true", **triton) as container:

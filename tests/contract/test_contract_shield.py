@@ -1,8 +1,9 @@
 """A shield for Tritons that nobody patches any more: what callers may send and it may not see.
 
-docs/security.md names these tests beside the published vulnerabilities of tritonserver. The two
-versions that they run on have nearly all of them. After each test the same tritonserver still runs
-and another tenant's model answers; what is wrong is a caller's fault in one sentence.
+docs/security.md names these tests beside the published vulnerabilities of tritonserver. Nearly all
+of them are in both versions that are here; what comes as far as tritonserver runs on both. After
+each test the same tritonserver still runs and another tenant's model answers; what is wrong is a
+caller's fault in one sentence.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tests.contract.conftest import Archive
 from tests.support import models
 from tests.support.container import Container, running
 from tests.support.protocol import BINARY, complaint, infer, sized, values
+from tests.support.tritons import BOTH
 
 ANSWER_S = 60.0
 GOOD = json.dumps(infer([1])).encode()
@@ -115,6 +117,7 @@ def refused(container: Container, request: dict[str, object] | bytes) -> str:
 # -- how bytes come
 
 
+@BOTH
 def test_many_tiny_chunks(unhurt: Container) -> None:
     """A body in 700,000 chunks is answered: it goes on in one piece, with its length."""
     body = GOOD + b" " * (700_000 - len(GOOD))
@@ -155,6 +158,7 @@ def test_tritons_own_header_is_not_a_callers(unhurt: Container, value: str) -> N
     assert values(answer) == [1.0]
 
 
+@BOTH
 def test_a_content_type_that_tritons_library_would_parse(unhurt: Container) -> None:
     """A form of 5 MB, as `curl -d` names it, is a body like any other (2.51 dies of it)."""
     body = GOOD + b" " * 5_000_000
@@ -333,6 +337,7 @@ def test_labels_of_others(unhurt: Container, archive: Archive, label: str) -> No
     assert "label_filename" in complaint(answer)
 
 
+@BOTH
 @pytest.mark.parametrize("backend", ["../../x", "/tmp/x", "x", "dali", "python;id"])
 def test_backends_that_are_not_there(unhurt: Container, archive: Archive, backend: str) -> None:
     """A backend is one of the image's own; a path to one is refused."""
@@ -341,6 +346,7 @@ def test_backends_that_are_not_there(unhurt: Container, archive: Archive, backen
     assert complaint(answer)
 
 
+@BOTH
 def test_a_model_that_is_misconfigured(unhurt: Container, archive: Archive) -> None:
     """A config that contradicts itself costs its own load and nothing else (CVE-2025-23336)."""
     for more in (

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.conftest import TRITONS
 from tests.support import models
 from tests.support.container import ROOT, Container, launch, running, until
 from tests.support.protocol import binary, binary_values, complaint, infer, sized, values
+from tests.support.tritons import TRITONS
 
 NAME = "SAGEMAKER_TRITON_DEFAULT_MODEL_NAME"
 

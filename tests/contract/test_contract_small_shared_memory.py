@@ -18,6 +18,8 @@ from tests.support import models
 from tests.support.container import Container, until
 from tests.support.protocol import complaint, infer, values
 
+pytestmark = pytest.mark.thorough
+
 MIB = 1024 * 1024
 SIZE_MB = 64
 #: Models that are asked for; each takes a region of 1 MB.

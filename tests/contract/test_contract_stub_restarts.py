@@ -23,6 +23,7 @@ from tests.contract.conftest import WITNESS, Archive
 from tests.support import models
 from tests.support.container import TRITON_2_36, Container, running, until
 from tests.support.protocol import complaint, infer, values
+from tests.support.tritons import BOTH
 
 OLD = pytest.mark.parametrize("triton", ["2.36"], indirect=True)
 CALLERS = 6
@@ -178,6 +179,7 @@ def test_stubs_that_die_under_traffic(
         assert mortal.models().keys() == {"m1", WITNESS}
 
 
+@BOTH
 def test_a_stub_that_dies_while_it_is_unloaded(mortal: Container, archive: Archive) -> None:
     """tritonserver waits for its last word for ever; the unload does not, nor does the next load.
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.contract.conftest import WITNESS
 from tests.support.container import Container
 from tests.support.http_clients import curl_http2, java
 from tests.support.protocol import infer
 
 
+@pytest.mark.thorough
 async def test_clients_that_ask_for_an_upgrade(container: Container, tmp_path: Path) -> None:
     """Their bodies are the requests' own, however large; none runs as a request of its own."""
     url = f"http://127.0.0.1:{container.port}/models/{WITNESS}/invoke"

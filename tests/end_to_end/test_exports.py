@@ -43,6 +43,7 @@ RELATIVE = 1e-3
 ABSOLUTE = 1e-4
 
 pytestmark = [
+    pytest.mark.thorough,
     pytest.mark.xdist_group("exports"),
     pytest.mark.timeout(2 * MAKE_SECONDS),
 ]

@@ -37,7 +37,7 @@ TRAINED_RELATIVE, TRAINED_ABSOLUTE = 1e-3, 1e-4
 # One trained model on two ways: some units in the last of float32's 24 bits.
 SERVED_RELATIVE = 1e-6
 
-pytestmark = pytest.mark.timeout(2 * EXPORT_SECONDS)
+pytestmark = [pytest.mark.thorough, pytest.mark.timeout(2 * EXPORT_SECONDS)]
 
 
 @dataclass(frozen=True)

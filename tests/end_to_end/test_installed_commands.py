@@ -17,6 +17,8 @@ import pytest
 
 from tests.support.container import ROOT, Container, free_port, until
 
+pytestmark = pytest.mark.thorough
+
 MODELS_PYTHON = ROOT / ".venv-merlin/bin/python"
 DENSE = ROOT / "examples/merlin/dense"
 PACKAGES = (

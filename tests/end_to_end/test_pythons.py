@@ -11,7 +11,7 @@ import pytest
 from tests.pythons.asking import ask
 from tests.support.container import ROOT
 
-pytestmark = pytest.mark.tritonserver
+pytestmark = [pytest.mark.thorough, pytest.mark.tritonserver]
 
 
 def test_a_pair_that_serves_merlins_numbers() -> None:

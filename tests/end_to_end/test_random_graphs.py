@@ -13,6 +13,8 @@ from tests.graphs.fuzz import answered_cases
 from tests.graphs.tensors import Answer, read_answers
 from tests.support.container import Container, running
 
+pytestmark = pytest.mark.thorough
+
 SEED = 101
 COUNT = 12
 SEEDS = range(SEED, SEED + COUNT)

@@ -14,6 +14,8 @@ from tests.workflows.compiled import OPERATORS
 from tests.workflows.exchange import VARIANTS
 from tests.workflows.run import Result, results
 
+pytestmark = pytest.mark.thorough
+
 #: In turn, so that a small sample has all that is compiled.
 OPERATOR_LISTS = (
     "Categorify,Categorify combo",

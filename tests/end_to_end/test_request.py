@@ -105,6 +105,7 @@ def test_categories_are_known(tmp_path: Path) -> None:
     assert {*users["data"]} <= {*range(1000, 1020)}
 
 
+@pytest.mark.thorough
 def test_bert(container: Container, tmp_path: Path) -> None:
     """A plain model of PyTorch with a config."""
     script = ROOT / "examples/bert/export.py"

@@ -25,7 +25,7 @@ MARK = "STORY_TEST"
 #: What a variant for GPUs may have otherwise; callers and neighbours see the rest.
 OF_THE_VARIANT = ("platform", "backend", "instance_group", "dynamic_batching")
 
-pytestmark = [pytest.mark.tritonserver, pytest.mark.timeout(2 * STORY_S)]
+pytestmark = [pytest.mark.thorough, pytest.mark.tritonserver, pytest.mark.timeout(2 * STORY_S)]
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Both real tritonservers, each started once for all plans that are put into it."""
+"""The real tritonservers, each started once for all plans that are put into it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from container.tritonserver.runtime import find_runtime
 from ensemble_tools.serving.plan import ServingPlan
 from ensemble_tools.serving.publish import publish, retract
 from tests.golden.archives import Tensors
+from tests.support.tritons import NEWEST, TRITONS
 
-ROOT = Path(__file__).parents[2]
-WHEEL_2_36 = ROOT / ".triton/2.36/pytriton/tritonserver/bin/tritonserver"
 LIVE_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
 LOAD_TIMEOUT_S = 60.0
@@ -78,13 +77,13 @@ class RealTriton:
             self.unload(plan)
 
 
-@pytest.fixture(scope="session", params=["2.51", "2.36"])
+@pytest.fixture(scope="session", params=[NEWEST])
 def triton(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RealTriton]:
-    """Each real tritonserver in turn, started as the container starts it."""
+    """A real tritonserver, started as the container starts it; BOTH has a test run with each."""
     work = tmp_path_factory.mktemp(f"triton-{request.param}")
-    chosen = {"SERVE_TRITON_SERVER": str(WHEEL_2_36)} if request.param == "2.36" else {}
+    chosen = TRITONS[request.param]
     everything = {**os.environ, **chosen}
     settings = read_settings(chosen)
     repository = work / "serving"

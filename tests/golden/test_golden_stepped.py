@@ -17,6 +17,7 @@ from tests.golden.archives import Graph, Step, column
 from tests.golden.cases import BUY, CLICK, INTS, ITEM, MORE, USER, Case, predictor, workflow
 from tests.golden.conftest import RealTriton
 from tests.golden.stepped import STEPPED
+from tests.support.tritons import BOTH
 
 pytestmark = pytest.mark.xdist_group("golden-triton")
 
@@ -56,6 +57,7 @@ def errs_on_negative(name: str, columns: tuple[Column, ...]) -> Step:
     return Step(name, columns, columns, {own: formula})
 
 
+@BOTH
 @pytest.mark.parametrize("bad", ["user", "item", "both"])
 def test_errors_in_branches(bad: str, triton: RealTriton, tmp_path: Path) -> None:
     """Branches that err leave nothing behind: the ensemble can be unloaded, and loaded again.

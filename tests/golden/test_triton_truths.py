@@ -15,6 +15,7 @@ from ensemble_tools.serving.plan import ServingPlan, plan
 from tests.golden.archives import PREDICTOR, Graph, Step, column, offline, write_step
 from tests.golden.cases import AGE, CLICK, FLOATS, INTS, USER, Case, keeps_names
 from tests.golden.conftest import RealTriton
+from tests.support.tritons import BOTH
 
 pytestmark = pytest.mark.xdist_group("golden-triton")
 
@@ -48,6 +49,7 @@ def mapped(model: str, source: str, target: str) -> str:
     )
 
 
+@BOTH
 def test_input_that_no_step_reads(triton: RealTriton, tmp_path: Path) -> None:
     """It is refused even when it is an output too: hence our refusal of such graphs."""
     root = tmp_path / "archive"
@@ -59,6 +61,7 @@ def test_input_that_no_step_reads(triton: RealTriton, tmp_path: Path) -> None:
         triton.answer(delivered(root), {"i": INTS, "x": INTS})
 
 
+@BOTH
 def test_ensemble_of_ensembles(triton: RealTriton, tmp_path: Path) -> None:
     """Ensembles of ensembles are served as delivered, and found by their new names."""
     root = tmp_path / "archive"
@@ -75,6 +78,7 @@ def ends_as(source: str, target: str) -> tuple[str, str]:
     return tensor("input", source), tensor("output", target)
 
 
+@BOTH
 @pytest.mark.parametrize("declared", ["input", "optional_input"])
 def test_missing_column(declared: str, triton: RealTriton, tmp_path: Path) -> None:
     """A request without a column is an error, as from the executor, also if it is `optional`."""
@@ -95,6 +99,7 @@ def test_missing_column(declared: str, triton: RealTriton, tmp_path: Path) -> No
         triton.unload(made)
 
 
+@BOTH
 def test_optional_input_of_a_step(triton: RealTriton, tmp_path: Path) -> None:
     """A step's optional input that the graph does not feed is left open, and the step runs."""
     extra = 'input { name: "more" data_type: TYPE_INT64 dims: -1 optional: true }'
@@ -104,6 +109,7 @@ def test_optional_input_of_a_step(triton: RealTriton, tmp_path: Path) -> None:
     assert answer["click"].tolist() == [6.0, 2.0, 4.0]
 
 
+@BOTH
 def test_batching_step(triton: RealTriton, tmp_path: Path) -> None:
     """A step with a maximum batch size whose whole shape agrees answers every row."""
     step = Step(
@@ -123,6 +129,7 @@ def test_batching_step(triton: RealTriton, tmp_path: Path) -> None:
     assert answer["click"].tolist() == (FLOATS[:, None] * 2).tolist()
 
 
+@BOTH
 def test_one_tensor_for_two_inputs(triton: RealTriton, tmp_path: Path) -> None:
     """One ensemble tensor may feed two steps and be an output, with the request's numbers too."""
     graph = Graph()

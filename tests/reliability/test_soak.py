@@ -14,6 +14,7 @@ from tests.reliability.census import NAMES, Census
 CYCLES = 30
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(240)
 def test_thirty_cycles() -> None:
     """After thirty cycles, three at a time, it holds what it held after the first six."""

@@ -1,4 +1,4 @@
-"""How many examples a property is tried with: all in `make test`, a fifth in `make check`."""
+"""How many examples a property is tried with: all in `make test-all`, else a fifth."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from hypothesis import settings
 
 #: Hypothesis' own number, of which a profile takes another.
 USUAL = 100
-#: What `make check` names with --hypothesis-profile.
-CHECK, CHECKED = "check", 20
+#: What `make check` and `make test` name with --hypothesis-profile, and its number of examples.
+SHORT, SHORT_EXAMPLES = "short", 20
 
 
 def examples(number: int) -> int:

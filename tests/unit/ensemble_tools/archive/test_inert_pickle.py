@@ -567,7 +567,7 @@ class WithSlots:
 def test_truncated_anywhere(export: Path) -> None:
     """A real pickle that ends too early is refused: the smallest at every byte, others at some.
 
-    `make check` tries every fifth byte of the smallest.
+    `make test` tries every fifth byte of the smallest.
     """
     data = (export / "ensemble.pkl").read_bytes()
     smallest = min((path / "ensemble.pkl").stat().st_size for path in EXPORTS)
